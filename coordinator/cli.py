@@ -1,0 +1,108 @@
+"""`fedward-coordinator`: serve, and the operator's commands on studies."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import structlog
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from coordinator.config import CoordinatorConfig, OperatorConfig
+from coordinator.operating import Operator, OperatorError
+from coordinator.server import serve as serve_until_stopped
+from crypto.errors import CryptoError
+from policies.document import DocumentError
+from policies.study import load_study
+from protos.messages import StudyStatus
+
+app = typer.Typer(help="The blind coordinator of a federation.", no_args_is_help=True, pretty_exceptions_enable=False)
+study_app = typer.Typer(help="Create, start, watch and stop studies.", no_args_is_help=True)
+app.add_typer(study_app, name="study")
+ConfigOption = Annotated[Path, typer.Option("--config", "-c", envvar="FEDWARD_COORDINATOR_CONFIG")]
+OperatorOption = Annotated[Path, typer.Option("--operator", "-o", envvar="FEDWARD_OPERATOR_CONFIG")]
+
+
+@app.command()
+def serve(config: ConfigOption = Path("coordinator.yaml")) -> None:
+    """Serve silos and operators until stopped."""
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso"),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+    serve_until_stopped(CoordinatorConfig.load(config))
+
+
+@study_app.command()
+def create(study: Path, operator: OperatorOption = Path("operator.yaml")) -> None:
+    """Hand in a study file; prints its digest."""
+    typer.echo(_operator(operator).create(load_study(study).canonical()))
+
+
+@study_app.command()
+def start(study: str, operator: OperatorOption = Path("operator.yaml")) -> None:
+    """Ask the silos to join and begin."""
+    _operator(operator).start(study)
+
+
+@study_app.command()
+def abort(
+    study: str,
+    reason: Annotated[str, typer.Option(help="Shown to every silo.")],
+    operator: OperatorOption = Path("operator.yaml"),
+) -> None:
+    """Stop a study for good."""
+    _operator(operator).abort(study, reason)
+
+
+@study_app.command()
+def status(
+    study: Annotated[str | None, typer.Argument(help="Name or digest; all studies where absent.")] = None,
+    operator: OperatorOption = Path("operator.yaml"),
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+) -> None:
+    """Show how studies stand and whom they wait for."""
+    client = _operator(operator)
+    found = client.statuses() if study is None else [client.status(study)]
+    if as_json:
+        typer.echo(json.dumps([asdict(one) for one in found], indent=1))
+        return
+    console = Console()
+    for one in found:
+        console.print(_table(one))
+
+
+def _operator(path: Path) -> Operator:
+    return Operator(OperatorConfig.load(path))
+
+
+def _table(one: StudyStatus) -> Table:
+    title = f"{one.name}  {one.state}  round {one.round}/{one.rounds}, attempt {one.attempt}, {one.phase or '-'}"
+    table = Table(title=title, caption=one.why or None, title_justify="left", caption_justify="left")
+    for column in ("silo", "state", "waited for", "why"):
+        table.add_column(column)
+    for member in one.members:
+        table.add_row(member.silo, member.state, "yes" if member.silo in one.waiting_for else "", member.why)
+    return table
+
+
+def main() -> None:
+    """Run; a fault is a sentence on stderr and exit code 1."""
+    try:
+        app()
+    except (DocumentError, CryptoError, OperatorError, OSError) as error:
+        typer.echo(f"fedward-coordinator: {error}", err=True)
+        sys.exit(1)

@@ -1,0 +1,54 @@
+"""The coordinator's and the operator's configuration files. Paths are taken relative to the file they stand in."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from policies.document import Closed, read_document
+
+Port = Annotated[int, Field(ge=0, le=65535)]
+
+
+class CoordinatorConfig(Closed):
+    """`coordinator.yaml`."""
+
+    host: str = "127.0.0.1"
+    port: Port
+    metrics_host: str = "127.0.0.1"
+    metrics_port: Port
+    certificate: Path
+    key: Path
+    authority: Path
+    data: Path
+    """Folder of the database and the spool."""
+    database: str | None = None
+    """SQLAlchemy URL; SQLite in `data` where absent."""
+    threads: Annotated[int, Field(ge=4, le=1024)] = 64
+    """Concurrent calls; a polling silo holds one."""
+
+    @classmethod
+    def load(cls, path: Path) -> CoordinatorConfig:
+        """Raises `DocumentError`."""
+        config = read_document(path, cls)
+        base = path.resolve().parent
+        paths = {name: base / getattr(config, name) for name in ("certificate", "key", "authority", "data")}
+        return config.model_copy(update=paths)
+
+
+class OperatorConfig(Closed):
+    """`operator.yaml`: where the coordinator is and who asks."""
+
+    coordinator: Annotated[str, Field(pattern=r"^[^\s:]+:\d+$")]
+    certificate: Path
+    key: Path
+    authority: Path
+
+    @classmethod
+    def load(cls, path: Path) -> OperatorConfig:
+        """Raises `DocumentError`."""
+        config = read_document(path, cls)
+        base = path.resolve().parent
+        return config.model_copy(update={n: base / getattr(config, n) for n in ("certificate", "key", "authority")})

@@ -1,0 +1,1 @@
+"""Pure state machines of the coordinator: no network, no clock, no randomness, no storage."""

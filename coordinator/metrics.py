@@ -1,0 +1,50 @@
+"""Every metric of the coordinator, by name. Labels are bounded; nothing here knows a value that was sealed."""
+
+from __future__ import annotations
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+PHASE_BUCKETS = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000)
+
+
+class Metrics:
+    """The coordinator's metrics on a registry of their own."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.studies = Gauge("fedward_coordinator_studies", "Studies by state.", ["state"], registry=self.registry)
+        self.round = Gauge("fedward_coordinator_round", "Current round of a study.", ["study"], registry=self.registry)
+        self.waiting = Gauge(
+            "fedward_coordinator_waiting_silos", "Silos the current phase waits for.", ["study"], registry=self.registry
+        )
+        self.attempts = Counter(
+            "fedward_coordinator_attempts_total",
+            "Attempts at rounds that ended, by outcome.",
+            ["outcome"],
+            registry=self.registry,
+        )
+        self.phase_seconds = Histogram(
+            "fedward_coordinator_phase_seconds",
+            "How long phases last.",
+            ["phase"],
+            buckets=PHASE_BUCKETS,
+            registry=self.registry,
+        )
+        self.received = Counter(
+            "fedward_coordinator_received_bytes_total", "Sealed bytes received.", ["kind"], registry=self.registry
+        )
+        self.sent = Counter(
+            "fedward_coordinator_sent_bytes_total", "Sealed bytes sent.", ["kind"], registry=self.registry
+        )
+        self.refused = Counter(
+            "fedward_coordinator_refused_calls_total",
+            "Calls refused, by status code.",
+            ["code"],
+            registry=self.registry,
+        )
+        self.last_seen = Gauge(
+            "fedward_coordinator_silo_last_seen_seconds",
+            "When a silo was last heard, in seconds since the epoch.",
+            ["silo"],
+            registry=self.registry,
+        )

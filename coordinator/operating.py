@@ -1,0 +1,80 @@
+"""The operator's client: one method per call, errors as sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import grpc
+
+from coordinator.config import OperatorConfig
+from crypto.certificates import Credential
+from crypto.tls import channel_credentials
+from protos import codec
+from protos.messages import MAX_MESSAGE, StudyStatus
+from protos.v1 import operator_pb2, operator_pb2_grpc
+
+DEADLINE_SECONDS = 30.0
+
+
+class OperatorError(Exception):
+    """The coordinator could not be asked, or refused; says why."""
+
+
+class Operator:
+    """Speaks to one coordinator."""
+
+    def __init__(self, config: OperatorConfig) -> None:
+        credential = Credential.load(config.certificate, config.key, config.authority)
+        self._address = config.coordinator
+        self._channel = grpc.secure_channel(
+            config.coordinator,
+            channel_credentials(credential),
+            options=[("grpc.max_receive_message_length", MAX_MESSAGE)],
+        )
+        self._calls = operator_pb2_grpc.OperatorServiceStub(self._channel)
+
+    def create(self, canonical: bytes) -> str:
+        """Hand in a study; returns its digest."""
+        with self._errors():
+            request = operator_pb2.CreateStudyRequest(canonical=canonical)
+            return str(self._calls.CreateStudy(request, timeout=DEADLINE_SECONDS).study)
+
+    def start(self, study: str) -> None:
+        """Begin a study."""
+        with self._errors():
+            self._calls.StartStudy(operator_pb2.StudyRequest(study=study), timeout=DEADLINE_SECONDS)
+
+    def abort(self, study: str, reason: str) -> None:
+        """Stop a study for good."""
+        with self._errors():
+            request = operator_pb2.AbortStudyRequest(study=study, reason=reason)
+            self._calls.AbortStudy(request, timeout=DEADLINE_SECONDS)
+
+    def status(self, study: str) -> StudyStatus:
+        """One study with its history."""
+        with self._errors():
+            request = operator_pb2.StudyRequest(study=study)
+            return codec.status_from_wire(self._calls.GetStudyStatus(request, timeout=DEADLINE_SECONDS))
+
+    def statuses(self) -> list[StudyStatus]:
+        """All studies, in brief."""
+        with self._errors():
+            reply = self._calls.ListStudies(operator_pb2.ListStudiesRequest(), timeout=DEADLINE_SECONDS)
+            return [codec.status_from_wire(status) for status in reply.studies]
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._channel.close()
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except grpc.RpcError as error:
+            code, details = error.code(), error.details()
+            if code is grpc.StatusCode.UNAVAILABLE:
+                msg = f"no coordinator answers at {self._address}: {details}; is it running, and of the same authority?"
+                raise OperatorError(msg) from None
+            msg = f"{code.name}: {details}"
+            raise OperatorError(msg) from None

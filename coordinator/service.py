@@ -1,0 +1,315 @@
+"""The gRPC services: who calls is read from the certificate, what is said goes to the engine, errors become codes.
+
+Order of every call: identify, decode, act. Nothing is parsed before its sender is known, no upload is stored before
+its header's signature is verified. Foreign exceptions end here: each maps to one status code and a sentence.
+"""
+
+from __future__ import annotations
+
+import functools
+import hmac
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn, TypeVar
+
+import grpc
+import structlog
+
+from coordinator.core.round import OutOfTurnError
+from coordinator.core.study import StudyStateError
+from coordinator.engine import Engine, UnknownStudyError
+from coordinator.metrics import Metrics
+from coordinator.spool import Spool, SpoolFullError, read_chunks
+from coordinator.store import ContentConflictError, StudyExistsError
+from crypto.certificates import Trust
+from crypto.errors import CertificateError, CryptoError, FrameError, SignatureRefused
+from crypto.identity import Role
+from protos import codec
+from protos.messages import MAX_CHUNK, PROTOCOL, MessageError, UploadHeader
+from protos.v1 import operator_pb2, operator_pb2_grpc, silo_pb2, silo_pb2_grpc
+
+log = structlog.get_logger()
+HEARTBEAT_SECONDS = 10.0
+MAX_HOLD_SECONDS = 20.0
+R = TypeVar("R")
+
+CODES: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
+    (SignatureRefused, grpc.StatusCode.UNAUTHENTICATED),
+    (CertificateError, grpc.StatusCode.PERMISSION_DENIED),
+    (MessageError, grpc.StatusCode.INVALID_ARGUMENT),
+    (FrameError, grpc.StatusCode.INVALID_ARGUMENT),
+    (ContentConflictError, grpc.StatusCode.ALREADY_EXISTS),
+    (StudyExistsError, grpc.StatusCode.ALREADY_EXISTS),
+    (UnknownStudyError, grpc.StatusCode.NOT_FOUND),
+    (OutOfTurnError, grpc.StatusCode.FAILED_PRECONDITION),
+    (StudyStateError, grpc.StatusCode.FAILED_PRECONDITION),
+    (SpoolFullError, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (ValueError, grpc.StatusCode.INVALID_ARGUMENT),
+    (CryptoError, grpc.StatusCode.INVALID_ARGUMENT),
+)
+
+
+class Caller:
+    """Reads who calls from the TLS session: a certificate of the authority, of one role."""
+
+    def __init__(self, trust: Trust, role: Role) -> None:
+        self._trust, self._role = trust, role
+
+    def name(self, context: grpc.ServicerContext) -> str:
+        """The caller's name. Raises `CertificateError`."""
+        return self._trust.identify(self.certificate(context), role=self._role).name
+
+    def certificate(self, context: grpc.ServicerContext) -> bytes:
+        """The caller's certificate in PEM."""
+        pem = context.auth_context().get("x509_pem_cert", [b""])[0]
+        if not pem:
+            msg = "no client certificate was presented; enrol this machine and give its certificate"
+            raise CertificateError(msg)
+        return bytes(pem)
+
+    def verify(self, context: grpc.ServicerContext, header: UploadHeader, signature: bytes) -> None:
+        """Raises `SignatureRefused` unless the caller signed this header in its own name."""
+        signer = self._trust.verify(self.certificate(context), header.canonical(), signature, role=self._role)
+        if not hmac.compare_digest(signer.name, header.silo):
+            msg = f"{signer.name} may not upload in the name of {header.silo}"
+            raise SignatureRefused(msg)
+
+
+def mapped(call: Callable[..., R]) -> Callable[..., R]:
+    """Turn every exception of a call into a status code with a sentence; an unforeseen one tells the peer nothing."""
+
+    @functools.wraps(call)
+    def wrapper(self: Any, request: Any, context: grpc.ServicerContext) -> R:
+        try:
+            return call(self, request, context)
+        except Exception as error:  # noqa: BLE001  # the boundary: nothing may pass it unmapped
+            _refuse(self.metrics, context, error, call.__name__)
+
+    return wrapper
+
+
+def mapped_stream(call: Callable[..., Iterator[R]]) -> Callable[..., Iterator[R]]:
+    """`mapped`, for a call that streams its replies."""
+
+    @functools.wraps(call)
+    def wrapper(self: Any, request: Any, context: grpc.ServicerContext) -> Iterator[R]:
+        try:
+            yield from call(self, request, context)
+        except Exception as error:  # noqa: BLE001  # the boundary: nothing may pass it unmapped
+            _refuse(self.metrics, context, error, call.__name__)
+
+    return wrapper
+
+
+def _refuse(metrics: Metrics, context: grpc.ServicerContext, error: Exception, call: str) -> NoReturn:
+    for kind, code in CODES:
+        if isinstance(error, kind):
+            metrics.refused.labels(code.name).inc()
+            log.info("refused", call=call, code=code.name, why=str(error))
+            context.abort(code, str(error))
+    metrics.refused.labels(grpc.StatusCode.INTERNAL.name).inc()
+    log.error("failed", call=call, exc_info=error)
+    context.abort(grpc.StatusCode.INTERNAL, "the coordinator failed; its log says why")
+    raise AssertionError  # abort never returns, which its types do not say
+
+
+class SiloService(silo_pb2_grpc.SiloServiceServicer):
+    """What silos may ask."""
+
+    def __init__(self, engine: Engine, spool: Spool, trust: Trust, metrics: Metrics, version: str) -> None:
+        self._engine, self._spool, self._version = engine, spool, version
+        self.metrics = metrics
+        self._caller = Caller(trust, Role.SILO)
+        self._growing: set[tuple[object, ...]] = set()
+        self._guard = threading.Lock()
+
+    def _silo(self, context: grpc.ServicerContext) -> str:
+        name = self._caller.name(context)
+        self._engine.seen(name)
+        return name
+
+    @mapped
+    def Join(self, request: silo_pb2.JoinRequest, context: grpc.ServicerContext) -> silo_pb2.JoinReply:
+        """Compare versions."""
+        silo = self._silo(context)
+        if request.protocol != PROTOCOL:
+            msg = f"this coordinator speaks protocol {PROTOCOL}, the agent {request.protocol}; update the older one"
+            raise MessageError(msg)
+        log.info("joined", silo=silo, version=request.agent_version)
+        return silo_pb2.JoinReply(
+            protocol=PROTOCOL,
+            coordinator_version=self._version,
+            max_chunk=MAX_CHUNK,
+            heartbeat_seconds=HEARTBEAT_SECONDS,
+        )
+
+    @mapped
+    def GetStudy(self, request: silo_pb2.GetStudyRequest, context: grpc.ServicerContext) -> silo_pb2.GetStudyReply:
+        """The study's text."""
+        return silo_pb2.GetStudyReply(canonical=self._engine.canonical(request.study, self._silo(context)))
+
+    @mapped
+    def Poll(self, request: silo_pb2.PollRequest, context: grpc.ServicerContext) -> silo_pb2.Work:
+        """Wait for work."""
+        hold = min(max(request.hold_seconds, 0.0), MAX_HOLD_SECONDS)
+        return codec.work_to_wire(self._engine.poll(self._silo(context), request.session, hold))
+
+    @mapped
+    def Answer(self, request: silo_pb2.AnswerRequest, context: grpc.ServicerContext) -> silo_pb2.AnswerReply:
+        """Take part or refuse."""
+        silo = self._silo(context)
+        answer = codec.answer_from_wire(request)
+        if answer.member is not None and answer.member.silo != silo:
+            msg = f"{silo} may not answer in the name of {answer.member.silo}"
+            raise SignatureRefused(msg)
+        self._engine.answer(silo, answer)
+        return silo_pb2.AnswerReply()
+
+    @mapped
+    def Upload(self, request: Iterator[silo_pb2.UploadChunk], context: grpc.ServicerContext) -> silo_pb2.UploadReply:
+        """Store a stream of chunks that continues where the durable bytes end."""
+        silo = self._silo(context)
+        first = next(request, None)
+        if first is None or not first.HasField("header"):
+            msg = "upload: the first message must carry the header"
+            raise MessageError(msg)
+        header = codec.header_from_wire(first.header)
+        self._caller.verify(context, header, first.signature)
+        if self._engine.stored(header):
+            self._engine.finish_upload(header, first.signature)
+            return silo_pb2.UploadReply()
+        self._engine.expect(header)
+        with self._alone(header):
+            partial = self._spool.partial(header.place, header.slot, silo)
+            length = self._spool.length(partial)
+            for chunk in request:
+                if chunk.offset != length or not 0 < len(chunk.data) <= MAX_CHUNK:
+                    msg = f"upload: a chunk of {len(chunk.data)} bytes at {chunk.offset} cannot follow {length}"
+                    raise MessageError(msg)
+                if length + len(chunk.data) > header.size:
+                    msg = f"upload: more than the {header.size} bytes that were announced"
+                    raise MessageError(msg)
+                self._spool.append(partial, length, chunk.data)
+                length += len(chunk.data)
+            if length < header.size:
+                msg = f"upload: ended at {length} of {header.size} bytes; resume from there"
+                raise OutOfTurnError(msg)
+            self._engine.finish_upload(header, first.signature)
+        return silo_pb2.UploadReply()
+
+    @mapped
+    def UploadStatus(
+        self, request: silo_pb2.UploadStatusRequest, context: grpc.ServicerContext
+    ) -> silo_pb2.UploadStatusReply:
+        """Where to resume."""
+        silo = self._silo(context)
+        header = codec.header_from_wire(request.header)
+        if header.silo != silo:
+            msg = f"{silo} may not ask for {header.silo}"
+            raise SignatureRefused(msg)
+        if self._engine.stored(header):
+            return silo_pb2.UploadStatusReply(offset=header.size, complete=True)
+        length = self._spool.length(self._spool.partial(header.place, header.slot, silo))
+        return silo_pb2.UploadStatusReply(offset=length, complete=False)
+
+    @mapped_stream
+    def Download(
+        self, request: silo_pb2.DownloadRequest, context: grpc.ServicerContext
+    ) -> Iterator[silo_pb2.DownloadChunk]:
+        """A sum or a note, from an offset on."""
+        silo = self._silo(context)
+        place = codec.place_from_wire(request.place)
+        slot, name = self._engine.download(silo, place, codec.tensor_from_wire(request.tensor), request.kind)
+        offset = request.offset
+        for data in read_chunks(self._spool.complete(place, slot, name), offset):
+            yield silo_pb2.DownloadChunk(offset=offset, data=data)
+            offset += len(data)
+            self.metrics.sent.labels(request.kind).inc(len(data))
+
+    @mapped
+    def Confirm(self, request: silo_pb2.ConfirmRequest, context: grpc.ServicerContext) -> silo_pb2.ConfirmReply:
+        """Done, or disputed."""
+        self._engine.confirm(self._silo(context), codec.confirm_from_wire(request))
+        return silo_pb2.ConfirmReply()
+
+    @mapped
+    def Heartbeat(
+        self,
+        request: silo_pb2.HeartbeatRequest,  # noqa: ARG002  # the call is the message
+        context: grpc.ServicerContext,
+    ) -> silo_pb2.HeartbeatReply:
+        """Still here."""
+        self._silo(context)
+        return silo_pb2.HeartbeatReply()
+
+    def _alone(self, header: UploadHeader) -> _Slot:
+        return _Slot(self._growing, self._guard, (header.place, header.slot, header.silo))
+
+
+class _Slot:
+    """One stream at a time may fill a slot; a second one is turned away."""
+
+    def __init__(self, growing: set[tuple[object, ...]], guard: threading.Lock, key: tuple[object, ...]) -> None:
+        self._growing, self._guard, self._key = growing, guard, key
+
+    def __enter__(self) -> None:
+        with self._guard:
+            if self._key in self._growing:
+                msg = "another stream is filling this slot; wait for it and resume"
+                raise OutOfTurnError(msg)
+            self._growing.add(self._key)
+
+    def __exit__(self, *_: object) -> None:
+        with self._guard:
+            self._growing.discard(self._key)
+
+
+class OperatorService(operator_pb2_grpc.OperatorServiceServicer):
+    """What operators may ask."""
+
+    def __init__(self, engine: Engine, trust: Trust, metrics: Metrics) -> None:
+        self._engine, self._caller = engine, Caller(trust, Role.OPERATOR)
+        self.metrics = metrics
+
+    @mapped
+    def CreateStudy(
+        self, request: operator_pb2.CreateStudyRequest, context: grpc.ServicerContext
+    ) -> operator_pb2.CreateStudyReply:
+        """Remember a study."""
+        log.info("operator", name=self._caller.name(context), call="create")
+        return operator_pb2.CreateStudyReply(study=self._engine.create(request.canonical))
+
+    @mapped
+    def StartStudy(self, request: operator_pb2.StudyRequest, context: grpc.ServicerContext) -> operator_pb2.StudyReply:
+        """Begin."""
+        log.info("operator", name=self._caller.name(context), call="start")
+        self._engine.start_study(request.study)
+        return operator_pb2.StudyReply()
+
+    @mapped
+    def AbortStudy(
+        self, request: operator_pb2.AbortStudyRequest, context: grpc.ServicerContext
+    ) -> operator_pb2.StudyReply:
+        """Stop for good."""
+        name = self._caller.name(context)
+        log.info("operator", name=name, call="abort")
+        self._engine.abort_study(request.study, f"stopped by {name}: {request.reason or 'no reason given'}")
+        return operator_pb2.StudyReply()
+
+    @mapped
+    def GetStudyStatus(
+        self, request: operator_pb2.StudyRequest, context: grpc.ServicerContext
+    ) -> operator_pb2.StudyStatus:
+        """One study with its history."""
+        self._caller.name(context)
+        return codec.status_to_wire(self._engine.status(request.study))
+
+    @mapped
+    def ListStudies(
+        self,
+        request: operator_pb2.ListStudiesRequest,  # noqa: ARG002  # the call is the message
+        context: grpc.ServicerContext,
+    ) -> operator_pb2.ListStudiesReply:
+        """All studies, in brief."""
+        self._caller.name(context)
+        return operator_pb2.ListStudiesReply(studies=[codec.status_to_wire(s) for s in self._engine.statuses()])

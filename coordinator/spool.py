@@ -1,0 +1,105 @@
+"""Sealed bytes on disk: partial uploads, complete uploads, sums.
+
+Guarantees: bytes appear under their final name only when they are complete, checked and synced; a partial upload can
+be resumed at its durable length; names come from validated identifiers, never from a peer's text. What the bytes mean
+is unknown here.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from protos.messages import MAX_CHUNK, Place
+
+SUM = "sum"
+
+
+class SpoolFullError(Exception):
+    """The disk has no room. What was stored before is intact; the silo resumes when there is room."""
+
+
+class Spool:
+    """Files below `<root>/<study>/<round>-<attempt>/<slot>/`."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        root.mkdir(parents=True, exist_ok=True)
+
+    def partial(self, place: Place, slot: str, silo: str) -> Path:
+        """Where an upload grows."""
+        return self._folder(place) / slot / f"{silo}.partial"
+
+    def complete(self, place: Place, slot: str, silo: str) -> Path:
+        """Where a complete upload, or the sum (`SUM`), lies."""
+        return self._folder(place) / slot / f"{silo}.sealed"
+
+    def length(self, path: Path) -> int:
+        """Bytes stored so far; 0 where nothing is."""
+        return path.stat().st_size if path.exists() else 0
+
+    def append(self, path: Path, offset: int, data: bytes) -> None:
+        """Write at `offset`, which must be the current length. Raises `SpoolFullError`."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with path.open("ab") as file:
+                if file.tell() != offset:
+                    msg = f"offset {offset} is not the length {file.tell()}"
+                    raise ValueError(msg)
+                file.write(data)
+        except OSError as error:
+            raise _full_or(error) from error
+
+    def publish(self, partial: Path, complete: Path) -> None:
+        """Give a finished file its final name, durably."""
+        try:
+            with partial.open("rb") as file:
+                os.fsync(file.fileno())
+            partial.replace(complete)
+            sync_folder(complete.parent)
+        except OSError as error:
+            raise _full_or(error) from error
+
+    def discard(self, path: Path) -> None:
+        """Forget a file, present or not."""
+        path.unlink(missing_ok=True)
+
+    def clear(self, place: Place) -> None:
+        """Forget all sealed bytes of an attempt."""
+        shutil.rmtree(self._folder(place), ignore_errors=True)
+
+    def _folder(self, place: Place) -> Path:
+        return self._root / place.study / f"{place.round}-{place.attempt}"
+
+
+def read_chunks(path: Path, offset: int = 0, size: int = MAX_CHUNK) -> Iterator[bytes]:
+    """The file's bytes from `offset` on, `size` at a time (the last piece may be shorter)."""
+    with path.open("rb") as file:
+        file.seek(offset)
+        while data := file.read(size):
+            yield data
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file, lowercase hex, in constant memory."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename durable."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _full_or(error: OSError) -> Exception:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return SpoolFullError("the coordinator's spool has no room; free space below its data folder")
+    return error

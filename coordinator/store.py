@@ -1,0 +1,242 @@
+"""What the coordinator must not forget, in a relational database: SQLite by default, PostgreSQL by URL.
+
+Every method is one transaction, durable when it returns. A silo's content for a slot is unique by constraint, so it
+can never be counted twice. No sealed bytes lie here (`spool`), and nothing decrypted ever could.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Engine,
+    Float,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    UniqueConstraint,
+    create_engine,
+    event,
+    insert,
+    select,
+    update,
+)
+from sqlalchemy.exc import IntegrityError
+
+from coordinator import record
+from coordinator.core.study import Progress
+from protos.messages import PhaseTime, Tensor, UploadHeader, UploadSize
+
+_metadata = MetaData()
+_studies = Table(
+    "studies",
+    _metadata,
+    Column("study", String(64), primary_key=True),
+    Column("name", String(63), nullable=False, unique=True),
+    Column("canonical", LargeBinary, nullable=False),
+    Column("progress", String, nullable=False),
+)
+_contents = Table(
+    "contents",
+    _metadata,
+    Column("id", Integer, primary_key=True),
+    Column("study", String(64), nullable=False),
+    Column("round", Integer, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("slot", String(32), nullable=False),
+    Column("silo", String(63), nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("size", Integer, nullable=False),
+    Column("sha256", String(64), nullable=False),
+    Column("signature", LargeBinary, nullable=False),
+    UniqueConstraint("study", "round", "attempt", "slot", "silo"),
+)
+_phases = Table(
+    "phases",
+    _metadata,
+    Column("id", Integer, primary_key=True),
+    Column("study", String(64), nullable=False),
+    Column("round", Integer, nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("phase", String(16), nullable=False),
+    Column("tensor", String(16), nullable=False),
+    Column("seconds", Float, nullable=False),
+)
+_told = Table(
+    "told",
+    _metadata,
+    Column("study", String(64), primary_key=True),
+    Column("silo", String(63), primary_key=True),
+)
+
+
+class StudyExistsError(Exception):
+    """A study of this name or digest is known already."""
+
+
+class ContentConflictError(Exception):
+    """The slot holds other bytes already: one silo, round, attempt and tensor give one byte string."""
+
+
+class Store:
+    """The coordinator's database."""
+
+    def __init__(self, url: str) -> None:
+        self._engine = create_engine(url)
+        if self._engine.dialect.name == "sqlite":
+            event.listen(self._engine, "connect", _durable_sqlite)
+        _metadata.create_all(self._engine)
+
+    @classmethod
+    def in_folder(cls, folder: Path) -> Store:
+        """SQLite in `folder`."""
+        folder.mkdir(parents=True, exist_ok=True)
+        return cls(f"sqlite:///{folder / 'coordinator.sqlite3'}")
+
+    def create(self, canonical: bytes, progress: Progress) -> None:
+        """Remember a new study. Raises `StudyExistsError`."""
+        script = progress.script
+        row = {
+            "study": script.study,
+            "name": script.name,
+            "canonical": canonical,
+            "progress": record.dump(progress),
+        }
+        try:
+            with self._transaction() as connection:
+                connection.execute(insert(_studies).values(row))
+        except IntegrityError:
+            msg = f"a study named {script.name!r} exists already; give the new one another name"
+            raise StudyExistsError(msg) from None
+
+    def save(self, progress: Progress, times: list[PhaseTime]) -> None:
+        """Store a study's new state and the phases that ended with it."""
+        study = progress.script.study
+        with self._transaction() as connection:
+            connection.execute(update(_studies).where(_studies.c.study == study).values(progress=record.dump(progress)))
+            for time in times:
+                connection.execute(
+                    insert(_phases).values(
+                        study=study,
+                        round=time.round,
+                        attempt=time.attempt,
+                        phase=time.phase,
+                        tensor=time.tensor or "",
+                        seconds=time.seconds,
+                    )
+                )
+
+    def load(self) -> list[Progress]:
+        """All studies, in the order of their creation."""
+        with self._transaction() as connection:
+            rows = connection.execute(select(_studies.c.progress)).all()
+        return [record.load(row.progress) for row in rows]
+
+    def canonical(self, study: str) -> bytes | None:
+        """A study's canonical JSON, None where it is unknown."""
+        with self._transaction() as connection:
+            row = connection.execute(select(_studies.c.canonical).where(_studies.c.study == study)).first()
+        return None if row is None else bytes(row.canonical)
+
+    def content(self, header: UploadHeader) -> str | None:
+        """SHA-256 of what the slot holds, None where it is empty."""
+        with self._transaction() as connection:
+            row = connection.execute(select(_contents.c.sha256).where(*_slot(header))).first()
+        return None if row is None else str(row.sha256)
+
+    def add_content(self, header: UploadHeader, signature: bytes) -> None:
+        """Remember that a slot is filled. The same bytes again change nothing; others raise `ContentConflictError`."""
+        place = header.place
+        row = {
+            "study": place.study,
+            "round": place.round,
+            "attempt": place.attempt,
+            "slot": header.slot,
+            "silo": header.silo,
+            "kind": header.kind,
+            "size": header.size,
+            "sha256": header.sha256,
+            "signature": signature,
+        }
+        try:
+            with self._transaction() as connection:
+                connection.execute(insert(_contents).values(row))
+        except IntegrityError:
+            if self.content(header) != header.sha256:
+                msg = f"{header.silo} has filled {header.slot} of round {place.round} with other bytes already"
+                raise ContentConflictError(msg) from None
+
+    def tell(self, study: str, silo: str) -> None:
+        """A silo knows that the study is over for it."""
+        with self._transaction() as connection:
+            known = connection.execute(select(_told).where(_told.c.study == study, _told.c.silo == silo)).first()
+            if known is None:
+                connection.execute(insert(_told).values(study=study, silo=silo))
+
+    def told(self) -> set[tuple[str, str]]:
+        """All (study, silo) that know."""
+        with self._transaction() as connection:
+            return {(row.study, row.silo) for row in connection.execute(select(_told))}
+
+    def times(self, study: str) -> tuple[PhaseTime, ...]:
+        """How long each ended phase lasted, in order."""
+        with self._transaction() as connection:
+            rows = connection.execute(select(_phases).where(_phases.c.study == study).order_by(_phases.c.id)).all()
+        return tuple(
+            PhaseTime(row.round, row.attempt, row.phase, Tensor(row.tensor) if row.tensor else None, row.seconds)
+            for row in rows
+        )
+
+    def uploads(self, study: str) -> tuple[UploadSize, ...]:
+        """What was uploaded, in order."""
+        with self._transaction() as connection:
+            rows = connection.execute(
+                select(_contents).where(_contents.c.study == study).order_by(_contents.c.id)
+            ).all()
+        return tuple(
+            UploadSize(
+                row.round,
+                row.attempt,
+                None if row.slot.startswith("note-") else Tensor(row.slot),
+                row.kind,
+                row.silo,
+                row.size,
+            )
+            for row in rows
+        )
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        with self._engine.begin() as connection:
+            yield connection
+
+    @property
+    def engine(self) -> Engine:
+        """The connection pool, to be disposed of at the end."""
+        return self._engine
+
+
+def _slot(header: UploadHeader) -> tuple[ColumnElement[bool], ...]:
+    place, table = header.place, _contents.c
+    return (
+        table.study == place.study,
+        table.round == place.round,
+        table.attempt == place.attempt,
+        table.slot == header.slot,
+        table.silo == header.silo,
+    )
+
+
+def _durable_sqlite(connection: object, _record: object) -> None:
+    """A reply must not outlive what it promises: full synchronous writes, rollback journal, waiting writers."""
+    cursor = connection.cursor()  # type: ignore[attr-defined]  # a DB-API connection, which SQLAlchemy types as object
+    for pragma in ("journal_mode=DELETE", "synchronous=EXTRA", "foreign_keys=ON", "busy_timeout=30000"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()

@@ -1,0 +1,23 @@
+"""Where randomness comes from. The only source here is the operating system's; seeded ones exist in tests alone."""
+
+from __future__ import annotations
+
+import builtins
+import os
+from typing import Protocol
+
+
+class Entropy(Protocol):
+    """A source of bytes that nobody can predict."""
+
+    def bytes(self, n: int) -> builtins.bytes:
+        """Return n fresh bytes."""
+        ...
+
+
+class SystemEntropy:
+    """The operating system's cryptographic generator."""
+
+    def bytes(self, n: int) -> builtins.bytes:
+        """Return n fresh bytes from `os.urandom`."""
+        return os.urandom(n)

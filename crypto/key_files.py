@@ -1,0 +1,50 @@
+"""Key material on disk: made once, readable by its owner alone, never overwritten.
+
+Guarantees: a file written here did not exist before, has mode 0600 (secret) or 0644 (public) from its first byte on,
+and is on the disk when the call returns. Leaves it to the caller to keep the folder.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from crypto.errors import EnrolmentError
+
+
+def write_new(path: Path, content: bytes, *, secret: bool) -> None:
+    """Create a file and flush it to the disk. Raises `EnrolmentError` where it exists or cannot be written."""
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if secret else 0o644)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except FileExistsError:
+        msg = f"{path.name} exists already and is never overwritten; move it away if you mean to begin anew"
+        raise EnrolmentError(msg) from None
+    except OSError as error:
+        msg = f"{path.name} cannot be written ({error.strerror}); mend the folder's owner or make room"
+        raise EnrolmentError(msg) from None
+
+
+def make_folder(folder: Path) -> None:
+    """Create a folder for its owner alone; an existing one is kept as it is. Raises `EnrolmentError`."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        msg = f"the folder {folder.name} cannot be made ({error.strerror}); choose another"
+        raise EnrolmentError(msg) from None
+
+
+def new_key(passphrase: bytes | None = None) -> tuple[ec.EllipticCurvePrivateKey, bytes]:
+    """Make an ECDSA P-256 key; return it with its PKCS #8 PEM, encrypted where a passphrase is given."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    protection: serialization.KeySerializationEncryption = serialization.NoEncryption()
+    if passphrase:
+        protection = serialization.BestAvailableEncryption(passphrase)
+    pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, protection)
+    return key, pem

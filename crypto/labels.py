@@ -1,0 +1,37 @@
+"""Labels: what a mask, pad or note is for. Two different purposes never share key stream.
+
+Guarantees: `canonical()` differs wherever any field differs. A silo that was handed another study, roster, model,
+round or attempt derives other masks, so its upload makes the sum unusable instead of leaking a difference
+(design: sealed-sums.md, layer 2). Leaves it to the silo's durable store that no label is ever used twice.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+
+from crypto.canonical import canonical
+
+
+@dataclass(frozen=True)
+class Label:
+    """One tensor of one attempt of one round, under one study, roster and model."""
+
+    study: str
+    """Digest of the study."""
+    roster: str
+    """`Roster.digest`."""
+    model: str
+    """Digest of the model the roster starts from (`packages.model_digest`)."""
+    round: int
+    attempt: int
+    tensor: str
+
+    def canonical(self) -> bytes:
+        """Return the unambiguous bytes. Raises `SealError` for a round or attempt outside [0, 2^64)."""
+        return canonical("label", self.study, self.roster, self.model, self.round, self.attempt, self.tensor)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of `canonical()`, lowercase hex: what a silo stores to never use the label again."""
+        return hashlib.sha256(self.canonical()).hexdigest()

@@ -1,0 +1,77 @@
+"""Key stream: the same secret and label give the same numbers on both sides, and nothing else does.
+
+Guarantees: AES-256 in counter mode under a key derived by HKDF-SHA256 from (key, label), so a stream never shares
+bytes with that of another label; uniform numbers are exact, by rejection; the same calls in the same order give the
+same numbers on every machine. Leaves it to the callers that no label is used twice.
+"""
+
+from __future__ import annotations
+
+import builtins
+
+import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from numpy.typing import NDArray
+
+from crypto.canonical import canonical
+from crypto.errors import SealError
+
+KEY_BYTES = 32
+
+
+def derive(key: bytes, info: bytes, *, salt: bytes | None = None) -> bytes:
+    """Derive 32 bytes by HKDF-SHA256 (RFC 5869)."""
+    return HKDF(SHA256(), KEY_BYTES, salt, info).derive(key)
+
+
+class KeyStream:
+    """A sequential stream. Each call continues where the last one stopped."""
+
+    def __init__(self, key: bytes, label: bytes) -> None:
+        """Start the stream of a 32-byte secret for a label. Raises `SealError` for a secret of another length."""
+        if len(key) != KEY_BYTES:
+            msg = f"a stream's secret has {KEY_BYTES} bytes; deal the study's keys again"
+            raise SealError(msg)
+        # The derived key serves this stream alone, so its counter may start at zero.
+        cipher = Cipher(algorithms.AES(derive(key, canonical("stream", label))), modes.CTR(builtins.bytes(16)))
+        self._encryptor = cipher.encryptor()
+
+    def bytes(self, n: int) -> builtins.bytes:
+        """Return the next n bytes."""
+        return self._encryptor.update(builtins.bytes(n))
+
+    def words32(self, n: int) -> NDArray[np.uint32]:
+        """Return the next 4n bytes as n uniform uint32."""
+        return self._words(n, np.dtype("<u4")).astype(np.uint32, copy=False)
+
+    def words64(self, n: int) -> NDArray[np.uint64]:
+        """Return the next 8n bytes as n uniform uint64."""
+        return self._words(n, np.dtype("<u8")).astype(np.uint64, copy=False)
+
+    def uniform(self, q: int, n: int) -> NDArray[np.uint64]:
+        """Return n numbers uniform in [0, q), 1 <= q <= 2^64, exactly: words are cut to q's bits, misfits redrawn.
+
+        Raises `SealError` for any other q.
+        """
+        if not 1 <= q <= 1 << 64:
+            msg = "a uniform number needs a modulus between 1 and 2^64"
+            raise SealError(msg)
+        mask, last = np.uint64((1 << (q - 1).bit_length()) - 1), np.uint64(q - 1)
+        drawn = self.words64(n) & mask
+        misfits = np.flatnonzero(drawn > last)
+        while misfits.size:
+            again = self.words64(misfits.size) & mask
+            drawn[misfits] = again
+            misfits = misfits[again > last]
+        return drawn
+
+    def _words(self, n: int, dtype: np.dtype[np.unsignedinteger]) -> NDArray[np.unsignedinteger]:
+        words = np.zeros(n, dtype)
+        view = words.view(np.uint8)
+        self._encryptor.update_into(view, view)
+        return words
+
+    def __repr__(self) -> str:
+        return "KeyStream(secret)"

@@ -1,0 +1,165 @@
+"""The report's drawings, as SVG text that stands inside an HTML page.
+
+Guarantees: no script, no outside reference, text stays text (it is found, copied and read aloud), no two drawings
+share an `id`, equal data gives equal bytes. What the numbers mean is told by the page around them.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Sequence
+from typing import Any, Final
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from deploy.demo.report_data import ReportData
+
+INK: Final = "#1e293b"
+MUTED: Final = "#64748b"
+LINE: Final = "#e2e8f0"
+WASH: Final = "#f1f5f9"
+COLOURS: Final = ("#0f766e", "#c2410c", "#475569", "#7c3aed")
+"""Of the methods in order; FedWard's is the first and the page's accent."""
+_MARKERS: Final = ("o", "s", "D", "^")
+_WIDTH: Final = 7.6
+_STYLE: Final = {
+    "svg.fonttype": "none",
+    "font.family": "sans-serif",
+    "font.sans-serif": ["Inter", "Segoe UI", "Helvetica Neue", "Arial", "DejaVu Sans"],
+    "font.size": 9.5,
+    "text.color": INK,
+    "axes.labelcolor": MUTED,
+    "axes.edgecolor": LINE,
+    "xtick.color": MUTED,
+    "ytick.color": INK,
+}
+
+
+def auc_chart(data: ReportData) -> str:
+    """AUC per domain of every method, then their mean and worst on a tinted ground."""
+    rows = [*data.domains, "Mean", "Worst domain"]
+    figure, axes = _axes(0.42 * len(rows) + 0.75)
+    places = [float(i) for i in range(len(data.domains))]
+    places += [len(data.domains) + 0.35, len(data.domains) + 1.35]
+    axes.axhspan(places[-2] - 0.5, places[-1] + 0.5, color=WASH, zorder=0)
+    for index, method in reversed(list(enumerate(data.methods))):
+        colour = COLOURS[index % len(COLOURS)]
+        for place, (low, high) in zip(places, method.spread, strict=False):
+            axes.plot([low, high], [place, place], color=colour, linewidth=5, alpha=0.18, solid_capstyle="round")
+        values = [*method.auc, method.mean, method.worst]
+        axes.scatter(
+            values, places, s=64 if index == 0 else 42, color=colour, marker=_MARKERS[index % len(_MARKERS)],
+            label=method.name, zorder=4 if index == 0 else 3, edgecolors="white", linewidths=0.8,
+        )  # fmt: skip
+    axes.set_yticks(places, rows)
+    for label in axes.get_yticklabels()[-2:]:
+        label.set_fontweight("bold")
+    axes.set_ylim(places[-1] + 0.6, -0.6)
+    axes.set_xlabel("AUC on public test patients")
+    handles, labels = axes.get_legend_handles_labels()
+    axes.legend(
+        handles[::-1], labels[::-1], loc="lower left", bbox_to_anchor=(0, 1), ncols=len(labels), frameon=False,
+        borderaxespad=0, handletextpad=0.2, columnspacing=1.4,
+    )  # fmt: skip
+    return _svg(figure, "auc")
+
+
+def sealed_chart(data: ReportData) -> str:
+    """AUC per domain from sealed sums, with 95 % intervals."""
+    figure, axes = _axes(0.4 * len(data.domains) + 0.6)
+    for place, interval in enumerate(data.sealed):
+        if interval is None:
+            axes.text(0.5, place, " too few held-out patients to tell", va="center", color=MUTED, fontsize=8.5)
+            continue
+        axes.plot([interval.low, interval.high], [place, place], color=COLOURS[0], linewidth=2, solid_capstyle="round")
+        axes.scatter([interval.auc], [place], s=52, color=COLOURS[0], edgecolors="white", linewidths=0.8, zorder=3)
+    axes.axvline(0.5, color=MUTED, linewidth=0.8, linestyle=(0, (2, 3)))
+    axes.set_yticks(range(len(data.domains)), data.domains)
+    axes.set_ylim(len(data.domains) - 0.4, -0.6)
+    lowest = min((i.low for i in data.sealed if i is not None), default=0.5)
+    axes.set_xlim(min(0.48, lowest - 0.02), 1.005)
+    axes.set_xlabel("AUC on held-out patients, from noised sums (dotted: a coin)")
+    return _svg(figure, "sealed")
+
+
+def budget_chart(data: ReportData) -> str:
+    """Epsilon spent and left per silo."""
+    figure, axes = _axes(0.36 * len(data.budgets) + 0.75)
+    places = range(len(data.budgets))
+    axes.barh(places, [b.budget for b in data.budgets], height=0.5, color=LINE, label="left for later studies")
+    axes.barh(places, [b.spent for b in data.budgets], height=0.5, color=COLOURS[0], label="spent")
+    for place, budget in enumerate(data.budgets):
+        axes.text(budget.budget, place, f"  {budget.spent:.2f} of {budget.budget:g}", va="center", color=MUTED)
+    axes.set_xlim(0, 1.18 * max(b.budget for b in data.budgets))
+    axes.set_yticks(places, [b.silo for b in data.budgets])
+    axes.set_ylim(len(data.budgets) - 0.4, -0.6)
+    axes.set_xlabel(f"epsilon at delta {data.delta:g}")
+    handles, labels = axes.get_legend_handles_labels()
+    axes.legend(handles[::-1], labels[::-1], loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False,
+                borderaxespad=0)  # fmt: skip
+    return _svg(figure, "budget")
+
+
+def bytes_chart(data: ReportData) -> str:
+    """Bytes per round of one silo, sent and fetched."""
+    figure, axes = _axes(2.2, grid="y")
+    numbers = [r.round for r in data.rounds]
+    axes.bar([n - 0.2 for n in numbers], [r.sent / 1024 for r in data.rounds], 0.36, color=COLOURS[0], label="sent")
+    axes.bar([n + 0.2 for n in numbers], [r.fetched / 1024 for r in data.rounds], 0.36, color="#99c9c4", label="fetched")
+    axes.set_xticks(numbers, [str(n) for n in numbers])
+    axes.set_xlabel("round (round 0 deals keys and sums the domain counts)")
+    axes.set_ylabel("KiB per silo")
+    axes.legend(loc="lower left", bbox_to_anchor=(0, 1), ncols=2, frameon=False, borderaxespad=0)
+    return _svg(figure, "bytes")
+
+
+def time_chart(data: ReportData) -> str:
+    """Seconds by phase, the longest first."""
+    phases = sorted(data.phases, key=lambda p: -p.seconds)
+    figure, axes = _axes(0.34 * len(phases) + 0.6)
+    places = range(len(phases))
+    axes.barh(places, [p.seconds for p in phases], height=0.5, color=COLOURS[0])
+    for place, phase in enumerate(phases):
+        axes.text(phase.seconds, place, f"  {phase.seconds:.1f} s", va="center", color=MUTED)
+    axes.set_xlim(0, 1.15 * max((p.seconds for p in phases), default=1.0))
+    axes.set_yticks(places, [p.name for p in phases])
+    axes.set_ylim(len(phases) - 0.4, -0.6)
+    axes.set_xlabel("seconds")
+    return _svg(figure, "time")
+
+
+def _axes(height: float, grid: str = "x") -> tuple[Figure, Any]:
+    """A figure of the page's width and `height` inches, with axes that show only a faint grid."""
+    with mpl.rc_context(_STYLE):
+        figure = Figure(figsize=(_WIDTH, height), layout="constrained")
+        axes = figure.add_subplot()
+    axes.set_axisbelow(True)
+    axes.grid(visible=True, axis=grid, color=LINE, linewidth=0.8)
+    for side in ("top", "right", "left" if grid == "x" else "bottom"):
+        axes.spines[side].set_visible(False)
+    axes.tick_params(length=0)
+    return figure, axes
+
+
+def _svg(figure: Figure, name: str) -> str:
+    """The figure as one `<svg>` element whose ids all start with `name`."""
+    out = io.StringIO()
+    with mpl.rc_context({**_STYLE, "svg.hashsalt": name}):
+        figure.savefig(out, format="svg", transparent=True, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+    text = out.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r'\bid="', f'id="{name}-', text)
+    text = re.sub(r'(href="#|url\(#)', rf"\g<1>{name}-", text)
+    return re.sub(r'<svg [^>]*?viewBox="([^"]*)"[^>]*>', _opening, text, count=1)
+
+
+def _opening(found: re.Match[str]) -> str:
+    """The opening tag: scales with the page, and needs no namespace inside HTML but that of its links."""
+    box: Sequence[str] = found.group(1).split()
+    return (
+        f'<svg viewBox="{" ".join(box)}" role="img" xmlns="http://www.w3.org/2000/svg" '
+        f'xmlns:xlink="http://www.w3.org/1999/xlink" style="max-width:{float(box[2]):.0f}pt">'
+    )

@@ -1,0 +1,166 @@
+"""What the report of a study shows, as plain values.
+
+Guarantees: nothing here is a secret or a private number; every field is public among the roster, or belongs to made-up
+data. Gathering the values is the demo's work, laying them out that of `report` and `charts`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+
+@dataclass(frozen=True)
+class Method:
+    """AUC per domain of one way to make a model, on the public test patients.
+
+    Args of the dataclass: `auc` in the order of the domains; `spread`, where several models share the row (one of every
+    hospital), is the lowest and highest of them per domain, and `auc` their mean; `epsilon` is None without a guarantee.
+    """
+
+    name: str
+    note: str
+    auc: tuple[float, ...]
+    epsilon: float | None = None
+    spread: tuple[tuple[float, float], ...] = ()
+
+    @property
+    def mean(self) -> float:
+        """Mean over the domains, every domain weighing the same."""
+        return sum(self.auc) / len(self.auc)
+
+    @property
+    def worst(self) -> float:
+        """AUC of the domain that is served worst."""
+        return min(self.auc)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """An AUC read from sealed, noised sums, with its 95 % interval (noise and sampling)."""
+
+    auc: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class SiloBudget:
+    """Epsilon of one silo's data set: what its ledger says, and what the entries come to when counted again."""
+
+    silo: str
+    spent: float
+    recomputed: float
+    budget: float
+
+    @property
+    def left(self) -> float:
+        """What later studies may still spend, at least 0."""
+        return max(self.budget - self.spent, 0.0)
+
+
+@dataclass(frozen=True)
+class TensorBytes:
+    """One kind of upload: values before sealing, bytes on the wire, and how often a silo sent it in the study."""
+
+    tensor: str
+    ring: str
+    values: int
+    bytes: int
+    times: int
+
+
+@dataclass(frozen=True)
+class RoundBytes:
+    """Bytes that one silo sent and fetched in one round, everything included."""
+
+    round: int
+    sent: int
+    fetched: int
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Seconds of wall-clock time that one kind of work took in the whole study."""
+
+    name: str
+    seconds: float
+
+
+@dataclass(frozen=True)
+class PersonalResult:
+    """AUC on one hospital's own held-out patients: the shared model, and the personal one that never leaves."""
+
+    silo: str
+    shared: float
+    personal: float
+
+
+@dataclass(frozen=True)
+class ReportData:
+    """Everything on the page. Empty tuples leave their section out, so a study without public test data has a page too."""
+
+    title: str
+    purpose: str
+    study_digest: str
+    silos: tuple[str, ...]
+    domains: tuple[str, ...]
+    unit: str
+    """What is protected: "patient" or "record"."""
+    delta: float
+    noise_mode: str
+    colluders: int
+    budgets: tuple[SiloBudget, ...]
+    seconds: float
+    """Wall-clock time of the study, from the first offer to the last opening."""
+    methods: tuple[Method, ...] = ()
+    """FedWard first."""
+    sealed: tuple[Interval | None, ...] = ()
+    """Per domain, None where the noised counts hold no patient of one class."""
+    uploads: tuple[TensorBytes, ...] = ()
+    rounds: tuple[RoundBytes, ...] = ()
+    phases: tuple[Phase, ...] = ()
+    personal: tuple[PersonalResult, ...] = ()
+    settings: tuple[tuple[str, str], ...] = ()
+    digests: tuple[tuple[str, str], ...] = ()
+    synthetic: bool = True
+    """Whether the patients are made up; the page says so."""
+
+    def __post_init__(self) -> None:
+        for method in self.methods:
+            if len(method.auc) != len(self.domains) or len(method.spread) not in (0, len(self.domains)):
+                msg = f"{method.name}: one AUC per domain is needed, {len(self.domains)} in all"
+                raise ValueError(msg)
+        if len(self.sealed) not in (0, len(self.domains)):
+            msg = f"the sealed metrics need one entry per domain, {len(self.domains)} in all"
+            raise ValueError(msg)
+        if not self.budgets:
+            msg = "the budget of one silo at least is needed"
+            raise ValueError(msg)
+
+    @property
+    def spent(self) -> float:
+        """The largest epsilon that any silo's ledger holds."""
+        return max(b.spent for b in self.budgets)
+
+    @property
+    def budget(self) -> float:
+        """The smallest budget among the silos."""
+        return min(b.budget for b in self.budgets)
+
+    @property
+    def sent(self) -> int:
+        """Bytes that one silo sent over all rounds."""
+        return sum(r.sent for r in self.rounds)
+
+    @property
+    def worst_domain(self) -> str | None:
+        """The domain that the first method serves worst; None without public test data."""
+        if not self.methods:
+            return None
+        auc = self.methods[0].auc
+        return self.domains[auc.index(min(auc))]
+
+    def ledgers_agree(self: Self, tolerance: float = 1e-3) -> bool:
+        """Whether every ledger's epsilon equals the one counted again from its entries."""
+        return all(abs(b.spent - b.recomputed) <= tolerance for b in self.budgets)

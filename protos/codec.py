@@ -1,0 +1,248 @@
+"""Between the wire's protobuf objects and `protos.messages`. The only module that touches both."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+from protos.messages import (
+    Answer,
+    Confirm,
+    Member,
+    MemberStatus,
+    MessageError,
+    PhaseTime,
+    Place,
+    StudyStatus,
+    Task,
+    Tensor,
+    UploadHeader,
+    UploadSize,
+    Work,
+)
+from protos.v1 import common_pb2, operator_pb2, silo_pb2
+
+E_ = TypeVar("E_")
+
+_TENSORS = {
+    Tensor.COUNTS: common_pb2.TENSOR_COUNTS,
+    Tensor.HEADS: common_pb2.TENSOR_HEADS,
+    Tensor.ENCODER: common_pb2.TENSOR_ENCODER,
+    Tensor.METRICS: common_pb2.TENSOR_METRICS,
+}
+_TASKS = {
+    Task.WAIT: silo_pb2.TASK_WAIT,
+    Task.DECIDE: silo_pb2.TASK_DECIDE,
+    Task.DEAL: silo_pb2.TASK_DEAL,
+    Task.TAKE: silo_pb2.TASK_TAKE,
+    Task.CONTRIBUTE: silo_pb2.TASK_CONTRIBUTE,
+    Task.OPEN: silo_pb2.TASK_OPEN,
+    Task.SOLVE: silo_pb2.TASK_SOLVE,
+    Task.ADOPT: silo_pb2.TASK_ADOPT,
+    Task.FINISH: silo_pb2.TASK_FINISH,
+}
+_TENSOR_OF: dict[int, Tensor] = {int(number): tensor for tensor, number in _TENSORS.items()}
+_TASK_OF: dict[int, Task] = {int(number): task for task, number in _TASKS.items()}
+
+
+def tensor_to_wire(tensor: Tensor | None) -> common_pb2.Tensor:
+    """Absence is the unspecified number."""
+    return common_pb2.TENSOR_UNSPECIFIED if tensor is None else _TENSORS[tensor]
+
+
+def tensor_from_wire(number: int) -> Tensor | None:
+    """Unspecified is absence; an unknown number is an error, never a guess."""
+    return None if number == 0 else _known(_TENSOR_OF.get, number, "tensor")
+
+
+def _known(look_up: Callable[[int], E_ | None], number: int, field: str) -> E_:
+    value = look_up(number)
+    if value is None:
+        msg = f"{field}: the number {number} is unknown to this version"
+        raise MessageError(msg)
+    return value
+
+
+def place_to_wire(place: Place) -> common_pb2.Place:
+    """Encode."""
+    return common_pb2.Place(study=place.study, round=place.round, attempt=place.attempt)
+
+
+def place_from_wire(wire: common_pb2.Place) -> Place:
+    """Decode and validate."""
+    return Place(wire.study, wire.round, wire.attempt)
+
+
+def member_to_wire(member: Member) -> common_pb2.Member:
+    """Encode."""
+    return common_pb2.Member(
+        silo=member.silo,
+        certificate_pem=member.certificate_pem,
+        public_key=member.public_key,
+        signature=member.signature,
+    )
+
+
+def member_from_wire(wire: common_pb2.Member) -> Member:
+    """Decode and validate."""
+    return Member(wire.silo, wire.certificate_pem, wire.public_key, wire.signature)
+
+
+def work_to_wire(work: Work) -> silo_pb2.Work:
+    """Encode."""
+    return silo_pb2.Work(
+        task=_TASKS[work.task],
+        place=None if work.place is None else place_to_wire(work.place),
+        tensor=tensor_to_wire(work.tensor),
+        roster=[member_to_wire(member) for member in work.roster],
+        actor=work.actor,
+        size=work.size,
+        sha256=work.sha256,
+        why=work.why,
+    )
+
+
+def work_from_wire(wire: silo_pb2.Work) -> Work:
+    """Decode and validate."""
+    return Work(
+        task=_known(_TASK_OF.get, wire.task, "task"),
+        place=place_from_wire(wire.place) if wire.HasField("place") else None,
+        tensor=tensor_from_wire(wire.tensor),
+        roster=tuple(member_from_wire(member) for member in wire.roster),
+        actor=wire.actor,
+        size=wire.size,
+        sha256=wire.sha256,
+        why=wire.why,
+    )
+
+
+def header_to_wire(header: UploadHeader) -> silo_pb2.UploadHeader:
+    """Encode."""
+    return silo_pb2.UploadHeader(
+        place=place_to_wire(header.place),
+        tensor=tensor_to_wire(header.tensor),
+        kind=header.kind,
+        silo=header.silo,
+        values=header.values,
+        size=header.size,
+        sha256=header.sha256,
+    )
+
+
+def header_from_wire(wire: silo_pb2.UploadHeader) -> UploadHeader:
+    """Decode and validate."""
+    return UploadHeader(
+        place=place_from_wire(wire.place),
+        kind=wire.kind,
+        tensor=tensor_from_wire(wire.tensor),
+        silo=wire.silo,
+        values=wire.values,
+        size=wire.size,
+        sha256=wire.sha256,
+    )
+
+
+def answer_to_wire(answer: Answer) -> silo_pb2.AnswerRequest:
+    """Encode."""
+    return silo_pb2.AnswerRequest(
+        place=place_to_wire(answer.place),
+        session=answer.session,
+        refusal=answer.refusal,
+        explanation=answer.explanation,
+        member=None if answer.member is None else member_to_wire(answer.member),
+        model=answer.model,
+    )
+
+
+def answer_from_wire(wire: silo_pb2.AnswerRequest) -> Answer:
+    """Decode and validate."""
+    return Answer(
+        place=place_from_wire(wire.place),
+        session=wire.session,
+        refusal=wire.refusal,
+        explanation=wire.explanation,
+        member=member_from_wire(wire.member) if wire.HasField("member") else None,
+        model=wire.model,
+    )
+
+
+def confirm_to_wire(confirm: Confirm) -> silo_pb2.ConfirmRequest:
+    """Encode."""
+    return silo_pb2.ConfirmRequest(
+        place=place_to_wire(confirm.place),
+        task=_TASKS[confirm.task],
+        tensor=tensor_to_wire(confirm.tensor),
+        model=confirm.model,
+        dispute=confirm.dispute,
+        explanation=confirm.explanation,
+    )
+
+
+def confirm_from_wire(wire: silo_pb2.ConfirmRequest) -> Confirm:
+    """Decode and validate."""
+    return Confirm(
+        place=place_from_wire(wire.place),
+        task=_known(_TASK_OF.get, wire.task, "task"),
+        tensor=tensor_from_wire(wire.tensor),
+        model=wire.model,
+        dispute=wire.dispute,
+        explanation=wire.explanation,
+    )
+
+
+def status_to_wire(status: StudyStatus) -> operator_pb2.StudyStatus:
+    """Encode."""
+    return operator_pb2.StudyStatus(
+        study=status.study,
+        name=status.name,
+        state=status.state,
+        why=status.why,
+        round=status.round,
+        rounds=status.rounds,
+        attempt=status.attempt,
+        phase=status.phase,
+        tensor=tensor_to_wire(status.tensor),
+        waiting_for=status.waiting_for,
+        members=[
+            operator_pb2.MemberStatus(silo=m.silo, state=m.state, why=m.why, last_seen=m.last_seen)
+            for m in status.members
+        ],
+        times=[
+            operator_pb2.PhaseTime(
+                round=t.round, attempt=t.attempt, phase=t.phase, tensor=tensor_to_wire(t.tensor), seconds=t.seconds
+            )
+            for t in status.times
+        ],
+        uploads=[
+            operator_pb2.UploadSize(
+                round=u.round,
+                attempt=u.attempt,
+                tensor=tensor_to_wire(u.tensor),
+                kind=u.kind,
+                silo=u.silo,
+                bytes=u.bytes,
+            )
+            for u in status.uploads
+        ],
+    )
+
+
+def status_from_wire(wire: operator_pb2.StudyStatus) -> StudyStatus:
+    """Decode and validate."""
+    return StudyStatus(
+        study=wire.study,
+        name=wire.name,
+        state=wire.state,
+        why=wire.why,
+        round=wire.round,
+        rounds=wire.rounds,
+        attempt=wire.attempt,
+        phase=wire.phase,
+        tensor=tensor_from_wire(wire.tensor),
+        waiting_for=tuple(wire.waiting_for),
+        members=tuple(MemberStatus(m.silo, m.state, m.why, m.last_seen) for m in wire.members),
+        times=tuple(PhaseTime(t.round, t.attempt, t.phase, tensor_from_wire(t.tensor), t.seconds) for t in wire.times),
+        uploads=tuple(
+            UploadSize(u.round, u.attempt, tensor_from_wire(u.tensor), u.kind, u.silo, u.bytes) for u in wire.uploads
+        ),
+    )

@@ -1,0 +1,262 @@
+"""What silos, coordinator and operators say to each other, as frozen values validated on construction.
+
+Generated protobuf objects stop at `protos.codec`; everything inside the programs speaks these types. A value that
+cannot be meant (a negative size, a digest that is none) is refused here, once, for both sides.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass
+from enum import StrEnum
+
+PROTOCOL = 1
+MAX_CHUNK = 1 << 20
+"""Bytes of data in one message of a stream."""
+MAX_MESSAGE = 4 << 20
+"""Bytes of any message: a chunk, or a roster of 256 certificates."""
+MAX_CONTENT = 16 << 30
+"""Bytes of one upload, download or note."""
+
+_MAX_PEM = 16_384
+_MAX_SIGNATURE = 256
+_X25519_BYTES = 32
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+_NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
+
+
+class MessageError(ValueError):
+    """A message cannot be meant as it stands. Names the field and what is wrong with it."""
+
+
+def _require(condition: bool, field: str, fault: str) -> None:  # noqa: FBT001  # reads as an assertion
+    if not condition:
+        msg = f"{field}: {fault}"
+        raise MessageError(msg)
+
+
+def require_digest(value: str, field: str) -> None:
+    """Refuse what is not a SHA-256 in lowercase hex."""
+    _require(_DIGEST.fullmatch(value) is not None, field, "is not a SHA-256 in lowercase hex")
+
+
+def require_name(value: str, field: str) -> None:
+    """Refuse what cannot name a silo."""
+    _require(_NAME.fullmatch(value) is not None, field, "is not a name (a-z, 0-9, '-'; at most 63)")
+
+
+class Tensor(StrEnum):
+    """What is summed."""
+
+    COUNTS = "counts"
+    HEADS = "heads"
+    ENCODER = "encoder"
+    METRICS = "metrics"
+
+    @property
+    def ring(self) -> str:
+        """The ring its sum lives in (sealed-sums.md): the encoder's integers mod 2^32, all else CKKS."""
+        return "ring" if self is Tensor.ENCODER else "ckks"
+
+
+class Note(StrEnum):
+    """What one silo seals for the others and the coordinator relays unread."""
+
+    KEYS = "keys"
+    HEADS = "heads"
+
+
+class Task(StrEnum):
+    """What a silo is asked to do next."""
+
+    WAIT = "wait"
+    DECIDE = "decide"
+    DEAL = "deal"
+    TAKE = "take"
+    CONTRIBUTE = "contribute"
+    OPEN = "open"
+    SOLVE = "solve"
+    ADOPT = "adopt"
+    FINISH = "finish"
+
+
+@dataclass(frozen=True, order=True)
+class Place:
+    """One attempt at one round of one study."""
+
+    study: str
+    round: int
+    attempt: int
+
+    def __post_init__(self) -> None:
+        require_digest(self.study, "study")
+        _require(0 <= self.round < 1 << 16, "round", "lies outside 0..65535")
+        _require(1 <= self.attempt < 1 << 16, "attempt", "lies outside 1..65535")
+
+
+@dataclass(frozen=True)
+class Member:
+    """One silo of a roster: certificate, ephemeral public key, and the signature that binds them to the study."""
+
+    silo: str
+    certificate_pem: bytes
+    public_key: bytes
+    signature: bytes
+
+    def __post_init__(self) -> None:
+        require_name(self.silo, "member.silo")
+        _require(0 < len(self.certificate_pem) <= _MAX_PEM, "member.certificate_pem", "is empty or above 16 KiB")
+        _require(len(self.public_key) == _X25519_BYTES, "member.public_key", "is not 32 bytes")
+        _require(0 < len(self.signature) <= _MAX_SIGNATURE, "member.signature", "is empty or too long")
+
+
+@dataclass(frozen=True)
+class Work:
+    """The coordinator's word to one silo. `WAIT` carries no place."""
+
+    task: Task
+    place: Place | None = None
+    tensor: Tensor | None = None
+    roster: tuple[Member, ...] = ()
+    actor: str = ""
+    size: int = 0
+    sha256: str = ""
+    why: str = ""
+
+    def __post_init__(self) -> None:
+        _require((self.place is None) == (self.task is Task.WAIT), "work.place", f"does not fit the task {self.task}")
+        needs_tensor = self.task in (Task.CONTRIBUTE, Task.OPEN)
+        _require(not needs_tensor or self.tensor is not None, "work.tensor", f"is missing for the task {self.task}")
+        if self.task in (Task.TAKE, Task.OPEN, Task.ADOPT):
+            require_digest(self.sha256, "work.sha256")
+            _require(0 < self.size <= MAX_CONTENT, "work.size", "lies outside what may be downloaded")
+
+
+@dataclass(frozen=True)
+class UploadHeader:
+    """What is uploaded: public facts alone, all of which the study's shape implies. Signed by the silo."""
+
+    place: Place
+    kind: str
+    tensor: Tensor | None
+    silo: str
+    values: int
+    size: int
+    sha256: str
+
+    def __post_init__(self) -> None:
+        require_name(self.silo, "header.silo")
+        require_digest(self.sha256, "header.sha256")
+        _require(0 < self.size <= MAX_CONTENT, "header.size", "lies outside what may be uploaded")
+        if self.tensor is None:
+            _require(self.kind in set(Note), "header.kind", "is not a note")
+        else:
+            _require(self.kind == self.tensor.ring, "header.kind", f"is not the ring of {self.tensor}")
+            _require(0 < self.values < 1 << 40, "header.values", "lies outside 1..2^40")
+
+    @property
+    def slot(self) -> str:
+        """What this upload fills at its place: a tensor's name, or `note-<kind>`."""
+        return str(self.tensor) if self.tensor is not None else f"note-{self.kind}"
+
+    def canonical(self) -> bytes:
+        """Unambiguous bytes to sign: length-prefixed fields in order."""
+        parts = (
+            b"fedward upload 1",
+            self.place.study.encode(),
+            struct.pack(">II", self.place.round, self.place.attempt),
+            self.kind.encode(),
+            self.slot.encode(),
+            self.silo.encode(),
+            struct.pack(">QQ", self.values, self.size),
+            self.sha256.encode(),
+        )
+        return b"".join(struct.pack(">I", len(part)) + part for part in parts)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A silo's answer to an offer. Either a refusal by name, or the member that takes part and its model's digest."""
+
+    place: Place
+    session: str
+    refusal: str = ""
+    explanation: str = ""
+    member: Member | None = None
+    model: str = ""
+
+    def __post_init__(self) -> None:
+        _require(bool(self.refusal) == (self.member is None), "answer.member", "is needed exactly without a refusal")
+
+
+@dataclass(frozen=True)
+class Confirm:
+    """A silo has done what `task` asked and now holds `model`, or disputes it by name."""
+
+    place: Place
+    task: Task
+    tensor: Tensor | None = None
+    model: str = ""
+    dispute: str = ""
+    explanation: str = ""
+
+    def __post_init__(self) -> None:
+        _require(self.task not in (Task.WAIT, Task.DECIDE), "confirm.task", "is not confirmed")
+        _require(
+            bool(self.dispute) or self.task in (Task.TAKE, Task.OPEN, Task.ADOPT, Task.FINISH),
+            "confirm.task",
+            "is done by an upload; only a dispute is confirmed here",
+        )
+
+
+@dataclass(frozen=True)
+class MemberStatus:
+    """How the operator sees one silo of a study."""
+
+    silo: str
+    state: str
+    why: str
+    last_seen: float
+
+
+@dataclass(frozen=True)
+class PhaseTime:
+    """How long one phase of one attempt lasted."""
+
+    round: int
+    attempt: int
+    phase: str
+    tensor: Tensor | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class UploadSize:
+    """Bytes that one silo uploaded for one tensor or note."""
+
+    round: int
+    attempt: int
+    tensor: Tensor | None
+    kind: str
+    silo: str
+    bytes: int
+
+
+@dataclass(frozen=True)
+class StudyStatus:
+    """How the operator sees a study."""
+
+    study: str
+    name: str
+    state: str
+    why: str
+    round: int
+    rounds: int
+    attempt: int
+    phase: str
+    tensor: Tensor | None
+    waiting_for: tuple[str, ...]
+    members: tuple[MemberStatus, ...]
+    times: tuple[PhaseTime, ...] = ()
+    uploads: tuple[UploadSize, ...] = ()

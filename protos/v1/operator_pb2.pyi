@@ -1,0 +1,120 @@
+from protos.v1 import common_pb2 as _common_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class CreateStudyRequest(_message.Message):
+    __slots__ = ("canonical",)
+    CANONICAL_FIELD_NUMBER: _ClassVar[int]
+    canonical: bytes
+    def __init__(self, canonical: _Optional[bytes] = ...) -> None: ...
+
+class CreateStudyReply(_message.Message):
+    __slots__ = ("study",)
+    STUDY_FIELD_NUMBER: _ClassVar[int]
+    study: str
+    def __init__(self, study: _Optional[str] = ...) -> None: ...
+
+class StudyRequest(_message.Message):
+    __slots__ = ("study",)
+    STUDY_FIELD_NUMBER: _ClassVar[int]
+    study: str
+    def __init__(self, study: _Optional[str] = ...) -> None: ...
+
+class AbortStudyRequest(_message.Message):
+    __slots__ = ("study", "reason")
+    STUDY_FIELD_NUMBER: _ClassVar[int]
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    study: str
+    reason: str
+    def __init__(self, study: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+
+class StudyReply(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListStudiesRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class ListStudiesReply(_message.Message):
+    __slots__ = ("studies",)
+    STUDIES_FIELD_NUMBER: _ClassVar[int]
+    studies: _containers.RepeatedCompositeFieldContainer[StudyStatus]
+    def __init__(self, studies: _Optional[_Iterable[_Union[StudyStatus, _Mapping]]] = ...) -> None: ...
+
+class MemberStatus(_message.Message):
+    __slots__ = ("silo", "state", "why", "last_seen")
+    SILO_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    LAST_SEEN_FIELD_NUMBER: _ClassVar[int]
+    silo: str
+    state: str
+    why: str
+    last_seen: float
+    def __init__(self, silo: _Optional[str] = ..., state: _Optional[str] = ..., why: _Optional[str] = ..., last_seen: _Optional[float] = ...) -> None: ...
+
+class PhaseTime(_message.Message):
+    __slots__ = ("round", "attempt", "phase", "tensor", "seconds")
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    TENSOR_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    round: int
+    attempt: int
+    phase: str
+    tensor: _common_pb2.Tensor
+    seconds: float
+    def __init__(self, round: _Optional[int] = ..., attempt: _Optional[int] = ..., phase: _Optional[str] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., seconds: _Optional[float] = ...) -> None: ...
+
+class UploadSize(_message.Message):
+    __slots__ = ("round", "attempt", "tensor", "kind", "silo", "bytes")
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    TENSOR_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    SILO_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    round: int
+    attempt: int
+    tensor: _common_pb2.Tensor
+    kind: str
+    silo: str
+    bytes: int
+    def __init__(self, round: _Optional[int] = ..., attempt: _Optional[int] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., kind: _Optional[str] = ..., silo: _Optional[str] = ..., bytes: _Optional[int] = ...) -> None: ...
+
+class StudyStatus(_message.Message):
+    __slots__ = ("study", "name", "state", "why", "round", "rounds", "attempt", "phase", "tensor", "waiting_for", "members", "times", "uploads")
+    STUDY_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
+    ROUNDS_FIELD_NUMBER: _ClassVar[int]
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    PHASE_FIELD_NUMBER: _ClassVar[int]
+    TENSOR_FIELD_NUMBER: _ClassVar[int]
+    WAITING_FOR_FIELD_NUMBER: _ClassVar[int]
+    MEMBERS_FIELD_NUMBER: _ClassVar[int]
+    TIMES_FIELD_NUMBER: _ClassVar[int]
+    UPLOADS_FIELD_NUMBER: _ClassVar[int]
+    study: str
+    name: str
+    state: str
+    why: str
+    round: int
+    rounds: int
+    attempt: int
+    phase: str
+    tensor: _common_pb2.Tensor
+    waiting_for: _containers.RepeatedScalarFieldContainer[str]
+    members: _containers.RepeatedCompositeFieldContainer[MemberStatus]
+    times: _containers.RepeatedCompositeFieldContainer[PhaseTime]
+    uploads: _containers.RepeatedCompositeFieldContainer[UploadSize]
+    def __init__(self, study: _Optional[str] = ..., name: _Optional[str] = ..., state: _Optional[str] = ..., why: _Optional[str] = ..., round: _Optional[int] = ..., rounds: _Optional[int] = ..., attempt: _Optional[int] = ..., phase: _Optional[str] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., waiting_for: _Optional[_Iterable[str]] = ..., members: _Optional[_Iterable[_Union[MemberStatus, _Mapping]]] = ..., times: _Optional[_Iterable[_Union[PhaseTime, _Mapping]]] = ..., uploads: _Optional[_Iterable[_Union[UploadSize, _Mapping]]] = ...) -> None: ...

@@ -1,0 +1,212 @@
+from protos.v1 import common_pb2 as _common_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Task(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    TASK_UNSPECIFIED: _ClassVar[Task]
+    TASK_WAIT: _ClassVar[Task]
+    TASK_DECIDE: _ClassVar[Task]
+    TASK_DEAL: _ClassVar[Task]
+    TASK_TAKE: _ClassVar[Task]
+    TASK_CONTRIBUTE: _ClassVar[Task]
+    TASK_OPEN: _ClassVar[Task]
+    TASK_SOLVE: _ClassVar[Task]
+    TASK_ADOPT: _ClassVar[Task]
+    TASK_FINISH: _ClassVar[Task]
+TASK_UNSPECIFIED: Task
+TASK_WAIT: Task
+TASK_DECIDE: Task
+TASK_DEAL: Task
+TASK_TAKE: Task
+TASK_CONTRIBUTE: Task
+TASK_OPEN: Task
+TASK_SOLVE: Task
+TASK_ADOPT: Task
+TASK_FINISH: Task
+
+class JoinRequest(_message.Message):
+    __slots__ = ("protocol", "agent_version", "session")
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    AGENT_VERSION_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    agent_version: str
+    session: str
+    def __init__(self, protocol: _Optional[int] = ..., agent_version: _Optional[str] = ..., session: _Optional[str] = ...) -> None: ...
+
+class JoinReply(_message.Message):
+    __slots__ = ("protocol", "coordinator_version", "max_chunk", "heartbeat_seconds")
+    PROTOCOL_FIELD_NUMBER: _ClassVar[int]
+    COORDINATOR_VERSION_FIELD_NUMBER: _ClassVar[int]
+    MAX_CHUNK_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    protocol: int
+    coordinator_version: str
+    max_chunk: int
+    heartbeat_seconds: float
+    def __init__(self, protocol: _Optional[int] = ..., coordinator_version: _Optional[str] = ..., max_chunk: _Optional[int] = ..., heartbeat_seconds: _Optional[float] = ...) -> None: ...
+
+class GetStudyRequest(_message.Message):
+    __slots__ = ("study",)
+    STUDY_FIELD_NUMBER: _ClassVar[int]
+    study: str
+    def __init__(self, study: _Optional[str] = ...) -> None: ...
+
+class GetStudyReply(_message.Message):
+    __slots__ = ("canonical",)
+    CANONICAL_FIELD_NUMBER: _ClassVar[int]
+    canonical: bytes
+    def __init__(self, canonical: _Optional[bytes] = ...) -> None: ...
+
+class PollRequest(_message.Message):
+    __slots__ = ("session", "hold_seconds")
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    HOLD_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    session: str
+    hold_seconds: float
+    def __init__(self, session: _Optional[str] = ..., hold_seconds: _Optional[float] = ...) -> None: ...
+
+class Work(_message.Message):
+    __slots__ = ("task", "place", "tensor", "roster", "actor", "size", "sha256", "why")
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    TENSOR_FIELD_NUMBER: _ClassVar[int]
+    ROSTER_FIELD_NUMBER: _ClassVar[int]
+    ACTOR_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    WHY_FIELD_NUMBER: _ClassVar[int]
+    task: Task
+    place: _common_pb2.Place
+    tensor: _common_pb2.Tensor
+    roster: _containers.RepeatedCompositeFieldContainer[_common_pb2.Member]
+    actor: str
+    size: int
+    sha256: str
+    why: str
+    def __init__(self, task: _Optional[_Union[Task, str]] = ..., place: _Optional[_Union[_common_pb2.Place, _Mapping]] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., roster: _Optional[_Iterable[_Union[_common_pb2.Member, _Mapping]]] = ..., actor: _Optional[str] = ..., size: _Optional[int] = ..., sha256: _Optional[str] = ..., why: _Optional[str] = ...) -> None: ...
+
+class AnswerRequest(_message.Message):
+    __slots__ = ("place", "session", "refusal", "explanation", "member", "model")
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    REFUSAL_FIELD_NUMBER: _ClassVar[int]
+    EXPLANATION_FIELD_NUMBER: _ClassVar[int]
+    MEMBER_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    place: _common_pb2.Place
+    session: str
+    refusal: str
+    explanation: str
+    member: _common_pb2.Member
+    model: str
+    def __init__(self, place: _Optional[_Union[_common_pb2.Place, _Mapping]] = ..., session: _Optional[str] = ..., refusal: _Optional[str] = ..., explanation: _Optional[str] = ..., member: _Optional[_Union[_common_pb2.Member, _Mapping]] = ..., model: _Optional[str] = ...) -> None: ...
+
+class AnswerReply(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class UploadHeader(_message.Message):
+    __slots__ = ("place", "tensor", "kind", "silo", "values", "size", "sha256")
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    TENSOR_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    SILO_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    place: _common_pb2.Place
+    tensor: _common_pb2.Tensor
+    kind: str
+    silo: str
+    values: int
+    size: int
+    sha256: str
+    def __init__(self, place: _Optional[_Union[_common_pb2.Place, _Mapping]] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., kind: _Optional[str] = ..., silo: _Optional[str] = ..., values: _Optional[int] = ..., size: _Optional[int] = ..., sha256: _Optional[str] = ...) -> None: ...
+
+class UploadChunk(_message.Message):
+    __slots__ = ("header", "signature", "offset", "data")
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    header: UploadHeader
+    signature: bytes
+    offset: int
+    data: bytes
+    def __init__(self, header: _Optional[_Union[UploadHeader, _Mapping]] = ..., signature: _Optional[bytes] = ..., offset: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
+
+class UploadReply(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class UploadStatusRequest(_message.Message):
+    __slots__ = ("header",)
+    HEADER_FIELD_NUMBER: _ClassVar[int]
+    header: UploadHeader
+    def __init__(self, header: _Optional[_Union[UploadHeader, _Mapping]] = ...) -> None: ...
+
+class UploadStatusReply(_message.Message):
+    __slots__ = ("offset", "complete")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    COMPLETE_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    complete: bool
+    def __init__(self, offset: _Optional[int] = ..., complete: _Optional[bool] = ...) -> None: ...
+
+class DownloadRequest(_message.Message):
+    __slots__ = ("place", "tensor", "kind", "offset")
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    TENSOR_FIELD_NUMBER: _ClassVar[int]
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    place: _common_pb2.Place
+    tensor: _common_pb2.Tensor
+    kind: str
+    offset: int
+    def __init__(self, place: _Optional[_Union[_common_pb2.Place, _Mapping]] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., kind: _Optional[str] = ..., offset: _Optional[int] = ...) -> None: ...
+
+class DownloadChunk(_message.Message):
+    __slots__ = ("offset", "data")
+    OFFSET_FIELD_NUMBER: _ClassVar[int]
+    DATA_FIELD_NUMBER: _ClassVar[int]
+    offset: int
+    data: bytes
+    def __init__(self, offset: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
+
+class ConfirmRequest(_message.Message):
+    __slots__ = ("place", "task", "tensor", "model", "dispute", "explanation")
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    TASK_FIELD_NUMBER: _ClassVar[int]
+    TENSOR_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
+    DISPUTE_FIELD_NUMBER: _ClassVar[int]
+    EXPLANATION_FIELD_NUMBER: _ClassVar[int]
+    place: _common_pb2.Place
+    task: Task
+    tensor: _common_pb2.Tensor
+    model: str
+    dispute: str
+    explanation: str
+    def __init__(self, place: _Optional[_Union[_common_pb2.Place, _Mapping]] = ..., task: _Optional[_Union[Task, str]] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., model: _Optional[str] = ..., dispute: _Optional[str] = ..., explanation: _Optional[str] = ...) -> None: ...
+
+class ConfirmReply(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class HeartbeatRequest(_message.Message):
+    __slots__ = ("session",)
+    SESSION_FIELD_NUMBER: _ClassVar[int]
+    session: str
+    def __init__(self, session: _Optional[str] = ...) -> None: ...
+
+class HeartbeatReply(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

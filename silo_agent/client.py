@@ -1,0 +1,190 @@
+"""The agent's calls to the coordinator: deadlines, retries, resumed streams. Dials out; nothing listens.
+
+A call that can be repeated is repeated with growing pauses while the coordinator is away. What the coordinator refuses
+comes back as `CallRefused` with its status code; the agent decides what that means.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+import grpc
+import structlog
+
+from crypto.certificates import Credential
+from crypto.tls import channel_credentials
+from protos import codec
+from protos.messages import MAX_CHUNK, MAX_MESSAGE, PROTOCOL, Answer, Confirm, Place, Tensor, UploadHeader, Work
+from protos.v1 import silo_pb2, silo_pb2_grpc
+
+log = structlog.get_logger()
+T = TypeVar("T")
+CALL_SECONDS = 30.0
+STREAM_SECONDS = 3600.0
+HOLD_SECONDS = 15.0
+PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+TRANSIENT = frozenset(
+    {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNKNOWN}
+)
+OPTIONS = (
+    ("grpc.max_receive_message_length", MAX_MESSAGE),
+    ("grpc.max_send_message_length", MAX_MESSAGE),
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.max_reconnect_backoff_ms", 5_000),
+)
+
+
+class CallRefused(Exception):  # noqa: N818  # a refusal, by the project's naming
+    """The coordinator said no: `code` is the gRPC status, the text its sentence."""
+
+    def __init__(self, code: grpc.StatusCode, text: str) -> None:
+        self.code = code
+        super().__init__(f"{code.name}: {text}")
+
+
+class ContentError(Exception):
+    """What was downloaded is not what was announced."""
+
+
+class Stopped(Exception):  # noqa: N818  # a wish of the operator, not an error
+    """The agent was asked to stop while it waited."""
+
+
+class Client:
+    """One silo's connection. Safe to share between the agent's main thread and its heartbeat."""
+
+    def __init__(
+        self, address: str, credential: Credential, session: str, stop: threading.Event, connected: Callable[[bool], None]
+    ) -> None:
+        self._credential, self._session, self._stop, self._connected = credential, session, stop, connected
+        self._channel = grpc.secure_channel(address, channel_credentials(credential), options=OPTIONS)
+        self._calls = silo_pb2_grpc.SiloServiceStub(self._channel)
+
+    def join(self, version: str) -> silo_pb2.JoinReply:
+        """Say hello; learn the coordinator's limits."""
+        request = silo_pb2.JoinRequest(protocol=PROTOCOL, agent_version=version, session=self._session)
+        return self._patiently(lambda: self._calls.Join(request, timeout=CALL_SECONDS))
+
+    def study(self, digest: str) -> bytes:
+        """A study's canonical JSON; the caller checks that it is the one that `digest` names."""
+        request = silo_pb2.GetStudyRequest(study=digest)
+        return bytes(self._patiently(lambda: self._calls.GetStudy(request, timeout=CALL_SECONDS)).canonical)
+
+    def poll(self) -> Work:
+        """Wait for work."""
+        request = silo_pb2.PollRequest(session=self._session, hold_seconds=HOLD_SECONDS)
+        return codec.work_from_wire(
+            self._patiently(lambda: self._calls.Poll(request, timeout=HOLD_SECONDS + CALL_SECONDS))
+        )
+
+    def answer(self, answer: Answer) -> None:
+        """Take part or refuse."""
+        self._patiently(lambda: self._calls.Answer(codec.answer_to_wire(answer), timeout=CALL_SECONDS))
+
+    def confirm(self, confirm: Confirm) -> None:
+        """Done, or disputed."""
+        self._patiently(lambda: self._calls.Confirm(codec.confirm_to_wire(confirm), timeout=CALL_SECONDS))
+
+    def heartbeat(self) -> None:
+        """Still here; tried once."""
+        self._calls.Heartbeat(silo_pb2.HeartbeatRequest(session=self._session), timeout=CALL_SECONDS)
+
+    def upload(self, header: UploadHeader, content: Path) -> None:
+        """Send a file, resuming where the coordinator's durable bytes end."""
+        signature = self._credential.sign(header.canonical())
+        wire = codec.header_to_wire(header)
+
+        def send() -> None:
+            status = self._calls.UploadStatus(silo_pb2.UploadStatusRequest(header=wire), timeout=CALL_SECONDS)
+            offset = header.size if status.complete else int(status.offset)
+            chunks = _chunks(wire, signature, content, offset)
+            self._calls.Upload(chunks, timeout=STREAM_SECONDS)
+
+        self._patiently(send)
+
+    def download(self, place: Place, tensor: Tensor | None, kind: str, work: Work, target: Path) -> None:
+        """Fetch a sum or note into `target`; resumes, and checks size and SHA-256. Raises `ContentError`."""
+        target.unlink(missing_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
+
+        def fetch() -> None:
+            offset = target.stat().st_size if target.exists() else 0
+            request = silo_pb2.DownloadRequest(
+                place=codec.place_to_wire(place), tensor=codec.tensor_to_wire(tensor), kind=kind, offset=offset
+            )
+            with target.open("ab") as file:
+                for chunk in self._calls.Download(request, timeout=STREAM_SECONDS):
+                    if chunk.offset != file.tell() or file.tell() + len(chunk.data) > work.size:
+                        msg = f"the {kind} that the coordinator sends is longer than it announced, or out of order"
+                        raise ContentError(msg)
+                    file.write(chunk.data)
+
+        self._patiently(fetch)
+        with target.open("rb") as file:
+            if hashlib.file_digest(file, "sha256").hexdigest() != work.sha256:
+                msg = f"the {kind} received does not have the SHA-256 that was announced"
+                raise ContentError(msg)
+
+    def close(self) -> None:
+        """Hang up."""
+        self._channel.close()
+
+    def _patiently(self, call: Callable[[], T]) -> T:
+        attempt = 0
+        while True:
+            if self._stop.is_set():
+                raise Stopped
+            try:
+                reply = call()
+            except grpc.RpcError as error:
+                code = error.code()
+                if code not in TRANSIENT:
+                    raise CallRefused(code, error.details() or "") from None
+                self._connected(False)  # noqa: FBT003  # a gauge
+                pause = PAUSES[min(attempt, len(PAUSES) - 1)]
+                if attempt in (2, 5) or attempt % 20 == 19:  # noqa: PLR2004  # say what is wrong, do not flood
+                    log.warning("coordinator does not answer", code=code.name, why=error.details(), attempt=attempt + 1)
+                attempt += 1
+                if self._stop.wait(pause):
+                    raise Stopped from None
+            else:
+                self._connected(True)  # noqa: FBT003  # a gauge
+                return reply
+
+
+def _chunks(
+    header: silo_pb2.UploadHeader, signature: bytes, content: Path, offset: int
+) -> Iterator[silo_pb2.UploadChunk]:
+    yield silo_pb2.UploadChunk(header=header, signature=signature)
+    with content.open("rb") as file:
+        file.seek(offset)
+        while data := file.read(MAX_CHUNK):
+            yield silo_pb2.UploadChunk(offset=offset, data=data)
+            offset += len(data)
+
+
+class Heartbeat:
+    """Says that the silo is alive while it trains."""
+
+    def __init__(self, client: Client, seconds: float, stop: threading.Event) -> None:
+        self._client, self._seconds, self._stop = client, seconds, stop
+        self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def _beat(self) -> None:
+        while not self._stop.wait(self._seconds):
+            began = time.monotonic()
+            try:
+                self._client.heartbeat()
+            except grpc.RpcError as error:
+                log.debug("heartbeat failed", code=error.code().name, after=round(time.monotonic() - began, 1))

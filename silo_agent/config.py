@@ -1,0 +1,45 @@
+"""`agent.yaml`: where the agent finds its identity, its data, its policy. Paths are relative to the file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from policies.document import Closed, DocumentError, read_document
+from policies.study import Name
+
+
+class AgentConfig(Closed):
+    """One agent, one data set."""
+
+    coordinator: Annotated[str, Field(pattern=r"^[^\s:]+:\d+$")]
+    certificate: Path
+    key: Path
+    authority: Path
+    policy: Path
+    """The hospital's policy. Without it the agent does not start."""
+    state: Path
+    """Folder of ledger, models, outbox. Belongs to this agent alone."""
+    data: Annotated[dict[Name, Path], Field(min_length=1)]
+    """File of each study by the study's name; the data set behind them is the policy's."""
+    metrics_host: str = "127.0.0.1"
+    metrics_port: Annotated[int, Field(ge=0, le=65535)] = 0
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    threads: Annotated[int, Field(ge=1, le=256)] | None = None
+    """CPU threads for training; the library's choice where absent."""
+
+    @classmethod
+    def load(cls, path: Path) -> AgentConfig:
+        """Raises `DocumentError`, also where a file that is named does not exist."""
+        config = read_document(path, cls)
+        base = path.resolve().parent
+        names = ("certificate", "key", "authority", "policy", "state")
+        paths: dict[str, object] = {name: base / getattr(config, name) for name in names}
+        files = {study: base / file for study, file in config.data.items()}
+        missing = [f"field {n}: there is no file {paths[n]}" for n in names[:-1] if not Path(str(paths[n])).is_file()]
+        missing += [f"field data.{study}: there is no file {file}" for study, file in files.items() if not file.is_file()]
+        if missing:
+            raise DocumentError(path, missing)
+        return config.model_copy(update={**paths, "data": files})

@@ -1,0 +1,1 @@
+"""Pure state machines of the agent: no network, no clock, no randomness, no storage."""

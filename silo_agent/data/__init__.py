@@ -1,0 +1,11 @@
+"""The silo's own records: read against the study's public schema, split into training and evaluation patients.
+
+Nothing here needs torch, and nothing here leaves the silo.
+"""
+
+from silo_agent.data.errors import DataError, Fault
+from silo_agent.data.reader import read_records
+from silo_agent.data.records import Records
+from silo_agent.data.split import split
+
+__all__ = ["DataError", "Fault", "Records", "read_records", "split"]

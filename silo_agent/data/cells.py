@@ -1,0 +1,105 @@
+"""One cell of a file against what the schema says of its column.
+
+Guarantees that a cell means the same in CSV (text) and in Parquet (typed): numbers compare as numbers, texts as texts
+without surrounding blanks, truth values as true/false in any case. What is not understood is never guessed.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable
+
+from policies.study import Code
+
+Cell = str | int | float | bool | None
+"""What a reader hands over: CSV gives texts only; Parquet gives its own types, None for null."""
+
+_NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_SHOWN = 40
+
+
+def number(cell: Cell) -> float | None:
+    """The cell as a finite number, or None. Thousands marks, decimal commas, "nan" and "inf" are no numbers."""
+    if isinstance(cell, bool) or cell is None:
+        return None
+    if isinstance(cell, str):
+        text = cell.strip()
+        if _NUMBER.fullmatch(text) is None:
+            return None
+        value = float(text)
+    else:
+        value = float(cell)
+    return value if math.isfinite(value) else None
+
+
+def text(cell: Cell) -> str:
+    """The cell as trimmed text, whole numbers without a fraction: "7" for 7 and for 7.0."""
+    if cell is None:
+        return ""
+    if isinstance(cell, bool):
+        return "true" if cell else "false"
+    if isinstance(cell, float) and cell.is_integer():
+        return str(int(cell))
+    return str(cell).strip()
+
+
+def shown(cell: Cell) -> str:
+    """The cell for the silo's own error messages, shortened."""
+    if cell is None or cell == "":
+        return "nothing"
+    whole = repr(cell)
+    return whole if len(whole) <= _SHOWN else whole[:_SHOWN] + "..."
+
+
+class CodeTable:
+    """Finds a cell among the codes of a schema."""
+
+    def __init__(self, codes: Iterable[Code]) -> None:
+        self.codes = tuple(codes)
+        self._texts: dict[str, int] = {}
+        self._numbers: dict[float, int] = {}
+        self._truths: dict[bool, int] = {}
+        for place, code in enumerate(self.codes):
+            if isinstance(code, bool):
+                self._truths.setdefault(code, place)
+            elif isinstance(code, str):
+                self._texts.setdefault(code.strip(), place)
+            else:
+                self._numbers.setdefault(float(code), place)
+
+    def find(self, cell: Cell) -> int | None:
+        """The place of the cell's code, or None."""
+        if cell is None:
+            return None
+        if isinstance(cell, bool):
+            return self._truths.get(cell, self._texts.get(text(cell)))
+        trimmed = text(cell)
+        if trimmed in self._texts:
+            return self._texts[trimmed]
+        if self._numbers:
+            value = number(cell)
+            if value is not None and value in self._numbers:
+                return self._numbers[value]
+        if self._truths and isinstance(cell, str) and trimmed.lower() in ("true", "false"):
+            return self._truths.get(trimmed.lower() == "true")
+        return None
+
+    def __str__(self) -> str:
+        return "one of " + ", ".join(repr(code) for code in self.codes)
+
+
+class Absence:
+    """Says whether a cell means that nothing was recorded."""
+
+    def __init__(self, tokens: Iterable[str], codes: Iterable[Code] = ()) -> None:
+        self._tokens = frozenset(token.strip() for token in tokens)
+        self._codes = CodeTable(codes)
+
+    def covers(self, cell: Cell) -> bool:
+        """True for null, a Parquet NaN, a token of the file, or a code of the column."""
+        if cell is None or (isinstance(cell, float) and math.isnan(cell)):
+            return True
+        if isinstance(cell, str) and cell.strip() in self._tokens:
+            return True
+        return self._codes.find(cell) is not None

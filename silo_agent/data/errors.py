@@ -1,0 +1,57 @@
+"""What is wrong with a silo's file, said so that its engineer can mend it.
+
+The text names values of patients. It is meant for the silo's own console; whatever is sent or kept elsewhere uses
+`DataError.summary`, which holds none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+LISTED = 20
+"""Faults spelled out in one error; the rest are only counted."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One value that the schema does not allow. `row` is the line of the file (Parquet: the record), from 1; 0: all."""
+
+    file: str
+    row: int
+    column: str
+    found: str
+    expected: str
+
+    def __str__(self) -> str:
+        place = [self.file]
+        if self.row:
+            place.append(f"row {self.row}")
+        if self.column:
+            place.append(f"column {self.column!r}")
+        return f"{', '.join(place)}: found {self.found}, expected {self.expected}"
+
+    def __repr__(self) -> str:
+        return "Fault(<private>)"
+
+
+class DataError(Exception):
+    """The file does not fit the study's schema. `str()` is one line per fault; `total` counts those left off too."""
+
+    def __init__(self, faults: Sequence[Fault], total: int | None = None) -> None:
+        self.faults = tuple(faults[:LISTED])
+        self.total = len(faults) if total is None else total
+        lines = [str(fault) for fault in self.faults]
+        if self.total > len(self.faults):
+            lines.append(f"and {self.total - len(self.faults)} more; mend these first")
+        super().__init__("\n".join(lines))
+
+    @property
+    def summary(self) -> str:
+        """The error without any value or number of the data: for logs and for other parties."""
+        columns = sorted({fault.column for fault in self.faults if fault.column})
+        where = f" in {', '.join(repr(column) for column in columns)}" if columns else ""
+        return f"the silo's data does not fit the study's schema{where}; the silo's own console says where"
+
+    def __repr__(self) -> str:
+        return "DataError(<private>)"

@@ -1,0 +1,64 @@
+"""Records in memory: model inputs, labels, domains, and whose they are.
+
+Guarantees consistent lengths, finite inputs, read-only arrays and a dense patient index. Order is the file's. What
+the values mean is the schema's matter (`policies.study.DataSchema`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Records:
+    """n records of P patients (of records, where the file has no patient column). Empty is a normal state.
+
+    `inputs` float32 (n, d); `labels` float32 (n,), 0 or 1; `domains` int64 (n,) in [0, M); `patients` int64 (n,), the
+    index of the record's patient in `identities`. Every patient has at least one record.
+    """
+
+    inputs: NDArray[np.float32]
+    labels: NDArray[np.float32]
+    domains: NDArray[np.int64]
+    patients: NDArray[np.int64]
+    identities: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        n = len(self.labels)
+        if self.inputs.ndim != 2 or not len(self.inputs) == len(self.domains) == len(self.patients) == n:  # noqa: PLR2004
+            msg = "inputs, labels, domains and patients must have one entry per record"
+            raise ValueError(msg)
+        if not np.array_equal(np.unique(self.patients), np.arange(len(self.identities))):
+            msg = "patients must index identities densely: every patient has a record, every record a patient"
+            raise ValueError(msg)
+        if not np.isfinite(self.inputs).all() or not np.isin(self.labels, (0.0, 1.0)).all():
+            msg = "inputs must be finite and labels 0 or 1"
+            raise ValueError(msg)
+        for array in (self.inputs, self.labels, self.domains, self.patients):
+            array.setflags(write=False)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __repr__(self) -> str:
+        return "Records(<private>)"
+
+    @property
+    def patient_count(self) -> int:
+        """P. Private: no released value may be scaled by it."""
+        return len(self.identities)
+
+    def of_patients(self, chosen: NDArray[np.bool_]) -> Records:
+        """All records of the chosen patients; `chosen` is a mask over `identities`. The index is made dense again."""
+        keep = chosen[self.patients]
+        index = np.cumsum(chosen) - 1
+        return Records(
+            self.inputs[keep],
+            self.labels[keep],
+            self.domains[keep],
+            index[self.patients[keep]].astype(np.int64),
+            tuple(identity for identity, kept in zip(self.identities, chosen, strict=True) if kept),
+        )

@@ -1,0 +1,24 @@
+"""FedDAR's domain weights u_m = L / (M L_m), from a charged, noised, sealed count sum (algorithms.md s.1)."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+def domain_counts(domains: NDArray[np.int64], patients: NDArray[np.int64], count: int) -> NDArray[np.float64]:
+    """Patients per domain, float64 (M,). A patient in several domains is shared out by records: l2 sensitivity 1."""
+    if not len(patients):
+        return np.zeros(count)
+    weight = 1.0 / np.bincount(patients)[patients]
+    return np.bincount(domains, weights=weight, minlength=count).astype(np.float64)
+
+
+def domain_weights(counts: NDArray[np.float64], weight_clip: float) -> NDArray[np.float64]:
+    """u_m in [1 / weight_clip, weight_clip] from the opened, noised counts (M,); every L_m counts as at least 1.
+
+    Post-processing of a released value. The clip keeps a domain that is almost absent from taking over the gradient.
+    """
+    floored = np.maximum(counts, 1.0)
+    weights = floored.sum() / (len(floored) * floored)
+    return np.asarray(np.clip(weights, 1.0 / weight_clip, weight_clip), np.float64)

@@ -1,0 +1,203 @@
+"""DP-SGD on the encoder with the heads frozen: Opacus per-sample gradients, our own sampling and noise.
+
+Guarantees per step: patients enter by Poisson sampling with the public rate; a patient's gradient over everything that
+is trained (encoder and r tables together) is clipped to `plan.clip`; Gaussian noise of sd noise * clip is added before the
+public division by `plan.batch_size`. The private number of patients scales nothing. Empty batches still add noise.
+Noise and sampling come from the entropy given, on the CPU, so a GPU trains with the same noise.
+The ledger was charged before (gate); rounding to the grid and sealing come after.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from opacus.grad_sample import GradSampleModule
+from opacus.optimizers import DPOptimizer
+from torch import nn
+
+from crypto.entropy import Entropy
+from crypto.stream import KeyStream
+from policies.study import EncoderPlan
+from silo_agent.data.records import Records
+from silo_agent.learning.encoder import Encoder, flatten, unflatten
+from silo_agent.learning.errors import LearningError
+from silo_agent.learning.losses import cross_entropy, gaussian_kl, squared_norm
+from silo_agent.learning.noise import gaussian
+from silo_agent.learning.prior import Prior
+from silo_agent.learning.sampling import PatientSampler
+
+
+class Log(Protocol):
+    """What training needs of a structlog logger."""
+
+    def info(self, event: str, **values: object) -> object:
+        """Record an event. Only public values are given."""
+        ...
+
+
+@dataclass(frozen=True, repr=False)
+class EncoderUpdate:
+    """What training gives: `vector` float64, deltas of the encoder and then of r(z|y) where it is averaged.
+
+    Every coordinate is finite and within +-`plan.max_update`. `prior` is r(z|y) after training, to be kept at the silo
+    where it is local; it was trained in the same charged steps, so it may feed the next round's.
+    """
+
+    vector: NDArray[np.float64]
+    prior: Prior | None
+
+    def __repr__(self) -> str:
+        return "EncoderUpdate(<private>)"
+
+
+class _Trained(nn.Module):
+    """Everything that one step trains, so that one clip bounds all of it."""
+
+    def __init__(self, encoder: Encoder, prior: Prior | None) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.prior = prior
+
+
+class _Optimizer(DPOptimizer):  # type: ignore[misc]  # Opacus publishes no types
+    """Opacus' clipping; the noise comes from a key stream instead of torch's generator."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, plan: EncoderPlan, stream: KeyStream) -> None:
+        super().__init__(
+            optimizer,
+            noise_multiplier=plan.noise,
+            max_grad_norm=plan.clip,
+            expected_batch_size=plan.batch_size,
+            loss_reduction="mean",
+        )
+        self._stream = stream
+
+    def clip_and_accumulate(self) -> None:
+        # A gradient that overflowed would poison the sum whatever the clip: such a patient counts as zero.
+        parameters: Sequence[nn.Parameter] = self.params
+        for parameter in parameters:
+            sample: torch.Tensor = parameter.grad_sample
+            sample.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
+        super().clip_and_accumulate()
+
+    def add_noise(self) -> None:
+        parameters: Sequence[Any] = self.params
+        for parameter in parameters:
+            parameter.grad = (parameter.summed_grad + self.draw(parameter.summed_grad)).view_as(parameter)
+
+    def draw(self, reference: torch.Tensor) -> torch.Tensor:
+        noise = gaussian(self._stream, tuple(reference.shape)) * (self.noise_multiplier * self.max_grad_norm)
+        return torch.from_numpy(noise).to(reference)
+
+
+def train_encoder(
+    encoder: Encoder,
+    heads: NDArray[np.float64],
+    records: Records,
+    plan: EncoderPlan,
+    *,
+    domain_weights: NDArray[np.float64],
+    prior: Prior | None,
+    entropy: Entropy,
+    device: torch.device | str = "cpu",
+    log: Log | None = None,
+) -> EncoderUpdate:
+    """Train a copy of `encoder` (and of `prior`) for `plan.steps` steps and return the change.
+
+    Per-sample loss: u_m BCE(head_m(z), y) + l2r |z|^2 + cmi KL(q(z|x) || r(z|y)), u = `domain_weights` (M,), `heads` (M, k+1)
+    frozen. `prior` must be given exactly where `plan.cmi` > 0. No patients at all is a normal state: the update is noise.
+    Raises `LearningError` for an encoder and a plan that do not fit.
+    """
+    if (prior is not None) != (plan.cmi > 0) or encoder.stochastic != (plan.cmi > 0):
+        msg = "a prior and a stochastic encoder belong to a study with encoder.cmi above 0, and only to it"
+        raise LearningError(msg)
+    trained = _Trained(copy.deepcopy(encoder), copy.deepcopy(prior)).to(device).train()
+    start = flatten(trained)
+    key = entropy.bytes(32)
+    sampler = PatientSampler(records.patients, plan.sampling_rate, KeyStream(key, b"dpsgd sampling"))
+    latent = KeyStream(key, b"dpsgd latent")
+    hooked = GradSampleModule(trained, loss_reduction="sum")
+    optimizer = _Optimizer(
+        torch.optim.SGD(trained.parameters(), lr=plan.learning_rate), plan, KeyStream(key, b"dpsgd noise")
+    )
+    batches = _Batches(records, heads, domain_weights, torch.device(device))
+    for _ in range(plan.steps):
+        optimizer.zero_grad(set_to_none=True)
+        drawn = sampler.draw()
+        if len(drawn):
+            _losses(trained, batches.take(drawn), plan, latent).sum().backward()
+        else:
+            _no_gradients(trained)
+        optimizer.step()
+    hooked.remove_hooks()
+    if log is not None:
+        log.info("encoder trained", steps=plan.steps)
+    return _update(trained, start, plan)
+
+
+@dataclass(frozen=True, repr=False)
+class _Batch:
+    x: torch.Tensor
+    y: torch.Tensor
+    domains: torch.Tensor
+    weights: torch.Tensor
+    heads: torch.Tensor
+
+
+class _Batches:
+    """The records on the device, once."""
+
+    def __init__(
+        self, records: Records, heads: NDArray[np.float64], weights: NDArray[np.float64], device: torch.device
+    ) -> None:
+        self._device = device
+        self._x = torch.tensor(records.inputs, device=device)
+        self._y = torch.tensor(records.labels, device=device)
+        self._domains = torch.tensor(records.domains, device=device)
+        self._weights = torch.tensor(weights, dtype=torch.float32, device=device)
+        self._heads = torch.tensor(heads, dtype=torch.float32, device=device)
+
+    def take(self, drawn: NDArray[np.int64]) -> _Batch:
+        rows = torch.from_numpy(drawn).to(self._device)
+        domains = self._domains[rows]
+        return _Batch(self._x[rows], self._y[rows], domains, self._weights[domains], self._heads)
+
+
+def _losses(trained: _Trained, batch: _Batch, plan: EncoderPlan, latent: KeyStream) -> torch.Tensor:
+    """Loss of every record, (b,)."""
+    mean, deviation = trained.encoder.moments(batch.x)
+    drawn = mean
+    if deviation is not None:
+        drawn = mean + deviation * torch.from_numpy(gaussian(latent, tuple(mean.shape))).to(mean)
+    phi = trained.encoder.squash(drawn)
+    losses = batch.weights * cross_entropy(phi, batch.heads, batch.domains, batch.y) + plan.l2r * squared_norm(phi)
+    if deviation is not None and trained.prior is not None:
+        losses = losses + plan.cmi * gaussian_kl(mean, deviation, *trained.prior(batch.y.long()))
+    return losses
+
+
+def _no_gradients(trained: _Trained) -> None:
+    """What an empty batch gives: no per-sample gradients (Opacus' own hooks disagree on their shape for tables)."""
+    parameters: Sequence[Any] = list(trained.parameters())
+    for parameter in parameters:
+        parameter.grad_sample = parameter.new_zeros((0, *parameter.shape))
+
+
+def _update(trained: _Trained, start: NDArray[np.float32], plan: EncoderPlan) -> EncoderUpdate:
+    end = flatten(trained)
+    delta = end.astype(np.float64) - start
+    if trained.prior is not None and plan.prior == "local":
+        delta = delta[: sum(parameter.numel() for parameter in trained.encoder.parameters())]
+    bound = plan.max_update
+    vector = np.clip(np.nan_to_num(delta, nan=0.0, posinf=bound, neginf=-bound), -bound, bound)
+    prior = None
+    if trained.prior is not None:
+        prior = Prior(trained.encoder.representation)
+        unflatten(prior, flatten(trained.prior))
+    return EncoderUpdate(vector, prior)

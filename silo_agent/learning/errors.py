@@ -1,0 +1,15 @@
+"""Errors of the learning package. No message holds a number computed from private data."""
+
+from __future__ import annotations
+
+
+class LearningError(Exception):
+    """Base of this package's errors."""
+
+
+class ReleaseError(LearningError):
+    """The public parameters of a release do not give the promised noise; nothing was computed."""
+
+
+class ModelFileError(LearningError):
+    """A model's bytes are damaged, of another study, or of another form."""

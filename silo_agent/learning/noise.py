@@ -1,0 +1,119 @@
+"""Noise from a cryptographic key stream.
+
+`discrete_gaussian` is exact: its law is the discrete Gaussian of the given `sigma` (a float is a rational number),
+with no rounding anywhere. `gaussian` is the continuous law for noise inside training, whose result is rounded to a
+public grid before it leaves. Neither uses torch's or numpy's generators, so a GPU draws the same noise as a CPU.
+
+Sources: Canonne, Kamath, Steinke 2020, "The Discrete Gaussian for Differential Privacy", Algorithms 2 and 3;
+Holohan and Braghin 2021, "Secure Random Sampling in Differential Privacy" (the sum of four normals).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from decimal import Context, Decimal, localcontext
+from fractions import Fraction
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtri
+
+from crypto.stream import KeyStream
+
+MAX_SIGMA = 2.0**40
+_UNDECIDED = 2.0**-40
+"""Far above the float64 error of exp(-gamma) and of a 64-bit uniform (both below 2^-46 for the gammas met here)."""
+_NORMALS = 4
+
+
+def discrete_gaussian(stream: KeyStream, sigma: float, n: int) -> NDArray[np.int64]:
+    """Draw n integers with P(x) proportional to exp(-x^2 / (2 sigma^2)) over the integers.
+
+    `sigma` is the parameter (for sigma above 2 also the standard deviation to 1e-30); 0 < sigma <= 2^40. Rejection
+    from a discrete Laplace of scale t = floor(sigma) + 1 (Algorithm 3).
+    """
+    if not 0.0 < sigma <= MAX_SIGMA:
+        msg = f"sigma must lie in (0, 2^40], not {sigma}"
+        raise ValueError(msg)
+    scale = math.floor(sigma) + 1
+    variance = Fraction(sigma) ** 2
+    kept: list[NDArray[np.int64]] = []
+    missing = n
+    while missing > 0:
+        proposed = _discrete_laplace(stream, scale, 2 * missing + 16)
+        distance = np.abs(proposed) - sigma * (sigma / scale)
+        exact = partial(_gamma, proposed, scale, variance)
+        accepted = _bernoulli_exp(stream, (distance / sigma) ** 2 / 2.0, exact)
+        kept.append(proposed[accepted][:missing])
+        missing -= len(kept[-1])
+    return np.concatenate(kept) if kept else np.zeros(0, np.int64)
+
+
+def gaussian(stream: KeyStream, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    """Standard normals of the given shape, float64.
+
+    Each is half the sum of four inverse-CDF normals of 53-bit uniforms: an outcome has so many preimages that its
+    low bits do not tell the noise-free value (the attack on floating-point noise of Mironov 2012).
+    """
+    n = math.prod(shape)
+    words = stream.words64(_NORMALS * n)
+    # One bit is the sign, so that both tails have the resolution of small float64 numbers; 53 bits are half a uniform.
+    half = ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-54
+    normals = np.where((words & np.uint64(1)).astype(bool), 1.0, -1.0) * ndtri(half)
+    return np.asarray(normals.reshape(_NORMALS, n).sum(axis=0) / math.sqrt(_NORMALS), np.float64).reshape(shape)
+
+
+def _gamma(proposed: NDArray[np.int64], scale: int, variance: Fraction, i: int) -> Fraction:
+    """Algorithm 3's (|y| - sigma^2 / t)^2 / (2 sigma^2) for one proposal."""
+    return (abs(int(proposed[i])) - variance / scale) ** 2 / (2 * variance)
+
+
+def _discrete_laplace(stream: KeyStream, scale: int, n: int) -> NDArray[np.int64]:
+    """At most n draws with P(x) proportional to exp(-|x| / scale) (Algorithm 2, without its last division)."""
+    low = stream.uniform(scale, n).astype(np.int64)
+    low = low[_bernoulli_exp(stream, low / scale, lambda i: Fraction(int(low[i]), scale))]
+    high = np.zeros(len(low), np.int64)
+    running = np.arange(len(low))
+    while len(running):
+        running = running[_bernoulli_exp(stream, np.ones(len(running)), lambda _: Fraction(1))]
+        high[running] += 1
+    size = low + scale * high
+    negative = (stream.words64(len(size)) & np.uint64(1)).astype(bool)
+    once = ~(negative & (size == 0))
+    return np.asarray(np.where(negative, -size, size)[once], np.int64)
+
+
+def _bernoulli_exp(
+    stream: KeyStream, gamma: NDArray[np.float64], exact: Callable[[int], Fraction]
+) -> NDArray[np.bool_]:
+    """Independent trials of probability exp(-gamma_i), gamma_i >= 0; `exact(i)` is gamma_i as a rational number.
+
+    A uniform real is revealed 64 bits at first. Where float64 cannot tell on which side of exp(-gamma) it lies,
+    rational bounds decide, with more bits where those are needed.
+    """
+    words = stream.words64(len(gamma))
+    distance = words.astype(np.float64) * 2.0**-64 - np.exp(-gamma)
+    below = np.asarray(distance < 0.0)
+    for i in np.flatnonzero(np.abs(distance) <= _UNDECIDED):
+        below[i] = _is_below(stream, int(words[i]), exact(int(i)))
+    return below
+
+
+def _is_below(stream: KeyStream, word: int, gamma: Fraction) -> bool:
+    """Whether the uniform whose first 64 bits are `word` lies below exp(-gamma), by bounds that tighten."""
+    if gamma == 0:
+        return True
+    bits = 64
+    while True:
+        digits = bits // 3 + 20
+        with localcontext(Context(prec=digits)):
+            threshold = Fraction((-Decimal(gamma.numerator) / Decimal(gamma.denominator)).exp())
+        error = (gamma + 2) / 10 ** (digits - 1)
+        if Fraction(word + 1, 1 << bits) <= threshold - error:
+            return True
+        if Fraction(word, 1 << bits) >= threshold + error:
+            return False
+        word = word << 64 | int(stream.words64(1)[0])
+        bits += 64
