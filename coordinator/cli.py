@@ -17,7 +17,9 @@ from rich.table import Table
 from coordinator.config import CoordinatorConfig, OperatorConfig
 from coordinator.operating import Operator, OperatorError
 from coordinator.server import serve as serve_until_stopped
+from crypto.enrolment import create_request
 from crypto.errors import CryptoError
+from crypto.identity import Identity, Role
 from policies.document import DocumentError
 from policies.study import load_study
 from protos.messages import StudyStatus
@@ -43,6 +45,20 @@ def serve(config: ConfigOption = Path("coordinator.yaml")) -> None:
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
     serve_until_stopped(CoordinatorConfig.load(config))
+
+
+@app.command()
+def enrol(
+    folder: Annotated[Path, typer.Argument(help="New folder for the key and the request.")],
+    role: Annotated[Role, typer.Option(help="coordinator or operator.")],
+    name: Annotated[str, typer.Option(help="Name in the federation.")],
+    host: Annotated[list[str] | None, typer.Option(help="DNS name or IP address silos dial; repeatable.")] = None,
+) -> None:
+    """Make a key here and a request for the consortium's authority. The key never leaves this machine."""
+    if role is Role.SILO:
+        raise typer.BadParameter("a silo enrols with fedward-silo enrol", param_hint="--role")  # noqa: EM101, TRY003
+    request = create_request(folder, Identity(role, name), host or ())
+    typer.echo(f"Send {request} to the consortium's authority and put the certificate it returns beside it.")
 
 
 @study_app.command()

@@ -15,10 +15,11 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from crypto.certificates import KEY_USES, fingerprint, parse_certificate, uri_of
+from crypto.certificates import KEY_USES, extension, fingerprint, parse_certificate, uri_of
 from crypto.errors import CertificateError, EnrolmentError
 from crypto.hosts import general_names, hosts_of
 from crypto.identity import Identity, Role
@@ -72,7 +73,7 @@ def read_request(request_pem: bytes) -> Request:
     return _read(request_pem)[1]
 
 
-def sign(  # each argument is one fact that the person at the authority states
+def sign(
     folder: Path,
     request_pem: bytes,
     *,
@@ -152,9 +153,9 @@ def _read(request_pem: bytes) -> tuple[ec.EllipticCurvePublicKey, Request]:
         found = x509.load_pem_x509_csr(request_pem)
         key = found.public_key()
         proven = found.is_signature_valid
-        identity = uri_of(found.extensions)
-        hosts = hosts_of(found.extensions.get_extension_for_class(x509.SubjectAlternativeName).value)
-    except (ValueError, TypeError, CertificateError):
+        identity = uri_of(found)
+        hosts = hosts_of(extension(found, x509.SubjectAlternativeName))
+    except (ValueError, TypeError, UnsupportedAlgorithm, CertificateError):
         msg = "this is no signing request with a FedWard identity; make it with FedWard's enrolment"
         raise EnrolmentError(msg) from None
     if not proven or not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):

@@ -11,16 +11,18 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Self, cast
+from typing import Self, TypeVar, cast
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, ObjectIdentifier
 
 from crypto.errors import CertificateError, SignatureRefused
 from crypto.identity import Identity, Role
+
+E = TypeVar("E", bound=x509.ExtensionType)
 
 _MAX_PEM = 1 << 16
 _READABLE_BY_ALL = 0o007
@@ -41,7 +43,7 @@ def fingerprint(certificate_pem: bytes) -> str:
 def parse_certificate(certificate_pem: bytes) -> x509.Certificate:
     """Read exactly one PEM certificate. Raises `CertificateError`; checks nothing else."""
     try:
-        found = x509.load_pem_x509_certificates(certificate_pem[:_MAX_PEM])
+        found = x509.load_pem_x509_certificates(certificate_pem) if len(certificate_pem) <= _MAX_PEM else []
     except ValueError:
         found = []
     if len(found) != 1:
@@ -50,14 +52,10 @@ def parse_certificate(certificate_pem: bytes) -> x509.Certificate:
     return found[0]
 
 
-def uri_of(extensions: x509.Extensions) -> Identity:
+def uri_of(source: x509.Certificate | x509.CertificateSigningRequest) -> Identity:
     """Return the one FedWard identity among the subject alternative names. Raises `CertificateError`."""
-    try:
-        names = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    except x509.ExtensionNotFound:
-        uris = []
-    else:
-        uris = names.get_values_for_type(x509.UniformResourceIdentifier)
+    names = extension(source, x509.SubjectAlternativeName)
+    uris = names.get_values_for_type(x509.UniformResourceIdentifier) if names else []
     if len(uris) != 1:
         msg = (
             "the certificate names no FedWard identity (one fedward:// URI); make the request with FedWard's enrolment"
@@ -66,20 +64,26 @@ def uri_of(extensions: x509.Extensions) -> Identity:
     return Identity.parse(uris[0])
 
 
+def extension(source: x509.Certificate | x509.CertificateSigningRequest, kind: type[E]) -> E | None:
+    """Return the extension of that kind, None where there is none. Raises `CertificateError` where it is malformed."""
+    try:
+        return source.extensions.get_extension_for_class(kind).value
+    except x509.ExtensionNotFound:
+        return None
+    except (ValueError, x509.DuplicateExtension, x509.UnsupportedGeneralNameType):
+        msg = "the certificate's extensions cannot be read; make its request with FedWard's enrolment, and sign it anew"
+        raise CertificateError(msg) from None
+
+
 class Trust:
     """What the consortium's authority vouches for."""
 
     def __init__(self, authority_pem: bytes) -> None:
         """Take the authority's own certificate. Raises `CertificateError` where it is none."""
         root = parse_certificate(authority_pem)
-        try:
-            constraints = root.extensions.get_extension_for_class(x509.BasicConstraints).value
-            usage = root.extensions.get_extension_for_class(x509.KeyUsage).value
-            is_authority = constraints.ca and usage.key_cert_sign
-            root.verify_directly_issued_by(root)
-        except (ValueError, TypeError, InvalidSignature, x509.ExtensionNotFound):
-            is_authority = False
-        if not is_authority or not _is_p256(root):
+        constraints, usage = extension(root, x509.BasicConstraints), extension(root, x509.KeyUsage)
+        is_authority = constraints is not None and constraints.ca and usage is not None and usage.key_cert_sign
+        if not is_authority or not _issued(root, root):
             msg = "this is not an authority's certificate; give the authority.pem of your consortium"
             raise CertificateError(msg)
         self._root = root
@@ -91,14 +95,16 @@ class Trust:
         expired, not yet valid, no identity, another role, a key or key usage that does not fit.
         """
         certificate = parse_certificate(certificate_pem)
-        self._check_issued(certificate)
-        _check_time(certificate, now or datetime.now(UTC), "this certificate", "make a new request and have it signed")
-        _check_time(self._root, now or datetime.now(UTC), "the authority", "the consortium needs a new authority")
-        try:
-            identity = uri_of(certificate.extensions)
-        except ValueError:
-            msg = "the certificate's extensions cannot be read; have its request signed again"
-            raise CertificateError(msg) from None
+        if not _issued(certificate, self._root):
+            msg = (
+                f"the certificate was not issued by the authority {_common_name(self._root)!r};"
+                " have its request signed there, or give the authority.pem of the right consortium"
+            )
+            raise CertificateError(msg)
+        identity = uri_of(certificate)
+        now = now or datetime.now(UTC)
+        _check_time(certificate, now, f"the certificate of {identity}", "make a new request and have it signed")
+        _check_time(self._root, now, "the authority", "the consortium needs a new authority")
         if role is not None and identity.role is not role:
             msg = f"the certificate is for {identity}, but a {role.value} is needed; use that party's own certificate"
             raise CertificateError(msg)
@@ -115,19 +121,6 @@ class Trust:
             msg = f"the signature of {identity} does not fit what it came with; have it sent again, then ask that party"
             raise SignatureRefused(msg) from None
         return identity
-
-    def _check_issued(self, certificate: x509.Certificate) -> None:
-        try:
-            certificate.verify_directly_issued_by(self._root)
-            issued = _is_p256(certificate) and isinstance(certificate.signature_hash_algorithm, hashes.SHA256)
-        except (ValueError, TypeError, InvalidSignature):
-            issued = False
-        if not issued:
-            msg = (
-                f"the certificate was not issued by the authority {_common_name(self._root)!r};"
-                " have its request signed there, or give the authority.pem of the right consortium"
-            )
-            raise CertificateError(msg)
 
 
 class Credential:
@@ -178,12 +171,14 @@ class Credential:
         return f"Credential({self.identity})"
 
 
-def _is_p256(certificate: x509.Certificate) -> bool:
+def _issued(certificate: x509.Certificate, root: x509.Certificate) -> bool:
     try:
+        certificate.verify_directly_issued_by(root)
         key = certificate.public_key()
-    except ValueError:
+    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
         return False
-    return isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, ec.SECP256R1)
+    is_p256 = isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, ec.SECP256R1)
+    return is_p256 and isinstance(certificate.signature_hash_algorithm, hashes.SHA256)
 
 
 def _common_name(certificate: x509.Certificate) -> str:
@@ -202,13 +197,16 @@ def _check_time(certificate: x509.Certificate, now: datetime, what: str, mend: s
 
 
 def _check_usage(certificate: x509.Certificate, identity: Identity) -> None:
-    try:
-        constraints = certificate.extensions.get_extension_for_class(x509.BasicConstraints).value
-        usage = certificate.extensions.get_extension_for_class(x509.KeyUsage).value
-        extended = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
-        fits = not constraints.ca and usage.digital_signature and KEY_USES[identity.role] in extended
-    except x509.ExtensionNotFound:
-        fits = False
+    constraints, usage = extension(certificate, x509.BasicConstraints), extension(certificate, x509.KeyUsage)
+    extended = extension(certificate, x509.ExtendedKeyUsage)
+    fits = (
+        constraints is not None
+        and not constraints.ca
+        and usage is not None
+        and usage.digital_signature
+        and extended is not None
+        and KEY_USES[identity.role] in extended
+    )
     if not fits:
         msg = f"the key usages of the certificate are not those of {identity}; have its request signed again"
         raise CertificateError(msg)

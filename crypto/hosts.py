@@ -27,7 +27,9 @@ def general_names(hosts: Iterable[str]) -> list[x509.GeneralName]:
     return names
 
 
-def hosts_of(names: x509.SubjectAlternativeName) -> tuple[str, ...]:
+def hosts_of(names: x509.SubjectAlternativeName | None) -> tuple[str, ...]:
     """List the DNS names and IP addresses among the names, as text."""
+    if names is None:
+        return ()
     addresses = names.get_values_for_type(x509.IPAddress)
     return (*names.get_values_for_type(x509.DNSName), *(str(address) for address in addresses))

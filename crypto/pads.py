@@ -77,9 +77,10 @@ def open_ring(total: bytes, label: Label, roster_names: Iterable[str], group: by
 
 
 def mask_ckks(frames: bytes, label: Label, pads: Pads) -> bytes:
-    """Add pair masks, uniform mod the data prime, to c0 of every ciphertext frame. Raises `FrameError` for malformed frames.
+    """Add pair masks, uniform mod the data prime, to c0 of every ciphertext frame.
 
-    The masks protect a silo's ciphertext even from holders of the CKKS key; in the roster's sum they cancel.
+    The masks protect a silo's ciphertext even from holders of the CKKS key; in the roster's sum they cancel. Raises
+    `FrameError` for malformed frames.
     """
     if len(frames) % ckks_public.FRAME_BYTES:
         msg = "ciphertexts come in whole frames; encrypt the vector again"

@@ -69,7 +69,7 @@ class KeyStream:
 
     def _words(self, n: int, dtype: np.dtype[np.unsignedinteger]) -> NDArray[np.unsignedinteger]:
         words = np.zeros(n, dtype)
-        view = words.view(np.uint8)
+        view = words.view(np.uint8).data
         self._encryptor.update_into(view, view)
         return words
 

@@ -1,8 +1,9 @@
 """TLS for gRPC, both sides authenticated by the consortium's authority.
 
 Guarantees: no connection without a certificate of the authority on both sides; the client checks the server's host
-name. Leaves it to the services to read the caller's identity from the connection (`Trust.identify` on gRPC's
-`x509_pem_cert`) and to refuse roles and revoked certificates: a TLS library knows neither.
+name, and only coordinators are certified for one. Leaves it to the services to read the caller's identity from the
+connection (`Trust.identify` on gRPC's `x509_pem_cert`) and to refuse roles and revoked certificates: a TLS library
+knows neither.
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ Poisson-sampled ones are composed as privacy loss distributions (dp-accounting, 
 2022: pessimistic at any grid), then with that one Gaussian. Equal releases are merged before anything is computed.
 Two upper bounds keep a hostile plan from exhausting memory: noise below `SAMPLED_FLOOR` is charged as if every patient
 took part (sampling only amplifies, by joint convexity of the hockey-stick divergence), and a plan whose Renyi bound
-passes `CEILING`, above every budget that a policy can state, is charged that bound.
+passes `CEILING`, above every budget that a policy can state, or that has more releases than any study, is charged that
+bound.
 
 **Two cohorts, one patient: why the larger epsilon and not the sum.** A public hash of the patient's own identity puts
 each patient into the training or the evaluation cohort. Let D' be D plus patient x, and let x hash into training. Then
@@ -22,9 +23,9 @@ evaluation, delta(eps) <= delta_E(eps). Every neighbouring pair is of one of the
 eps(delta) <= max(eps_T(delta), eps_E(delta)) with the one delta: no factor of two, since no patient is in both
 (McSherry 2009, "PINQ", Thm. 4, for a partition by a public predicate, adaptively).
 It needs, and others keep: the hash reads the identity only, never a row number or a rank (silo_agent/data); its salt
-(the data set's id) and `holdout` never change, else a patient could have been read in both cohorts (the ledger's genesis binds
-both); all records of one patient go together; noise and scales use public constants. Where the unit is the record, a
-corrected row is another record with its own draw, so only the rows themselves are protected, not the person behind them.
+(the data set's id) and `holdout` never change, else a patient could have been read in both cohorts (the ledger's
+genesis binds both); all records of one patient go together; noise and scales use public constants. Where the unit is
+the record, a corrected row is another record with its own draw, so only rows are protected, not the person behind them.
 
 **What is assumed.** Costs within a study are fixed by the study before the first release. That a later study may be
 chosen after seeing earlier releases is covered exactly for plain Gaussians (Smith and Thakurta 2022, fully adaptive
@@ -52,6 +53,8 @@ from policies.study import Study
 
 CEILING: Final = 40.0
 """Epsilon above which the Renyi bound stands in for the exact sum; budgets end at 32 (policy.py)."""
+MAX_TARGET: Final = 32.0
+"""Largest epsilon that noise is calibrated to, and the largest budget of a policy."""
 SAMPLED_FLOOR: Final = 0.3
 """Noise below which Poisson sampling is given no credit."""
 _COARSE, _FINE = 1e-4, 2e-5
@@ -60,12 +63,16 @@ _FINE_NOISE: Final = 1.0
 _RENYI_ORDERS: Final = (2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128)
 _MAX_GAUSSIAN: Final = 1e4
 """Epsilon beyond which the closed form is not solved for; any budget is far below."""
+_MAX_RELEASES: Final = 5_000_000
+"""Sampled releases above which the Renyi bound stands in; the largest study has 4 million."""
+_FACTOR_STEP: Final = 1e-9
+"""Where the search for a noise factor ends if epsilon jumps across the target."""
 
 
 class _Sampled(NamedTuple):
     rate: float
     noise: float
-    count: int
+    times: int
 
 
 class _Merged(NamedTuple):
@@ -105,7 +112,7 @@ def _cohort_epsilon(merged: _Merged, delta: float) -> float:
     if not merged.sampled:
         return gaussian_epsilon(math.sqrt(merged.precision), delta) if merged.precision else 0.0
     bound = _renyi_epsilon(merged, delta)
-    if bound > CEILING:
+    if bound > CEILING or sum(item.times for item in merged.sampled) > _MAX_RELEASES:
         return bound
     grid = _grid(merged)
     total = _composed(merged.sampled, grid)
@@ -115,9 +122,10 @@ def _cohort_epsilon(merged: _Merged, delta: float) -> float:
 
 
 def gaussian_epsilon(mu: float, delta: float) -> float:
-    """Exact epsilon at `delta` of a Gaussian release with sensitivity / deviation = mu > 0 (Balle and Wang 2018, Thm. 8).
+    """Exact epsilon at `delta` of a Gaussian release with sensitivity / deviation = mu > 0.
 
-    Solves delta = Phi(mu/2 - eps/mu) - exp(eps) Phi(-mu/2 - eps/mu); infinite above 10,000.
+    Solves delta = Phi(mu/2 - eps/mu) - exp(eps) Phi(-mu/2 - eps/mu) (Balle and Wang 2018, Thm. 8); infinite above
+    10,000.
     """
 
     def excess(eps: float) -> float:
@@ -148,7 +156,7 @@ def _grid(merged: _Merged) -> float:
     A grid of step h adds about h^2 of variance per release; the loss of one sampled Gaussian has variance of about
     rate^2 (exp(1/noise^2) - 1).
     """
-    releases = sum(item.count for item in merged.sampled)
+    releases = sum(item.times for item in merged.sampled)
     variance = merged.precision + math.fsum(n * rate**2 * math.expm1(noise**-2) for rate, noise, n in merged.sampled)
     affordable = all(item.noise >= _FINE_NOISE for item in merged.sampled)
     return _FINE if affordable and math.sqrt(variance / releases) < 5 * _COARSE else _COARSE
@@ -165,7 +173,7 @@ def _single(rate: float, noise: float, grid: float) -> Any:
 def _composed(items: tuple[_Sampled, ...], grid: float) -> Any:
     """Composition of sampled releases, one item on top of the cached rest."""
     *rest, last = items
-    grown = _single(last.rate, last.noise, grid).self_compose(last.count)
+    grown = _single(last.rate, last.noise, grid).self_compose(last.times)
     return _composed(tuple(rest), grid).compose(grown) if rest else grown
 
 
@@ -179,10 +187,10 @@ def calibrate(study: Study, epsilon: float) -> Study:
     """The study with its noise scaled so that an undisturbed run costs at most `epsilon` at the study's delta.
 
     One factor scales all training noise (counts, heads, encoder), another the evaluation noise, so that each cohort
-    comes within 0.1 % below the target. Raises `CostError` for a target outside (0, 32].
+    costs between 99.9 % and 100 % of the target. Raises `CostError` for a target outside (0, 32].
     """
-    if not 0 < epsilon <= 32:  # noqa: PLR2004 - the largest budget that policy.py accepts
-        msg = f"epsilon {epsilon!r} cannot be aimed at; choose one above 0 and at most 32"
+    if not 0 < epsilon <= MAX_TARGET:
+        msg = f"epsilon {epsilon!r} cannot be aimed at; choose one above 0 and at most {MAX_TARGET:g}"
         raise CostError(msg)
     training = _factor(study, epsilon, "training")
     evaluation = _factor(study, epsilon, "evaluation")
@@ -207,21 +215,36 @@ def _scaled(study: Study, training: float, evaluation: float) -> Study:
 
 
 def _factor(study: Study, target: float, cohort: str) -> float:
-    """Smallest factor (to 0.01 %) on a cohort's noise at which it costs at most `target`; bisects in the logarithm."""
+    """A factor on a cohort's noise at which it costs between 99.9 % and 100 % of `target`.
+
+    Brackets the logarithm of the factor, then interpolates between the logarithms of both ends' epsilons.
+    """
 
     def cost(log_factor: float) -> float:
         factor = math.exp(log_factor)
         planned = (c for c in study_costs(_scaled(study, factor, factor)) if c.cohort == cohort)
         return _cohort_epsilon(_merge(planned), study.privacy.delta)
 
-    low, high = -1.0, 1.0
-    while cost(low) <= target:
-        low *= 2
-    while cost(high) > target:
-        high *= 2
-    while high - low > 1e-4:  # noqa: PLR2004 - the precision named above
-        middle = (low + high) / 2
-        low, high = (low, middle) if cost(middle) <= target else (middle, high)
-        if target * 0.999 <= cost(high) <= target:
-            break
+    high, step = 0.0, 0.25
+    cost_high = cost(high)
+    while cost_high > target:
+        high, step = high + step, step * 2
+        cost_high = cost(high)
+    low, step = high, 0.25
+    cost_low = cost_high
+    while cost_low <= target:
+        high, cost_high = low, cost_low
+        low, step = low - step, step * 2
+        cost_low = cost(low)
+    while cost_high < 0.999 * target and high - low > _FACTOR_STEP:
+        share = 0.5
+        if cost_high > 0 and math.isfinite(cost_low):
+            aim = math.log(cost_low / (0.9995 * target)) / math.log(cost_low / cost_high)
+            share = min(0.95, max(0.05, aim))
+        middle = low + share * (high - low)
+        cost_middle = cost(middle)
+        if cost_middle <= target:
+            high, cost_high = middle, cost_middle
+        else:
+            low, cost_low = middle, cost_middle
     return math.exp(high)

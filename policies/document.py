@@ -1,19 +1,21 @@
 """Strict YAML documents: what is not understood is refused.
 
-Guarantees: no unknown or duplicate keys, no anchors, aliases, tags or merge keys, no NaN or infinity, no document
-above a size limit, and every error names the file, the field and what to write instead. The schemas
-(`Closed` subclasses) say which fields there are; this module only reads.
+Guarantees: no unknown or duplicate keys, no anchors, aliases, tags or merge keys, no NaN or infinity, no value that
+YAML 1.1 reads otherwise than a person (010, 1:30, no), no document above a size limit, and every error names the file,
+the field and what to write instead. The schemas (`Closed` subclasses) say which fields there are; this module only
+reads.
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Hashable
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, NoReturn, TypeVar, cast, get_args
 
 import yaml
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from policies.errors import PolicyError
 
@@ -30,9 +32,22 @@ class DocumentError(PolicyError):
 
 
 class Closed(BaseModel):
-    """Base of every schema: closed to unknown fields, immutable, NaN and infinity refused."""
+    """Base of every schema: closed to unknown fields, immutable, NaN and infinity refused, true is not a number."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_truth_as_number(cls, content: object) -> object:
+        for name, value in content.items() if isinstance(content, dict) else ():
+            field = cls.model_fields.get(name) if isinstance(value, bool) else None
+            if field is None:
+                continue
+            kinds = set(get_args(field.annotation)) or {field.annotation}
+            if kinds & {int, float} and bool not in kinds:
+                msg = f"{name}: {str(value).lower()} is not a number; write one"
+                raise ValueError(msg)
+        return content
 
 
 C = TypeVar("C", bound=Closed)
@@ -42,39 +57,64 @@ class _StrictLoader(yaml.SafeLoader):
     """SafeLoader without what makes YAML surprising."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
-        event = self.peek_event()
+        event: yaml.Event = self.peek_event()  # type: ignore[no-untyped-call]  # the stubs leave it out
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-            raise yaml.constructor.ConstructorError(
-                None, None, "anchors and aliases are not allowed; write the value out", event.start_mark
-            )
+            _refuse("anchors and aliases are not allowed; write the value out", event)
+        if getattr(event, "tag", None):
+            _refuse("tags (!) are not allowed; remove it, or quote the text", event)
         return super().compose_node(parent, index)
 
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, object]:
+    def construct_mapping(
+        self,
+        node: yaml.MappingNode,
+        deep: bool = False,  # noqa: FBT001, FBT002 - the loader's own signature
+    ) -> dict[Hashable, object]:
         seen: set[Hashable] = set()
         for key_node, _ in node.value:
             if key_node.tag == "tag:yaml.org,2002:merge":
-                raise yaml.constructor.ConstructorError(
-                    None, None, "merge keys (<<) are not allowed; write the fields out", key_node.start_mark
-                )
+                _refuse("merge keys (<<) are not allowed; write the fields out", key_node)
             key = self.construct_object(key_node, deep=True)
+            if not isinstance(key, Hashable):
+                _refuse("a field's name must be a text; a list or mapping stands there", key_node)
             if key in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the field {key!r} stands twice; keep one", key_node.start_mark
-                )
+                _refuse(f"the field {key!r} stands twice; keep one", key_node)
             seen.add(key)
         return super().construct_mapping(node, deep=deep)
 
     def construct_yaml_float(self, node: yaml.ScalarNode) -> float:
+        if not _PLAIN_FLOAT.fullmatch(node.value):
+            # .nan and .inf end here, and 1:30.5, which YAML 1.1 reads in base 60.
+            _refuse(f"{node.value} is not a finite decimal number; write one, or quote the text", node)
         value = super().construct_yaml_float(node)
         if not math.isfinite(value):
-            raise yaml.constructor.ConstructorError(
-                None, None, f"{node.value} is not a number that can be compared; write a finite one", node.start_mark
-            )
+            _refuse(f"{node.value} is not a finite number; write one", node)
         return value
+
+    def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
+        if not _PLAIN_INT.fullmatch(node.value):
+            # YAML 1.1 reads 010 as eight and 1:30 as ninety.
+            _refuse(f"{node.value} is not a plain decimal number; write one, or quote the text", node)
+        return super().construct_yaml_int(node)
+
+    def construct_yaml_bool(self, node: yaml.ScalarNode) -> bool:
+        if node.value.lower() not in ("true", "false"):
+            # YAML 1.1 reads no, the code of Norway, as false.
+            _refuse(f"{node.value} may mean a truth value; write true or false, or quote the text", node)
+        return super().construct_yaml_bool(node)
+
+
+_PLAIN_INT: Final = re.compile(r"[-+]?(0|[1-9][0-9]*)")
+_PLAIN_FLOAT: Final = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
+
+
+def _refuse(problem: str, where: yaml.Node | yaml.Event) -> NoReturn:
+    raise yaml.constructor.ConstructorError(None, None, problem, cast("yaml.error.Mark | None", where.start_mark))
 
 
 _StrictLoader.add_constructor("tag:yaml.org,2002:float", _StrictLoader.construct_yaml_float)
-# Dates and binaries would silently turn a string into another type.
+_StrictLoader.add_constructor("tag:yaml.org,2002:int", _StrictLoader.construct_yaml_int)
+_StrictLoader.add_constructor("tag:yaml.org,2002:bool", _StrictLoader.construct_yaml_bool)
+# Dates would silently turn a string into another type.
 _StrictLoader.yaml_implicit_resolvers = {
     first: [(tag, regexp) for tag, regexp in resolvers if tag != "tag:yaml.org,2002:timestamp"]
     for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
@@ -117,11 +157,16 @@ def _fault(error: object) -> str:
 def read_document(path: Path, schema: type[C]) -> C:
     """Read a YAML file of at most 1 MiB against a schema. Raises `DocumentError`, also for a file that is absent."""
     try:
-        if path.stat().st_size > MAX_BYTES:
-            raise DocumentError(path, [f"larger than {MAX_BYTES} bytes; a policy or study is a page of text"])
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as file:
+            content = file.read(MAX_BYTES + 1)
     except FileNotFoundError:
         raise DocumentError(path, ["there is no such file; create it or give its path"]) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise DocumentError(path, [f"cannot be read: {error}"]) from None
+    except OSError as error:
+        raise DocumentError(path, [f"cannot be read: {error.strerror}; mend the path or the file's rights"]) from None
+    if len(content) > MAX_BYTES:
+        raise DocumentError(path, [f"larger than {MAX_BYTES} bytes; a policy or study is a page of text"])
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError:
+        raise DocumentError(path, ["cannot be read: it is not UTF-8 text; save it as UTF-8"]) from None
     return parse_document(text, schema, path)

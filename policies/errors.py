@@ -48,7 +48,7 @@ class ChargeConflictError(LedgerError):
     """The same (study, round, tensor, attempt) was charged before at another cost."""
 
 
-class BudgetRefused(LedgerError):
+class BudgetRefused(LedgerError):  # noqa: N818 - a refusal, not a fault
     """A debit would overdraw the data set's budget. Nothing was written.
 
     Attributes are epsilons at the ledger's delta: `spent` before, `wanted` after the debit, `budget` allowed.
@@ -60,7 +60,7 @@ class BudgetRefused(LedgerError):
         self.budget = budget
         self.delta = delta
         super().__init__(
-            f"the debit would bring the data set to epsilon {wanted:.4f} at delta {delta:g}; the policy's budget.epsilon"
-            f" is {budget:.4f} and {spent:.4f} is spent. Nothing was charged. Ask for a study with more noise or fewer"
+            f"the debit would bring the data set to epsilon {wanted:.4f} at delta {delta:g}; {spent:.4f} of"
+            f" budget.epsilon {budget:.4f} is spent. Nothing was charged. Ask for a study with more noise or fewer"
             " rounds; a spent budget does not refill"
         )

@@ -10,6 +10,7 @@ import re
 import struct
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Literal
 
 PROTOCOL = 1
 MAX_CHUNK = 1 << 20
@@ -55,7 +56,7 @@ class Tensor(StrEnum):
     METRICS = "metrics"
 
     @property
-    def ring(self) -> str:
+    def ring(self) -> Literal["ckks", "ring"]:
         """The ring its sum lives in (sealed-sums.md): the encoder's integers mod 2^32, all else CKKS."""
         return "ring" if self is Tensor.ENCODER else "ckks"
 

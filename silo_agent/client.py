@@ -61,7 +61,12 @@ class Client:
     """One silo's connection. Safe to share between the agent's main thread and its heartbeat."""
 
     def __init__(
-        self, address: str, credential: Credential, session: str, stop: threading.Event, connected: Callable[[bool], None]
+        self,
+        address: str,
+        credential: Credential,
+        session: str,
+        stop: threading.Event,
+        connected: Callable[[bool], None],
     ) -> None:
         self._credential, self._session, self._stop, self._connected = credential, session, stop, connected
         self._channel = grpc.secure_channel(address, channel_credentials(credential), options=OPTIONS)
@@ -70,7 +75,8 @@ class Client:
     def join(self, version: str) -> silo_pb2.JoinReply:
         """Say hello; learn the coordinator's limits."""
         request = silo_pb2.JoinRequest(protocol=PROTOCOL, agent_version=version, session=self._session)
-        return self._patiently(lambda: self._calls.Join(request, timeout=CALL_SECONDS))
+        reply: silo_pb2.JoinReply = self._patiently(lambda: self._calls.Join(request, timeout=CALL_SECONDS))
+        return reply
 
     def study(self, digest: str) -> bytes:
         """A study's canonical JSON; the caller checks that it is the one that `digest` names."""

@@ -39,7 +39,9 @@ class AgentConfig(Closed):
         paths: dict[str, object] = {name: base / getattr(config, name) for name in names}
         files = {study: base / file for study, file in config.data.items()}
         missing = [f"field {n}: there is no file {paths[n]}" for n in names[:-1] if not Path(str(paths[n])).is_file()]
-        missing += [f"field data.{study}: there is no file {file}" for study, file in files.items() if not file.is_file()]
+        missing += [
+            f"field data.{study}: there is no file {file}" for study, file in files.items() if not file.is_file()
+        ]
         if missing:
             raise DocumentError(path, missing)
         return config.model_copy(update={**paths, "data": files})

@@ -39,6 +39,4 @@ class Metrics:
         self.disputes = Counter(
             "fedward_silo_disputes_total", "Tasks that the silo disputed, by task.", ["task"], registry=self.registry
         )
-        self.connected = Gauge(
-            "fedward_silo_connected", "1 while the coordinator answers.", registry=self.registry
-        )
+        self.connected = Gauge("fedward_silo_connected", "1 while the coordinator answers.", registry=self.registry)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
@@ -24,7 +24,7 @@ COLOURS: Final = ("#0f766e", "#c2410c", "#475569", "#7c3aed")
 """Of the methods in order; FedWard's is the first and the page's accent."""
 _MARKERS: Final = ("o", "s", "D", "^")
 _WIDTH: Final = 7.6
-_STYLE: Final = {
+_STYLE: Final[dict[Any, Any]] = {
     "svg.fonttype": "none",
     "font.family": "sans-serif",
     "font.sans-serif": ["Inter", "Segoe UI", "Helvetica Neue", "Arial", "DejaVu Sans"],
@@ -107,7 +107,8 @@ def bytes_chart(data: ReportData) -> str:
     figure, axes = _axes(2.2, grid="y")
     numbers = [r.round for r in data.rounds]
     axes.bar([n - 0.2 for n in numbers], [r.sent / 1024 for r in data.rounds], 0.36, color=COLOURS[0], label="sent")
-    axes.bar([n + 0.2 for n in numbers], [r.fetched / 1024 for r in data.rounds], 0.36, color="#99c9c4", label="fetched")
+    fetched = [r.fetched / 1024 for r in data.rounds]
+    axes.bar([n + 0.2 for n in numbers], fetched, 0.36, color="#99c9c4", label="fetched")
     axes.set_xticks(numbers, [str(n) for n in numbers])
     axes.set_xlabel("round (round 0 deals keys and sums the domain counts)")
     axes.set_ylabel("KiB per silo")
@@ -130,7 +131,7 @@ def time_chart(data: ReportData) -> str:
     return _svg(figure, "time")
 
 
-def _axes(height: float, grid: str = "x") -> tuple[Figure, Any]:
+def _axes(height: float, grid: Literal["x", "y"] = "x") -> tuple[Figure, Any]:
     """A figure of the page's width and `height` inches, with axes that show only a faint grid."""
     with mpl.rc_context(_STYLE):
         figure = Figure(figsize=(_WIDTH, height), layout="constrained")
@@ -147,7 +148,8 @@ def _svg(figure: Figure, name: str) -> str:
     """The figure as one `<svg>` element whose ids all start with `name`."""
     out = io.StringIO()
     with mpl.rc_context({**_STYLE, "svg.hashsalt": name}):
-        figure.savefig(out, format="svg", transparent=True, metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+        unnamed = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+        figure.savefig(out, format="svg", transparent=True, metadata=unnamed)
     text = out.getvalue()
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)

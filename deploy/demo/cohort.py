@@ -114,7 +114,7 @@ class _Law:
 
     def __init__(self, rng: np.random.Generator) -> None:
         self._rng = rng
-        fall = np.arange(1, _STATE + 1) ** -0.5
+        fall = 1.0 / np.sqrt(np.arange(1, _STATE + 1, dtype=np.float64))
         turn = np.linalg.qr(rng.normal(size=(_STATE, _STATE)))[0]
         self._mix = 0.8 * (fall / np.linalg.norm(fall))[:, None] * turn.T
         self._shift = 0.1 * rng.normal(size=(len(GROUPS), _STATE)) / np.sqrt(_STATE)

@@ -7,15 +7,13 @@ data. Gathering the values is the demo's work, laying them out that of `report` 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Self
-
 
 @dataclass(frozen=True)
 class Method:
     """AUC per domain of one way to make a model, on the public test patients.
 
-    Args of the dataclass: `auc` in the order of the domains; `spread`, where several models share the row (one of every
-    hospital), is the lowest and highest of them per domain, and `auc` their mean; `epsilon` is None without a guarantee.
+    `auc` is in the order of the domains. Where several models share the row (one of every hospital), `auc` is their
+    mean and `spread` the lowest and highest of them per domain. `epsilon` is None without a guarantee.
     """
 
     name: str
@@ -98,7 +96,7 @@ class PersonalResult:
 
 @dataclass(frozen=True)
 class ReportData:
-    """Everything on the page. Empty tuples leave their section out, so a study without public test data has a page too."""
+    """Everything on the page. An empty tuple leaves its section out: a study without public test data has a page too."""
 
     title: str
     purpose: str
@@ -161,6 +159,6 @@ class ReportData:
         auc = self.methods[0].auc
         return self.domains[auc.index(min(auc))]
 
-    def ledgers_agree(self: Self, tolerance: float = 1e-3) -> bool:
+    def ledgers_agree(self, tolerance: float = 1e-3) -> bool:
         """Whether every ledger's epsilon equals the one counted again from its entries."""
         return all(abs(b.spent - b.recomputed) <= tolerance for b in self.budgets)

@@ -36,10 +36,13 @@ class OutOfTurnError(Exception):
 
 @dataclass(frozen=True)
 class Turn:
-    """The silo's place in one study. `plan[r]` lists what round r sums; `committed` is the last finished round."""
+    """The silo's place in one study. `plan[r]` lists what round r sums."""
 
     plan: tuple[tuple[Tensor, ...], ...]
     committed: int = -1
+    """The last round that the next one was built on."""
+    finished: int = -1
+    """The last round of which the silo holds a model: `committed`, or a candidate one round further."""
     place: Place | None = None
     roster: tuple[Member, ...] = ()
     keyed: tuple[Member, ...] = ()
@@ -76,17 +79,23 @@ def sit(turn: Turn, place: Place) -> Turn:
 
     An offer of round r + 1 commits the candidate of round r, if the silo has finished it.
     """
-    finished = _finished(turn)
-    if place.round == finished + 1:
-        turn = replace(turn, committed=finished)
-    elif place.round != turn.committed + 1:
-        msg = f"round {place.round} was offered; this silo has finished round {finished}"
+    if place.round == turn.finished + 1:
+        turn = replace(turn, committed=turn.finished)
+    elif place.round == turn.committed + 1:
+        turn = replace(turn, finished=turn.committed)
+    else:
+        msg = f"round {place.round} was offered; this silo has finished round {turn.finished}"
         raise OutOfTurnError(msg)
-    again = turn.place is not None and turn.place.round == place.round
-    if again and turn.place is not None and place.attempt < turn.place.attempt:
-        msg = f"attempt {place.attempt} was offered after attempt {turn.place.attempt}"
+    before = turn.place
+    if before is not None and before.round == place.round and place.attempt < before.attempt:
+        msg = f"attempt {place.attempt} was offered after attempt {before.attempt}"
         raise OutOfTurnError(msg)
     return replace(turn, place=place, roster=(), cursor=0, stage=Stage.SEATED)
+
+
+def leave(turn: Turn) -> Turn:
+    """The silo abandons the attempt: it disputed something. Keys of this roster are not used again."""
+    return replace(turn, roster=(), keyed=(), stage=Stage.REST)
 
 
 def take(turn: Turn, work: Work) -> Turn:
@@ -111,21 +120,13 @@ def take(turn: Turn, work: Work) -> Turn:
         if work.tensor is not turn.tensor:
             msg = f"{work.task} {work.tensor} was asked for, {turn.tensor} is due"
             raise OutOfTurnError(msg)
-    if work.task is Task.OPEN and turn.tensor is not Tensor.HEADS:
-        return _next_tensor(turn)
-    if work.task is Task.ADOPT:
+    if work.task is Task.ADOPT or (work.task is Task.OPEN and turn.tensor is not Tensor.HEADS):
         return _next_tensor(turn)
     return replace(turn, stage=following)
 
 
 def _next_tensor(turn: Turn) -> Turn:
-    if turn.place is None:
-        return turn
-    last = turn.cursor + 1 == len(turn.plan[turn.place.round])
-    return replace(turn, stage=Stage.REST) if last else replace(turn, cursor=turn.cursor + 1, stage=Stage.KEYED)
-
-
-def _finished(turn: Turn) -> int:
-    """The last round of which this silo holds at least a candidate."""
-    done = turn.place is not None and turn.stage is Stage.REST
-    return turn.place.round if done and turn.place is not None else turn.committed
+    place = turn.place
+    if place is None or turn.cursor + 1 < len(turn.plan[place.round]):
+        return replace(turn, cursor=turn.cursor + 1, stage=Stage.KEYED)
+    return replace(turn, finished=place.round, stage=Stage.REST)

@@ -1,8 +1,8 @@
 """DP-SGD on the encoder with the heads frozen: Opacus per-sample gradients, our own sampling and noise.
 
 Guarantees per step: patients enter by Poisson sampling with the public rate; a patient's gradient over everything that
-is trained (encoder and r tables together) is clipped to `plan.clip`; Gaussian noise of sd noise * clip is added before the
-public division by `plan.batch_size`. The private number of patients scales nothing. Empty batches still add noise.
+is trained (encoder and r tables together) is clipped to `plan.clip`; Gaussian noise of sd noise * clip is added before
+the public division by `plan.batch_size`. The private number of patients scales nothing. Empty batches still add noise.
 Noise and sampling come from the entropy given, on the CPU, so a GPU trains with the same noise.
 The ledger was charged before (gate); rounding to the grid and sealing come after.
 """
@@ -10,6 +10,7 @@ The ledger was charged before (gate); rounding to the grid and sealing come afte
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -31,6 +32,9 @@ from silo_agent.learning.losses import cross_entropy, gaussian_kl, squared_norm
 from silo_agent.learning.noise import gaussian
 from silo_agent.learning.prior import Prior
 from silo_agent.learning.sampling import PatientSampler
+
+# Opacus hooks every layer; torch warns that nobody wants a gradient with respect to the records. Nobody does.
+warnings.filterwarnings("ignore", "Full backward hook is firing", UserWarning)
 
 
 class Log(Protocol):
@@ -80,7 +84,7 @@ class _Optimizer(DPOptimizer):  # type: ignore[misc]  # Opacus publishes no type
 
     def clip_and_accumulate(self) -> None:
         # A gradient that overflowed would poison the sum whatever the clip: such a patient counts as zero.
-        parameters: Sequence[nn.Parameter] = self.params
+        parameters: Sequence[Any] = self.params
         for parameter in parameters:
             sample: torch.Tensor = parameter.grad_sample
             sample.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
@@ -110,9 +114,9 @@ def train_encoder(
 ) -> EncoderUpdate:
     """Train a copy of `encoder` (and of `prior`) for `plan.steps` steps and return the change.
 
-    Per-sample loss: u_m BCE(head_m(z), y) + l2r |z|^2 + cmi KL(q(z|x) || r(z|y)), u = `domain_weights` (M,), `heads` (M, k+1)
-    frozen. `prior` must be given exactly where `plan.cmi` > 0. No patients at all is a normal state: the update is noise.
-    Raises `LearningError` for an encoder and a plan that do not fit.
+    Per-sample loss: u_m BCE(head_m(z), y) + l2r |z|^2 + cmi KL(q(z|x) || r(z|y)), u = `domain_weights` (M,), `heads`
+    (M, k+1) frozen. `prior` must be given exactly where `plan.cmi` > 0. No patients at all is a normal state: the
+    update is noise. Raises `LearningError` for an encoder and a plan that do not fit.
     """
     if (prior is not None) != (plan.cmi > 0) or encoder.stochastic != (plan.cmi > 0):
         msg = "a prior and a stochastic encoder belong to a study with encoder.cmi above 0, and only to it"
@@ -131,7 +135,7 @@ def train_encoder(
         optimizer.zero_grad(set_to_none=True)
         drawn = sampler.draw()
         if len(drawn):
-            _losses(trained, batches.take(drawn), plan, latent).sum().backward()
+            torch.autograd.backward(_losses(trained, batches.take(drawn), plan, latent).sum())
         else:
             _no_gradients(trained)
         optimizer.step()

@@ -24,10 +24,10 @@ _CHUNK = 65_536
 
 
 class Encoder(nn.Module):
-    """Linear/Tanh stack. Deterministic: phi = tanh(a(x)) / sqrt(k). Stochastic (FedSR): a ~ N(mean(x), deviation(x)^2).
+    """Linear/Tanh stack: phi = tanh(a(x)) / sqrt(k). Stochastic (FedSR): a ~ N(mean(x), deviation(x)^2).
 
-    The map from a to phi is one-to-one, so the KL divergence of FedSR's q(z|x) from r(z|y) is the one of the Gaussians of
-    a. Without noise phi is taken at the mean. `inputs` = d; a new encoder is all zeros (`build_encoder` starts one).
+    The map from a to phi is one-to-one, so the KL divergence of FedSR's q(z|x) from r(z|y) is the one of the Gaussians
+    of a. Without noise phi is taken at the mean. `inputs` = d; a new encoder is all zeros (`build_encoder` starts one).
     """
 
     def __init__(self, model: Model, inputs: int, *, stochastic: bool) -> None:
@@ -37,8 +37,9 @@ class Encoder(nn.Module):
         widths = (inputs, *model.hidden, model.representation * (2 if stochastic else 1))
         layers: list[nn.Module] = []
         for width, following in pairwise(widths):
-            layers += [nn.utils.skip_init(nn.Linear, width, following), nn.Tanh()]
-        self.layers = nn.Sequential(*layers[:-1])
+            # Without storage first: torch's own random start would be drawn for nothing.
+            layers += [nn.Linear(width, following, device="meta"), nn.Tanh()]
+        self.layers = nn.Sequential(*layers[:-1]).to_empty(device="cpu")
         with torch.no_grad():
             for parameter in self.parameters():
                 parameter.zero_()
@@ -48,8 +49,8 @@ class Encoder(nn.Module):
         out: torch.Tensor = self.layers(x)
         if not self.stochastic:
             return out, None
-        mean, raw = out.split(self.representation, dim=1)
-        return mean, functional.softplus(raw) + MIN_DEVIATION
+        deviation = functional.softplus(out[:, self.representation :]) + MIN_DEVIATION
+        return out[:, : self.representation], deviation
 
     def squash(self, a: torch.Tensor) -> torch.Tensor:
         """From a to phi."""
@@ -61,7 +62,7 @@ class Encoder(nn.Module):
 
 
 def build_encoder(model: Model, inputs: int, *, stochastic: bool) -> Encoder:
-    """An encoder at the common start: orthogonal weights from `model.seed`, the last layer's times `model.gain`, biases 0."""
+    """An encoder at the common start: orthogonal weights from `model.seed`, the last times `model.gain`, biases 0."""
     encoder = Encoder(model, inputs, stochastic=stochastic)
     linears = [layer for layer in encoder.layers if isinstance(layer, nn.Linear)]
     generator = np.random.PCG64(model.seed)

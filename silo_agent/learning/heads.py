@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 C = math.sqrt(2.0)
 """Bound on the norm of z = (phi, 1): ||phi|| <= 1 and the bias."""
 HESSIAN_SHARE = ((1.0 + math.sqrt(5.0)) / 2.0) ** 2.5 / 4.0
-"""r = phi^2.5 / 4 = 0.8325, phi the golden ratio: the largest weight of the Hessian that costs no sensitivity. With p the
-probability of the wrong class, (4 r p (1-p))^2 + p^2 <= 1 needs r^2 <= (1+p) / (16 p^2 (1-p)), least at p = 1/phi."""
+"""r = phi^2.5 / 4 = 0.8325, phi the golden ratio: the largest weight of the Hessian that costs no sensitivity. With p
+the probability of the wrong class, (4 r p (1-p))^2 + p^2 <= 1 needs r^2 <= (1+p) / (16 p^2 (1-p)), which is
+least at p = 1/phi."""
 _HESSIAN_SCALE = 4.0 * HESSIAN_SHARE / C**2
 
 

@@ -13,6 +13,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from crypto.grid import to_grid
 from crypto.stream import KeyStream
 from silo_agent.learning.errors import ReleaseError
 from silo_agent.learning.noise import discrete_gaussian
@@ -66,8 +67,7 @@ def release(
         msg = f"noise {noise:g} is too small for a grid of {step:g}; raise the noise in the study"
         raise ReleaseError(msg)
     # Not a number can come only from arithmetic that overflowed; as zero it stays inside the sensitivity.
-    clamped = np.clip(np.nan_to_num(statistic, nan=0.0, posinf=bound, neginf=-bound), -bound, bound)
-    integers = np.rint(clamped / step).astype(np.int64)
+    integers = to_grid(np.nan_to_num(statistic, nan=0.0, posinf=bound, neginf=-bound), step, bound)
     noised = integers + discrete_gaussian(stream, sigma, values)
     return np.asarray(np.clip(noised, -MAX_INTEGER, MAX_INTEGER), np.int64)
 

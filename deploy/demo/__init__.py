@@ -1,0 +1,1 @@
+"""The demo: a whole study on one machine, with real processes, real certificates and a report."""

@@ -1,0 +1,87 @@
+"""Puts an agent together from its configuration. The only place where the parts learn of each other."""
+
+from __future__ import annotations
+
+import secrets
+import signal
+import threading
+
+import structlog
+from prometheus_client import start_http_server
+
+from crypto.certificates import Credential, Trust
+from crypto.entropy import SystemEntropy
+from policies.study import Study
+from silo_agent.agent import Agent, UnknownDataError
+from silo_agent.client import Client, Heartbeat, Stopped
+from silo_agent.config import AgentConfig
+from silo_agent.gate import Gate
+from silo_agent.learner import Learner
+from silo_agent.learning.device import choose_device, limit_threads
+from silo_agent.metrics import Metrics
+from silo_agent.session import Session
+from silo_agent.state import State
+
+log = structlog.get_logger()
+HEARTBEAT_SECONDS = 10.0
+LEDGER_FILE = "ledger.sqlite3"
+
+
+def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tuple[str, str]]:
+    """Run until SIGTERM or SIGINT, or until a study has ended; returns the studies that ended, with the reason."""
+    limit_threads(config.threads)
+    choose_device(config.device)
+    credential = Credential.load(config.certificate, config.key, config.authority)
+    trust = Trust(credential.authority_pem)
+    metrics, entropy = Metrics(), SystemEntropy()
+    me = credential.identity.name
+    state = State(config.state)
+    gate = Gate(me, config.policy, config.state / LEDGER_FILE, state, metrics)
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    http, http_thread = start_http_server(config.metrics_port, addr=config.metrics_host, registry=metrics.registry)
+    session = secrets.token_hex(16)
+    client = Client(config.coordinator, credential, session, stop, lambda up: metrics.connected.set(float(up)))
+    data_set = gate.policy.data_set
+
+    def learner(study: Study) -> Learner:
+        if study.name not in config.data:
+            msg = f"agent.yaml names no file for the study {study.name!r}; add it under data"
+            raise UnknownDataError(msg)
+        return Learner(
+            study,
+            config.data[study.name],
+            data_set.id,
+            data_set.holdout,
+            state.study_folder(study.digest),
+            entropy=entropy,
+            personal_entropy=entropy,
+            device=config.device,
+        )
+
+    agent = Agent(
+        client,
+        gate,
+        state,
+        metrics,
+        learners=learner,
+        sessions=lambda study: Session(study, credential, trust, entropy),
+        entropy=entropy,
+        session=session,
+    )
+    Heartbeat(client, HEARTBEAT_SECONDS, stop).start()
+    log.info("agent starts", silo=me, metrics_port=http.server_port)
+    try:
+        agent.run(stop, until_finished=until_finished)
+    except Stopped:
+        log.info("agent stops")
+    finally:
+        stop.set()
+        client.close()
+        gate.close()
+        state.close()
+        http.shutdown()
+        http.server_close()
+        http_thread.join()
+    return agent.finished

@@ -1,0 +1,160 @@
+"""The single door out of a hospital: decide -> charge -> compute -> keep -> seal. Returns only sealed bytes.
+
+Guarantees, in this order: the policy on disk is the one that was loaded and allows the study; the whole cost of the
+round stands durably in the ledger before the first data-dependent step; the noised integers are stored before they are
+sealed and are never drawn twice for one charge; a mask label seals one byte string for ever. Whatever fails, nothing
+has left. What is computed is the caller's business (`contributions`); how it is sealed is `crypto.sealing`'s.
+
+With local noise a release may be sent again under a new roster at no cost (privacy.md, "Noise": post-processing). With
+distributed noise a new attempt is a new draw and a new charge.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import structlog
+from numpy.typing import NDArray
+
+from crypto.labels import Label
+from crypto.sealing import Sealer
+from policies.costs import Cost, round_costs
+from policies.decision import Reason, Refused, decide
+from policies.ledger import Debit, Ledger
+from policies.policy import Policy, load_policy
+from policies.study import Study
+from protos.messages import Place, Tensor
+from silo_agent.metrics import Metrics
+from silo_agent.state import State
+
+log = structlog.get_logger()
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Order:
+    """One contribution that is asked of this silo."""
+
+    study: Study
+    place: Place
+    tensor: Tensor
+    roster: tuple[str, ...]
+    roster_digest: str
+    model: str
+    """Keyed digest of the model that the contribution is computed from."""
+
+    @property
+    def label(self) -> Label:
+        """What the masks of this contribution are bound to."""
+        place = self.place
+        return Label(place.study, self.roster_digest, self.model, place.round, place.attempt, self.tensor)
+
+
+class Gate:
+    """Policy, ledger and outbox of one data set."""
+
+    def __init__(self, me: str, policy_path: Path, ledger_path: Path, state: State, metrics: Metrics) -> None:
+        self._me, self._policy_path, self._state, self._metrics = me, policy_path, state, metrics
+        self.policy: Policy = load_policy(policy_path)
+        data_set, budget = self.policy.data_set, self.policy.budget
+        self.ledger = Ledger.open(
+            ledger_path,
+            data_set=data_set.id,
+            holdout=data_set.holdout,
+            budget_epsilon=budget.epsilon,
+            delta=budget.delta,
+        )
+        self._measure()
+
+    def decide(self, study: Study, place: Place, roster_size: int | None = None) -> None:
+        """Ask the policy. Raises `Refused` by name; nothing is charged."""
+        self._require_same_policy()
+        owed = self._owed(study, place)
+        others = {attempt for _, attempt in self.ledger.charged(place.study, place.round)} - {place.attempt}
+        try:
+            decide(
+                self.policy,
+                study,
+                silo=self._me,
+                roster_size=roster_size,
+                spent_costs=self._spent_before(study, place),
+                round=place.round,
+                attempt=place.attempt,
+                charged_attempts=len(others) if owed else 0,
+            )
+        except Refused as refusal:
+            self._metrics.refusals.labels(refusal.reason).inc()
+            raise
+
+    def contribute(self, order: Order, sealer: Sealer, compute: Callable[[], Integers]) -> Path:
+        """Sealed bytes of this order, from the outbox where they were sealed before.
+
+        `compute` returns the noised integers; it is called at most once per charge, and only after the charge is
+        durable. Raises `Refused`, `LedgerError`, `StateError`; then nothing has left.
+        """
+        stored = self._state.sealed(order.label.digest)
+        if stored is not None:
+            return stored
+        self.decide(order.study, order.place, roster_size=len(order.roster))
+        draw = self._charge(order)
+        integers = self._state.release(order.place, order.tensor, draw)
+        if integers is None:
+            integers = compute()
+            self._state.keep_release(order.place, order.tensor, draw, integers)
+        sealed = sealer.seal(order.tensor.ring, integers, order.label)
+        return self._state.keep_sealed(order.label.digest, sealed)
+
+    def close(self) -> None:
+        """Let go of the ledger."""
+        self.ledger.close()
+
+    def _charge(self, order: Order) -> int:
+        """Debit what this round still owes; returns the attempt under which this order's draw is charged."""
+        place = order.place
+        owed = self._owed(order.study, place)
+        if owed:
+            self.ledger.charge(Debit(place.study, self.policy.digest, place.round, place.attempt, owed))
+            self._metrics.charges.inc()
+            self._measure()
+            log.info("charged", study=place.study[:12], round=place.round, attempt=place.attempt, tensors=sorted(owed))
+        return max(attempt for name, attempt in self._draws(order.study, place) if name == order.tensor)
+
+    def _owed(self, study: Study, place: Place) -> dict[str, Cost]:
+        """Costs of this round that no earlier charge covers for this attempt."""
+        paid = {tensor for tensor, _ in self._draws(study, place)}
+        return {tensor: cost for tensor, cost in round_costs(study, place.round).items() if tensor not in paid}
+
+    def _draws(self, study: Study, place: Place) -> dict[tuple[str, int], Cost]:
+        """Charges of this round whose draws this attempt may send: with local noise any, else its own."""
+        return {
+            (tensor, attempt): cost
+            for (tensor, attempt), cost in self.ledger.charged(place.study, place.round).items()
+            if attempt == place.attempt or tensor == Tensor.ENCODER or study.privacy.mode == "local"
+        }
+
+    def _spent_before(self, study: Study, place: Place) -> list[Cost]:
+        """All that the data set has spent, without what this attempt uses: the plan counts that."""
+        reused = self._draws(study, place)
+        return [
+            cost
+            for entry in self.ledger.entries()
+            for tensor, cost in entry.debit.costs.items()
+            if (entry.debit.study, entry.debit.round) != (place.study, place.round)
+            or (tensor, entry.debit.attempt) not in reused
+        ]
+
+    def _require_same_policy(self) -> None:
+        digest = load_policy(self._policy_path).digest
+        if digest != self.policy.digest:
+            raise Refused(
+                Reason.POLICY_CHANGED,
+                f"{self._policy_path.name} was changed while the agent runs; restart the agent to put it into force",
+            )
+
+    def _measure(self) -> None:
+        spent = self.ledger.spent()
+        self._metrics.epsilon_spent.set(spent)
+        self._metrics.epsilon_left.set(self.ledger.left())

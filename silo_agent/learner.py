@@ -1,0 +1,262 @@
+"""What one study computes at one silo: contributions from its records, and what opened sums make of the model.
+
+Two halves. `contribute_*` reads private records and returns noised integers on a public grid; the gate calls it after
+the charge and nothing else may. `open_*`, `solve` and `adopt` read opened sums alone, so all silos get the same from
+the same integers. The formulas are `silo_agent.learning`'s; this module fits them to the study's numbers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import structlog
+from numpy.typing import NDArray
+
+from crypto.entropy import Entropy
+from crypto.grid import from_grid, to_grid, to_grid_stochastic
+from crypto.stream import KEY_BYTES, KeyStream
+from policies import shapes
+from policies.costs import Cohort, Cost
+from policies.study import Study
+from protos.messages import Place, Tensor
+from silo_agent.data.reader import read_records
+from silo_agent.data.records import Records
+from silo_agent.data.split import split
+from silo_agent.learning.device import choose_device
+from silo_agent.learning.domain_weights import domain_counts, domain_weights
+from silo_agent.learning.dpsgd import train_encoder
+from silo_agent.learning.encoder import flatten, unflatten
+from silo_agent.learning.evaluation import DomainAuc, auc_from_histograms, score_histograms
+from silo_agent.learning.heads import hessian_noise_sd, pack, second_order_sums, unpack
+from silo_agent.learning.model import SharedModel
+from silo_agent.learning.newton import solve
+from silo_agent.learning.personal import PersonalModel
+from silo_agent.learning.prior import Prior
+from silo_agent.learning.release import grid, release, sum_sd
+from silo_agent.logs import TrainingLog
+from silo_agent.state import write_whole
+
+log = structlog.get_logger()
+Integers = NDArray[np.int64]
+UPDATE_STEPS = 1 << 21
+"""Grid steps of an encoder coordinate between 0 and `max_update`: 256 silos stay below 2^31."""
+HEAD_STEP = 2.0**-20
+HEAD_BOUND = 2.0**10
+HEAD_TOLERANCE = 2.0**-12
+"""How far a solved head may lie from this silo's own solution; eigensolvers of two machines differ by far less."""
+
+
+class SolutionError(Exception):
+    """The solver's heads are not what the opened sums give."""
+
+
+@dataclass(frozen=True)
+class Results:
+    """What the sealed, noised metric sums say: AUC by domain with 95 % intervals, patients held out by domain."""
+
+    study: str
+    domains: tuple[str, ...]
+    auc: tuple[DomainAuc, ...]
+    patients: tuple[float, ...]
+    noise_sd: float
+
+
+class Learner:
+    """One study at one silo. `folder` keeps models, results and the training log."""
+
+    def __init__(
+        self,
+        study: Study,
+        data: Path,
+        data_set: str,
+        holdout: float,
+        folder: Path,
+        *,
+        entropy: Entropy,
+        personal_entropy: Entropy,
+        device: str,
+    ) -> None:
+        """`entropy` feeds what leaves, `personal_entropy` what stays: neither can shift the other's draws."""
+        self.study, self._folder, self._entropy, self._personal_entropy = study, folder, entropy, personal_entropy
+        self._device = choose_device(device)
+        self._data, self._data_set, self._holdout = data, data_set, holdout
+        self._records: tuple[Records, Records] | None = None
+        self._log = TrainingLog(folder / "training.jsonl")
+        self._step, self._bound = grid(study.privacy.max_patients)
+
+    # --- private half ---------------------------------------------------------------------------------------------
+    def load(self) -> None:
+        """Read and split the records. Raises `DataError` naming file, row, column and expectation."""
+        if self._records is None:
+            self._records = split(read_records(self._data, self.study.data), self._data_set, self._holdout)
+
+    def contribution(self, tensor: Tensor, place: Place, model: SharedModel, silos: int) -> Integers:
+        """This silo's noised integers for a tensor. Only the gate calls this, after the charge."""
+        makers: dict[Tensor, Callable[[Place, SharedModel, int], Integers]] = {
+            Tensor.COUNTS: self._contribute_counts,
+            Tensor.HEADS: self._contribute_heads,
+            Tensor.ENCODER: self._contribute_encoder,
+            Tensor.METRICS: self._contribute_metrics,
+        }
+        self.load()
+        integers = makers[tensor](place, model, silos)
+        if len(integers) != shapes.values(self.study, place.round, tensor):
+            msg = f"{tensor} has {len(integers)} values, the study's shape says otherwise"
+            raise ValueError(msg)
+        return integers
+
+    def _contribute_counts(self, place: Place, _model: SharedModel, silos: int) -> Integers:
+        records = self._training
+        counts = domain_counts(records.domains, records.patients, len(self.study.data.domains))
+        return self._release(
+            counts, Tensor.COUNTS, place, silos=silos, noise=self.study.privacy.count_noise, cohort="training"
+        )
+
+    def _contribute_heads(self, place: Place, model: SharedModel, silos: int) -> Integers:
+        records = self._training
+        hessian, gradient = second_order_sums(
+            model.features(records.inputs, self._device),
+            records.labels,
+            records.domains,
+            records.patients,
+            model.heads,
+            pooled=shapes.is_pooled(self.study, place.round),
+        )
+        noise = self._head_noise(place.round)
+        return self._release(pack(hessian, gradient), Tensor.HEADS, place, silos=silos, noise=noise, cohort="training")
+
+    def _contribute_encoder(self, place: Place, model: SharedModel, _silos: int) -> Integers:
+        study, plan = self.study, self.study.encoder
+        update = train_encoder(
+            model.build_encoder(),
+            model.heads,
+            self._training,
+            plan,
+            domain_weights=domain_weights(self._counts(), plan.weight_clip),
+            prior=self._prior(model),
+            entropy=self._entropy,
+            device=self._device,
+        )
+        self._log.record(place, Tensor.ENCODER, Cost("training", plan.sampling_rate, plan.noise, plan.steps))
+        if update.prior is not None and plan.prior == "local":
+            self._keep_prior(update.prior)
+        stream = KeyStream(self._entropy.bytes(KEY_BYTES), b"encoder rounding")
+        step = study.encoder.max_update / UPDATE_STEPS
+        return to_grid_stochastic(update.vector, step, study.encoder.max_update, stream)
+
+    def _contribute_metrics(self, place: Place, model: SharedModel, silos: int) -> Integers:
+        records, plan = self._evaluation, self.study.evaluation
+        histograms = score_histograms(
+            model.predict(records.inputs, records.domains, self._device),
+            records.labels,
+            records.domains,
+            records.patients,
+            count=len(self.study.data.domains),
+            bins=plan.bins,
+        )
+        return self._release(histograms, Tensor.METRICS, place, silos=silos, noise=plan.noise, cohort="evaluation")
+
+    def _release(
+        self, statistic: NDArray[np.float64], tensor: Tensor, place: Place, *, silos: int, noise: float, cohort: Cohort
+    ) -> Integers:
+        privacy = self.study.privacy
+        integers = release(
+            statistic,
+            noise=noise,
+            mode=privacy.mode,
+            silos=silos,
+            colluders=privacy.colluders,
+            step=self._step,
+            bound=self._bound,
+            stream=KeyStream(self._entropy.bytes(KEY_BYTES), tensor.encode()),
+        )
+        self._log.record(place, tensor, Cost(cohort, 1.0, noise, 1))
+        return integers
+
+    def train_personal(self, model: SharedModel) -> None:
+        """Train the model that never leaves; it reads the shared one as a constant and feeds no upload."""
+        plan = self.study.personal
+        if plan is None:
+            return
+        self.load()
+        path = self._folder / "personal.safetensors"
+        personal = PersonalModel.load(path) if path.exists() else PersonalModel.start(model)
+        personal.train(model, self._training, plan, entropy=self._personal_entropy, device=self._device).save(path)
+
+    # --- public half ----------------------------------------------------------------------------------------------
+    def open_counts(self, total: Integers) -> None:
+        """Remember the domains' noised sizes; the encoder's domain weights follow from them."""
+        counts = from_grid(total, self._step)
+        write_whole(self._folder / "counts.json", json.dumps(counts.tolist()).encode())
+
+    def solve(self, total: Integers, place: Place, model: SharedModel, silos: int) -> Integers:
+        """Heads from the opened sums, on the public grid."""
+        study = self.study
+        pooled = shapes.is_pooled(study, place.round)
+        blocks = 1 if pooled else len(study.data.domains)
+        hessian, gradient = unpack(from_grid(total, self._step), blocks, study.model.representation + 1)
+        noise_sd = hessian_noise_sd(self._sum_sd(self._head_noise(place.round), len(total), silos))
+        heads = solve(model.heads, hessian, gradient, noise_sd, study.heads, pooled=pooled)
+        return to_grid(heads.ravel(), HEAD_STEP, HEAD_BOUND)
+
+    def adopt(self, solution: Integers, total: Integers, place: Place, model: SharedModel, silos: int) -> SharedModel:
+        """Take the solver's heads where this silo's own solution agrees. Raises `SolutionError`."""
+        own = self.solve(total, place, model, silos)
+        if solution.shape != own.shape or np.abs(solution - own).max(initial=0) > HEAD_TOLERANCE / HEAD_STEP:
+            msg = "the solved heads are not what the opened sums give"
+            raise SolutionError(msg)
+        return model.with_heads(from_grid(solution, HEAD_STEP).reshape(model.heads.shape), place.round)
+
+    def open_encoder(self, total: Integers, model: SharedModel, silos: int) -> SharedModel:
+        """Add the uniform mean of the silos' updates to the shared encoder."""
+        return model.with_update(from_grid(total, self.study.encoder.max_update / UPDATE_STEPS), silos)
+
+    def open_metrics(self, total: Integers, silos: int) -> Results:
+        """AUC by domain from the noised histograms; written to `results.json`."""
+        study = self.study
+        sums = from_grid(total, self._step)
+        noise_sd = self._sum_sd(study.evaluation.noise, len(total), silos)
+        count, bins = len(study.data.domains), study.evaluation.bins
+        aucs = auc_from_histograms(sums, noise_sd, count=count, bins=bins, rng=np.random.default_rng(0))
+        patients = tuple(float(n) for n in sums.reshape(count, -1).sum(axis=1))
+        results = Results(study.digest, study.data.domains, aucs, patients, noise_sd)
+        write_whole(self._folder / "results.json", json.dumps(asdict(results), indent=1).encode())
+        return results
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+    @property
+    def _training(self) -> Records:
+        self.load()
+        return self._records[0]  # type: ignore[index]  # load() has just filled it
+
+    @property
+    def _evaluation(self) -> Records:
+        self.load()
+        return self._records[1]  # type: ignore[index]  # load() has just filled it
+
+    def _head_noise(self, round_number: int) -> float:
+        plan = self.study.heads
+        return plan.pooled_noise if shapes.is_pooled(self.study, round_number) else plan.domain_noise
+
+    def _sum_sd(self, noise: float, values: int, silos: int) -> float:
+        privacy = self.study.privacy
+        return sum_sd(
+            noise=noise, mode=privacy.mode, silos=silos, colluders=privacy.colluders, step=self._step, values=values
+        )
+
+    def _counts(self) -> NDArray[np.float64]:
+        return np.array(json.loads((self._folder / "counts.json").read_bytes()), np.float64)
+
+    def _prior(self, model: SharedModel) -> Prior | None:
+        path = self._folder / "prior.f32"
+        prior = model.build_prior()
+        if prior is not None and self.study.encoder.prior == "local" and path.exists():
+            unflatten(prior, np.frombuffer(path.read_bytes(), "<f4"))
+        return prior
+
+    def _keep_prior(self, prior: Prior) -> None:
+        write_whole(self._folder / "prior.f32", flatten(prior).astype("<f4").tobytes())

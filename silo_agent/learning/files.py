@@ -1,0 +1,79 @@
+"""Model files: safetensors with the study inside, written whole or not at all.
+
+Guarantees that a file is either the old or the new one after a crash, is readable by its owner only, and is never
+unpickled. What the tensors must look like is the caller's check.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+from policies.study import Study, parse_study
+from silo_agent.learning.errors import ModelFileError
+
+Tensors = Mapping[str, NDArray[np.generic]]
+_LENGTH = 8
+
+
+def encode(kind: str, study: Study, round_number: int, tensors: Tensors) -> bytes:
+    """Tensors with their study and round as one safetensors blob. Equal content gives equal bytes."""
+    note = {
+        "kind": kind,
+        "study": study.canonical().decode(),
+        "digest": study.digest,
+        "round": str(round_number),
+    }
+    # One metadata entry: safetensors writes several in no fixed order.
+    blob: bytes = save({name: np.ascontiguousarray(tensors[name]) for name in tensors}, {"fedward": json.dumps(note)})
+    return blob
+
+
+def decode(kind: str, blob: bytes) -> tuple[Study, int, dict[str, NDArray[np.generic]]]:
+    """Inverse of `encode`.
+
+    Raises `ModelFileError` for damaged bytes, another kind, or a study that is not its digest.
+    """
+    try:
+        tensors: dict[str, NDArray[np.generic]] = load(blob)
+        header = json.loads(blob[_LENGTH : _LENGTH + int.from_bytes(blob[:_LENGTH], "little")])
+        note = json.loads(header["__metadata__"]["fedward"])
+        if note["kind"] != kind:
+            msg = f"this is a {note['kind']} model, not a {kind} one; give the other file"
+            raise ModelFileError(msg)
+        study = parse_study(note["study"].encode(), note["digest"])
+        return study, int(note["round"]), tensors
+    except (SafetensorError, KeyError, TypeError, AttributeError, ValueError):
+        msg = "the model file is damaged or not FedWard's; export it again"
+        raise ModelFileError(msg) from None
+
+
+def read(path: Path) -> bytes:
+    """The bytes of a model file. Raises `ModelFileError` where it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        msg = f"the model file {path.name} cannot be read ({type(error).__name__}); give the path of one"
+        raise ModelFileError(msg) from None
+
+
+def write(path: Path, blob: bytes) -> None:
+    """Replace `path` durably, mode 0600."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(blob)
+            stream.flush()
+            os.fsync(stream.fileno())
+        Path(name).replace(path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise

@@ -1,0 +1,139 @@
+"""The shared model: what every silo of the roster holds in equal bits, and all that inference needs.
+
+Everything in it is public or differentially private. Guarantees that its shapes are the study's and that applying an
+opened sum is elementwise float64 arithmetic, so all silos get the same `digest` from the same integers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy.special import expit
+
+from policies import shapes
+from policies.study import Study
+from silo_agent.learning import files
+from silo_agent.learning.encoder import Encoder, build_encoder, features, flatten, unflatten
+from silo_agent.learning.errors import ModelFileError
+from silo_agent.learning.prior import Prior
+
+_KIND = "shared"
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class SharedModel:
+    """The model after a round.
+
+    `encoder` float32 (shapes.encoder_values,); `prior` float32 (shapes.prior_values,), r(z|y) where it is averaged,
+    else empty; `heads` float64 (M, k+1), bias last. `round` is the last round that it contains; 0 is the public start.
+    """
+
+    study: Study
+    round: int
+    encoder: NDArray[np.float32]
+    prior: NDArray[np.float32]
+    heads: NDArray[np.float64]
+
+    def __post_init__(self) -> None:
+        shape = (len(self.study.data.domains), self.study.model.representation + 1)
+        wanted: list[tuple[NDArray[np.float32] | NDArray[np.float64], tuple[int, ...], type[np.floating[Any]]]] = [
+            (self.encoder, (shapes.encoder_values(self.study),), np.float32),
+            (self.prior, (shapes.prior_values(self.study),), np.float32),
+            (self.heads, shape, np.float64),
+        ]
+        for array, size, kind in wanted:
+            if array.shape != size or array.dtype != kind or not np.isfinite(array).all():
+                msg = "the model's tensors are not those of its study, or not finite"
+                raise ModelFileError(msg)
+            array.setflags(write=False)
+
+    def __repr__(self) -> str:
+        return f"SharedModel(round={self.round}, digest={self.digest[:12]})"
+
+    @classmethod
+    def start(cls, study: Study) -> Self:
+        """The common start: encoder from the public seed, heads zero."""
+        encoder = flatten(build_encoder(study.model, study.data.inputs, stochastic=study.encoder.cmi > 0))
+        averaged = shapes.prior_values(study) > 0
+        prior = flatten(Prior(study.model.representation)) if averaged else np.zeros(0, np.float32)
+        heads = np.zeros((len(study.data.domains), study.model.representation + 1))
+        return cls(study, 0, encoder, prior, heads)
+
+    def build_encoder(self) -> Encoder:
+        """The encoder as a module on the CPU; a copy, free to be trained."""
+        encoder = Encoder(self.study.model, self.study.data.inputs, stochastic=self.study.encoder.cmi > 0)
+        unflatten(encoder, self.encoder)
+        return encoder
+
+    def build_prior(self) -> Prior | None:
+        """The averaged r(z|y) as a module, or its start where the study keeps it local; None without CMI."""
+        if not self.study.encoder.cmi > 0:
+            return None
+        prior = Prior(self.study.model.representation)
+        if len(self.prior):
+            unflatten(prior, self.prior)
+        return prior
+
+    def with_heads(self, heads: NDArray[np.float64], round_number: int) -> Self:
+        """The model with the solved heads (M, k+1) of a round."""
+        return replace(self, heads=np.array(heads, np.float64), round=round_number)
+
+    def with_update(self, total: NDArray[np.float64], silos: int) -> Self:
+        """Add the uniform mean of the silos' updates; `total` is the opened sum, [encoder, averaged prior]."""
+        if total.shape != (len(self.encoder) + len(self.prior),):
+            msg = f"an update of {len(self.encoder) + len(self.prior)} values was expected, {total.shape} came"
+            raise ValueError(msg)
+        moved = np.concatenate([self.encoder, self.prior]).astype(np.float64) + total / silos
+        encoder, prior = np.split(moved.astype(np.float32), [len(self.encoder)])
+        return replace(self, encoder=encoder, prior=prior)
+
+    def features(self, inputs: NDArray[np.float32], device: torch.device | str = "cpu") -> torch.Tensor:
+        """Return phi of all rows, (n, k) on `device`: what `heads.second_order_sums` takes."""
+        return features(self.build_encoder(), inputs, device)
+
+    def predict(
+        self, inputs: NDArray[np.float32], domains: NDArray[np.int64], device: torch.device | str = "cpu"
+    ) -> NDArray[np.float64]:
+        """Probability of the positive label for inputs (n, d) as `data.read_records` makes them: float64 (n,)."""
+        phi = self.features(inputs, device).cpu().numpy().astype(np.float64)
+        own = self.heads[domains]
+        return np.asarray(expit((phi * own[:, :-1]).sum(axis=1) + own[:, -1]), np.float64)
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over study, round and tensors (little-endian), lowercase hex."""
+        content = hashlib.sha256(bytes.fromhex(self.study.digest))
+        content.update(self.round.to_bytes(8, "little"))
+        for array in (self.encoder, self.prior, self.heads):
+            content.update(array.astype(array.dtype.newbyteorder("<")).tobytes())
+        return content.hexdigest()
+
+    def to_bytes(self) -> bytes:
+        """The model as safetensors, study included."""
+        tensors: files.Tensors = {"encoder": self.encoder, "prior": self.prior, "heads": self.heads}
+        return files.encode(_KIND, self.study, self.round, tensors)
+
+    @classmethod
+    def from_bytes(cls, blob: bytes) -> Self:
+        """Inverse of `to_bytes`. Raises `ModelFileError`."""
+        study, round_number, tensors = files.decode(_KIND, blob)
+        if set(tensors) != {"encoder", "prior", "heads"}:
+            msg = "the model file lacks a tensor; export it again"
+            raise ModelFileError(msg)
+        encoder, prior, heads = (np.array(tensors[name]) for name in ("encoder", "prior", "heads"))
+        return cls(study, round_number, encoder, prior, heads)
+
+    def save(self, path: Path) -> None:
+        """Write the model durably."""
+        files.write(path, self.to_bytes())
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read a model. Raises `ModelFileError`, also where there is no file."""
+        return cls.from_bytes(files.read(path))

@@ -1,0 +1,145 @@
+"""The personal model: Ditto and MK-MMD against the frozen shared model. It never leaves the silo.
+
+It reads the shared model as a constant and feeds nothing that is uploaded, so it costs no privacy budget and may use
+batch statistics and unclipped gradients. Its file is as private as the records it was trained on.
+Sources: Li et al. 2021 (Ditto, Algorithm 1); algorithms.md s.5.
+"""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from crypto.entropy import Entropy
+from policies.study import Personal, Study
+from silo_agent.data.records import Records
+from silo_agent.learning import files
+from silo_agent.learning.encoder import Encoder, flatten, unflatten
+from silo_agent.learning.errors import ModelFileError
+from silo_agent.learning.losses import cross_entropy, head_logits
+from silo_agent.learning.mmd import kernel_weights, mk_mmd, pair_statistics
+from silo_agent.learning.model import SharedModel
+
+_KIND = "personal"
+_MOMENTUM = 0.9
+_PAIRS = 2
+"""Fewest records for which a kernel covariance exists."""
+
+
+class _Network(nn.Module):
+    """An encoder and M linear heads (M, k+1), all trainable."""
+
+    def __init__(self, encoder: Encoder, heads: NDArray[np.float64]) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.heads = nn.Parameter(torch.tensor(heads, dtype=torch.float32))
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class PersonalModel:
+    """One silo's own model. Immutable: `train` returns the next one. `round`: of the shared model it last read."""
+
+    study: Study
+    round: int
+    network: _Network
+
+    def __repr__(self) -> str:
+        return "PersonalModel(<private>)"
+
+    @classmethod
+    def start(cls, shared: SharedModel) -> Self:
+        """The personal model of the first round is the shared one."""
+        return cls(shared.study, shared.round, _Network(shared.build_encoder(), shared.heads))
+
+    def train(
+        self,
+        shared: SharedModel,
+        records: Records,
+        plan: Personal,
+        *,
+        entropy: Entropy,
+        device: torch.device | str = "cpu",
+    ) -> Self:
+        """Minimise cross-entropy + ditto/2 |w - w_shared|^2 + mmd MK-MMD^2(phi(x), phi_shared(x)) for `plan.epochs`.
+
+        SGD with momentum, started anew. The kernel weights are chosen anew on every batch and held fixed in its
+        gradient. Without records the model stays as it is.
+        """
+        anchor = _Network(shared.build_encoder(), shared.heads).to(device).requires_grad_(requires_grad=False)
+        network = copy.deepcopy(self.network).to(device)
+        optimizer = torch.optim.SGD(network.parameters(), lr=plan.learning_rate, momentum=_MOMENTUM)
+        shuffle = np.random.Generator(np.random.PCG64(int.from_bytes(entropy.bytes(32))))
+        for _ in range(plan.epochs):
+            order = shuffle.permutation(len(records))
+            for start in range(0, len(records), plan.batch_size):
+                optimizer.zero_grad()
+                chosen = order[start : start + plan.batch_size]
+                torch.autograd.backward(_objective(network, anchor, records, chosen, plan))
+                optimizer.step()
+        return type(self)(self.study, shared.round, network.to("cpu"))
+
+    def predict(
+        self, inputs: NDArray[np.float32], domains: NDArray[np.int64], device: torch.device | str = "cpu"
+    ) -> NDArray[np.float64]:
+        """Probability of the positive label, float64 (n,); inputs as for `SharedModel.predict`."""
+        network = copy.deepcopy(self.network).to(device)
+        with torch.no_grad():
+            phi = network.encoder(torch.tensor(inputs, device=device))
+            logits = head_logits(phi, network.heads, torch.tensor(domains, device=device))
+        return np.asarray(torch.sigmoid(logits.double()).cpu().numpy(), np.float64)
+
+    def to_bytes(self) -> bytes:
+        """The model as safetensors, study included. Private."""
+        heads = self.network.heads.detach().numpy()
+        return files.encode(_KIND, self.study, self.round, {"encoder": flatten(self.network.encoder), "heads": heads})
+
+    @classmethod
+    def from_bytes(cls, blob: bytes) -> Self:
+        """Inverse of `to_bytes`. Raises `ModelFileError`."""
+        study, round_number, tensors = files.decode(_KIND, blob)
+        width = study.model.representation + 1
+        if set(tensors) != {"encoder", "heads"} or tensors["heads"].shape != (len(study.data.domains), width):
+            msg = "the model file lacks a tensor of its study; train the personal model again"
+            raise ModelFileError(msg)
+        encoder = Encoder(study.model, study.data.inputs, stochastic=study.encoder.cmi > 0)
+        try:
+            unflatten(encoder, tensors["encoder"].astype(np.float32))
+        except ValueError:
+            msg = "the model file's encoder is not its study's; train the personal model again"
+            raise ModelFileError(msg) from None
+        return cls(study, round_number, _Network(encoder, tensors["heads"].astype(np.float64)))
+
+    def save(self, path: Path) -> None:
+        """Write the model durably, readable by its owner only."""
+        files.write(path, self.to_bytes())
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read a model. Raises `ModelFileError`, also where there is no file."""
+        return cls.from_bytes(files.read(path))
+
+
+def _objective(
+    network: _Network, anchor: _Network, records: Records, chosen: NDArray[np.int64], plan: Personal
+) -> torch.Tensor:
+    device = network.heads.device
+    x = torch.tensor(records.inputs[chosen], device=device)
+    domains = torch.tensor(records.domains[chosen], device=device)
+    phi = network.encoder(x)
+    loss = cross_entropy(phi, network.heads, domains, torch.tensor(records.labels[chosen], device=device)).mean()
+    if plan.ditto > 0.0:
+        pairs = zip(network.parameters(), anchor.parameters(), strict=True)
+        loss = loss + plan.ditto / 2.0 * torch.stack([((own - shared) ** 2).sum() for own, shared in pairs]).sum()
+    if plan.mmd > 0.0 and len(chosen) >= _PAIRS:
+        with torch.no_grad():
+            reference = anchor.encoder(x)
+        statistics = pair_statistics(phi, reference)
+        loss = loss + plan.mmd * mk_mmd(statistics, kernel_weights(statistics))
+    return loss

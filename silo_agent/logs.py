@@ -1,0 +1,56 @@
+"""Logs of the agent: JSON lines on stderr for the operator, and per study the training log for the auditor.
+
+Neither holds anything private: no norm, loss, count of patients or weight. The training log has one line for every
+mechanism that was really run, so that epsilon can be recomputed without the ledger.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from pathlib import Path
+
+import structlog
+
+from policies.costs import Cost
+from protos.messages import Place, Tensor
+
+
+def configure() -> None:
+    """Structured logs as JSON lines on stderr."""
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso"),
+            structlog.processors.format_exc_info,
+            structlog.processors.JSONRenderer(),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+
+
+class TrainingLog:
+    """`training.jsonl` of one study: what was drawn, when, with which noise."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def record(self, place: Place, tensor: Tensor, ran: Cost) -> None:
+        """A mechanism has run: `ran` is what it did, as measured where it ran."""
+        line = {
+            "study": place.study,
+            "round": place.round,
+            "attempt": place.attempt,
+            "tensor": str(tensor),
+            "cohort": ran.cohort,
+            "sampling_rate": ran.sampling_rate,
+            "noise_multiplier": ran.noise,
+            "times": ran.count,
+        }
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line, sort_keys=True) + "\n")
+            file.flush()
+            os.fsync(file.fileno())

@@ -1,0 +1,225 @@
+"""What the agent must not forget beside the ledger: noised releases, sealed bytes by label, models of studies.
+
+Guarantees: a release is drawn once and kept, so a repeated attempt sends the same noised integers and never new noise
+for an old charge; a mask label gives one byte string for ever; files are written whole or not at all and synced before
+the row that names them. The folder belongs to one agent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from sqlalchemy import (
+    Column,
+    Connection,
+    Integer,
+    LargeBinary,
+    MetaData,
+    String,
+    Table,
+    UniqueConstraint,
+    create_engine,
+    event,
+    insert,
+    select,
+    update,
+)
+
+from protos.messages import Place, Tensor
+
+_metadata = MetaData()
+_studies = Table(
+    "studies",
+    _metadata,
+    Column("study", String(64), primary_key=True),
+    Column("canonical", LargeBinary, nullable=False),
+    Column("committed", Integer, nullable=False),
+    Column("why", String, nullable=False),
+)
+_releases = Table(
+    "releases",
+    _metadata,
+    Column("id", Integer, primary_key=True),
+    Column("study", String(64), nullable=False),
+    Column("round", Integer, nullable=False),
+    Column("tensor", String(16), nullable=False),
+    Column("attempt", Integer, nullable=False),
+    Column("sha256", String(64), nullable=False),
+    UniqueConstraint("study", "round", "tensor", "attempt"),
+)
+_sealed = Table(
+    "sealed",
+    _metadata,
+    Column("label", String(64), primary_key=True),
+    Column("sha256", String(64), nullable=False),
+)
+
+
+class StateError(Exception):
+    """The agent's folder is not as the agent left it. Names the file and the mend."""
+
+
+class State:
+    """The agent's folder: `state.sqlite3` and the files it names."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._engine = create_engine(f"sqlite:///{folder / 'state.sqlite3'}")
+        event.listen(self._engine, "connect", _durable)
+        _metadata.create_all(self._engine)
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._engine.dispose()
+
+    # --- studies ------------------------------------------------------------------------------------------------
+    def study_folder(self, study: str) -> Path:
+        """Where models and results of a study lie."""
+        folder = self.folder / "studies" / study
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        return folder
+
+    def add_study(self, study: str, canonical: bytes) -> None:
+        """Remember a study's text; the same again changes nothing."""
+        if self.canonical(study) is None:
+            with self._transaction() as connection:
+                connection.execute(insert(_studies).values(study=study, canonical=canonical, committed=-1, why=""))
+
+    def canonical(self, study: str) -> bytes | None:
+        """A study's text, None where it is unknown."""
+        with self._transaction() as connection:
+            row = connection.execute(select(_studies.c.canonical).where(_studies.c.study == study)).first()
+        return None if row is None else bytes(row.canonical)
+
+    def committed(self, study: str) -> int:
+        """The last committed round, -1 before the first."""
+        with self._transaction() as connection:
+            row = connection.execute(select(_studies.c.committed).where(_studies.c.study == study)).first()
+        return -1 if row is None else int(row.committed)
+
+    def commit(self, study: str, round_number: int) -> None:
+        """A round's candidate model is the study's model from now on."""
+        with self._transaction() as connection:
+            connection.execute(update(_studies).where(_studies.c.study == study).values(committed=round_number))
+
+    def finish(self, study: str, why: str) -> None:
+        """The study is over for this silo."""
+        with self._transaction() as connection:
+            connection.execute(update(_studies).where(_studies.c.study == study).values(why=why))
+
+    def studies(self) -> list[tuple[str, int, str]]:
+        """All known studies: digest, last committed round, why it is over (empty while it runs)."""
+        with self._transaction() as connection:
+            rows = connection.execute(select(_studies.c.study, _studies.c.committed, _studies.c.why)).all()
+        return [(row.study, row.committed, row.why) for row in rows]
+
+    # --- releases -----------------------------------------------------------------------------------------------
+    def release(self, place: Place, tensor: Tensor, attempt: int) -> NDArray[np.int64] | None:
+        """The noised integers that were drawn for a charge, None where none were."""
+        with self._transaction() as connection:
+            row = connection.execute(
+                select(_releases.c.sha256).where(
+                    _releases.c.study == place.study,
+                    _releases.c.round == place.round,
+                    _releases.c.tensor == tensor,
+                    _releases.c.attempt == attempt,
+                )
+            ).first()
+        if row is None:
+            return None
+        return np.frombuffer(self._read(self._release_path(place, tensor, attempt), row.sha256), dtype="<i8")
+
+    def keep_release(self, place: Place, tensor: Tensor, attempt: int, integers: NDArray[np.int64]) -> None:
+        """Store noised integers before they are sealed. A second draw for one charge is an error."""
+        digest = self._write(self._release_path(place, tensor, attempt), integers.astype("<i8").tobytes())
+        with self._transaction() as connection:
+            connection.execute(
+                insert(_releases).values(
+                    study=place.study, round=place.round, tensor=tensor, attempt=attempt, sha256=digest
+                )
+            )
+
+    # --- sealed bytes -------------------------------------------------------------------------------------------
+    def sealed(self, label: str) -> Path | None:
+        """The bytes that a mask label gave, None where the label is unused."""
+        with self._transaction() as connection:
+            row = connection.execute(select(_sealed.c.sha256).where(_sealed.c.label == label)).first()
+        if row is None:
+            return None
+        path = self._sealed_path(label)
+        self._read(path, row.sha256)
+        return path
+
+    def keep_sealed(self, label: str, sealed: bytes) -> Path:
+        """Store sealed bytes before they are sent; from now on the label is used."""
+        path = self._sealed_path(label)
+        digest = self._write(path, sealed)
+        with self._transaction() as connection:
+            connection.execute(insert(_sealed).values(label=label, sha256=digest))
+        return path
+
+    def forget_round(self, study: str, round_number: int) -> None:
+        """A committed round's bytes are not needed again; that its labels and draws are used up stays on record."""
+        for path in (self.study_folder(study) / "releases").glob(f"{round_number}-*.i64"):
+            path.unlink()
+        for path in (self.folder / "outbox").glob("*.sealed"):
+            path.unlink()
+
+    # --- inside -------------------------------------------------------------------------------------------------
+    def _release_path(self, place: Place, tensor: Tensor, attempt: int) -> Path:
+        return self.study_folder(place.study) / "releases" / f"{place.round}-{tensor}-{attempt}.i64"
+
+    def _sealed_path(self, label: str) -> Path:
+        return self.folder / "outbox" / f"{label}.sealed"
+
+    def _read(self, path: Path, sha256: str) -> bytes:
+        content = path.read_bytes() if path.exists() else b""
+        if hashlib.sha256(content).hexdigest() != sha256:
+            msg = f"{path}: is missing or was changed; restore it from the same backup as state.sqlite3"
+            raise StateError(msg)
+        return content
+
+    def _write(self, path: Path, content: bytes) -> str:
+        write_whole(path, content)
+        return hashlib.sha256(content).hexdigest()
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        with self._engine.begin() as connection:
+            yield connection
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file completely or not at all, durably, readable by its owner alone."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    fresh = path.with_name(path.name + ".new")
+    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def _durable(connection: object, _record: object) -> None:
+    """A released draw must survive whatever follows it: full synchronous writes, rollback journal."""
+    cursor = connection.cursor()  # type: ignore[attr-defined]  # a DB-API connection, which SQLAlchemy types as object
+    for pragma in ("journal_mode=DELETE", "synchronous=EXTRA", "busy_timeout=30000"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()

@@ -1,0 +1,81 @@
+from __future__ import annotations
+
+import pytest
+from typer.testing import CliRunner
+
+from crypto import authority_cli
+from crypto.authority_cli import PASSPHRASE_VARIABLE, app
+from crypto.certificates import Credential
+from crypto.enrolment import create_request
+from crypto.identity import Identity, Role
+
+
+@pytest.fixture
+def run(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv(PASSPHRASE_VARIABLE, raising=False)
+    return lambda *arguments, **extra: CliRunner().invoke(app, arguments, **extra)
+
+
+def test_a_consortium_is_made_from_the_command_line(run, tmp_path):
+    made = run("init", "root", "--name", "Our consortium")
+    assert made.exit_code == 0
+    assert "Our consortium" in made.output
+    assert "no passphrase" in made.output
+    create_request(tmp_path / "site-1", Identity(Role.SILO, "site-1"))
+    arguments = ("sign", "root", "site-1/request.csr", "--role", "silo", "--name", "site-1", "--out", "site-1/c.pem")
+    signed = run(*arguments)
+    assert signed.exit_code == 0
+    assert "certified fedward://silo/site-1 for 90 days" in signed.output
+    credential = Credential.load(
+        tmp_path / "site-1/c.pem", tmp_path / "site-1/key.pem", tmp_path / "root/authority.pem"
+    )
+    assert credential.identity.name == "site-1"
+    again = run(*arguments)
+    assert again.exit_code == 1
+    assert "c.pem exists already" in again.output
+    assert len((tmp_path / "root/issued.jsonl").read_text().splitlines()) == 1
+
+
+def test_a_coordinator_gets_its_hosts(run, tmp_path):
+    run("init", "root", "--name", "C")
+    create_request(tmp_path / "hub", Identity(Role.COORDINATOR, "hub"), ("localhost", "127.0.0.1"))
+    options = ("--role", "coordinator", "--name", "hub", "--out", "hub.pem")
+    refused = run("sign", "root", "hub/request.csr", *options, "--host", "localhost")
+    assert refused.exit_code == 1
+    assert "asks for the hosts 127.0.0.1" in refused.output
+    signed = run("sign", "root", "hub/request.csr", *options, "--host", "localhost", "--host", "127.0.0.1")
+    assert "hosts: localhost, 127.0.0.1" in signed.output
+    assert signed.exit_code == 0
+
+
+def test_another_name_or_a_missing_file_is_refused(run, tmp_path):
+    run("init", "root", "--name", "C")
+    create_request(tmp_path / "a", Identity(Role.SILO, "a"))
+    wrong = run("sign", "root", "a/request.csr", "--role", "silo", "--name", "b", "--out", "b.pem")
+    assert (wrong.exit_code, (tmp_path / "b.pem").exists()) == (1, False)
+    assert "refused: the request is for fedward://silo/a, not for fedward://silo/b" in wrong.output
+    missing = run("sign", "root", "none.csr", "--role", "silo", "--name", "b", "--out", "b.pem")
+    assert "none.csr cannot be read" in missing.output
+
+
+def test_the_passphrase_comes_from_the_environment_or_a_terminal(run, tmp_path, monkeypatch):
+    monkeypatch.setenv(PASSPHRASE_VARIABLE, "long and secret")
+    assert "no passphrase" not in run("init", "root", "--name", "C").output
+    assert b"ENCRYPTED" in (tmp_path / "root/authority.key").read_bytes()
+    monkeypatch.delenv(PASSPHRASE_VARIABLE)
+    create_request(tmp_path / "a", Identity(Role.SILO, "a"))
+    arguments = ("sign", "root", "a/request.csr", "--role", "silo", "--name", "a", "--out", "a.pem")
+    assert "give its passphrase" in run(*arguments).output
+    monkeypatch.setattr(authority_cli.typer, "prompt", lambda *_, **__: "long and secret")
+    monkeypatch.setattr(authority_cli, "_at_terminal", lambda: True)
+    assert run(*arguments).exit_code == 0
+
+
+def test_the_console_script_runs_it(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["fedward-authority", "--help"])
+    with pytest.raises(SystemExit, match="0"):
+        authority_cli.main()
+    shown = capsys.readouterr().out
+    assert "init" in shown
+    assert "sign" in shown

@@ -1,0 +1,264 @@
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from opacus.accountants import PRVAccountant, RDPAccountant
+
+from policies import accountant
+from policies.costs import Cost, study_costs
+from policies.errors import CostError
+
+DELTA = 1e-5
+
+
+def training(rate: float, noise: float, count: int) -> Cost:
+    return Cost("training", rate, noise, count)
+
+
+def gaussian_by_hand(mu: float, delta: float) -> float:
+    """Bisect the textbook formula with the standard library's normal distribution."""
+    phi = NormalDist().cdf
+    low, high = 0.0, 200.0
+    for _ in range(200):
+        middle = (low + high) / 2
+        if phi(mu / 2 - middle / mu) - math.exp(middle) * phi(-mu / 2 - middle / mu) > delta:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+def epsilon_by_hand(costs: list[Cost], delta: float) -> float:
+    """Both directions of add/remove-one, each by convolving histograms of the privacy loss on a grid of 1e-3."""
+    return max(_direction(costs, delta, removed=removed) for removed in (True, False))
+
+
+def _direction(costs: list[Cost], delta: float, *, removed: bool) -> float:
+    step, size = 2e-4, 1 << 18
+    spectrum = np.ones(size // 2 + 1, dtype=complex)
+    for cost in costs:
+        q, s = cost.sampling_rate, cost.noise
+        x = np.linspace(-14 * s, 14 * s + 1, 1_000_001)
+        null = np.exp(-(x**2) / (2 * s * s))
+        mixed = (1 - q) * null + q * np.exp(-((x - 1) ** 2) / (2 * s * s))
+        with np.errstate(divide="ignore", invalid="ignore"):
+            ratio = np.log(mixed / null)
+        ratio = np.where(np.isfinite(ratio), ratio, (2 * x - 1) / (2 * s * s) + math.log(q))
+        loss, weight = (ratio, mixed) if removed else (-ratio, null)
+        # Mass is split over the two neighbouring grid points, which keeps the mean loss exact.
+        place = loss / step
+        floor = np.floor(place)
+        share = place - floor
+        weight = weight / weight.sum()
+        index = floor.astype(np.int64) % size
+        histogram = np.bincount(index, weight * (1 - share), size)
+        histogram += np.bincount((index + 1) % size, weight * share, size)
+        spectrum *= np.fft.rfft(histogram) ** cost.count
+    mass = np.clip(np.fft.irfft(spectrum, size), 0, None)
+    losses = np.where(np.arange(size) < size * 3 // 4, np.arange(size), np.arange(size) - size) * step
+    low, high = 0.0, float(losses.max())
+    for _ in range(60):
+        middle = (low + high) / 2
+        above = losses > middle
+        if np.sum(mass[above] * -np.expm1(middle - losses[above])) > delta:
+            low = middle
+        else:
+            high = middle
+    return high
+
+
+@pytest.mark.parametrize("mu", [0.01, 0.1, 0.5, 1.0, 2.0, 5.0])
+@pytest.mark.parametrize("delta", [1e-3, 1e-5, 1e-8])
+def test_one_gaussian_has_its_textbook_epsilon(mu, delta):
+    expected = gaussian_by_hand(mu, delta)
+    assert accountant.gaussian_epsilon(mu, delta) == pytest.approx(expected, abs=1e-6)
+    assert accountant.epsilon([training(1.0, 1 / mu, 1)], delta) == pytest.approx(expected, abs=1e-6)
+
+
+@given(st.lists(st.tuples(st.floats(2, 100), st.integers(1, 20)), min_size=1, max_size=6))
+def test_gaussians_compose_to_one(parts):
+    mu = math.sqrt(sum(count / noise**2 for noise, count in parts))
+    assert accountant.epsilon([training(1, *part) for part in parts], DELTA) == pytest.approx(
+        gaussian_by_hand(mu, DELTA), abs=1e-6
+    )
+
+
+# Rate, noise, steps; the fourth makes the fine grid, the last a noisy long run.
+PLANS = [(0.02, 1.0, 1000), (0.01, 0.8, 400), (0.1, 2.0, 300), (0.001, 2.0, 4000), (0.01, 5.0, 5000)]
+
+
+@pytest.mark.parametrize(("rate", "noise", "steps"), PLANS)
+def test_sampled_gaussians_agree_with_opacus(rate, noise, steps):
+    ours = accountant.epsilon([training(rate, noise, steps)], DELTA)
+    independent, renyi = PRVAccountant(), RDPAccountant()
+    independent.history = renyi.history = [(noise, rate, steps)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        exact = independent.get_epsilon(DELTA, eps_error=0.002, delta_error=DELTA / 1000)
+        bound = renyi.get_epsilon(DELTA)
+    assert ours == pytest.approx(exact, rel=0.01, abs=0.0025)
+    assert ours <= bound
+
+
+MIXED = [
+    [training(0.02, 1.0, 500), training(1.0, 10.0, 20)],
+    [training(0.02, 1.2, 200), training(0.05, 3.0, 100), training(1.0, 8.0, 5), training(1.0, 20.0, 10)],
+    [training(0.3, 4.0, 40), training(1.0, 5.0, 1)],
+]
+
+
+@pytest.mark.parametrize("costs", MIXED)
+def test_mixed_plans_agree_with_an_independent_convolution(costs):
+    assert accountant.epsilon(costs, DELTA) == pytest.approx(epsilon_by_hand(costs, DELTA), rel=0.01)
+
+
+def test_the_published_figures_of_the_design():
+    steps = training(0.02, 1.0, 1000)
+    assert accountant.epsilon([steps], DELTA) == pytest.approx(3.90, abs=0.01)
+    for noise, expected in ((20.0, 4.02), (10.0, 4.38), (5.0, 5.69)):
+        assert accountant.epsilon([steps, training(1.0, noise, 20)], DELTA) == pytest.approx(expected, abs=0.01)
+
+
+def test_no_costs_cost_nothing():
+    assert accountant.epsilon([], DELTA) == 0.0
+
+
+def test_equal_releases_are_merged():
+    many = [training(0.02, 1.0, 1)] * 50
+    assert accountant.epsilon(many, DELTA) == accountant.epsilon([training(0.02, 1.0, 50)], DELTA)
+
+
+def test_two_cohorts_cost_the_larger_of_the_two():
+    trained, measured = training(1.0, 4.0, 1), Cost("evaluation", 1.0, 3.0, 1)
+    both = accountant.epsilon([trained, measured], DELTA)
+    assert both == max(accountant.epsilon([trained], DELTA), accountant.epsilon([measured], DELTA))
+    assert both == accountant.epsilon([measured], DELTA)
+
+
+def test_parallel_composition_holds_for_a_transcript_that_alternates_between_the_cohorts():
+    """Exact, by enumeration: randomized response on each cohort in turn, the second chosen after the first's output.
+
+    Any patient lies in one cohort. Over every pair of neighbours and all four outputs, the transcript's loss must not
+    exceed the larger of the two cohorts' own epsilons.
+    """
+    flips = {"training": (0.3, 0.3), "evaluation": (0.1, 0.4)}  # evaluation: flip chance depends on the first output
+
+    def says(bit: int, flip: float, out: int) -> float:
+        return 1 - flip if bit == out else flip
+
+    def transcript(train: int, held: int) -> dict[tuple[int, int], float]:
+        return {
+            (a, b): says(train, flips["training"][0], a) * says(held, flips["evaluation"][a], b)
+            for a in (0, 1)
+            for b in (0, 1)
+        }
+
+    own = {
+        "training": math.log(0.7 / 0.3),
+        "evaluation": max(math.log((1 - flip) / flip) for flip in flips["evaluation"]),
+    }
+    for fixed in (0, 1):
+        for first, second, cohort in (
+            (transcript(0, fixed), transcript(1, fixed), "training"),
+            (transcript(fixed, 0), transcript(fixed, 1), "evaluation"),
+        ):
+            loss = max(abs(math.log(first[out] / second[out])) for out in first)
+            assert loss <= own[cohort] + 1e-12
+            assert loss <= max(own.values()) + 1e-12
+
+
+costs = st.builds(
+    Cost,
+    st.sampled_from(["training", "evaluation"]),
+    st.sampled_from([1.0, 0.02, 0.1]),
+    st.sampled_from([1.5, 4.0, 20.0]),
+    st.integers(1, 30),
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(costs, max_size=4), costs)
+def test_another_release_never_makes_it_cheaper(held, more):
+    before, after = accountant.epsilon(held, DELTA), accountant.epsilon([*held, more], DELTA)
+    assert after >= before * (1 - 5e-3)
+    assert after >= accountant.epsilon([more], DELTA) * (1 - 5e-3)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.lists(costs, min_size=1, max_size=4), st.randoms())
+def test_the_order_does_not_matter(held, random):
+    shuffled = random.sample(held, len(held))
+    assert accountant.epsilon(shuffled, DELTA) == pytest.approx(accountant.epsilon(held, DELTA), rel=1e-6)
+
+
+@pytest.mark.parametrize("delta", [0.0, 1.0, -1e-5, math.nan, math.inf])
+def test_an_impossible_delta_is_refused(delta):
+    with pytest.raises(CostError, match="delta"):
+        accountant.epsilon([training(1.0, 1.0, 1)], delta)
+
+
+@pytest.mark.parametrize(
+    "cost",
+    [
+        training(1.0, 1e-9, 10),
+        training(0.5, 2.0, 4_000_000),
+        training(0.01, 0.05, 10),
+        training(0.5, 0.31, 1_000_000),
+        training(0.01, 10.0, 10**9),
+    ],
+)
+def test_a_hostile_plan_is_dear_and_quick(cost):
+    started = time.monotonic()
+    assert accountant.epsilon([cost], DELTA) > 32
+    assert time.monotonic() - started < 1
+
+
+def test_a_long_plan_of_faint_releases_keeps_its_precision():
+    # The central limit: 400,000 losses of deviation 1e-4 are a Gaussian of mu = 0.001 / 10 * sqrt(400,000).
+    faint = accountant.epsilon([training(0.001, 10.0, 400_000)], DELTA)
+    assert faint == pytest.approx(gaussian_by_hand(0.001 * math.sqrt(400_000 * math.expm1(0.01)), DELTA), rel=0.02)
+
+
+@pytest.mark.parametrize("target", [0.5, 1.0, 4.0])
+def test_calibration_reaches_its_target_from_below(target, make_study):
+    calibrated = accountant.calibrate(make_study(), target)
+    for cohort in ("training", "evaluation"):
+        spent = accountant.epsilon([c for c in study_costs(calibrated) if c.cohort == cohort], DELTA)
+        assert 0.998 * target <= spent <= target
+
+
+def test_calibration_scales_all_training_noise_by_one_factor(make_study):
+    study = make_study()
+    calibrated = accountant.calibrate(study, 1.0)
+    factor = calibrated.encoder.noise / study.encoder.noise
+    assert calibrated.heads.pooled_noise == pytest.approx(study.heads.pooled_noise * factor)
+    assert calibrated.heads.domain_noise == pytest.approx(study.heads.domain_noise * factor)
+    assert calibrated.privacy.count_noise == pytest.approx(study.privacy.count_noise * factor)
+    assert calibrated.model == study.model
+
+
+@pytest.mark.parametrize("target", [0.0, -1.0, 33.0, math.nan])
+def test_calibration_refuses_targets_that_mean_nothing(target, make_study):
+    with pytest.raises(CostError, match="cannot be aimed at"):
+        accountant.calibrate(make_study(), target)
+
+
+def test_a_growing_ledger_is_priced_quickly(make_study):
+    study = make_study()
+    held = [*study_costs(study), training(0.01, 1.1, 100)]
+    accountant.epsilon(held, DELTA)
+    started = time.monotonic()
+    for _ in range(3):
+        held.append(training(0.01, 1.1, 100))
+        accountant.epsilon(held, DELTA)
+    assert (time.monotonic() - started) / 3 < 0.6
+    started = time.monotonic()
+    accountant.epsilon(held, DELTA)
+    assert time.monotonic() - started < 0.01

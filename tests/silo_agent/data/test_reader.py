@@ -1,0 +1,228 @@
+import math
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from policies.study import CategoryFeature, DataSchema, DomainColumn, Label, NumericFeature
+from silo_agent.data import DataError, read_records
+
+HEADER = "id,age,crp,sex,smoker,scanner,died"
+GOOD = "p1,50,10,f,yes,A,1"
+
+
+def make_schema(**changes):
+    fields = {
+        "patient": "id",
+        "missing": ("", "?"),
+        "label": Label(column="died", positive=(1,), negative=(0,)),
+        "domain": (
+            DomainColumn(column="scanner", values=("A", "B"), names=("a", "b")),
+            DomainColumn(column="age", edges=(40.0, 65.0), names=("young", "middle", "old")),
+        ),
+        "features": (
+            NumericFeature(column="age", minimum=0.0, maximum=100.0),
+            NumericFeature(column="crp", minimum=1.0, maximum=100.0, scale="log", fill=10.0, missing=(-1,)),
+            CategoryFeature(column="sex", kind="category", values=("f", "m")),
+            CategoryFeature(column="smoker", kind="category", values=("yes", "no"), optional=True),
+        ),
+    }
+    return DataSchema(**(fields | changes))
+
+
+@pytest.fixture
+def read(tmp_path):
+    def _read(*rows, header=HEADER, schema=None, name="site.csv"):
+        path = tmp_path / name
+        path.write_text("\n".join((header, *rows)) + "\n", encoding="utf-8")
+        return read_records(path, schema or make_schema())
+
+    return _read
+
+
+def fault(read, row, **kwargs):
+    with pytest.raises(DataError) as caught:
+        read(GOOD, row, **kwargs)
+    assert caught.value.total == 1
+    return caught.value.faults[0]
+
+
+def test_values_become_inputs_by_public_constants_alone(read):
+    records = read("p1,50,10,f,yes,A,1", "p2,100,100,m,,B,0", "p1,25,?,f,no,A,0", "p3,40,-1,m,?,B,0")
+    expected = [[0.0, 0.0, 0, 1, 0, 1, 0, 0], [1, 1, 0, 0, 1, 0, 0, 1], [-0.5, 0, 1, 1, 0, 0, 1, 0]]
+    np.testing.assert_allclose(records.inputs[:3], expected, atol=1e-6)
+    assert records.inputs.dtype == records.labels.dtype == np.float32
+    assert records.inputs.shape[1] == make_schema().inputs
+    assert records.inputs[3, 2] == 1.0
+    assert records.labels.tolist() == [1, 0, 0, 0]
+    assert records.patients.tolist() == [0, 1, 0, 2]
+    assert records.identities == ("p1", "p2", "p3")
+
+
+def test_the_domain_is_the_product_of_its_factors_with_left_closed_bands(read):
+    rows = [
+        f"p{i},{age},10,f,yes,{scanner},1"
+        for i, (scanner, age) in enumerate([("A", 39.9), ("A", 40), ("A", 64.9), ("A", 65), ("B", 0), ("B", 100)])
+    ]
+    names = make_schema().domains
+    assert [names[m] for m in read(*rows).domains] == ["a young", "a middle", "a middle", "a old", "b young", "b old"]
+
+
+def test_a_log_scale_is_linear_in_the_logarithm(read):
+    records = read("p1,50,20,f,yes,A,1")
+    assert records.inputs[0, 1] == pytest.approx(2 * math.log(20) / math.log(100) - 1, abs=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("row", "column", "found", "expected"),
+    [
+        ("p2,101,10,f,yes,A,1", "age", "101", "[0, 100]"),
+        ("p2,-0.1,10,f,yes,A,1", "age", "-0.1", "[0, 100]"),
+        ("p2,50,0.5,f,yes,A,1", "crp", "0.5", "[1, 100]"),
+        ("p2,50,high,f,yes,A,1", "crp", "high", "written like 1.5"),
+        ("p2,50,1_0,f,yes,A,1", "crp", "1_0", "written like 1.5"),
+        ("p2,50,nan,f,yes,A,1", "crp", "nan", "written like 1.5"),
+        ("p2,50,inf,f,yes,A,1", "crp", "inf", "written like 1.5"),
+        ("p2,50,10,x,yes,A,1", "sex", "x", "one of 'f', 'm'"),
+        ("p2,50,10,,yes,A,1", "sex", "nothing", "one of 'f', 'm'"),
+        ("p2,50,10,f,maybe,A,1", "smoker", "maybe", "or nothing"),
+        ("p2,50,10,f,yes,C,1", "scanner", "C", "one of 'A', 'B'"),
+        ("p2,50,10,f,yes,,1", "scanner", "nothing", "one of 'A', 'B'"),
+        ("p2,50,10,f,yes,A,2", "died", "2", "one of 1 (yes) or one of 0 (no)"),
+        ("p2,50,10,f,yes,A,", "died", "nothing", "(yes)"),
+        (",50,10,f,yes,A,1", "id", "nothing", "the patient's identifier"),
+        ("?,50,10,f,yes,A,1", "id", "?", "the patient's identifier"),
+    ],
+)
+def test_a_value_outside_the_schema_is_named_with_file_row_column_and_expectation(read, row, column, found, expected):
+    one = fault(read, row)
+    assert (one.file, one.row, one.column) == ("site.csv", 3, column)
+    assert found in one.found
+    assert expected in one.expected
+    for part in ("site.csv", "row 3", repr(column), found, expected):
+        assert part in str(one)
+
+
+def test_absence_without_a_public_fill_is_an_error_and_never_a_mean(read):
+    with pytest.raises(DataError) as caught:
+        read("p1,,10,f,yes,A,1")
+    assert {one.column for one in caught.value.faults} == {"age"}
+    assert any("gives no fill" in one.expected for one in caught.value.faults)
+
+
+def test_at_most_twenty_faults_are_listed_and_all_are_counted(read):
+    with pytest.raises(DataError) as caught:
+        read(*(f"p{i},50,10,x,yes,A,1" for i in range(50)))
+    assert caught.value.total == 50
+    assert [one.row for one in caught.value.faults] == list(range(2, 22))
+    assert "and 30 more" in str(caught.value)
+
+
+def test_what_leaves_the_error_has_no_value_of_the_data(read):
+    with pytest.raises(DataError) as caught:
+        read("p1,50,10,SECRET,yes,A,1")
+    assert "SECRET" in str(caught.value)
+    for public in (caught.value.summary, repr(caught.value), repr(caught.value.faults[0])):
+        assert "SECRET" not in public
+        assert "2" not in public
+    assert "'sex'" in caught.value.summary
+
+
+def test_a_row_of_another_width_a_missing_and_a_double_column_are_named(read):
+    assert "6 cells" in fault(read, "p2,50,10,f,yes,A").found
+    with pytest.raises(DataError) as caught:
+        read("p1,50,10,f,A,1", header="id,age,crp,gender,scanner,died")
+    assert [one.column for one in caught.value.faults] == ["sex", "smoker"]
+    with pytest.raises(DataError) as caught:
+        read("p1,50,10,f,yes,A,1,1", header=HEADER + ",died")
+    assert caught.value.faults[0].column == "died"
+    assert "2 columns" in caught.value.faults[0].found
+
+
+def test_an_open_quote_bytes_that_are_not_utf8_and_an_absent_file_are_named(read, tmp_path):
+    with pytest.raises(DataError, match="quotes closed"):
+        read('p1,"50,10,f,yes,A,1')
+    path = tmp_path / "latin.csv"
+    path.write_bytes((HEADER + "\nM\xfcller,50,10,f,yes,A,1\n").encode("latin-1"))
+    with pytest.raises(DataError, match="UTF-8"):
+        read_records(path, make_schema())
+    with pytest.raises(DataError, match="mend its path") as caught:
+        read_records(tmp_path / "absent.csv", make_schema())
+    assert str(tmp_path) not in str(caught.value)
+
+
+def test_the_line_is_that_of_the_file_even_after_blank_and_broken_lines(read):
+    with pytest.raises(DataError) as caught:
+        read(GOOD, "", '"p\n2",50,10,f,yes,A,1', "p3,50,10,x,yes,A,1")
+    assert caught.value.faults[0].row == 6
+
+
+def test_an_absent_domain_and_an_absent_class_are_normal_and_so_is_an_empty_file(read):
+    records = read("p1,50,10,f,yes,A,0", "p2,50,10,f,yes,A,0")
+    assert set(records.domains.tolist()) == {1}
+    assert set(records.labels.tolist()) == {0.0}
+    empty = read()
+    assert (len(empty), empty.patient_count, empty.inputs.shape) == (0, 0, (0, 8))
+
+
+def test_delimiter_byte_order_mark_extra_columns_and_a_file_without_header_are_read(read, tmp_path):
+    schema = make_schema(delimiter=";")
+    row = "note;p1;50;10;f;yes;A;1"
+    assert len(read(row, header="\ufeffx;" + HEADER.replace(",", ";"), schema=schema)) == 1
+    bare = make_schema(columns=tuple(HEADER.split(",")))
+    path = tmp_path / "bare.data"
+    path.write_text(GOOD + "\n")
+    np.testing.assert_array_equal(read_records(path, bare).inputs, read(GOOD).inputs)
+
+
+def test_without_a_patient_column_each_record_is_a_unit_named_by_its_raw_cells(read):
+    schema = make_schema(patient=None)
+    records = read("a,50,10,f,yes,A,1", "b,50,10,f,yes,A,1", "a,50,10,f,yes,A,1", schema=schema)
+    assert records.patients.tolist() == [0, 1, 2]
+    first, second, third = records.identities
+    assert first == third != second
+    moved = read("b,50,10,f,yes,A,1", "a,50,10,f,yes,A,1", schema=schema)
+    assert moved.identities == (second, first)
+    shifted = read("a5,0,10,f,yes,A,1", schema=schema)
+    assert shifted.identities[0] not in (first, second)
+
+
+def test_parquet_means_the_same_as_csv(read, tmp_path):
+    rows = ["1,50,10,f,yes,A,1", "2,25,,m,,B,0", "1,70.5,99,f,no,B,0"]
+    table = pa.table(
+        {
+            "id": [1, 2, 1],
+            "age": [50.0, 25.0, 70.5],
+            "crp": [10, None, 99],
+            "sex": pa.array(["f", "m", "f"]).dictionary_encode(),
+            "smoker": ["yes", None, "no"],
+            "scanner": ["A", "B", "B"],
+            "died": pa.array([1, 0, 0], pa.int8()),
+            "unused": pa.array([None, None, None], pa.timestamp("s")),
+        }
+    )
+    path = tmp_path / "site.parquet"
+    pq.write_table(table, path)
+    typed, plain = read_records(path, make_schema()), read(*rows)
+    for name in ("inputs", "labels", "domains", "patients"):
+        np.testing.assert_array_equal(getattr(typed, name), getattr(plain, name))
+    assert typed.identities == plain.identities
+    assert len(set(read_records(path, make_schema(patient=None)).identities)) == 3
+
+
+def test_a_bad_parquet_value_and_a_file_that_is_none_are_named(tmp_path):
+    columns = {"id": ["p"], "age": [50], "crp": [float("inf")], "sex": ["f"], "smoker": ["no"], "scanner": ["A"]}
+    path = tmp_path / "site.parquet"
+    pq.write_table(pa.table(columns | {"died": [True]}), path)
+    with pytest.raises(DataError) as caught:
+        read_records(path, make_schema())
+    assert [(one.row, one.column) for one in caught.value.faults] == [(1, "died"), (1, "crp")]
+    path.write_bytes(b"no parquet")
+    with pytest.raises(DataError, match="unreadable"):
+        read_records(path, make_schema())
+
+
+def test_a_million_cells_are_read_in_seconds(read):
+    records = read(*(f"p{i},{i % 100},{1 + i % 99},f,yes,A,{i % 2}" for i in range(20_000)))
+    assert len(records) == 20_000

@@ -1,0 +1,51 @@
+import numpy as np
+import pytest
+
+from silo_agent.data import Records
+
+
+def make(patients, **changes):
+    n = len(patients)
+    fields = {
+        "inputs": np.arange(2 * n, dtype=np.float32).reshape(n, 2),
+        "labels": np.zeros(n, np.float32),
+        "domains": np.zeros(n, np.int64),
+        "patients": np.array(patients, np.int64),
+        "identities": tuple(f"p{i}" for i in range(max(patients, default=-1) + 1)),
+    }
+    return Records(**(fields | changes))
+
+
+def test_choosing_patients_keeps_their_records_and_makes_the_index_dense_again():
+    records = make([0, 2, 1, 2]).of_patients(np.array([False, True, True]))
+    assert records.identities == ("p1", "p2")
+    assert records.patients.tolist() == [1, 0, 1]
+    assert records.inputs[:, 0].tolist() == [2, 4, 6]
+
+
+def test_choosing_nobody_gives_empty_records():
+    records = make([0, 1]).of_patients(np.zeros(2, bool))
+    assert len(records) == records.patient_count == 0
+    assert records.inputs.shape == (0, 2)
+
+
+def test_arrays_are_read_only_and_the_text_hides_everything():
+    records = make([0, 1])
+    with pytest.raises(ValueError, match="read-only"):
+        records.inputs[0, 0] = 1
+    assert repr(records) == "Records(<private>)"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"labels": np.zeros(3, np.float32)},
+        {"labels": np.array([0.0, 0.5], np.float32)},
+        {"inputs": np.array([[0.0], [np.nan]], np.float32)},
+        {"identities": ("a", "b", "c")},
+        {"identities": ("a",)},
+    ],
+)
+def test_records_that_contradict_themselves_are_refused(changes):
+    with pytest.raises(ValueError, match="must"):
+        make([0, 1], **changes)
