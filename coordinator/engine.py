@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from typing import Literal
 
 import structlog
 
@@ -399,6 +400,13 @@ class Engine:
                 )
 
 
+_OUTCOMES: dict[Life, Literal["finished", "ended", "aborted"]] = {
+    Life.FINISHED: "finished",
+    Life.ENDED: "ended",
+    Life.ABORTED: "aborted",
+}
+
+
 def _work_in(progress: Progress, silo: str, *, told: bool) -> Work | None:
     """What one study asks of one silo now."""
     round_, script = progress.round, progress.script
@@ -406,8 +414,8 @@ def _work_in(progress: Progress, silo: str, *, told: bool) -> Work | None:
     if mine is None or round_ is None:
         return None
     if progress.life in studies.OVER or mine.why:
-        why = mine.why or progress.why
-        return None if told else Work(Task.FINISH, round_.place, why=f"{progress.life}: {why}")
+        outcome = "left" if mine.why else _OUTCOMES.get(progress.life, "ended")
+        return None if told else Work(Task.FINISH, round_.place, why=mine.why or progress.why, outcome=outcome)
     if silo not in round_.waiting_for:
         return None
     task = {

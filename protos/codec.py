@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Literal, TypeVar, cast
 
 from protos.messages import (
     Answer,
@@ -99,6 +99,7 @@ def work_to_wire(work: Work) -> silo_pb2.Work:
         size=work.size,
         sha256=work.sha256,
         why=work.why,
+        outcome=work.outcome,
     )
 
 
@@ -113,6 +114,7 @@ def work_from_wire(wire: silo_pb2.Work) -> Work:
         size=wire.size,
         sha256=wire.sha256,
         why=wire.why,
+        outcome=cast("Literal['', 'finished', 'ended', 'aborted', 'left']", wire.outcome),  # Work refuses any other
     )
 
 

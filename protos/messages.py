@@ -23,6 +23,7 @@ MAX_CONTENT = 16 << 30
 _MAX_PEM = 16_384
 _MAX_SIGNATURE = 256
 _X25519_BYTES = 32
+_OUTCOMES = ("", "finished", "ended", "aborted", "left")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
@@ -124,9 +125,14 @@ class Work:
     size: int = 0
     sha256: str = ""
     why: str = ""
+    outcome: Literal["", "finished", "ended", "aborted", "left"] = ""
+    """Of a study that is over for this silo."""
 
     def __post_init__(self) -> None:
         _require((self.place is None) == (self.task is Task.WAIT), "work.place", f"does not fit the task {self.task}")
+        _require(
+            self.outcome in _OUTCOMES and bool(self.outcome) == (self.task is Task.FINISH), "work.outcome", "is unfit"
+        )
         needs_tensor = self.task in (Task.CONTRIBUTE, Task.OPEN)
         _require(not needs_tensor or self.tensor is not None, "work.tensor", f"is missing for the task {self.task}")
         if self.task in (Task.TAKE, Task.OPEN, Task.ADOPT):

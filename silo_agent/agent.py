@@ -32,7 +32,7 @@ from silo_agent.core import turns
 from silo_agent.core.turns import OutOfTurnError, Turn
 from silo_agent.data.errors import DataError
 from silo_agent.gate import Gate, Order
-from silo_agent.learner import Learner, SolutionError
+from silo_agent.learner import Learner, SolutionError, SumError
 from silo_agent.learning.errors import LearningError
 from silo_agent.learning.model import SharedModel
 from silo_agent.metrics import Metrics
@@ -40,7 +40,17 @@ from silo_agent.session import Session
 from silo_agent.state import State, StateError
 
 log = structlog.get_logger()
-FAULTS = (OutOfTurnError, CryptoError, ContentError, PolicyError, StateError, DataError, LearningError, SolutionError)
+FAULTS = (
+    OutOfTurnError,
+    CryptoError,
+    ContentError,
+    PolicyError,
+    StateError,
+    DataError,
+    LearningError,
+    SolutionError,
+    SumError,
+)
 
 
 class UnknownDataError(Exception):
@@ -227,6 +237,7 @@ class Agent:
         values = shapes.values(running.study, place.round, tensor)
         total = self._sealer(running, work).open(tensor.ring, path.read_bytes(), values, label, roster.names)
         path.unlink()
+        running.learner.check_sum(tensor, total, silos)
         digest = self._next_digest(running, work, total.tobytes())
         model = running.model
         if tensor is Tensor.COUNTS:
@@ -272,14 +283,14 @@ class Agent:
 
     def _finish(self, work: Work, place: Place) -> None:
         running = self._running.pop(place.study, None)
-        if running is not None and running.turn.finished > self._state.committed(place.study):
+        if running is not None and work.outcome == "finished":
             self._state.commit(place.study, running.turn.finished)
             self._state.forget_round(place.study, running.turn.finished)
-        self._state.finish(place.study, work.why)
+        self._state.finish(place.study, f"{work.outcome}: {work.why}")
         self._client.confirm(Confirm(place, Task.FINISH))
         name = running.study.name if running else place.study[:12]
-        self.finished.append((name, work.why))
-        log.info("study over", study=place.study[:12], name=name, why=work.why)
+        self.finished.append((name, f"{work.outcome}: {work.why}"))
+        log.info("study over", study=place.study[:12], name=name, outcome=work.outcome, why=work.why)
 
     # --- inside -------------------------------------------------------------------------------------------------
     def _require(self, study: str) -> Running:

@@ -9,7 +9,7 @@ import threading
 import structlog
 from prometheus_client import start_http_server
 
-from crypto.certificates import Credential, Trust
+from crypto.certificates import Credential
 from crypto.entropy import SystemEntropy
 from policies.study import Study
 from silo_agent.agent import Agent, UnknownDataError
@@ -32,7 +32,6 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     limit_threads(config.threads)
     choose_device(config.device)
     credential = Credential.load(config.certificate, config.key, config.authority)
-    trust = Trust(credential.authority_pem)
     metrics, entropy = Metrics(), SystemEntropy()
     me = credential.identity.name
     state = State(config.state)
@@ -66,7 +65,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
         state,
         metrics,
         learners=learner,
-        sessions=lambda study: Session(study, credential, trust, entropy),
+        sessions=lambda study: Session(study, credential, entropy),
         entropy=entropy,
         session=session,
     )

@@ -36,7 +36,7 @@ from silo_agent.learning.model import SharedModel
 from silo_agent.learning.newton import solve
 from silo_agent.learning.personal import PersonalModel
 from silo_agent.learning.prior import Prior
-from silo_agent.learning.release import grid, release, sum_sd
+from silo_agent.learning.release import MAX_INTEGER, grid, release, sum_sd
 from silo_agent.logs import TrainingLog
 from silo_agent.state import write_whole
 
@@ -52,6 +52,10 @@ HEAD_TOLERANCE = 2.0**-12
 
 class SolutionError(Exception):
     """The solver's heads are not what the opened sums give."""
+
+
+class SumError(Exception):
+    """An opened sum is no sum of this roster's contributions."""
 
 
 @dataclass(frozen=True)
@@ -188,6 +192,17 @@ class Learner:
         personal.train(model, self._training, plan, entropy=self._personal_entropy, device=self._device).save(path)
 
     # --- public half ----------------------------------------------------------------------------------------------
+    def check_sum(self, tensor: Tensor, total: Integers, silos: int) -> None:
+        """Refuse a sum that `silos` clamped contributions cannot give: where one is missing, pads remain in the ring.
+
+        They are uniform mod 2^32, so that they pass this bound in every coordinate is out of the question. Raises
+        `SumError`.
+        """
+        bound = UPDATE_STEPS if tensor is Tensor.ENCODER else MAX_INTEGER
+        if np.abs(total).max(initial=0) > silos * bound:
+            msg = f"the opened {tensor} is no sum of {silos} contributions: one is missing, doubled or altered"
+            raise SumError(msg)
+
     def open_counts(self, total: Integers) -> None:
         """Remember the domains' noised sizes; the encoder's domain weights follow from them."""
         counts = from_grid(total, self._step)

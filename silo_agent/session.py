@@ -6,27 +6,23 @@ attempt. So no key of a federation ever lies on a disk.
 
 from __future__ import annotations
 
-import structlog
-
 from crypto.agreement import EphemeralKey, PairSecrets, Roster, RosterEntry
-from crypto.certificates import Credential, Trust
+from crypto.certificates import Credential
 from crypto.ckks_secret import CkksKey
 from crypto.entropy import Entropy
 from crypto.errors import SealError
 from crypto.packages import GroupKeys, deal, take
 from crypto.pads import Pads
 from crypto.sealing import Sealer
+from crypto.stream import KEY_BYTES
 from protos.messages import Member
-
-log = structlog.get_logger()
-KEY_BYTES = 32
 
 
 class Session:
     """This silo in one study, for the life of the process."""
 
-    def __init__(self, study: str, credential: Credential, trust: Trust, entropy: Entropy) -> None:
-        self._study, self._trust, self._entropy = study, trust, entropy
+    def __init__(self, study: str, credential: Credential, entropy: Entropy) -> None:
+        self._study, self._entropy = study, entropy
         self.me = credential.identity.name
         self._ephemeral = EphemeralKey.create(credential, study)
         offer = self._ephemeral.offer
@@ -35,14 +31,13 @@ class Session:
         self._dealt: tuple[str, GroupKeys] | None = None
 
     def meet(self, members: tuple[Member, ...]) -> Roster:
-        """Check every certificate and signature of a roster. Raises `CryptoError`; trusts nothing else it carries."""
+        """Meet a roster; every certificate and signature in it is checked. Raises `CryptoError`."""
         if self._met is None or self._met[0] != members:
             if self.member not in members:
                 msg = "the roster does not hold this silo's own key; the coordinator's roster cannot be trusted"
                 raise SealError(msg)
             entries = tuple(RosterEntry(m.silo, m.certificate_pem, m.public_key, m.signature) for m in members)
             roster = Roster(self._study, entries)
-            roster.verify(self._trust)
             self._met = (members, roster, self._ephemeral.meet(roster, self.me))
         return self._met[1]
 

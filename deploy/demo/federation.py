@@ -99,6 +99,11 @@ class Federation:
 
     # --- running --------------------------------------------------------------------------------------------------
     def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def start(self) -> None:
+        """Start every process; stops them again where one fails."""
         try:
             self.start_coordinator()
             for name in self.data:
@@ -110,7 +115,6 @@ class Federation:
         except BaseException:
             self.stop()
             raise
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.stop()
@@ -126,7 +130,7 @@ class Federation:
 
     def start_silo(self, name: str) -> None:
         """Start one silo's agent."""
-        self._start(name, "fedward-silo", "run", "-c", self.config(name))
+        self._start(name, "fedward-silo", "run", "--until-finished", "-c", self.config(name))
 
     def config(self, silo: str) -> Path:
         """A silo's `agent.yaml`."""
@@ -152,11 +156,21 @@ class Federation:
         run("fedward-coordinator", "study", "start", self.study.digest, *operator)
 
     def check(self) -> None:
-        """Raise `FederationError` where a process has ended."""
+        """Raise `FederationError` where a process has failed; an agent ends well when its study is over."""
         for name, process in self.processes.items():
-            if process.poll() is not None:
+            if process.poll():
                 msg = f"{name} ended with code {process.returncode}:\n{self.log_tail(name)}"
                 raise FederationError(msg)
+
+    def wait_for_silos(self, seconds: float = 60.0) -> None:
+        """Wait until every agent has heard that the study is over and has ended."""
+        for name in self.data:
+            try:
+                self.processes[name].wait(seconds)
+            except subprocess.TimeoutExpired:
+                msg = f"{name} has not ended {seconds:g} s after the study:\n{self.log_tail(name)}"
+                raise FederationError(msg) from None
+        self.check()
 
     def stop(self) -> None:
         """End what was started."""

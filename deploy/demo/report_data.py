@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+
 @dataclass(frozen=True)
 class Method:
     """AUC per domain of one way to make a model, on the public test patients.

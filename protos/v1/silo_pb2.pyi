@@ -74,7 +74,7 @@ class PollRequest(_message.Message):
     def __init__(self, session: _Optional[str] = ..., hold_seconds: _Optional[float] = ...) -> None: ...
 
 class Work(_message.Message):
-    __slots__ = ("task", "place", "tensor", "roster", "actor", "size", "sha256", "why")
+    __slots__ = ("task", "place", "tensor", "roster", "actor", "size", "sha256", "why", "outcome")
     TASK_FIELD_NUMBER: _ClassVar[int]
     PLACE_FIELD_NUMBER: _ClassVar[int]
     TENSOR_FIELD_NUMBER: _ClassVar[int]
@@ -83,6 +83,7 @@ class Work(_message.Message):
     SIZE_FIELD_NUMBER: _ClassVar[int]
     SHA256_FIELD_NUMBER: _ClassVar[int]
     WHY_FIELD_NUMBER: _ClassVar[int]
+    OUTCOME_FIELD_NUMBER: _ClassVar[int]
     task: Task
     place: _common_pb2.Place
     tensor: _common_pb2.Tensor
@@ -91,7 +92,8 @@ class Work(_message.Message):
     size: int
     sha256: str
     why: str
-    def __init__(self, task: _Optional[_Union[Task, str]] = ..., place: _Optional[_Union[_common_pb2.Place, _Mapping]] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., roster: _Optional[_Iterable[_Union[_common_pb2.Member, _Mapping]]] = ..., actor: _Optional[str] = ..., size: _Optional[int] = ..., sha256: _Optional[str] = ..., why: _Optional[str] = ...) -> None: ...
+    outcome: str
+    def __init__(self, task: _Optional[_Union[Task, str]] = ..., place: _Optional[_Union[_common_pb2.Place, _Mapping]] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., roster: _Optional[_Iterable[_Union[_common_pb2.Member, _Mapping]]] = ..., actor: _Optional[str] = ..., size: _Optional[int] = ..., sha256: _Optional[str] = ..., why: _Optional[str] = ..., outcome: _Optional[str] = ...) -> None: ...
 
 class AnswerRequest(_message.Message):
     __slots__ = ("place", "session", "refusal", "explanation", "member", "model")

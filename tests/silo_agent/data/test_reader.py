@@ -132,6 +132,9 @@ def test_what_leaves_the_error_has_no_value_of_the_data(read):
 def test_a_row_of_another_width_a_missing_and_a_double_column_are_named(read):
     assert "6 cells" in fault(read, "p2,50,10,f,yes,A").found
     with pytest.raises(DataError) as caught:
+        read(*["p2,50,10,f,yes,A"] * 30)
+    assert (len(caught.value.faults), caught.value.total) == (20, 30)
+    with pytest.raises(DataError) as caught:
         read("p1,50,10,f,A,1", header="id,age,crp,gender,scanner,died")
     assert [one.column for one in caught.value.faults] == ["sex", "smoker"]
     with pytest.raises(DataError) as caught:
@@ -218,6 +221,8 @@ def test_a_bad_parquet_value_and_a_file_that_is_none_are_named(tmp_path):
     with pytest.raises(DataError) as caught:
         read_records(path, make_schema())
     assert [(one.row, one.column) for one in caught.value.faults] == [(1, "died"), (1, "crp")]
+    with pytest.raises(DataError, match="the 2 columns that the study lists"):
+        read_records(path, make_schema(columns=("id", "age")))
     path.write_bytes(b"no parquet")
     with pytest.raises(DataError, match="unreadable"):
         read_records(path, make_schema())

@@ -4,6 +4,7 @@ import torch
 from scipy.special import expit
 
 from policies import shapes
+from silo_agent.learning import files
 from silo_agent.learning.encoder import build_encoder, flatten
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.model import SharedModel
@@ -79,6 +80,8 @@ def test_tensors_that_are_not_the_studys_are_refused(make_study, tmp_path):
     for damaged in (b"", blob[:-1], blob[:40], b"\xff" * 64, blob.replace(b"shared", b"sharex")):
         with pytest.raises(ModelFileError):
             SharedModel.from_bytes(damaged)
+    with pytest.raises(ModelFileError, match="lacks a tensor"):
+        SharedModel.from_bytes(files.encode("shared", make_study(), 1, {"heads": np.zeros((3, 5))}))
     with pytest.raises(ModelFileError, match="cannot be read") as caught:
         SharedModel.load(tmp_path / "absent")
     assert str(tmp_path) not in str(caught.value)

@@ -1,0 +1,110 @@
+"""Gathers a finished study for the report: from the coordinator's status, the silos' ledgers, logs and results."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from deploy.demo.federation import Federation, run
+from deploy.demo.recount import recount
+from deploy.demo.report_data import Interval, PersonalResult, Phase, RoundBytes, SiloBudget, TensorBytes
+from policies import shapes
+from policies.study import Study
+from protos.messages import StudyStatus, Tensor
+
+PHASES = {
+    "offer": "offers and decisions",
+    "deal": "keys",
+    "take": "keys",
+    "gather": "training and uploads",
+    "add": "adding sealed sums",
+    "open": "opening sums",
+    "solve": "solving heads",
+    "adopt": "checking and adopting heads",
+}
+
+
+def budgets(federation: Federation) -> tuple[SiloBudget, ...]:
+    """Each silo's ledger, and the epsilon counted again from its training log."""
+    found = []
+    for silo in federation.data:
+        ledger = _json("fedward-silo", "ledger", "show", "--json", "-c", str(federation.config(silo)))
+        log = federation.state(silo) / "training.jsonl"
+        found.append(SiloBudget(silo, ledger["spent"], recount(log, ledger["delta"]), ledger["budget"]))
+    return tuple(found)
+
+
+def sealed_results(federation: Federation) -> tuple[Interval | None, ...]:
+    """AUC per domain as every silo reads it from the opened metric sums. All silos must read the same."""
+    texts = {(federation.state(silo) / "results.json").read_text(encoding="utf-8") for silo in federation.data}
+    if len(texts) != 1:
+        msg = "the silos do not agree on the results of the study"
+        raise ValueError(msg)
+    return tuple(
+        None if one["auc"] is None else Interval(one["auc"], one["low"], one["high"])
+        for one in json.loads(texts.pop())["auc"]
+    )
+
+
+def uploads(study: Study, status: StudyStatus) -> tuple[TensorBytes, ...]:
+    """What one silo uploaded, by kind."""
+    found = []
+    for tensor in Tensor:
+        sizes = [upload for upload in status.uploads if upload.tensor is tensor]
+        if sizes:
+            largest = max(sizes, key=lambda upload: upload.bytes)
+            values = shapes.values(study, largest.round, tensor)
+            times = len(sizes) // len({upload.silo for upload in sizes})
+            found.append(TensorBytes(tensor, "CKKS" if tensor.ring == "ckks" else "ring", values, largest.bytes, times))
+    return tuple(found)
+
+
+def rounds(status: StudyStatus) -> tuple[RoundBytes, ...]:
+    """The most that one silo sent and fetched in each round: tensors, sums, notes."""
+    sent: dict[int, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
+    fetched: defaultdict[int, int] = defaultdict(int)
+    for upload in status.uploads:
+        sent[upload.round][upload.silo] += upload.bytes
+    for number in sent:
+        sums = {(u.attempt, u.tensor): u.bytes for u in status.uploads if u.round == number and u.tensor is not None}
+        notes = [u.bytes for u in status.uploads if u.round == number and u.tensor is None]
+        fetched[number] = sum(sums.values()) + sum(notes)
+    return tuple(RoundBytes(number, max(sent[number].values()), fetched[number]) for number in sorted(sent))
+
+
+def phases(status: StudyStatus) -> tuple[Phase, ...]:
+    """Where the time went."""
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for time in status.times:
+        seconds[PHASES.get(time.phase, time.phase)] += time.seconds
+    return tuple(Phase(name, spent) for name, spent in seconds.items())
+
+
+def evaluations(federation: Federation, data: Path) -> dict[str, dict[str, Any]]:
+    """Each silo's models on a labelled public file, by the agent's own command."""
+    digest = federation.study.digest
+    return {
+        silo: _json("fedward-silo", "evaluate", digest, str(data), "--json", "-c", str(federation.config(silo)))
+        for silo in federation.data
+    }
+
+
+def personal(found: dict[str, dict[str, Any]]) -> tuple[PersonalResult, ...]:
+    """Mean AUC over the domains of each silo's shared and personal model."""
+    return tuple(
+        PersonalResult(silo, _mean(one["shared"]), _mean(one["personal"]))
+        for silo, one in found.items()
+        if one["personal"] is not None
+    )
+
+
+def _mean(values: list[float | None]) -> float:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known)
+
+
+def _json(program: str, *arguments: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(run(program, *arguments))
+    return found

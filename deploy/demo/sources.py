@@ -1,0 +1,40 @@
+"""A study's folder: `study.yaml`, `policy.yaml` for every silo, and `data.yaml` where real files are read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from policies.document import Closed, read_document
+from policies.study import Name, Study, load_study
+
+
+class DataFiles(Closed):
+    """`data.yaml`: title of the study, and each silo's file below the folder that the user gives."""
+
+    title: Annotated[str, Field(min_length=1)]
+    files: dict[Name, str] = Field(default_factory=dict)
+    """Empty where the data are made up."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """What a study's folder says."""
+
+    study: Study
+    study_file: Path
+    policy: str
+    title: str
+    files: Mapping[str, str]
+
+
+def load_source(folder: Path) -> Source:
+    """Read a study's folder. Raises `DocumentError`."""
+    data = read_document(folder / "data.yaml", DataFiles)
+    study_file = folder / "study.yaml"
+    policy = (folder / "policy.yaml").read_text(encoding="utf-8")
+    return Source(load_study(study_file), study_file, policy, data.title, data.files)

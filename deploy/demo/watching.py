@@ -1,0 +1,52 @@
+"""Progress bars while a study runs."""
+
+from __future__ import annotations
+
+import time
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from deploy.demo.federation import Federation, FederationError
+from protos.messages import StudyStatus
+
+OVER = ("finished", "ended", "aborted")
+
+
+def bars(console: Console) -> Progress:
+    """The demo's progress display."""
+    return Progress(
+        TextColumn("{task.description:<34}"),
+        BarColumn(bar_width=32),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("{task.fields[note]}"),
+        console=console,
+    )
+
+
+def watch(federation: Federation, progress: Progress, *, limit: float) -> StudyStatus:
+    """Follow a study to its end. Raises `FederationError` where it does not finish within `limit` seconds."""
+    study = federation.study
+    task = progress.add_task("training: rounds", total=study.rounds + 1, note="")
+    until = time.monotonic() + limit
+    with federation.operator() as operator:
+        while True:
+            federation.check()
+            status = operator.status(study.digest)
+            finished = status.state == "finished"
+            waiting = f", waiting for {len(status.waiting_for)}" if status.waiting_for else ""
+            tensor = f" {status.tensor}" if status.tensor else ""
+            attempt = f", attempt {status.attempt}" if status.attempt > 1 else ""
+            note = "" if finished else f"{status.phase}{tensor}{waiting}{attempt}"
+            progress.update(task, completed=study.rounds + 1 if finished else status.round, note=note)
+            if status.state in OVER:
+                break
+            if time.monotonic() > until:
+                msg = f"the study did not finish within {limit:g} s; it is in round {status.round}, {status.phase}"
+                raise FederationError(msg)
+            time.sleep(0.2)
+    if status.state != "finished":
+        msg = f"the study {status.state}: {status.why}"
+        raise FederationError(msg)
+    return status
