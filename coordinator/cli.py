@@ -17,6 +17,7 @@ from rich.table import Table
 from coordinator.config import CoordinatorConfig, OperatorConfig
 from coordinator.operating import Operator, OperatorError
 from coordinator.server import serve as serve_until_stopped
+from coordinator.store import StoreError
 from crypto.enrolment import create_request
 from crypto.errors import CryptoError
 from crypto.identity import Identity, Role
@@ -119,6 +120,6 @@ def main() -> None:
     """Run; a fault is a sentence on stderr and exit code 1."""
     try:
         app()
-    except (DocumentError, CryptoError, OperatorError, OSError) as error:
+    except (DocumentError, CryptoError, OperatorError, StoreError, OSError) as error:
         typer.echo(f"fedward-coordinator: {error}", err=True)
         sys.exit(1)

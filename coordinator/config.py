@@ -24,8 +24,8 @@ class CoordinatorConfig(Closed):
     authority: Path
     data: Path
     """Folder of the database and the spool."""
-    database: str | None = None
-    """SQLAlchemy URL; SQLite in `data` where absent."""
+    database: str | None = Field(default=None, repr=False)
+    """SQLAlchemy URL; SQLite in `data` where absent. May hold a password, so it is never printed."""
     threads: Annotated[int, Field(ge=4, le=1024)] = 64
     """Concurrent calls; a polling silo holds one."""
 

@@ -32,6 +32,7 @@ from coordinator.core.round import (
     Phase,
     Restarted,
     Round,
+    Stopped,
     Total,
     Uploaded,
 )
@@ -39,6 +40,7 @@ from coordinator.core.study import Life, Progress, Script, StudyStateError
 from coordinator.metrics import Metrics
 from coordinator.spool import SUM, Spool, digest
 from coordinator.store import Store
+from crypto.errors import FrameError
 from policies import shapes
 from policies.study import Study, parse_study
 from protos.messages import (
@@ -57,6 +59,8 @@ from protos.messages import (
 
 log = structlog.get_logger()
 TICK_SECONDS = 0.25
+SUM_KIND = "sum"
+"""How a silo asks for a sum, beside the kinds of notes."""
 MAX_NOTE = 4 << 20
 """Bytes of a relayed note: wrapped keys for 256 silos, or the largest heads a study may ask for."""
 
@@ -99,6 +103,8 @@ class Engine:
     def start(self) -> None:
         """Resume what was under way and let time pass."""
         with self._changed:
+            running = [p.round.place for p in self._progress.values() if p.round and p.life is Life.RUNNING]
+            self._spool.sweep(running)
             for progress in self._progress.values():
                 round_ = progress.round
                 if progress.life is Life.RUNNING and round_ is not None and round_.phase is Phase.ADD:
@@ -111,6 +117,8 @@ class Engine:
         self._stop.set()
         with self._changed:
             self._changed.notify_all()
+        if self._ticker.is_alive():
+            self._ticker.join()
         self._worker.shutdown(wait=True)
         self._store.engine.dispose()
 
@@ -186,6 +194,7 @@ class Engine:
         """A silo has done its part, disputes it, or knows that the study is over."""
         if confirm.task is Task.FINISH:
             with self._changed:
+                self._check_over(confirm.place.study, silo)
                 self._store.tell(confirm.place.study, silo)
                 self._told.add((confirm.place.study, silo))
             return
@@ -222,44 +231,61 @@ class Engine:
                 raise ValueError(msg)
 
     def stored(self, header: UploadHeader) -> bool:
-        """Whether the slot holds exactly these bytes already."""
-        return self._store.content(header) == header.sha256
+        """Whether the slot holds exactly these bytes already. Raises `ContentConflictError` where it holds others."""
+        return self._store.holds(header)
+
+    def keep(self, place: Place) -> None:
+        """Sealed bytes were stored: forget them where they came after the attempt's end. Raises `OutOfTurnError`."""
+        with self._changed:
+            try:
+                self._round(place)
+            except OutOfTurnError:
+                self._spool.clear(place)
+                raise
 
     def finish_upload(self, header: UploadHeader, signature: bytes) -> None:
         """All bytes are on disk: check them, publish them, count them once. Raises `FrameError`, ValueError."""
         place = header.place
-        partial = self._spool.partial(place, header.slot, header.silo)
         if not self.stored(header):
-            if digest(partial) != header.sha256:
-                self._spool.discard(partial)
-                msg = "the bytes received do not have the SHA-256 that was signed; the upload starts anew"
-                raise ValueError(msg)
-            if header.tensor is not None:
-                try:
-                    check_content(partial, header.tensor)
-                except Exception:
-                    self._spool.discard(partial)
-                    raise
-            self._spool.publish(partial, self._spool.complete(place, header.slot, header.silo))
-            self._store.add_content(header, signature)
-            self._metrics.received.labels(header.kind).inc(header.size)
-            log.info("received", silo=header.silo, **_where(place), slot=header.slot, size=header.size)
+            try:
+                self._publish_upload(header, signature)
+            except FileNotFoundError:
+                self.keep(place)  # the attempt's end has cleared its files; if it goes on, the fault is ours
+                raise
         with self._changed:
-            round_ = self._round(place)
-            if header.silo in round_.waiting_for:
+            self.keep(place)
+            if header.silo in self._round(place).waiting_for:
                 self._apply(self._progress[place.study], Uploaded(header))
 
     def download(self, silo: str, place: Place, tensor: Tensor | None, kind: str) -> tuple[str, str]:
         """Slot and file name of what a silo of the roster may fetch now. Raises `OutOfTurnError`."""
         with self._changed:
             round_ = self._round(place)
-            fetched = {Phase.OPEN: SUM, Phase.TAKE: str(Note.KEYS), Phase.ADOPT: str(Note.HEADS)}.get(round_.phase)
-            if silo not in round_.names or kind != fetched or (kind == SUM and tensor is not round_.tensor):
+            fetched = {Phase.OPEN: SUM_KIND, Phase.TAKE: str(Note.KEYS), Phase.ADOPT: str(Note.HEADS)}.get(round_.phase)
+            if silo not in round_.names or kind != fetched or (kind == SUM_KIND and tensor is not round_.tensor):
                 msg = f"in the phase {round_.phase} there is no {kind} for {silo} to fetch"
                 raise OutOfTurnError(msg)
-            return (str(tensor), SUM) if kind == SUM else (f"note-{kind}", round_.actor)
+            return (str(tensor), SUM) if kind == SUM_KIND else (f"note-{kind}", round_.actor)
 
     # --- inside -------------------------------------------------------------------------------------------------
+    def _publish_upload(self, header: UploadHeader, signature: bytes) -> None:
+        place = header.place
+        partial = self._spool.partial(place, header.slot, header.silo)
+        if digest(partial) != header.sha256:
+            self._spool.discard(partial)
+            msg = "the bytes received do not have the SHA-256 that was signed; the upload starts anew"
+            raise ValueError(msg)
+        if header.tensor is not None:
+            try:
+                check_content(partial, header.tensor)
+            except FrameError:
+                self._spool.discard(partial)
+                raise
+        self._spool.publish(partial, self._spool.complete(place, header.slot, header.silo))
+        self._store.add_content(header, signature)
+        self._metrics.received.labels(header.kind).inc(header.size)
+        log.info("received", silo=header.silo, **_where(place), slot=header.slot, size=header.size)
+
     def _find(self, wanted: str) -> Progress:
         found = [p for p in self._progress.values() if p.script.name == wanted or p.script.study.startswith(wanted)]
         if not wanted or len(found) != 1:
@@ -285,6 +311,14 @@ class Engine:
             raise OutOfTurnError(msg)
         return round_
 
+    def _check_over(self, study: str, silo: str) -> None:
+        progress = self._progress.get(study)
+        if progress is None or silo not in progress.script.silos:
+            raise UnknownStudyError(study)
+        if progress.life not in studies.OVER and silo in progress.active:
+            msg = f"the study is {progress.life}, and {silo} takes part"
+            raise OutOfTurnError(msg)
+
     def _at(self, place: Place, event: Event) -> None:
         with self._changed:
             self._round(place)
@@ -296,7 +330,10 @@ class Engine:
     def _commit(self, before: Progress, after: Progress, effects: list[Persist | Add | Clear]) -> None:
         if not effects:
             return
-        self._store.save(after, _ended_phases(before, after, effects, self._clock()))
+        times = _ended_phases(before, after, effects, self._clock())
+        self._store.save(after, times)
+        for time_ in times:
+            self._metrics.phase_seconds.labels(time_.phase).observe(time_.seconds)
         self._progress[after.script.study] = after
         self._report(before, after, effects)
         for effect in effects:
@@ -320,15 +357,20 @@ class Engine:
             total = Total(target.stat().st_size, digest(target))
             self._spool.publish(target, self._spool.complete(place, slot, SUM))
             self._at(place, Added(total))
-        except (OutOfTurnError, UnknownStudyError):
-            log.info("sum not wanted any more", **_where(place))
+        except OutOfTurnError:
+            self._not_wanted(place)
         except Exception as error:
-            # A sum that cannot be made must end the attempt by name, not leave it hanging.
+            # A sum that cannot be made must end the attempt by name, not leave it hanging. Silos see no paths of ours.
+            reason = error.strerror if isinstance(error, OSError) else error
             log.exception("adding failed", **_where(place))
-            with self._changed:
-                progress = self._progress[place.study]
-                if progress.round is not None and progress.round.place == place:
-                    self._commit(progress, *studies.abort(progress, f"adding {slot} failed: {error}", self._clock()))
+            try:
+                self._at(place, Stopped(f"adding {slot} failed: {reason}"))
+            except OutOfTurnError:
+                self._not_wanted(place)
+
+    def _not_wanted(self, place: Place) -> None:
+        log.info("sum not wanted any more", **_where(place))
+        self._spool.clear(place)
 
     def _notice_restart(self, silo: str, session: str) -> None:
         for progress in list(self._progress.values()):
@@ -350,7 +392,8 @@ class Engine:
                     if progress.life is Life.RUNNING:
                         try:
                             self._apply(progress, Passed())
-                        except (OutOfTurnError, StudyStateError):
+                        except Exception:
+                            # A database that fails now must not stop the clock for ever: the next tick tries again.
                             log.exception("time could not pass", study=progress.script.study)
 
     def _describe(self, progress: Progress) -> StudyStatus:

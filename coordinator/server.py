@@ -55,7 +55,11 @@ class Server:
         operator_pb2_grpc.add_OperatorServiceServicer_to_server(operators, self._server)
         self._health = health.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
-        self.port = self._server.add_secure_port(f"{config.host}:{config.port}", server_credentials(credential))
+        try:
+            self.port = self._server.add_secure_port(f"{config.host}:{config.port}", server_credentials(credential))
+        except RuntimeError:
+            msg = f"{config.host}:{config.port} cannot be served; give another `host` or `port`, or stop who holds it"
+            raise OSError(msg) from None
         self._http, self._http_thread = start_http_server(
             config.metrics_port, addr=config.metrics_host, registry=self.metrics.registry
         )

@@ -151,7 +151,8 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
     @mapped
     def Poll(self, request: silo_pb2.PollRequest, context: grpc.ServicerContext) -> silo_pb2.Work:
         """Wait for work."""
-        hold = min(max(request.hold_seconds, 0.0), MAX_HOLD_SECONDS)
+        # Written so that NaN, which compares false, means no wait at all.
+        hold = min(request.hold_seconds, MAX_HOLD_SECONDS) if request.hold_seconds > 0 else 0.0
         return codec.work_to_wire(self._engine.poll(self._silo(context), request.session, hold))
 
     @mapped
@@ -190,6 +191,7 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
                     msg = f"upload: more than the {header.size} bytes that were announced"
                     raise MessageError(msg)
                 self._spool.append(partial, length, chunk.data)
+                self._engine.keep(header.place)
                 length += len(chunk.data)
             if length < header.size:
                 msg = f"upload: ended at {length} of {header.size} bytes; resume from there"
@@ -220,8 +222,11 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
         silo = self._silo(context)
         place = codec.place_from_wire(request.place)
         slot, name = self._engine.download(silo, place, codec.tensor_from_wire(request.tensor), request.kind)
-        offset = request.offset
-        for data in read_chunks(self._spool.complete(place, slot, name), offset):
+        path, offset = self._spool.complete(place, slot, name), request.offset
+        if offset > self._spool.length(path):
+            msg = f"download: the offset {offset} lies behind the end; begin again at 0"
+            raise MessageError(msg)
+        for data in read_chunks(path, offset):
             yield silo_pb2.DownloadChunk(offset=offset, data=data)
             offset += len(data)
             self.metrics.sent.labels(request.kind).inc(len(data))

@@ -11,12 +11,13 @@ import errno
 import hashlib
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from protos.messages import MAX_CHUNK, Place
 
-SUM = "sum"
+SUM = "_sum"
+"""Whose file the sum is: a name that no silo can bear."""
 
 
 class SpoolFullError(Exception):
@@ -44,8 +45,8 @@ class Spool:
 
     def append(self, path: Path, offset: int, data: bytes) -> None:
         """Write at `offset`, which must be the current length. Raises `SpoolFullError`."""
-        path.parent.mkdir(parents=True, exist_ok=True)
         try:
+            path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("ab") as file:
                 if file.tell() != offset:
                     msg = f"offset {offset} is not the length {file.tell()}"
@@ -71,6 +72,13 @@ class Spool:
     def clear(self, place: Place) -> None:
         """Forget all sealed bytes of an attempt."""
         shutil.rmtree(self._folder(place), ignore_errors=True)
+
+    def sweep(self, kept: Collection[Place]) -> None:
+        """Forget all attempts but these: what a crash left between storing an attempt's end and clearing it."""
+        folders = {self._folder(place) for place in kept}
+        for folder in self._root.glob("*/*"):
+            if folder not in folders:
+                shutil.rmtree(folder, ignore_errors=True)
 
     def _folder(self, place: Place) -> Path:
         return self._root / place.study / f"{place.round}-{place.attempt}"
@@ -101,5 +109,5 @@ def sync_folder(folder: Path) -> None:
 
 def _full_or(error: OSError) -> Exception:
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return SpoolFullError("the coordinator's spool has no room; free space below its data folder")
+        return SpoolFullError("the coordinator's spool has no room; free space below its data folder, then resume")
     return error

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from sqlalchemy import (
+    BigInteger,
     Column,
     ColumnElement,
     Connection,
@@ -28,7 +29,7 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from coordinator import record
 from coordinator.core.study import Progress
@@ -53,7 +54,7 @@ _contents = Table(
     Column("slot", String(32), nullable=False),
     Column("silo", String(63), nullable=False),
     Column("kind", String(16), nullable=False),
-    Column("size", Integer, nullable=False),
+    Column("size", BigInteger, nullable=False),
     Column("sha256", String(64), nullable=False),
     Column("signature", LargeBinary, nullable=False),
     UniqueConstraint("study", "round", "attempt", "slot", "silo"),
@@ -77,6 +78,10 @@ _told = Table(
 )
 
 
+class StoreError(Exception):
+    """The database cannot be used; says why."""
+
+
 class StudyExistsError(Exception):
     """A study of this name or digest is known already."""
 
@@ -89,10 +94,16 @@ class Store:
     """The coordinator's database."""
 
     def __init__(self, url: str) -> None:
-        self._engine = create_engine(url)
-        if self._engine.dialect.name == "sqlite":
-            event.listen(self._engine, "connect", _durable_sqlite)
-        _metadata.create_all(self._engine)
+        """Open it, with its tables. Raises `StoreError`."""
+        try:
+            self._engine = create_engine(url)
+            if self._engine.dialect.name == "sqlite":
+                event.listen(self._engine, "connect", _durable_sqlite)
+            _metadata.create_all(self._engine)
+        except (SQLAlchemyError, ImportError) as error:
+            # The first line says what is wrong; the rest is SQL and links. No URL stands in it, which has a password.
+            msg = f"the database cannot be used: {str(error).splitlines()[0]}; mend `database` or `data`"
+            raise StoreError(msg) from None
 
     @classmethod
     def in_folder(cls, folder: Path) -> Store:
@@ -145,11 +156,17 @@ class Store:
             row = connection.execute(select(_studies.c.canonical).where(_studies.c.study == study)).first()
         return None if row is None else bytes(row.canonical)
 
-    def content(self, header: UploadHeader) -> str | None:
-        """SHA-256 of what the slot holds, None where it is empty."""
+    def holds(self, header: UploadHeader) -> bool:
+        """Whether the slot is filled with exactly these bytes. Raises `ContentConflictError` where others fill it."""
         with self._transaction() as connection:
             row = connection.execute(select(_contents.c.sha256).where(*_slot(header))).first()
-        return None if row is None else str(row.sha256)
+        if row is not None and row.sha256 != header.sha256:
+            msg = (
+                f"{header.silo} has filled {header.slot} of round {header.place.round} with other bytes already;"
+                " send the stored ones again"
+            )
+            raise ContentConflictError(msg)
+        return row is not None
 
     def add_content(self, header: UploadHeader, signature: bytes) -> None:
         """Remember that a slot is filled. The same bytes again change nothing; others raise `ContentConflictError`."""
@@ -169,9 +186,8 @@ class Store:
             with self._transaction() as connection:
                 connection.execute(insert(_contents).values(row))
         except IntegrityError:
-            if self.content(header) != header.sha256:
-                msg = f"{header.silo} has filled {header.slot} of round {place.round} with other bytes already"
-                raise ContentConflictError(msg) from None
+            if not self.holds(header):
+                raise
 
     def tell(self, study: str, silo: str) -> None:
         """A silo knows that the study is over for it."""

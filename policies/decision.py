@@ -9,11 +9,11 @@ certificates are real (crypto).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from enum import StrEnum
 
 from policies import accountant
-from policies.costs import Cost, remaining_costs, round_costs, study_costs
+from policies.costs import Cost, remaining_costs, study_costs
 from policies.errors import PolicyError
 from policies.policy import Policy
 from policies.shapes import encoder_values
@@ -62,7 +62,6 @@ def decide(
     attempt: int,
     charged_attempts: int,
     study_spent: Iterable[Cost] = (),
-    paid: Collection[str] = (),
 ) -> None:
     """Return where the attempt may be charged and computed; raise `Refused` where not.
 
@@ -71,24 +70,19 @@ def decide(
         study: as verified by its digest.
         silo: this silo's name.
         roster_size: silos in this attempt's roster, this one included; None before there is one.
-        spent_costs: all that the data set's ledger holds.
+        spent_costs: all that the data set's ledger holds, without what this attempt will use.
         round: from 0 to `study.rounds`.
         attempt: of this round, from 1.
-        charged_attempts: other attempts of this round that the ledger holds.
-        study_spent: what the ledger holds of this study. With it, repeated attempts count against
+        charged_attempts: other attempts of this round that the ledger holds; 0 where this attempt owes nothing new.
+        study_spent: the part of `spent_costs` that this study spent. With it, repeated attempts count against
             `limits.study_epsilon`; without it, that limit is held against the undisturbed plan only.
-        paid: tensors of this round whose draw for this attempt is charged already; they are not counted again, and an
-            attempt that owes nothing does not count as one more.
     """
     _check_invitation(policy, study, silo)
     _check_mixing(policy, study, roster_size)
     _check_plan(policy, study, round, attempt)
-    owed = {tensor: cost for tensor, cost in round_costs(study, round).items() if tensor not in paid}
-    if owed:
-        _check_attempts(policy, study, round, attempt, charged_attempts)
+    _check_attempts(policy, study, round, attempt, charged_attempts)
     _check_model(policy, study)
-    rest = [*owed.values(), *(remaining_costs(study, round + 1) if round < study.rounds else ())]
-    _check_privacy(policy, study, list(spent_costs), list(study_spent), rest)
+    _check_privacy(policy, study, list(spent_costs), list(study_spent), remaining_costs(study, round))
 
 
 def _require(holds: bool, reason: Reason, text: str) -> None:  # noqa: FBT001 - a condition is what it is given

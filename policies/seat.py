@@ -19,7 +19,7 @@ class Seat:
     def __init__(self, path: Path) -> None:
         """Take the seat. Raises `LedgerBusyError` where it is taken, `LedgerWriteError` where it cannot be made."""
         try:
-            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._file: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             msg = f"the ledger's lock file cannot be opened ({error.strerror}); give the agent's user its folder"
             raise LedgerWriteError(msg) from None
@@ -31,5 +31,8 @@ class Seat:
             raise LedgerBusyError(msg) from None
 
     def leave(self) -> None:
-        """Free the seat. The lock file stays: removing it would let two processes hold two different files."""
-        os.close(self._file)
+        """Free the seat; again does nothing. The lock file stays: without it two processes could hold two files."""
+        if self._file is not None:
+            # Once only: the kernel may have given the number to another file since.
+            os.close(self._file)
+            self._file = None

@@ -14,7 +14,7 @@ import os
 import sqlite3
 import tempfile
 from pathlib import Path
-from typing import Final, NoReturn
+from typing import Final, Literal, NoReturn
 from urllib.parse import quote
 
 from policies.chain import MEND, Debit, Entry, Genesis, Head, check_chain, genesis_row
@@ -90,7 +90,7 @@ class Store:
     """An open ledger file. Not for two threads at once; the ledger guards it."""
 
     def __init__(self, path: Path) -> None:
-        """Open for writing. Raises `LedgerMissingError` or `LedgerTamperedError`."""
+        """Open for writing. Raises `LedgerMissingError`, `LedgerTamperedError`, `LedgerBusyError`."""
         require_file(path)
         self._path = path
         self._connection = _connect(path, "rw")
@@ -217,7 +217,7 @@ def _unreadable(error: sqlite3.Error) -> LedgerBusyError | LedgerTamperedError:
     return LedgerTamperedError(f"the ledger's file is damaged ({name}); {MEND}")
 
 
-def _connect(path: Path, mode: str) -> sqlite3.Connection:
+def _connect(path: Path, mode: Literal["rw", "ro"]) -> sqlite3.Connection:
     connection = sqlite3.connect(
         f"file:{quote(str(path.absolute()))}?mode={mode}",
         uri=True,
@@ -225,7 +225,14 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
         check_same_thread=False,
         timeout=_BUSY_SECONDS,
     )
-    connection.execute("PRAGMA synchronous=EXTRA")
+    try:
+        connection.execute("PRAGMA synchronous=EXTRA")
+        if mode == "rw":
+            # Stated, because the file itself may have been switched to a write-ahead log by someone else's tool.
+            connection.execute("PRAGMA journal_mode=DELETE")
+    except sqlite3.Error as error:
+        connection.close()
+        raise _unreadable(error) from None
     return connection
 
 

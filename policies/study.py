@@ -27,7 +27,7 @@ class NumericFeature(Closed):
     """A number with a public range. It enters the model as a value in [-1, 1] (after `scale: log` where asked)."""
 
     column: ColumnName
-    kind: Literal["number"] = "number"
+    kind: Literal["number"]
     minimum: Finite
     maximum: Finite
     scale: Literal["linear", "log"] = "linear"

@@ -158,6 +158,7 @@ class UploadHeader:
         _require(0 < self.size <= MAX_CONTENT, "header.size", "lies outside what may be uploaded")
         if self.tensor is None:
             _require(self.kind in set(Note), "header.kind", "is not a note")
+            _require(self.values == 0, "header.values", "is not 0, though a note has no values")
         else:
             _require(self.kind == self.tensor.ring, "header.kind", f"is not the ring of {self.tensor}")
             _require(0 < self.values < 1 << 40, "header.values", "lies outside 1..2^40")

@@ -50,12 +50,13 @@ class Limits:
     solve: float
 
     def of(self, phase: Phase) -> float:
-        """Seconds for a phase; adding has none of its own, the coordinator does it itself."""
+        """Seconds for a phase. Adding may last as long as gathering: only a coordinator in trouble needs so long."""
         seconds = {
             Phase.OFFER: self.offer,
             Phase.DEAL: self.keys,
             Phase.TAKE: self.keys,
             Phase.GATHER: self.train,
+            Phase.ADD: self.train,
             Phase.OPEN: self.open,
             Phase.SOLVE: self.solve,
             Phase.ADOPT: self.solve,
@@ -358,9 +359,8 @@ def _passed(state: Round, event: Passed, now: float) -> Outcome:  # noqa: ARG001
     if state.phase is Phase.OFFER:
         return _close_offer(state, now)
     late = state.waiting_for
-    return _abort(
-        state, f"no {state.phase} from {', '.join(late)} within {state.limits.of(state.phase):g} s", now, late
-    )
+    by = ", ".join(late) or "the coordinator"
+    return _abort(state, f"no {state.phase} from {by} within {state.limits.of(state.phase):g} s", now, late)
 
 
 def _stopped(state: Round, event: Stopped, now: float) -> Outcome:

@@ -22,8 +22,8 @@ def make_schema(**changes):
             DomainColumn(column="age", edges=(40.0, 65.0), names=("young", "middle", "old")),
         ),
         "features": (
-            NumericFeature(column="age", minimum=0.0, maximum=100.0),
-            NumericFeature(column="crp", minimum=1.0, maximum=100.0, scale="log", fill=10.0, missing=(-1,)),
+            NumericFeature(column="age", kind="number", minimum=0.0, maximum=100.0),
+            NumericFeature(column="crp", kind="number", minimum=1.0, maximum=100.0, scale="log", fill=10.0, missing=(-1,)),
             CategoryFeature(column="sex", kind="category", values=("f", "m")),
             CategoryFeature(column="smoker", kind="category", values=("yes", "no"), optional=True),
         ),

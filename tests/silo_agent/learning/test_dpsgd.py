@@ -119,8 +119,9 @@ def test_a_patient_with_many_records_moves_it_by_no_more(make_study, make_record
 
 
 def test_the_noise_has_the_charged_size_and_the_public_denominator(make_study, make_records):
-    study = make_study(inputs=40, hidden=(64,))
-    records = make_records(12, inputs=40)
+    # About 100,000 weights: five standard errors are 1.1 %.
+    study = make_study(inputs=300, hidden=(330,), representation=4)
+    records = make_records(12, inputs=300)
     nobody = records.of_patients(np.zeros(12, bool))
     for batch_size, noise, clip in ((10, 1.0, 1.0), (40, 3.0, 0.5)):
         plan = {"steps": 4, "batch_size": batch_size, "noise": noise, "clip": clip, "learning_rate": 0.1}
@@ -128,7 +129,7 @@ def test_the_noise_has_the_charged_size_and_the_public_denominator(make_study, m
         expected = 0.1 * noise * clip * np.sqrt(4) / batch_size
         assert abs(update.std() / expected - 1) < 5 / np.sqrt(2 * len(update))
         assert abs(update.mean()) < 5 * expected / np.sqrt(len(update))
-    crowd = train(study, make_records(200, inputs=40), **plan).vector
+    crowd = train(study, make_records(200, inputs=300), **plan).vector
     assert abs((crowd - update).std() / expected) < 1, "the private number of patients must not scale the noise"
 
 

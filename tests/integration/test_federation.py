@@ -1,0 +1,156 @@
+"""Real processes, real gRPC over mutual TLS, real databases: whole studies, and what happens when a silo dies."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+import urllib.request
+
+import pytest
+import yaml
+from support.small_cohort import SILOS, policy_document, study_document, write_sites, write_yaml
+
+from coordinator.operating import OperatorError
+from deploy.demo.federation import COORDINATOR, Federation, script
+from deploy.demo.recount import recount
+
+SECONDS = 150
+
+
+def build(folder, *, policy=None, **study):
+    study_file = write_yaml(folder / "study.yaml", study_document(**study))
+    federation = Federation(
+        folder / "federation", study_file, write_sites(folder / "data"), yaml.safe_dump(policy or policy_document())
+    )
+    federation.prepare()
+    return federation
+
+
+def follow(federation, until, seconds=SECONDS):
+    """The status once `until` holds of it."""
+    deadline = time.monotonic() + seconds
+    with federation.operator() as operator:
+        while time.monotonic() < deadline:
+            status = operator.status(federation.study.digest)
+            if until(status):
+                return status
+            time.sleep(0.05)
+    pytest.fail(f"not reached within {seconds} s: {status}\n" + "\n".join(map(federation.log_tail, SILOS)))
+
+
+def over(status):
+    return status.state in ("finished", "ended", "aborted")
+
+
+def ledger(federation, silo):
+    command = [script("fedward-silo"), "ledger", "show", "--json", "-c", federation.config(silo)]
+    return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
+
+
+def scrape(port):
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as reply:
+        return reply.read().decode()
+
+
+@pytest.mark.parametrize("mode", ["local", "distributed"])
+def test_a_study_runs_to_its_end(tmp_path, mode):
+    privacy = {"delta": 1e-5, "mode": mode, "colluders": 1, "count_noise": 20.0, "max_patients": 1000}
+    federation = build(tmp_path, privacy=privacy)
+    with federation:
+        federation.begin()
+        follow(federation, lambda status: status.round >= 1)
+        logs = [json.loads(line) for line in federation.log("north").read_text().splitlines() if line[:1] == "{"]
+        port = next(entry["metrics_port"] for entry in logs if entry["event"] == "agent starts")
+        assert 0 < float(metric(scrape(port), "fedward_silo_epsilon_spent")) < 4
+        status = follow(federation, over)
+        assert status.state == "finished", status.why
+        assert {member.state for member in status.members} == {"active"}
+        coordinator = scrape(federation.metrics_ports[COORDINATOR])
+        assert metric(coordinator, 'fedward_coordinator_attempts_total{outcome="committed"}') == "4.0"
+        federation.wait_for_silos()
+    models = {(federation.state(silo) / "model-3.safetensors").read_bytes() for silo in SILOS}
+    results = {(federation.state(silo) / "results.json").read_bytes() for silo in SILOS}
+    assert len(models) == len(results) == 1
+    for silo in SILOS:
+        statement = ledger(federation, silo)
+        counted = recount(federation.state(silo) / "training.jsonl", 1e-5)
+        assert counted == pytest.approx(statement["spent"], rel=0.01)
+        assert 0 < statement["spent"] <= 4
+        assert (federation.state(silo) / "personal.safetensors").exists()
+
+
+def metric(text, name):
+    return next(line.split()[-1] for line in text.splitlines() if line.startswith(name))
+
+
+def test_a_silo_that_dies_aborts_the_attempt_and_comes_back_in_the_next(tmp_path):
+    federation = build(tmp_path)
+    with federation:
+        federation.begin()
+        follow(federation, lambda status: status.round == 1)
+        dead = federation.processes["south"]
+        os.kill(dead.pid, signal.SIGKILL)
+        dead.wait()
+        federation.start_silo("south")
+        status = follow(federation, over)
+        assert status.state == "finished", status.why
+        federation.wait_for_silos()
+    attempts = {(time.round, time.attempt) for time in status.times}
+    assert any(attempt == 2 for _, attempt in attempts)
+    spent = {silo: ledger(federation, silo) for silo in SILOS}
+    for statement in spent.values():
+        charged = [(e["round"], tensor) for e in statement["entries"] for tensor in e["costs"]]
+        assert len(charged) == len(set(charged)), "local noise is charged once, however often it is sent"
+    models = {(federation.state(silo) / "model-3.safetensors").read_bytes() for silo in SILOS}
+    assert len(models) == 1
+
+
+def test_a_spent_budget_ends_the_silos_part_by_name(tmp_path):
+    small = policy_document()
+    small["budget"] = {"epsilon": 0.3, "delta": 1e-5}
+    small["limits"] = {**small["limits"], "study_epsilon": 0.3}
+    federation = build(tmp_path, policy=small)
+    with federation:
+        federation.begin()
+        status = follow(federation, over)
+        federation.wait_for_silos()
+    assert status.state == "ended"
+    assert {member.why.split(":")[0] for member in status.members} == {"epsilon_per_study"}
+    assert "policy.limits.study_epsilon allows 0.3" in status.why
+    assert ledger(federation, "north")["spent"] == 0
+
+
+def test_a_file_that_does_not_fit_the_schema_is_the_hospitals_business_alone(tmp_path):
+    federation = build(tmp_path)
+    broken = federation.data["south"]
+    lines = broken.read_text().splitlines()
+    lines[3] = lines[3].replace(lines[3].split(",")[3], "987.125", 1)
+    broken.write_text("\n".join(lines) + "\n")
+    with federation:
+        federation.begin()
+        status = follow(federation, over)
+        federation.wait_for_silos()
+    assert status.state == "ended"
+    assert "987.125" not in status.why
+    assert "south.csv" not in status.why
+    log = federation.log("south").read_text()
+    assert "south.csv" in log
+    assert "row 4" in log or "line 4" in log
+    assert "987.125" not in federation.log(COORDINATOR).read_text()
+
+
+def test_an_operator_of_another_authority_is_turned_away(tmp_path):
+    ours, theirs = build(tmp_path / "ours"), build(tmp_path / "theirs")
+    with ours:
+        foreign = theirs.place.party("operator")
+        config = json.loads((ours.place.party("operator") / "operator.yaml").read_text())
+        write_yaml(foreign / "operator.yaml", config)
+        command = [script("fedward-coordinator"), "study", "status", "-o", foreign / "operator.yaml"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 1
+        assert "of the same authority?" in done.stderr
+        with ours.operator() as operator, pytest.raises(OperatorError, match="NOT_FOUND"):
+            operator.start("nothing")

@@ -1,0 +1,166 @@
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies.chain import GENESIS_PREVIOUS, Debit, Genesis, Head, Row, check_chain, genesis_row, next_entry
+from policies.costs import Cost
+from policies.errors import CostError, LedgerTamperedError
+
+GENESIS = Genesis("cardiology", 0.2, 1e-5)
+AT = "2026-01-31T08:00:00+00:00"
+
+
+def chain(length: int) -> list[Row]:
+    rows = [genesis_row(GENESIS)]
+    head = Head(0, rows[0][2])
+    for number in range(1, length + 1):
+        debit = Debit("s" * 64, "p" * 64, number, 1, {"heads": Cost("training", 1.0, 20.0, number)})
+        entry = next_entry(head, debit, AT, number / 10)
+        rows.append(entry.row)
+        head = Head(entry.sequence, entry.hash)
+    return rows
+
+
+def test_a_whole_chain_is_read_back():
+    genesis, entries = check_chain(chain(4))
+    assert genesis == GENESIS
+    assert [entry.sequence for entry in entries] == [1, 2, 3, 4]
+    assert [entry.epsilon for entry in entries] == [0.1, 0.2, 0.3, 0.4]
+    assert entries[2].debit == Debit("s" * 64, "p" * 64, 3, 1, {"heads": Cost("training", 1, 20, 3)})
+    assert [entry.row for entry in entries] == chain(4)[1:]
+
+
+def test_the_genesis_binds_the_data_set_the_holdout_and_delta():
+    hashes = {
+        genesis_row(genesis)[2]
+        for genesis in (
+            GENESIS,
+            Genesis("other", 0.2, 1e-5),
+            Genesis("cardiology", 0.3, 1e-5),
+            Genesis("cardiology", 0.2, 1e-6),
+        )
+    }
+    assert len(hashes) == 4
+
+
+@given(place=st.integers(0, 5), column=st.integers(0, 3), data=st.data())
+def test_every_edit_of_one_character_is_found(place, column, data):
+    rows = chain(5)
+    row = list(rows[place])
+    if column == 0:
+        row[0] += data.draw(st.sampled_from([-1, 1, 100]))
+    else:
+        text = str(row[column])
+        at = data.draw(st.integers(0, len(text) - 1))
+        other = data.draw(st.characters(codec="ascii").filter(lambda c: c != text[at]))
+        row[column] = text[:at] + other + text[at + 1 :]
+    rows[place] = tuple(row)
+    with pytest.raises(LedgerTamperedError):
+        check_chain(rows)
+
+
+@given(st.permutations(range(5)).filter(lambda order: order != sorted(order)))
+def test_every_reordering_is_found(order):
+    rows = chain(4)
+    with pytest.raises(LedgerTamperedError):
+        check_chain([rows[i] for i in order])
+
+
+@pytest.mark.parametrize("place", range(4))
+def test_every_gap_is_found(place):
+    rows = chain(4)
+    del rows[place]
+    with pytest.raises(LedgerTamperedError, match=f"entry {place}"):
+        check_chain(rows)
+
+
+def test_an_empty_chain_is_no_ledger():
+    with pytest.raises(LedgerTamperedError, match="entry 0 is missing"):
+        check_chain([])
+
+
+def test_the_spent_epsilon_may_not_fall_even_with_right_hashes():
+    rows = chain(1)
+    debit = Debit("s" * 64, "p" * 64, 2, 1, {"heads": Cost("training", 1.0, 20.0, 1)})
+    rows.append(next_entry(Head(1, rows[1][2]), debit, AT, 0.05).row)
+    with pytest.raises(LedgerTamperedError, match="entry 2 lowers the spent epsilon"):
+        check_chain(rows)
+
+
+def rehashed(body: str) -> list[Row]:
+    """A chain of two whose second body is free while all hashes are right."""
+    first = genesis_row(GENESIS)
+    return [first, (1, first[2], hashlib.sha256(f"{first[2]}\n{body}".encode()).hexdigest(), body)]
+
+
+@pytest.mark.parametrize(
+    "change", [{"round": -1}, {"costs": {}}, {"extra": 1}, {"study": ""}, {"epsilon": "1"}, {"kind": "x"}]
+)
+def test_bodies_that_mean_nothing_are_refused(change):
+    body = json.loads(chain(1)[1][3])
+    with pytest.raises(LedgerTamperedError):
+        check_chain(rehashed(json.dumps({**body, **change}, sort_keys=True, separators=(",", ":"))))
+
+
+def test_a_body_with_an_infinite_epsilon_is_refused():
+    body = chain(1)[1][3].replace('"epsilon":0.1', '"epsilon":NaN')
+    with pytest.raises(LedgerTamperedError):
+        check_chain(rehashed(body))
+
+
+def test_a_genesis_in_other_words_is_refused():
+    body = genesis_row(GENESIS)[3].replace('"holdout":0.2', '"holdout":0.20')
+    digest = hashlib.sha256(f"{GENESIS_PREVIOUS}\n{body}".encode()).hexdigest()
+    with pytest.raises(LedgerTamperedError, match="entry 0 cannot be read"):
+        check_chain([(0, GENESIS_PREVIOUS, digest, body)])
+
+
+def test_a_cost_without_noise_cannot_hide_in_a_chain():
+    body = chain(1)[1][3].replace('"noise":20.0', '"noise":0.0')
+    with pytest.raises(LedgerTamperedError):
+        check_chain(rehashed(body))
+
+
+COST = Cost("training", 1.0, 1.0, 1)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"study": ""},
+        {"policy": "p" * 129},
+        {"round": -1},
+        {"round": True},
+        {"attempt": -1},
+        {"attempt": 1.0},
+        {"costs": {}},
+        {"costs": {"": COST}},
+        {"costs": {"heads": 0.5}},
+    ],
+)
+def test_a_malformed_debit_is_refused(broken):
+    whole = {"study": "s", "policy": "p", "round": 0, "attempt": 1, "costs": {"counts": COST}}
+    Debit(**whole)
+    with pytest.raises(CostError, match="debit"):
+        Debit(**{**whole, **broken})
+
+
+def test_a_debit_does_not_follow_its_callers_dictionary():
+    costs = {"heads": COST}
+    debit = Debit("s", "p", 1, 1, costs)
+    costs.clear()
+    assert dict(debit.costs) == {"heads": COST}
+    with pytest.raises(TypeError):
+        debit.costs["heads"] = COST
+    assert hash(debit) == hash(Debit("s", "p", 1, 1, {"heads": COST}))
+
+
+def test_a_chain_begins_at_nothing():
+    assert genesis_row(GENESIS)[:2] == (0, GENESIS_PREVIOUS)
+    assert math.isclose(json.loads(genesis_row(GENESIS)[3])["delta"], 1e-5)

@@ -1,0 +1,185 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from policies import accountant
+from policies.costs import Cost, round_costs, study_costs
+from policies.decision import Reason, Refused, decide
+
+CALL = {
+    "silo": "site-1",
+    "roster_size": 4,
+    "spent_costs": (),
+    "round": 0,
+    "attempt": 1,
+    "charged_attempts": 0,
+}
+
+
+@pytest.fixture
+def refusal(make_policy, make_study):
+    def ask(policy=None, study=None, **call) -> Refused:
+        with pytest.raises(Refused) as caught:
+            decide(make_policy(policy), make_study(study), **{**CALL, **call})
+        return caught.value
+
+    return ask
+
+
+def test_a_study_within_the_limits_is_taken_in_every_round(make_policy, make_study):
+    policy, study = make_policy(), make_study()
+    spent: list[Cost] = []
+    for number in range(study.rounds + 1):
+        decide(
+            policy, study, **{**CALL, "round": number, "roster_size": None, "spent_costs": spent, "study_spent": spent}
+        )
+        decide(policy, study, **{**CALL, "round": number, "spent_costs": spent, "study_spent": spent})
+        spent += round_costs(study, number).values()
+
+
+# reason, changes to the policy, changes to the study, changes to the call, fields that the text must name
+REFUSALS = [
+    (Reason.NOT_INVITED, {}, {}, {"silo": "site-9"}, ("study.silos",)),
+    (Reason.STUDY_NOT_ALLOWED, {"studies": []}, {}, {}, ("policy.studies", "study")),
+    (Reason.STUDY_NOT_ALLOWED, {"studies": ["0" * 64]}, {}, {}, ("policy.studies", "study")),
+    (Reason.UNIT, {"data_set.unit": "record"}, {}, {}, ("policy.data_set.unit", "study.data.patient")),
+    (Reason.UNIT, {}, {"data.patient": None}, {}, ("policy.data_set.unit", "study.data.patient")),
+    (Reason.TOO_FEW_SILOS, {"min_silos": 4}, {}, {}, ("policy.min_silos", "study.min_silos")),
+    (Reason.TOO_FEW_SILOS, {}, {}, {"roster_size": 2}, ("policy.min_silos", "study.min_silos")),
+    (Reason.TOO_FEW_SILOS, {}, {"min_silos": 4}, {"roster_size": 3}, ("policy.min_silos", "study.min_silos")),
+    (Reason.NOISE_MODE, {"noise_modes": ["local"]}, {}, {}, ("policy.noise_modes", "study.privacy.mode")),
+    (Reason.NOISE_MODE, {"noise_modes": ["distributed"]}, {"privacy.mode": "local"}, {}, ("policy.noise_modes",)),
+    (Reason.COLLUDERS, {}, {"privacy.colluders": 0}, {}, ("policy.colluders", "study.privacy.colluders")),
+    (Reason.DELTA, {}, {"privacy.delta": 1e-4}, {}, ("policy.budget.delta", "study.privacy.delta")),
+    (Reason.TOO_MANY_ROUNDS, {"limits.rounds": 4}, {}, {}, ("policy.limits.rounds", "study.heads")),
+    (Reason.NOT_IN_PLAN, {}, {}, {"round": 6}, ("study.heads",)),
+    (Reason.NOT_IN_PLAN, {}, {}, {"round": -1}, ("study.heads",)),
+    (Reason.NOT_IN_PLAN, {}, {}, {"attempt": 0}, ("study.heads",)),
+    (
+        Reason.TOO_MANY_ATTEMPTS,
+        {},
+        {},
+        {"charged_attempts": 2},
+        ("policy.limits.charged_attempts", "study.max_attempts"),
+    ),
+    (Reason.TOO_MANY_ATTEMPTS, {}, {}, {"attempt": 4}, ("policy.limits.charged_attempts", "study.max_attempts")),
+    (
+        Reason.ENCODER_TOO_LARGE,
+        {"limits.encoder_weights": 83},
+        {},
+        {},
+        ("policy.limits.encoder_weights", "study.model"),
+    ),
+    (
+        Reason.REPRESENTATION_TOO_LARGE,
+        {"limits.representation": 3},
+        {},
+        {},
+        ("policy.limits.representation", "study.model.representation"),
+    ),
+    (
+        Reason.SAMPLING_RATE,
+        {"limits.sampling_rate": 0.01},
+        {},
+        {},
+        ("policy.limits.sampling_rate", "study.encoder.sampling_rate"),
+    ),
+    (Reason.CLIP, {"limits.clip": 0.5}, {}, {}, ("policy.limits.clip", "study.encoder.clip")),
+    (
+        Reason.EPSILON_PER_STUDY,
+        {"limits.study_epsilon": 0.5},
+        {},
+        {},
+        ("policy.limits.study_epsilon", "study.heads", "study.encoder", "study.privacy"),
+    ),
+    (Reason.EPSILON_PER_STUDY, {}, {"evaluation.noise": 0.5}, {}, ("policy.limits.study_epsilon", "study.evaluation")),
+    (Reason.EPSILON_PER_STUDY, {}, {"encoder.noise": 1e-6}, {}, ("policy.limits.study_epsilon", "study.encoder")),
+    (Reason.EPSILON_PER_STUDY, {}, {"privacy.count_noise": 1e-9}, {}, ("policy.limits.study_epsilon", "study.privacy")),
+    (
+        Reason.BUDGET_SPENT,
+        {},
+        {},
+        {"spent_costs": [Cost("training", 1.0, 1.05, 1)]},
+        ("policy.budget.epsilon", "study.heads"),
+    ),
+]
+
+
+@pytest.mark.parametrize("row", REFUSALS, ids=lambda row: row[0].value)
+def test_each_refusal_has_its_reason_and_names_the_fields(row, refusal):
+    reason, policy, study, call, names = row
+    refused = refusal(policy, study, **call)
+    assert refused.reason is reason
+    assert str(refused).startswith(f"{reason.value}: ")
+    for name in names:
+        assert name in refused.text
+
+
+def test_every_reason_of_a_decision_is_tested():
+    assert {row[0] for row in REFUSALS} | {Reason.POLICY_CHANGED} == set(Reason)
+
+
+def test_an_allowed_digest_lets_its_study_in_and_no_other(make_policy, make_study):
+    policy = make_policy({"studies": [make_study().digest]})
+    decide(policy, make_study(), **CALL)
+    with pytest.raises(Refused, match="study_not_allowed"):
+        decide(policy, make_study({"purpose": "Another."}), **CALL)
+
+
+def test_local_noise_does_not_ask_about_colluders(make_policy, make_study):
+    decide(make_policy({"colluders": 1}), make_study({"privacy.mode": "local", "privacy.colluders": 0}), **CALL)
+
+
+def test_the_encoder_is_counted_with_its_biases_and_its_deviations(make_policy, make_study):
+    # Inputs: age and its indicator, three codes of sex. (5+1)*8 + (8+1)*4 = 84, with CMI (5+1)*8 + (8+1)*8 = 120.
+    decide(make_policy({"limits.encoder_weights": 84}), make_study(), **CALL)
+    decide(make_policy({"limits.encoder_weights": 120}), make_study({"encoder.cmi": 0.1}), **CALL)
+    with pytest.raises(Refused, match="120 encoder weights"):
+        decide(make_policy({"limits.encoder_weights": 119}), make_study({"encoder.cmi": 0.1}), **CALL)
+
+
+def test_a_study_that_cannot_be_finished_is_refused_at_its_first_round(refusal, make_study):
+    nearly = [Cost("training", 1.0, 1.05, 1)]
+    assert refusal(spent_costs=nearly, round=0).reason is Reason.BUDGET_SPENT
+    assert round_costs(make_study(), 0)["counts"].noise == 30
+
+
+def test_a_budget_of_exactly_the_plan_is_enough(make_policy, make_study):
+    study = make_study()
+    exact = accountant.epsilon(study_costs(study), 1e-5)
+    policy = make_policy({"budget.epsilon": exact, "limits.study_epsilon": exact})
+    decide(policy, study, **CALL)
+    before_last = [cost for number in range(study.rounds) for cost in round_costs(study, number).values()]
+    last = {**CALL, "round": study.rounds}
+    decide(policy, study, **{**last, "spent_costs": before_last, "study_spent": before_last})
+    with pytest.raises(Refused, match="budget_spent"):
+        decide(policy, study, **{**last, "spent_costs": [*before_last, Cost("training", 1.0, 20.0, 1)]})
+
+
+def test_repeated_attempts_count_against_the_limit_of_the_study(make_policy, make_study):
+    study = make_study()
+    repeated = [Cost("training", 1.0, 15.0, 1)] * 60
+    call = {**CALL, "round": 1, "spent_costs": repeated}
+    policy = make_policy({"budget.epsilon": 30})
+    decide(policy, study, **call)
+    with pytest.raises(Refused, match="with its repeated attempts"):
+        decide(policy, study, **call, study_spent=repeated)
+
+
+def test_a_spent_evaluation_cohort_does_not_hinder_training_below_it(make_policy, make_study):
+    held = [Cost("evaluation", 1.0, 1.5, 1)]
+    decide(make_policy(), make_study({"evaluation.noise": 1000.0}), **{**CALL, "spent_costs": held})
+
+
+def test_a_decision_is_quick_once_the_first_is_made(make_policy, make_study):
+    policy, study = make_policy({"budget.epsilon": 16}), make_study({"encoder.noise": 1.4})
+    held: list[Cost] = []
+    slowest = 0.0
+    for number in range(study.rounds + 1):
+        started = time.process_time()
+        decide(policy, study, **{**CALL, "round": number, "spent_costs": held, "study_spent": held})
+        slowest = max(slowest, time.process_time() - started) if number else slowest
+        held += round_costs(study, number).values()
+    assert slowest < 0.8

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from policies.document import DocumentError
+from policies.study import Study, load_study, parse_study
+
+
+def test_the_digest_names_the_meaning_and_not_the_spelling(make_study, tmp_path):
+    study = make_study()
+    content = json.loads(study.canonical())
+    for number, text in enumerate((json.dumps(content, indent=3), yaml.safe_dump(content, sort_keys=False))):
+        path = tmp_path / f"{number}.yaml"
+        path.write_text(text)
+        assert load_study(path).digest == study.digest
+    assert make_study({"encoder.noise": 1.51}).digest != study.digest
+
+
+def test_a_study_travels_as_its_canonical_bytes(make_study):
+    study = make_study()
+    assert parse_study(study.canonical(), study.digest) == study
+    with pytest.raises(ValueError, match="the study received is"):
+        parse_study(make_study({"encoder.noise": 2}).canonical(), study.digest)
+
+
+def test_a_missing_study_is_named(tmp_path):
+    with pytest.raises(DocumentError, match="there is no such file"):
+        load_study(tmp_path / "study.yaml")
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"version": 2}, "version"),
+        ({"name": "Heart Disease"}, "name"),
+        ({"silos": ["a", "a", "b"]}, "listed twice"),
+        ({"silos": ["a"]}, "silos"),
+        ({"min_silos": 5}, "exceeds the 4 silos"),
+        ({"privacy.colluders": 2}, "min_silos > colluders"),
+        ({"heads.pooled_noise": 0}, "heads.pooled_noise"),
+        ({"heads.domain_noise": float("inf")}, "heads.domain_noise"),
+        ({"encoder.noise": float("nan")}, "encoder.noise"),
+        ({"encoder.sampling_rate": 0}, "encoder.sampling_rate"),
+        ({"encoder.sampling_rate": True}, "is not a number"),
+        ({"encoder.steps": 10_001}, "encoder.steps"),
+        ({"evaluation.noise": -1}, "evaluation.noise"),
+        ({"privacy.count_noise": 0}, "privacy.count_noise"),
+        ({"privacy.mode": "none"}, "privacy.mode"),
+        ({"privacy.delta": 0}, "privacy.delta"),
+        ({"data.label.column": "age"}, "must not be a feature"),
+        ({"data.features": []}, "data.features"),
+        ({"data.domain": [{"column": "g", "values": ["a"], "edges": [1], "names": ["a"]}]}, "either values or edges"),
+        ({"data.domain": [{"column": "g", "names": ["a"]}]}, "either values or edges"),
+        ({"data.domain": [{"column": "g", "edges": [1, 2], "names": ["a", "b"]}]}, "3 names are needed"),
+        ({"data.domain": [{"column": "g", "edges": [2, 1], "names": ["a", "b", "c"]}]}, "edges must increase"),
+        ({"data.features": [{"kind": "number", "column": "a", "minimum": 1, "maximum": 1}]}, "must lie below"),
+        (
+            {"data.features": [{"kind": "number", "column": "a", "minimum": 0, "maximum": 1, "scale": "log"}]},
+            "minimum above 0",
+        ),
+        ({"data.features": [{"kind": "number", "column": "a", "minimum": 0, "maximum": 1, "fill": 2}]}, "lies outside"),
+        ({"data.features": [{"kind": "category", "column": "a", "values": ["x", "y"]}] * 2}, "twice"),
+        ({"data.features": [{"kind": "image", "column": "a"}]}, "data.features"),
+    ],
+)
+def test_a_study_that_makes_no_sense_is_refused(changes, says, make_study):
+    with pytest.raises(ValidationError) as caught:
+        make_study(changes)
+    assert says in str(caught.value)
+
+
+def test_widths_and_domains_follow_from_the_schema(make_study):
+    domain = [
+        {"column": "group", "values": ["a", "b"], "names": ["a", "b"]},
+        {"column": "age", "edges": [40, 60], "names": ["young", "middle", "old"]},
+    ]
+    study = make_study({"data.domain": domain})
+    assert study.data.domains == ("a young", "a middle", "a old", "b young", "b middle", "b old")
+    assert study.data.inputs == 2 + 3
+    assert study.rounds == 5
+
+
+def test_unknown_fields_are_refused(make_study):
+    content = {**make_study().model_dump(), "code": "import os"}
+    with pytest.raises(ValidationError, match="code"):
+        Study.model_validate(content)

@@ -1,0 +1,65 @@
+"""A real authority in a folder and real credentials from it, made in this process by the code that people use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from unittest import mock
+
+from crypto import authority
+from crypto.certificates import Credential
+from crypto.enrolment import create_request
+from crypto.identity import Identity, Role
+
+LOOPBACK = ("localhost", "127.0.0.1")
+
+
+class Authority:
+    """A consortium's authority below `folder`; every party gets a folder of its own beside it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder, self._root = folder, folder / "authority"
+        authority.init(self._root, "Consortium of tests", 365)
+        self.pem = (self._root / "authority.pem").read_bytes()
+
+    def credential(
+        self,
+        role: Role | str,
+        name: str,
+        hosts: Sequence[str] = (),
+        *,
+        period: tuple[timedelta, timedelta] | None = None,
+    ) -> Path:
+        """Enrol a party; returns its folder with certificate.pem, key.pem and authority.pem.
+
+        `period` bounds the validity relative to now, where it is not to be the usual month: no command certifies for
+        the past, so expired certificates exist only here. A coordinator without hosts is certified for the loopback.
+        """
+        identity = Identity(Role(role), name)
+        if identity.role is Role.COORDINATOR and not hosts:
+            hosts = LOOPBACK
+        home = self._folder / f"{identity.role.value}-{name}"
+        request = create_request(home, identity, hosts).read_bytes()
+        given = authority._period if period is None else _fixed(period)
+        with mock.patch.object(authority, "_period", given):
+            pem = authority.sign(self._root, request, identity=identity, days=30, hosts=hosts)
+        (home / "certificate.pem").write_bytes(pem)
+        (home / "authority.pem").write_bytes(self.pem)
+        return home
+
+
+def make_authority(folder: Path) -> Authority:
+    """An authority in a folder that may be new."""
+    folder.mkdir(parents=True, exist_ok=True)
+    return Authority(folder)
+
+
+def load(folder: Path) -> Credential:
+    """The credential in a party's folder."""
+    return Credential.load(folder / "certificate.pem", folder / "key.pem", folder / "authority.pem")
+
+
+def _fixed(period: tuple[timedelta, timedelta]) -> Callable[[int], tuple[datetime, datetime]]:
+    now = datetime.now(UTC).replace(microsecond=0)
+    return lambda _days: (now + period[0], now + period[1])
