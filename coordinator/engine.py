@@ -36,7 +36,7 @@ from coordinator.core.round import (
     Total,
     Uploaded,
 )
-from coordinator.core.study import Life, Progress, Script, StudyStateError
+from coordinator.core.study import Life, Progress, Script
 from coordinator.metrics import Metrics
 from coordinator.spool import SUM, Spool, digest
 from coordinator.store import Store

@@ -9,18 +9,20 @@ show it. Leaves durable label bookkeeping, budgets and rounds to the silo.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import assert_never
+from typing import Literal, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crypto import ckks_public, ring
 from crypto.ckks_secret import CkksKey
-from crypto.content import Kind
 from crypto.errors import FrameError, OpeningRefused, SealError
 from crypto.labels import Label
 from crypto.packages import GroupKeys
 from crypto.pads import Pads, mask_ckks, open_ring, seal_ring
+
+Kind = Literal["ckks", "ring"]
+"""The two rings in which sums are sealed: ciphertexts, and integers mod 2^32."""
 
 
 def content_size(kind: Kind, values: int) -> int:

@@ -1,7 +1,7 @@
 """The accountant: what a list of costs adds up to, as (epsilon, delta) for adding or removing one patient.
 
 Guarantees: `epsilon` is an upper bound, within 1 % of the exact value for plans of practical size (tests compare it
-with the closed form and with Opacus); it refuses delta outside (0, 1), and costs refuse themselves (costs.py). It
+with the closed form and with Opacus); it refuses a delta outside [1e-12, 1), and costs refuse themselves (costs.py). It
 keeps no state but caches: remembering what was spent is ledger.py.
 
 **How.** Plain Gaussian releases compose exactly to one of noise (sum count/noise^2)^-1/2 (Dong, Roth and Su 2022,
@@ -53,6 +53,7 @@ from policies.study import Study
 
 CEILING: Final = 40.0
 """Epsilon above which the Renyi bound stands in for the exact sum; budgets end at 32 (policy.py)."""
+MIN_DELTA: Final = 1e-12
 MAX_TARGET: Final = 32.0
 """Largest epsilon that noise is calibrated to, and the largest budget of a policy."""
 SAMPLED_FLOOR: Final = 0.3
@@ -84,10 +85,10 @@ class _Merged(NamedTuple):
 def epsilon(costs: Iterable[Cost], delta: float) -> float:
     """Upper bound on epsilon at `delta` for adding or removing one patient; 0.0 for no costs.
 
-    Raises `CostError` for a delta outside (0, 1).
+    Raises `CostError` for a delta outside [1e-12, 1): below it, rounding in float64 would decide.
     """
-    if not 0 < delta < 1:
-        msg = f"delta {delta!r} must lie between 0 and 1"
+    if not MIN_DELTA <= delta < 1:
+        msg = f"delta {delta!r} must lie between {MIN_DELTA:g} and 1; choose one well below 1 / number of patients"
         raise CostError(msg)
     held = list(costs)
     return max(_cohort_epsilon(_merge(c for c in held if c.cohort == cohort), delta) for cohort in COHORTS)

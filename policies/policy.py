@@ -35,7 +35,7 @@ class Budget(Closed):
     """(epsilon, delta) of the data set over all studies, restarts and years."""
 
     epsilon: Annotated[float, Field(gt=0, le=32)]
-    delta: Annotated[float, Field(gt=0, lt=1e-2)]
+    delta: Annotated[float, Field(ge=1e-12, lt=1e-2)]
 
 
 class Limits(Closed):

@@ -77,7 +77,7 @@ def _direction(costs: list[Cost], delta: float, *, removed: bool) -> float:
 
 
 @pytest.mark.parametrize("mu", [0.01, 0.1, 0.5, 1.0, 2.0, 5.0])
-@pytest.mark.parametrize("delta", [1e-3, 1e-5, 1e-8])
+@pytest.mark.parametrize("delta", [1e-3, 1e-5, 1e-8, 1e-12])
 def test_one_gaussian_has_its_textbook_epsilon(mu, delta):
     expected = gaussian_by_hand(mu, delta)
     assert accountant.gaussian_epsilon(mu, delta) == pytest.approx(expected, abs=1e-6)
@@ -200,7 +200,7 @@ def test_the_order_does_not_matter(held, random):
     assert accountant.epsilon(shuffled, DELTA) == pytest.approx(accountant.epsilon(held, DELTA), rel=1e-6)
 
 
-@pytest.mark.parametrize("delta", [0.0, 1.0, -1e-5, math.nan, math.inf])
+@pytest.mark.parametrize("delta", [0.0, 1e-13, 1.0, -1e-5, math.nan, math.inf])
 def test_an_impossible_delta_is_refused(delta):
     with pytest.raises(CostError, match="delta"):
         accountant.epsilon([training(1.0, 1.0, 1)], delta)

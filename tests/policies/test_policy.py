@@ -62,6 +62,7 @@ def test_every_field_must_be_stated(name, tmp_path):
         ({"budget.epsilon": 33}, "budget.epsilon"),
         ({"budget.epsilon": float("nan")}, "budget.epsilon"),
         ({"budget.delta": 0.5}, "budget.delta"),
+        ({"budget.delta": 1e-13}, "budget.delta"),
         ({"min_silos": 1}, "min_silos"),
         ({"noise_modes": []}, "noise_modes"),
         ({"noise_modes": ["none"]}, "noise_modes"),
