@@ -8,7 +8,7 @@ OUT ?= demo-out
 SEED ?= 100
 CONSTRAINTS := constraints.txt
 
-.PHONY: help demo test lint proto clean bench-exam bench-heart
+.PHONY: help demo test lint proto clean bench-exam
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -37,9 +37,6 @@ proto: $(VENV)/.installed ## Generate the wire's Python code.
 
 bench-exam: $(VENV)/.installed ## Three seeds of the demo's study against hospitals alone and FedAvg.
 	$(BIN)/python -m bench.exam
-
-bench-heart: $(VENV)/.installed ## The heart disease study; DATA=folder of the four files.
-	$(BIN)/python -m bench.heart $(if $(DATA),--data $(DATA))
 
 clean: ## Remove what was built; never a ledger.
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

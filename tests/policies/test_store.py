@@ -169,20 +169,30 @@ def test_a_full_database_charges_nothing_and_goes_on_once_there_is_room(path, st
     assert len(read_ledger(path)[1]) == written + 1
 
 
+class FailsAtCommit:
+    """A connection whose COMMIT raises; everything else is the real one's."""
+
+    def __init__(self, connection, error):
+        self._connection, self._error = connection, error
+
+    def __getattr__(self, name):
+        return getattr(self._connection, name)
+
+    def execute(self, sql, *values):
+        if sql == "COMMIT":
+            raise self._error
+        return self._connection.execute(sql, *values)
+
+
 def test_an_unknown_failure_closes_the_store_until_it_is_opened_anew(path, store):
-    class Broken:
-        in_transaction = False
-
-        def execute(self, sql, *_):
-            error = sqlite3.OperationalError("disk I/O error")
-            error.sqlite_errorname = "SQLITE_IOERR_FSYNC"
-            raise error
-
-    whole, store._connection = store._connection, Broken()
+    error = sqlite3.OperationalError("disk I/O error")
+    error.sqlite_errorname = "SQLITE_IOERR_FSYNC"
+    whole, store._connection = store._connection, FailsAtCommit(store._connection, error)
     head = head_of(path)
     with pytest.raises(LedgerWriteError, match=r"SQLITE_IOERR_FSYNC.*open the ledger again"):
         store.append(entry_after(head), head)
     store._connection = whole
+    assert read_ledger(path)[1] == ()
     with pytest.raises(LedgerWriteError, match="its last write failed"):
         store.append(entry_after(head), head)
     with contextlib.closing(Store(path)) as again:
@@ -190,23 +200,7 @@ def test_an_unknown_failure_closes_the_store_until_it_is_opened_anew(path, store
 
 
 def test_an_interrupt_rolls_back_and_closes(path, store):
-    class Interrupted:
-        def __init__(self, connection):
-            self._connection = connection
-
-        @property
-        def in_transaction(self):
-            return self._connection.in_transaction
-
-        def execute(self, sql, *values):
-            if sql == "COMMIT":
-                raise KeyboardInterrupt
-            return self._connection.execute(sql, *values)
-
-        def executemany(self, *arguments):
-            return self._connection.executemany(*arguments)
-
-    whole, store._connection = store._connection, Interrupted(store._connection)
+    whole, store._connection = store._connection, FailsAtCommit(store._connection, KeyboardInterrupt())
     head = head_of(path)
     with pytest.raises(KeyboardInterrupt):
         store.append(entry_after(head), head)

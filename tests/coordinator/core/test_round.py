@@ -10,7 +10,21 @@ from dataclasses import dataclass, replace
 from typing import get_args
 
 import pytest
-from support.rounds import LIMITS, SHA, SILOS, TOTAL, accept, confirm, dispute, member, offer, reach, refuse, upload, wanted
+from support.rounds import (
+    LIMITS,
+    SHA,
+    SILOS,
+    TOTAL,
+    accept,
+    confirm,
+    dispute,
+    member,
+    offer,
+    reach,
+    refuse,
+    upload,
+    wanted,
+)
 
 from coordinator.core.round import (
     MOVES,

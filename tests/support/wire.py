@@ -1,0 +1,92 @@
+"""Hypothesis strategies for every message of the wire."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from protos.messages import (
+    MAX_CONTENT,
+    Answer,
+    Confirm,
+    Member,
+    MemberStatus,
+    Note,
+    PhaseTime,
+    Place,
+    StudyStatus,
+    Task,
+    Tensor,
+    UploadHeader,
+    UploadSize,
+    Work,
+)
+
+digests = st.text("0123456789abcdef", min_size=64, max_size=64)
+names = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,20}[a-z0-9])?", fullmatch=True)
+texts = st.text(max_size=20)
+numbers = st.integers(0, 2**32 - 1)
+sizes = st.integers(1, MAX_CONTENT)
+maybe_tensor = st.none() | st.sampled_from(Tensor)
+some_bytes = st.binary(min_size=1, max_size=20)
+finite = st.floats(0, 1e12)
+
+places = st.builds(Place, digests, st.integers(0, (1 << 16) - 1), st.integers(1, (1 << 16) - 1))
+members = st.builds(Member, names, some_bytes, st.binary(min_size=32, max_size=32), some_bytes)
+
+
+@st.composite
+def headers(draw: st.DrawFn) -> UploadHeader:
+    tensor = draw(maybe_tensor)
+    kind = draw(st.sampled_from([str(note) for note in Note])) if tensor is None else tensor.ring
+    values = 0 if tensor is None else draw(st.integers(1, (1 << 40) - 1))
+    return UploadHeader(draw(places), kind, tensor, draw(names), values, draw(sizes), draw(digests))
+
+
+@st.composite
+def works(draw: st.DrawFn) -> Work:
+    task = draw(st.sampled_from(Task))
+    needs = task in (Task.CONTRIBUTE, Task.OPEN)
+    fetched = task in (Task.TAKE, Task.OPEN, Task.ADOPT)
+    return Work(
+        task,
+        place=None if task is Task.WAIT else draw(places),
+        tensor=draw(st.sampled_from(Tensor) if needs else maybe_tensor),
+        roster=tuple(draw(st.lists(members, max_size=3))),
+        actor=draw(names | st.just("")),
+        size=draw(sizes) if fetched else 0,
+        sha256=draw(digests) if fetched else "",
+        why=draw(texts),
+        outcome=draw(st.sampled_from(("finished", "ended", "aborted", "left"))) if task is Task.FINISH else "",
+    )
+
+
+answers = st.builds(Answer, places, texts, st.just(""), texts, members, texts) | st.builds(
+    Answer, places, texts, texts.filter(bool), texts, st.none(), texts
+)
+confirms = st.builds(
+    Confirm, places, st.sampled_from((Task.TAKE, Task.OPEN, Task.ADOPT, Task.FINISH)), maybe_tensor, texts, texts, texts
+) | st.builds(
+    Confirm,
+    places,
+    st.sampled_from((Task.DEAL, Task.CONTRIBUTE, Task.SOLVE)),
+    maybe_tensor,
+    texts,
+    texts.filter(bool),
+    texts,
+)
+statuses = st.builds(
+    StudyStatus,
+    study=digests,
+    name=names,
+    state=texts,
+    why=texts,
+    round=numbers,
+    rounds=numbers,
+    attempt=numbers,
+    phase=texts,
+    tensor=maybe_tensor,
+    waiting_for=st.lists(names, max_size=3).map(tuple),
+    members=st.lists(st.builds(MemberStatus, names, texts, texts, finite), max_size=3).map(tuple),
+    times=st.lists(st.builds(PhaseTime, numbers, numbers, texts, maybe_tensor, finite), max_size=3).map(tuple),
+    uploads=st.lists(st.builds(UploadSize, numbers, numbers, maybe_tensor, texts, names, sizes), max_size=3).map(tuple),
+)
