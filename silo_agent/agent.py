@@ -18,7 +18,7 @@ import structlog
 from numpy.typing import NDArray
 
 from crypto.entropy import Entropy
-from crypto.errors import CryptoError
+from crypto.errors import CryptoError, RosterRefused
 from crypto.labels import Label
 from crypto.packages import model_digest, open_note, seal_note
 from crypto.sealing import Sealer
@@ -37,7 +37,7 @@ from silo_agent.learning.errors import LearningError
 from silo_agent.learning.model import SharedModel
 from silo_agent.metrics import Metrics
 from silo_agent.session import Session
-from silo_agent.state import State, StateError
+from silo_agent.state import State, StateError, write_whole
 
 log = structlog.get_logger()
 FAULTS = (
@@ -170,13 +170,11 @@ class Agent:
         learner = self._learners(study)
         self._state.add_study(digest, canonical)
         plan = tuple(tuple(Tensor(t) for t in shapes.tensors(study, r)) for r in range(study.rounds + 1))
-        committed = self._state.committed(digest)
-        finished = committed + 1 if self._model_path(digest, committed + 1).exists() else committed
         running = Running(
             study=study,
             learner=learner,
             session=self._sessions(digest),
-            turn=Turn(plan, committed=committed, finished=finished),
+            turn=Turn(plan, committed=self._state.committed(digest), finished=self._finished(digest)),
             model=SharedModel.start(study),
         )
         self._running[digest] = running
@@ -200,18 +198,25 @@ class Agent:
 
     # --- keys ---------------------------------------------------------------------------------------------------
     def _deal(self, running: Running, work: Work, place: Place) -> None:
-        self._gate.decide(running.study, place, roster_size=len(work.roster))
+        self._decide_roster(running, work, place)
         package = self._note_path(place, Note.KEYS)
         package.write_bytes(running.session.deal(work.roster))
         self._upload_note(running, place, Note.KEYS, package)
 
     def _take(self, running: Running, work: Work, place: Place) -> None:
-        self._gate.decide(running.study, place, roster_size=len(work.roster))
+        self._decide_roster(running, work, place)
         package = self._note_path(place, Note.KEYS)
         self._client.download(place, None, Note.KEYS, work, package)
         running.session.take(work.roster, work.actor, package.read_bytes())
         package.unlink()
         self._client.confirm(Confirm(place, Task.TAKE))
+
+    def _decide_roster(self, running: Running, work: Work, place: Place) -> None:
+        strangers = sorted({member.silo for member in work.roster}.difference(running.study.silos))
+        if strangers:
+            msg = f"{', '.join(strangers)} is not among study.silos and cannot be in its roster"
+            raise RosterRefused(msg)
+        self._gate.decide(running.study, place, roster_size=len(work.roster))
 
     # --- train and seal -------------------------------------------------------------------------------------------
     def _contribute(self, running: Running, work: Work, place: Place) -> None:
@@ -229,6 +234,10 @@ class Agent:
     # --- open and solve -------------------------------------------------------------------------------------------
     def _open(self, running: Running, work: Work, place: Place) -> None:
         tensor, silos = running.turn.tensor, len(work.roster)
+        if running.turn.stage is turns.Stage.OPENED:
+            # Opened before; the digest must not move on twice.
+            self._client.confirm(Confirm(place, Task.OPEN, tensor, running.digest))
+            return
         path = self._state.folder / "inbox" / "sum"
         self._client.download(place, tensor, "sum", work, path)
         self._metrics.received.labels("sum").inc(work.size)
@@ -278,14 +287,21 @@ class Agent:
     def _after(self, running: Running, place: Place) -> None:
         """Locally only, when a training round is finished."""
         finished = running.turn.finished == place.round and running.turn.stage is turns.Stage.REST
-        if finished and place.round > 0:
+        if not finished or place.round == 0:
+            return
+        try:
             running.learner.train_personal(running.model)
+        except LearningError as fault:
+            # Nobody but this hospital waits for the personal model.
+            log.error("personal model not trained", round=place.round, why=str(fault), fault=_name(fault))  # noqa: TRY400
 
     def _finish(self, work: Work, place: Place) -> None:
         running = self._running.pop(place.study, None)
-        if running is not None and work.outcome == "finished":
-            self._state.commit(place.study, running.turn.finished)
-            self._state.forget_round(place.study, running.turn.finished)
+        if work.outcome == "finished" and self._state.canonical(place.study) is not None:
+            # Also where this process began after the last round.
+            last = self._finished(place.study)
+            self._state.commit(place.study, last)
+            self._state.forget_round(place.study, last)
         self._state.finish(place.study, f"{work.outcome}: {work.why}")
         self._client.confirm(Confirm(place, Task.FINISH))
         name = running.study.name if running else place.study[:12]
@@ -333,8 +349,13 @@ class Agent:
         """The model of a finished round lies on disk before anybody hears that it is finished."""
         if last:
             path = self._model_path(place.study, place.round)
-            path.with_suffix(".digest").write_text(running.digest)
+            write_whole(path.with_suffix(".digest"), running.digest.encode())
             replace(running.model, round=place.round).save(path)
+
+    def _finished(self, study: str) -> int:
+        """The last round of which a model lies here: the committed one, or a candidate one round further."""
+        committed = self._state.committed(study)
+        return committed + 1 if self._model_path(study, committed + 1).exists() else committed
 
     def _model_path(self, study: str, round_number: int) -> Path:
         return self._state.study_folder(study) / f"model-{round_number}.safetensors"

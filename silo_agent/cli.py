@@ -20,6 +20,7 @@ from policies.document import DocumentError
 from policies.errors import PolicyError
 from policies.ledger import Entry, Genesis, Ledger, read_ledger
 from policies.policy import load_policy
+from protos.messages import MessageError
 from silo_agent import logs
 from silo_agent.config import AgentConfig
 from silo_agent.state import State, StateError
@@ -53,8 +54,14 @@ def run(
     logs.configure()
     # Only this command needs the learning libraries, which take seconds to load.
     from silo_agent.assembly import run_agent  # noqa: PLC0415
+    from silo_agent.client import CallRefused  # noqa: PLC0415
+    from silo_agent.learning.errors import LearningError  # noqa: PLC0415
 
-    for study, why in run_agent(AgentConfig.load(config), until_finished=until_finished):
+    try:
+        ended = run_agent(AgentConfig.load(config), until_finished=until_finished)
+    except (CallRefused, LearningError, MessageError) as error:
+        raise StateError(str(error)) from None
+    for study, why in ended:
         typer.echo(f"{study}: {why}")
 
 
@@ -71,6 +78,7 @@ def evaluate(
     from silo_agent.data.errors import DataError  # noqa: PLC0415
     from silo_agent.evaluating import NoModelError  # noqa: PLC0415
     from silo_agent.evaluating import evaluate as evaluate_models  # noqa: PLC0415
+    from silo_agent.learning.errors import LearningError  # noqa: PLC0415
 
     state = State(AgentConfig.load(config).state)
     found = [(digest, committed) for digest, committed, _ in state.studies() if digest.startswith(study)]
@@ -79,7 +87,7 @@ def evaluate(
     digest, committed = found[0]
     try:
         evaluation = evaluate_models(state.study_folder(digest), committed, data)
-    except (NoModelError, DataError) as error:
+    except (NoModelError, DataError, LearningError) as error:
         raise StateError(str(error)) from None
     if as_json:
         typer.echo(json.dumps(asdict(evaluation), indent=1))

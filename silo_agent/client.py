@@ -27,6 +27,8 @@ T = TypeVar("T")
 CALL_SECONDS = 30.0
 STREAM_SECONDS = 3600.0
 HOLD_SECONDS = 15.0
+STOP_SECONDS = 0.25
+"""How long a wish to stop may go unnoticed while the coordinator holds a call."""
 PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 TRANSIENT = frozenset(
     {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNKNOWN}
@@ -84,11 +86,21 @@ class Client:
         return bytes(self._patiently(lambda: self._calls.GetStudy(request, timeout=CALL_SECONDS)).canonical)
 
     def poll(self) -> Work:
-        """Wait for work."""
+        """Wait for work; raises `Stopped` soon after the agent is asked to stop."""
         request = silo_pb2.PollRequest(session=self._session, hold_seconds=HOLD_SECONDS)
-        return codec.work_from_wire(
-            self._patiently(lambda: self._calls.Poll(request, timeout=HOLD_SECONDS + CALL_SECONDS))
-        )
+
+        def held() -> silo_pb2.Work:
+            call = self._calls.Poll.future(request, timeout=HOLD_SECONDS + CALL_SECONDS)
+            answered = threading.Event()
+            call.add_done_callback(lambda _: answered.set())
+            while not answered.wait(STOP_SECONDS):
+                if self._stop.is_set():
+                    call.cancel()
+                    raise Stopped
+            work: silo_pb2.Work = call.result()
+            return work
+
+        return codec.work_from_wire(self._patiently(held))
 
     def answer(self, answer: Answer) -> None:
         """Take part or refuse."""

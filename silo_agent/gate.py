@@ -6,7 +6,8 @@ sealed and are never drawn twice for one charge; a mask label seals one byte str
 has left. What is computed is the caller's business (`contributions`); how it is sealed is `crypto.sealing`'s.
 
 With local noise a release may be sent again under a new roster at no cost (privacy.md, "Noise": post-processing). With
-distributed noise a new attempt is a new draw and a new charge.
+distributed noise a new attempt is a new draw and a new charge, and a draw is sealed for one roster and model alone: the
+difference of two sums that hold the same shares of noise would lay bare a silo that is in one of them only.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ from policies.ledger import Debit, Ledger
 from policies.policy import Policy, load_policy
 from policies.study import Study
 from protos.messages import Place, Tensor
+from silo_agent.core.turns import OutOfTurnError
 from silo_agent.metrics import Metrics
 from silo_agent.state import State
 
@@ -74,16 +76,18 @@ class Gate:
         self._require_same_policy()
         owed = self._owed(study, place)
         others = {attempt for _, attempt in self.ledger.charged(place.study, place.round)} - {place.attempt}
+        spent = self._spent_before(study, place)
         try:
             decide(
                 self.policy,
                 study,
                 silo=self._me,
                 roster_size=roster_size,
-                spent_costs=self._spent_before(study, place),
+                spent_costs=[cost for _, cost in spent],
                 round=place.round,
                 attempt=place.attempt,
                 charged_attempts=len(others) if owed else 0,
+                study_spent=[cost for name, cost in spent if name == place.study],
             )
         except Refused as refusal:
             self._metrics.refusals.labels(refusal.reason).inc()
@@ -93,19 +97,24 @@ class Gate:
         """Sealed bytes of this order, from the outbox where they were sealed before.
 
         `compute` returns the noised integers; it is called at most once per charge, and only after the charge is
-        durable. Raises `Refused`, `LedgerError`, `StateError`; then nothing has left.
+        durable. Raises `Refused`, `LedgerError`, `StateError`, `OutOfTurnError`; then nothing has left.
         """
-        stored = self._state.sealed(order.label.digest)
+        study, label = order.place.study, order.label
+        stored = self._state.sealed(study, label.digest)
         if stored is not None:
             return stored
         self.decide(order.study, order.place, roster_size=len(order.roster))
         draw = self._charge(order)
-        integers = self._state.release(order.place, order.tensor, draw)
-        if integers is None:
+        release = self._state.release(order.place, order.tensor, draw)
+        if release is None:
             integers = compute()
-            self._state.keep_release(order.place, order.tensor, draw, integers)
-        sealed = sealer.seal(order.tensor.ring, integers, order.label)
-        return self._state.keep_sealed(order.label.digest, sealed)
+            self._state.keep_release(order.place, order.tensor, draw, integers, label.digest)
+        elif release.label == label.digest or _carries_its_noise(order.study, order.tensor):
+            integers = release.integers
+        else:
+            msg = f"the {order.tensor} of this attempt was drawn for another roster or model; begin a new attempt"
+            raise OutOfTurnError(msg)
+        return self._state.keep_sealed(study, label.digest, sealer.seal(order.tensor.ring, integers, label))
 
     def close(self) -> None:
         """Let go of the ledger."""
@@ -132,14 +141,14 @@ class Gate:
         return {
             (tensor, attempt): cost
             for (tensor, attempt), cost in self.ledger.charged(place.study, place.round).items()
-            if attempt == place.attempt or tensor == Tensor.ENCODER or study.privacy.mode == "local"
+            if attempt == place.attempt or _carries_its_noise(study, tensor)
         }
 
-    def _spent_before(self, study: Study, place: Place) -> list[Cost]:
-        """All that the data set has spent, without what this attempt uses: the plan counts that."""
+    def _spent_before(self, study: Study, place: Place) -> list[tuple[str, Cost]]:
+        """All that the data set has spent, by study, without what this attempt uses: the plan counts that."""
         reused = self._draws(study, place)
         return [
-            cost
+            (entry.debit.study, cost)
             for entry in self.ledger.entries()
             for tensor, cost in entry.debit.costs.items()
             if (entry.debit.study, entry.debit.round) != (place.study, place.round)
@@ -158,3 +167,8 @@ class Gate:
         spent = self.ledger.spent()
         self._metrics.epsilon_spent.set(spent)
         self._metrics.epsilon_left.set(self.ledger.left())
+
+
+def _carries_its_noise(study: Study, tensor: str) -> bool:
+    """Whether a release is private by its own noise, so that it may be sent again to others."""
+    return tensor == Tensor.ENCODER or study.privacy.mode == "local"

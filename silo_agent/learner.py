@@ -141,13 +141,13 @@ class Learner:
             self._training,
             plan,
             domain_weights=domain_weights(self._counts(), plan.weight_clip),
-            prior=self._prior(model),
+            prior=self._prior(model, place.round),
             entropy=self._entropy,
             device=self._device,
         )
         self._log.record(place, Tensor.ENCODER, Cost("training", plan.sampling_rate, plan.noise, plan.steps))
         if update.prior is not None and plan.prior == "local":
-            self._keep_prior(update.prior)
+            write_whole(self._prior_path(place.round), flatten(update.prior).astype("<f4").tobytes())
         stream = KeyStream(self._entropy.bytes(KEY_BYTES), b"encoder rounding")
         step = study.encoder.max_update / UPDATE_STEPS
         return to_grid_stochastic(update.vector, step, study.encoder.max_update, stream)
@@ -221,7 +221,9 @@ class Learner:
     def adopt(self, solution: Integers, total: Integers, place: Place, model: SharedModel, silos: int) -> SharedModel:
         """Take the solver's heads where this silo's own solution agrees. Raises `SolutionError`."""
         own = self.solve(total, place, model, silos)
-        if solution.shape != own.shape or np.abs(solution - own).max(initial=0) > HEAD_TOLERANCE / HEAD_STEP:
+        slack = int(HEAD_TOLERANCE / HEAD_STEP)
+        # Compared, not subtracted: a solver may send -2^63, whose distance overflows.
+        if solution.shape != own.shape or ((solution < own - slack) | (solution > own + slack)).any():
             msg = "the solved heads are not what the opened sums give"
             raise SolutionError(msg)
         return model.with_heads(from_grid(solution, HEAD_STEP).reshape(model.heads.shape), place.round)
@@ -266,12 +268,18 @@ class Learner:
     def _counts(self) -> NDArray[np.float64]:
         return np.array(json.loads((self._folder / "counts.json").read_bytes()), np.float64)
 
-    def _prior(self, model: SharedModel) -> Prior | None:
-        path = self._folder / "prior.f32"
+    def _prior(self, model: SharedModel, round_number: int) -> Prior | None:
+        """The r(z|y) that a round's training starts from; where it is local, what the rounds before it left.
+
+        Never what the same round left: were its draw lost in a crash and made again, two trainings would have fed it
+        for one charge.
+        """
         prior = model.build_prior()
-        if prior is not None and self.study.encoder.prior == "local" and path.exists():
-            unflatten(prior, np.frombuffer(path.read_bytes(), "<f4"))
+        if prior is not None and self.study.encoder.prior == "local":
+            kept = [path for r in range(1, round_number) if (path := self._prior_path(r)).exists()]
+            if kept:
+                unflatten(prior, np.frombuffer(kept[-1].read_bytes(), "<f4"))
         return prior
 
-    def _keep_prior(self, prior: Prior) -> None:
-        write_whole(self._folder / "prior.f32", flatten(prior).astype("<f4").tobytes())
+    def _prior_path(self, round_number: int) -> Path:
+        return self._folder / f"prior-{round_number}.f32"

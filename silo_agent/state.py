@@ -11,6 +11,7 @@ import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -51,6 +52,7 @@ _releases = Table(
     Column("tensor", String(16), nullable=False),
     Column("attempt", Integer, nullable=False),
     Column("sha256", String(64), nullable=False),
+    Column("label", String(64), nullable=False),
     UniqueConstraint("study", "round", "tensor", "attempt"),
 )
 _sealed = Table(
@@ -63,6 +65,18 @@ _sealed = Table(
 
 class StateError(Exception):
     """The agent's folder is not as the agent left it. Names the file and the mend."""
+
+
+@dataclass(frozen=True, repr=False)
+class Release:
+    """A draw. Prints only its kind."""
+
+    integers: NDArray[np.int64]
+    label: str
+    """Digest of the mask label that it was drawn for."""
+
+    def __repr__(self) -> str:
+        return "Release(<private>)"
 
 
 class State:
@@ -121,11 +135,11 @@ class State:
         return [(row.study, row.committed, row.why) for row in rows]
 
     # --- releases -----------------------------------------------------------------------------------------------
-    def release(self, place: Place, tensor: Tensor, attempt: int) -> NDArray[np.int64] | None:
-        """The noised integers that were drawn for a charge, None where none were."""
+    def release(self, place: Place, tensor: Tensor, attempt: int) -> Release | None:
+        """What was drawn for a charge, None where nothing was."""
         with self._transaction() as connection:
             row = connection.execute(
-                select(_releases.c.sha256).where(
+                select(_releases.c.sha256, _releases.c.label).where(
                     _releases.c.study == place.study,
                     _releases.c.round == place.round,
                     _releases.c.tensor == tensor,
@@ -134,32 +148,35 @@ class State:
             ).first()
         if row is None:
             return None
-        return np.frombuffer(self._read(self._release_path(place, tensor, attempt), row.sha256), dtype="<i8")
+        content = self._read(self._release_path(place, tensor, attempt), row.sha256)
+        return Release(np.frombuffer(content, dtype="<i8"), row.label)
 
-    def keep_release(self, place: Place, tensor: Tensor, attempt: int, integers: NDArray[np.int64]) -> None:
+    def keep_release(
+        self, place: Place, tensor: Tensor, attempt: int, integers: NDArray[np.int64], label: str
+    ) -> None:
         """Store noised integers before they are sealed. A second draw for one charge is an error."""
         digest = self._write(self._release_path(place, tensor, attempt), integers.astype("<i8").tobytes())
         with self._transaction() as connection:
             connection.execute(
                 insert(_releases).values(
-                    study=place.study, round=place.round, tensor=tensor, attempt=attempt, sha256=digest
+                    study=place.study, round=place.round, tensor=tensor, attempt=attempt, sha256=digest, label=label
                 )
             )
 
     # --- sealed bytes -------------------------------------------------------------------------------------------
-    def sealed(self, label: str) -> Path | None:
+    def sealed(self, study: str, label: str) -> Path | None:
         """The bytes that a mask label gave, None where the label is unused."""
         with self._transaction() as connection:
             row = connection.execute(select(_sealed.c.sha256).where(_sealed.c.label == label)).first()
         if row is None:
             return None
-        path = self._sealed_path(label)
+        path = self._sealed_path(study, label)
         self._read(path, row.sha256)
         return path
 
-    def keep_sealed(self, label: str, sealed: bytes) -> Path:
+    def keep_sealed(self, study: str, label: str, sealed: bytes) -> Path:
         """Store sealed bytes before they are sent; from now on the label is used."""
-        path = self._sealed_path(label)
+        path = self._sealed_path(study, label)
         digest = self._write(path, sealed)
         with self._transaction() as connection:
             connection.execute(insert(_sealed).values(label=label, sha256=digest))
@@ -169,15 +186,15 @@ class State:
         """A committed round's bytes are not needed again; that its labels and draws are used up stays on record."""
         for path in (self.study_folder(study) / "releases").glob(f"{round_number}-*.i64"):
             path.unlink()
-        for path in (self.folder / "outbox").glob("*.sealed"):
+        for path in (self.folder / "outbox" / study).glob("*.sealed"):
             path.unlink()
 
     # --- inside -------------------------------------------------------------------------------------------------
     def _release_path(self, place: Place, tensor: Tensor, attempt: int) -> Path:
         return self.study_folder(place.study) / "releases" / f"{place.round}-{tensor}-{attempt}.i64"
 
-    def _sealed_path(self, label: str) -> Path:
-        return self.folder / "outbox" / f"{label}.sealed"
+    def _sealed_path(self, study: str, label: str) -> Path:
+        return self.folder / "outbox" / study / f"{label}.sealed"
 
     def _read(self, path: Path, sha256: str) -> bytes:
         content = path.read_bytes() if path.exists() else b""

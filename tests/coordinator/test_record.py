@@ -6,11 +6,11 @@ import json
 
 import pytest
 from dacite import DaciteError
-from support.rounds import LIMITS, STUDY, accept, refuse, wanted
 
 from coordinator import record
 from coordinator.core.study import Life, Script, abort, advance, create, start
 from protos.messages import Tensor
+from support.rounds import LIMITS, STUDY, accept, refuse, wanted
 
 PLAN = ((Tensor.COUNTS,), (Tensor.HEADS, Tensor.ENCODER), (Tensor.HEADS, Tensor.METRICS))
 SCRIPT = Script(STUDY, "tiny", ("north", "south", "west"), 2, PLAN, LIMITS, 3)

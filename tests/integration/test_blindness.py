@@ -14,8 +14,6 @@ import urllib.request
 import numpy as np
 import pytest
 import yaml
-from support.memory import encodings, search, search_files, search_memory
-from support.small_cohort import SILOS, policy_document, study_document, write_sites, write_yaml
 
 import crypto.sealing
 from crypto.certificates import Credential
@@ -31,6 +29,8 @@ from silo_agent.learner import UPDATE_STEPS, Learner
 from silo_agent.metrics import Metrics
 from silo_agent.session import Session
 from silo_agent.state import State
+from support.memory import encodings, search, search_files, search_memory
+from support.small_cohort import SILOS, policy_document, study_document, write_sites, write_yaml
 
 PLANTED, LATE = "north", "west"
 PATTERN = np.random.default_rng(2024).integers(2**10, 2**19, 4096)

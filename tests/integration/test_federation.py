@@ -11,11 +11,11 @@ import urllib.request
 
 import pytest
 import yaml
-from support.small_cohort import SILOS, policy_document, study_document, write_sites, write_yaml
 
 from coordinator.operating import OperatorError
 from deploy.demo.federation import COORDINATOR, Federation, script
 from deploy.demo.recount import recount
+from support.small_cohort import SILOS, policy_document, study_document, write_sites, write_yaml
 
 SECONDS = 150
 

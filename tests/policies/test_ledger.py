@@ -144,6 +144,14 @@ def test_a_lowered_budget_stops_and_forgets_nothing(open_ledger):
         lowered.charge(debit(2, noise=1e6))
 
 
+def test_an_accountant_that_finds_less_lowers_nothing(open_ledger, monkeypatch):
+    with contextlib.closing(open_ledger()) as ledger:
+        spent = ledger.charge(debit(1, noise=5)).epsilon
+        monkeypatch.setattr(accountant, "epsilon", lambda costs, delta: 0.01)
+        assert ledger.charge(debit(2, noise=5)).epsilon == spent
+    assert open_ledger().spent() == spent
+
+
 def test_a_ledger_is_made_once_and_never_in_passing(tmp_path):
     path = tmp_path / "ledger.db"
     with pytest.raises(LedgerMissingError):

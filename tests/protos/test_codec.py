@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.wire import answers, confirms, headers, members, places, statuses, works
 
 from protos import codec
 from protos.messages import MessageError, Task, Tensor
 from protos.v1 import common_pb2, silo_pb2
+from support.wire import answers, confirms, headers, members, places, statuses, works
 
 SHA = "a" * 64
 PLACE = common_pb2.Place(study=SHA, round=1, attempt=1)

@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import pytest
 from hypothesis import given
-from support.wire import headers
 
 from protos.messages import (
     MAX_CONTENT,
@@ -23,6 +22,7 @@ from protos.messages import (
     require_digest,
     require_name,
 )
+from support.wire import headers
 
 SHA = "a" * 64
 PLACE = Place(SHA, 1, 2)

@@ -10,21 +10,6 @@ from dataclasses import dataclass, replace
 from typing import get_args
 
 import pytest
-from support.rounds import (
-    LIMITS,
-    SHA,
-    SILOS,
-    TOTAL,
-    accept,
-    confirm,
-    dispute,
-    member,
-    offer,
-    reach,
-    refuse,
-    upload,
-    wanted,
-)
 
 from coordinator.core.round import (
     MOVES,
@@ -47,6 +32,21 @@ from coordinator.core.round import (
     step,
 )
 from protos.messages import Note, Place, Task, Tensor
+from support.rounds import (
+    LIMITS,
+    SHA,
+    SILOS,
+    TOTAL,
+    accept,
+    confirm,
+    dispute,
+    member,
+    offer,
+    reach,
+    refuse,
+    upload,
+    wanted,
+)
 
 P = Place("5" * 64, 1, 1)
 NORTH, SOUTH, WEST = SILOS

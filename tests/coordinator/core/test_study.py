@@ -9,18 +9,6 @@ import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from support.rounds import (
-    LIMITS,
-    STUDY,
-    TOTAL,
-    accept,
-    confirm,
-    dispute,
-    refuse,
-    session,
-    upload,
-    wanted,
-)
 
 from coordinator import record
 from coordinator.core import round as rounds
@@ -38,6 +26,18 @@ from coordinator.core.round import (
 )
 from coordinator.core.study import OVER, Life, Script, StudyStateError, abort, advance, create, start
 from protos.messages import Note, Place, Task, Tensor
+from support.rounds import (
+    LIMITS,
+    STUDY,
+    TOTAL,
+    accept,
+    confirm,
+    dispute,
+    refuse,
+    session,
+    upload,
+    wanted,
+)
 
 PLAN = ((Tensor.COUNTS,), (Tensor.HEADS, Tensor.ENCODER), (Tensor.HEADS, Tensor.METRICS))
 SILOS = ("north", "south", "west")

@@ -23,7 +23,9 @@ def make_schema(**changes):
         ),
         "features": (
             NumericFeature(column="age", kind="number", minimum=0.0, maximum=100.0),
-            NumericFeature(column="crp", kind="number", minimum=1.0, maximum=100.0, scale="log", fill=10.0, missing=(-1,)),
+            NumericFeature(
+                column="crp", kind="number", minimum=1.0, maximum=100.0, scale="log", fill=10.0, missing=(-1,)
+            ),
             CategoryFeature(column="sex", kind="category", values=("f", "m")),
             CategoryFeature(column="smoker", kind="category", values=("yes", "no"), optional=True),
         ),

@@ -31,7 +31,9 @@ def make_study():
             data=DataSchema(
                 label=Label(column="y", positive=(1,), negative=(0,)),
                 domain=(DomainColumn(column="d", values=tuple(range(domains)), names=tuple("abcdefgh"[:domains])),),
-                features=tuple(NumericFeature(column=f"x{i}", kind="number", minimum=-1, maximum=1) for i in range(inputs)),
+                features=tuple(
+                    NumericFeature(column=f"x{i}", kind="number", minimum=-1, maximum=1) for i in range(inputs)
+                ),
             ),
             model=Model(**({"hidden": (8,), "representation": 4, "seed": 7} | model)),
             heads=HeadPlan(pooled_noise=1.0, domain_noise=1.0),
