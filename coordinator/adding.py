@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from crypto import ckks_public, ring
+from crypto.errors import FrameError
 from protos.messages import Tensor
 
 
@@ -45,8 +46,11 @@ def check_content(path: Path, tensor: Tensor) -> None:
 
 
 def add_contents(paths: Sequence[Path], tensor: Tensor, target: Path) -> None:
-    """Write the sum of `paths` (equal sizes, checked) to `target`. Raises `FrameError`, OSError."""
+    """Write the sum of `paths` to `target`. Raises `FrameError`, also where their sizes differ; OSError."""
     its_ring = ring_of(tensor)
+    if 0 in (sizes := {path.stat().st_size for path in paths}) or len(sizes) != 1:
+        msg = "contributions that are added have one size; let the silos send theirs again"
+        raise FrameError(msg)
     files = [path.open("rb") for path in paths]
     try:
         target.parent.mkdir(parents=True, exist_ok=True)

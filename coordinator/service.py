@@ -190,8 +190,8 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
                 if length + len(chunk.data) > header.size:
                     msg = f"upload: more than the {header.size} bytes that were announced"
                     raise MessageError(msg)
-                self._spool.append(partial, length, chunk.data)
                 self._engine.keep(header.place)
+                self._spool.append(partial, length, chunk.data)
                 length += len(chunk.data)
             if length < header.size:
                 msg = f"upload: ended at {length} of {header.size} bytes; resume from there"

@@ -200,6 +200,7 @@ class Agent:
     def _deal(self, running: Running, work: Work, place: Place) -> None:
         self._decide_roster(running, work, place)
         package = self._note_path(place, Note.KEYS)
+        running.sealer = None
         package.write_bytes(running.session.deal(work.roster))
         self._upload_note(running, place, Note.KEYS, package)
 
@@ -207,6 +208,7 @@ class Agent:
         self._decide_roster(running, work, place)
         package = self._note_path(place, Note.KEYS)
         self._client.download(place, None, Note.KEYS, work, package)
+        running.sealer = None
         running.session.take(work.roster, work.actor, package.read_bytes())
         package.unlink()
         self._client.confirm(Confirm(place, Task.TAKE))
@@ -331,7 +333,7 @@ class Agent:
             running.turn = turns.leave(running.turn)
 
     def _sealer(self, running: Running, work: Work) -> Sealer:
-        """One sealer per roster: it remembers which labels it has used."""
+        """One sealer per roster and keys dealt to it: it remembers which labels it has used."""
         digest = running.session.meet(work.roster).digest
         if running.sealer is None or running.sealer[0] != digest:
             running.sealer = (digest, running.session.sealer(work.roster))

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from sqlalchemy import (
     Column,
     Connection,
+    Insert,
     Integer,
     LargeBinary,
     MetaData,
@@ -31,6 +32,7 @@ from sqlalchemy import (
     select,
     update,
 )
+from sqlalchemy.exc import IntegrityError
 
 from protos.messages import Place, Tensor
 
@@ -64,7 +66,7 @@ _sealed = Table(
 
 
 class StateError(Exception):
-    """The agent's folder is not as the agent left it. Names the file and the mend."""
+    """The agent's folder is not as the agent left it, or would not be. Names the file and the mend."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -151,17 +153,13 @@ class State:
         content = self._read(self._release_path(place, tensor, attempt), row.sha256)
         return Release(np.frombuffer(content, dtype="<i8"), row.label)
 
-    def keep_release(
-        self, place: Place, tensor: Tensor, attempt: int, integers: NDArray[np.int64], label: str
-    ) -> None:
+    def keep_release(self, place: Place, tensor: Tensor, attempt: int, integers: NDArray[np.int64], label: str) -> None:
         """Store noised integers before they are sealed. A second draw for one charge is an error."""
-        digest = self._write(self._release_path(place, tensor, attempt), integers.astype("<i8").tobytes())
-        with self._transaction() as connection:
-            connection.execute(
-                insert(_releases).values(
-                    study=place.study, round=place.round, tensor=tensor, attempt=attempt, sha256=digest, label=label
-                )
-            )
+        content = integers.astype("<i8").tobytes()
+        row = insert(_releases).values(
+            study=place.study, round=place.round, tensor=tensor, attempt=attempt, sha256=_sha256(content), label=label
+        )
+        self._keep(row, self._release_path(place, tensor, attempt), content)
 
     # --- sealed bytes -------------------------------------------------------------------------------------------
     def sealed(self, study: str, label: str) -> Path | None:
@@ -177,9 +175,7 @@ class State:
     def keep_sealed(self, study: str, label: str, sealed: bytes) -> Path:
         """Store sealed bytes before they are sent; from now on the label is used."""
         path = self._sealed_path(study, label)
-        digest = self._write(path, sealed)
-        with self._transaction() as connection:
-            connection.execute(insert(_sealed).values(label=label, sha256=digest))
+        self._keep(insert(_sealed).values(label=label, sha256=_sha256(sealed)), path, sealed)
         return path
 
     def forget_round(self, study: str, round_number: int) -> None:
@@ -198,14 +194,20 @@ class State:
 
     def _read(self, path: Path, sha256: str) -> bytes:
         content = path.read_bytes() if path.exists() else b""
-        if hashlib.sha256(content).hexdigest() != sha256:
+        if _sha256(content) != sha256:
             msg = f"{path}: is missing or was changed; restore it from the same backup as state.sqlite3"
             raise StateError(msg)
         return content
 
-    def _write(self, path: Path, content: bytes) -> str:
-        write_whole(path, content)
-        return hashlib.sha256(content).hexdigest()
+    def _keep(self, row: Insert, path: Path, content: bytes) -> None:
+        """Write a file durably, then commit the row that names it. What was kept before is never replaced."""
+        try:
+            with self._transaction() as connection:
+                connection.execute(row)
+                write_whole(path, content)
+        except IntegrityError:
+            msg = f"{path}: was kept before and is never replaced; begin a new attempt"
+            raise StateError(msg) from None
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
@@ -232,6 +234,10 @@ def write_whole(path: Path, content: bytes) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _durable(connection: object, _record: object) -> None:

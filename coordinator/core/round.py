@@ -301,7 +301,7 @@ def _noted(state: Round, event: Uploaded, now: float) -> Outcome:
 
 def _gathered(state: Round, event: Uploaded, now: float) -> Outcome:
     header = event.header
-    if header.silo not in state.names:
+    if header.tensor is not state.tensor or header.silo not in state.names:
         msg = f"the phase {state.phase} gathers {state.tensor} from the roster"
         raise OutOfTurnError(msg)
     state = replace(state, done=state.done | {header.silo})

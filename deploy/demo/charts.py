@@ -23,7 +23,7 @@ WASH: Final = "#f1f5f9"
 COLOURS: Final = ("#0f766e", "#c2410c", "#475569", "#7c3aed")
 """Of the methods in order; FedWard's is the first and the page's accent."""
 _MARKERS: Final = ("o", "s", "D", "^")
-_WIDTH: Final = 7.6
+_WIDTH: Final = 8.6
 _STYLE: Final[dict[Any, Any]] = {
     "svg.fonttype": "none",
     "font.family": "sans-serif",
@@ -71,7 +71,7 @@ def sealed_chart(data: ReportData) -> str:
     figure, axes = _axes(0.4 * len(data.domains) + 0.6)
     for place, interval in enumerate(data.sealed):
         if interval is None:
-            axes.text(0.5, place, " too few held-out patients to tell", va="center", color=MUTED, fontsize=8.5)
+            _note(axes, 0.5, place, "too few held-out patients to tell")
             continue
         axes.plot([interval.low, interval.high], [place, place], color=COLOURS[0], linewidth=2, solid_capstyle="round")
         axes.scatter([interval.auc], [place], s=52, color=COLOURS[0], edgecolors="white", linewidths=0.8, zorder=3)
@@ -91,7 +91,7 @@ def budget_chart(data: ReportData) -> str:
     axes.barh(places, [b.budget for b in data.budgets], height=0.5, color=LINE, label="left for later studies")
     axes.barh(places, [b.spent for b in data.budgets], height=0.5, color=COLOURS[0], label="spent")
     for place, budget in enumerate(data.budgets):
-        axes.text(budget.budget, place, f"  {budget.spent:.2f} of {budget.budget:g}", va="center", color=MUTED)
+        _note(axes, budget.budget, place, f"{budget.spent:.2f} of {budget.budget:g}")
     axes.set_xlim(0, 1.18 * max(b.budget for b in data.budgets))
     axes.set_yticks(places, [b.silo for b in data.budgets])
     axes.set_ylim(len(data.budgets) - 0.4, -0.6)
@@ -123,7 +123,7 @@ def time_chart(data: ReportData) -> str:
     places = range(len(phases))
     axes.barh(places, [p.seconds for p in phases], height=0.5, color=COLOURS[0])
     for place, phase in enumerate(phases):
-        axes.text(phase.seconds, place, f"  {phase.seconds:.1f} s", va="center", color=MUTED)
+        _note(axes, phase.seconds, place, f"{phase.seconds:.1f} s")
     axes.set_xlim(0, 1.15 * max((p.seconds for p in phases), default=1.0))
     axes.set_yticks(places, [p.name for p in phases])
     axes.set_ylim(len(phases) - 0.4, -0.6)
@@ -142,6 +142,11 @@ def _axes(height: float, grid: Literal["x", "y"] = "x") -> tuple[Figure, Any]:
         axes.spines[side].set_visible(False)
     axes.tick_params(length=0)
     return figure, axes
+
+
+def _note(axes: Any, x: float, y: float, text: str) -> None:
+    """Muted text, a little to the right of a point."""
+    axes.annotate(text, (x, y), xytext=(7, 0), textcoords="offset points", va="center", color=MUTED)
 
 
 def _svg(figure: Figure, name: str) -> str:

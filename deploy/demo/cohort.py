@@ -63,9 +63,9 @@ class Column:
 
     def measure(self, score: Array) -> Array:
         """Standard scores (n,) as measurements in the column's unit, clipped to the public range and rounded."""
-        value = self.centre * np.exp(self.spread * score) if self.log else self.centre + self.spread * score
-        rounded: Array = np.round(np.clip(value, self.minimum, self.maximum), self.digits)
-        return rounded
+        deviation = self.spread * score
+        value = self.centre * np.exp(deviation) if self.log else self.centre + deviation
+        return np.asarray(np.round(np.clip(value, self.minimum, self.maximum), self.digits), np.float64)
 
 
 MEASUREMENTS: Final = (

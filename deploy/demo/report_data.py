@@ -97,7 +97,7 @@ class PersonalResult:
 
 @dataclass(frozen=True)
 class ReportData:
-    """Everything on the page. An empty tuple leaves its section out: a study without public test data has a page too."""
+    """Everything on the page. An empty tuple leaves its section out: without public test data there is a page too."""
 
     title: str
     purpose: str

@@ -22,14 +22,15 @@ from coordinator.core.round import (
     Phase,
     Restarted,
     Stopped,
+    Total,
     Uploaded,
 )
 from coordinator.core.study import OVER, Life, Script, StudyStateError, abort, advance, create, start
 from protos.messages import Note, Place, Task, Tensor
 from support.rounds import (
     LIMITS,
+    SHA,
     STUDY,
-    TOTAL,
     accept,
     confirm,
     dispute,
@@ -144,9 +145,15 @@ def test_an_abort_before_the_start():
 # --- laws under any order of events ---------------------------------------------------------------------------------
 NAMES = ("east", "north", "south", "west", "elsewhere")
 name = st.sampled_from(NAMES)
-phases = [LIMITS.offer, LIMITS.keys, LIMITS.train, LIMITS.open, LIMITS.solve]
+TROUBLES = ("refuse", "disagree", "dispute", "stop_the_attempt", "wait", "come_back_anew")
+"""What may end an attempt. A run has only some of them, else hardly any would get past its first sums."""
 ROOM = LIMITS.offer + 2 * LIMITS.keys + 2 * (2 * LIMITS.train + LIMITS.open) + 2 * LIMITS.solve
 """Seconds that the phases of the longest round may last together."""
+
+
+def troubled(method):
+    """This rule applies only in runs that have its trouble."""
+    return precondition(lambda self: method.__name__ in self.troubles)(method)
 
 
 class Federation(RuleBasedStateMachine):
@@ -156,11 +163,17 @@ class Federation(RuleBasedStateMachine):
     attempt began. The laws compare the state with it.
     """
 
-    @initialize(silos=st.integers(2, 4), needed=st.integers(2, 4), attempts=st.integers(1, 3), faithful=st.booleans())
-    def begin(self, silos, needed, attempts, faithful):
+    @initialize(
+        silos=st.integers(2, 4),
+        needed=st.integers(2, 4),
+        attempts=st.integers(1, 3),
+        faithful=st.booleans(),
+        troubles=st.sets(st.sampled_from(TROUBLES)),
+    )
+    def begin(self, silos, needed, attempts, faithful, troubles):
         self.script = script(NAMES[:silos], min(needed, silos), attempts)
         self.state, _ = start(create(self.script), 0.0)
-        self.now, self.began, self.faithful = 0.0, 0.0, faithful
+        self.now, self.began, self.faithful, self.troubles = 0.0, 0.0, faithful, troubles
         self.last = None
         self.counted: dict[tuple[Place, Tensor], Counter[str]] = {}
         self.opened: Counter[tuple[Place, Tensor]] = Counter()
@@ -217,6 +230,7 @@ class Federation(RuleBasedStateMachine):
     def answer(self, silo, model, number, key):
         self.send(accept(self.place, silo, model=model, number=number, key=key))
 
+    @troubled
     @rule(silo=name)
     def refuse(self, silo):
         self.send(refuse(self.place, silo))
@@ -225,27 +239,39 @@ class Federation(RuleBasedStateMachine):
     def upload(self, silo, what):
         self.send(upload(self.place, silo, what))
 
+    @rule(silo=name)
+    def upload_what_is_gathered(self, silo):
+        if self.state.round.phase is Phase.GATHER:
+            self.send(upload(self.place, silo, self.state.round.tensor))
+
     @rule(silo=name, task=st.sampled_from((Task.TAKE, Task.OPEN, Task.ADOPT)), tensor=st.sampled_from((None, *Tensor)))
     def confirm(self, silo, task, tensor):
         self.send(confirm(self.place, silo, task, tensor))
 
+    @troubled
     @rule(silo=name, model=st.just("other"))
     def disagree(self, silo, model):
         if self.state.round.phase in (Phase.OPEN, Phase.ADOPT):
             task = Task.OPEN if self.state.round.phase is Phase.OPEN else Task.ADOPT
             self.send(confirm(self.place, silo, task, self.state.round.tensor, model=model))
 
+    @troubled
     @rule(silo=name)
     def dispute(self, silo):
         self.send(dispute(self.place, silo, Task.CONTRIBUTE))
 
-    @rule()
-    def add(self):
-        self.send(Added(TOTAL))
+    @rule(size=st.integers(1, 9))
+    def add(self, size):
+        self.send(Added(Total(size, SHA)))
 
-    @rule(silo=name, number=st.integers(1, 2))
-    def poll(self, silo, number):
-        self.send(Restarted(silo, session(silo, number)))
+    @rule(silo=name)
+    def poll(self, silo):
+        self.send(Restarted(silo, session(silo)))
+
+    @troubled
+    @rule(silo=name)
+    def come_back_anew(self, silo):
+        self.send(Restarted(silo, session(silo, 2)))
 
     @rule()
     def lose_the_reply(self):
@@ -253,6 +279,7 @@ class Federation(RuleBasedStateMachine):
         if self.last is not None and not isinstance(self.last, (Passed, Stopped)):
             self.send(self.last)
 
+    @troubled
     @rule(seconds=st.floats(0, 150))
     def wait(self, seconds):
         """The clock stops at a deadline, as the coordinator's ticks do."""
@@ -261,11 +288,12 @@ class Federation(RuleBasedStateMachine):
             self.send(Passed())
             assert self.state.life in OVER or self.now < self.state.round.deadline
 
+    @troubled
     @rule()
     def stop_the_attempt(self):
         self.send(Stopped("adding failed"))
 
-    @rule(steps=st.integers(1, 30))
+    @rule(steps=st.integers(1, 12))
     def go_on(self, steps):
         """Silos and coordinator do what is asked; without this few runs would get far."""
         for _ in range(steps):
@@ -295,6 +323,7 @@ class Federation(RuleBasedStateMachine):
             assert len(round_.names) >= self.script.min_silos
         if state.life is Life.RUNNING:
             assert round_.phase not in rounds.OVER
+            assert round_.deadline < float("inf"), "no phase lasts for ever"
             assert round_.waiting_for or round_.phase is Phase.ADD
         if state.life in OVER:
             assert state.why

@@ -1,0 +1,157 @@
+"""`fedward-coordinator`: what people type, what they read, and that a fault is one sentence and exit code 1."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from coordinator import cli
+from support.studies import tiny_document, tiny_study
+
+COMMAND = [sys.executable, "-c", "from coordinator.cli import main; main()"]
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def run(monkeypatch, capfd):
+    """Runs `main` as the console script does; returns exit code, stdout, stderr."""
+
+    def run(*arguments):
+        monkeypatch.setattr(sys, "argv", ["fedward-coordinator", *map(str, arguments)])
+        capfd.readouterr()
+        with pytest.raises(SystemExit) as caught:
+            cli.main()
+        out, err = capfd.readouterr()
+        return caught.value.code or 0, out, err
+
+    return run
+
+
+@pytest.fixture
+def operator_file(server, operator_folder, tmp_path):
+    files = {name: str(operator_folder / f"{name}.pem") for name in ("certificate", "key", "authority")}
+    path = tmp_path / "operator.yaml"
+    path.write_text(yaml.safe_dump({"coordinator": f"127.0.0.1:{server.port}", **files}))
+    return path
+
+
+def coordinator_file(folder, home, **changes):
+    files = {name: str(home / f"{name}.pem") for name in ("certificate", "key", "authority")}
+    path = folder / "coordinator.yaml"
+    path.write_text(yaml.safe_dump({"port": 0, "metrics_port": 0, "data": "data", **files, **changes}))
+    return path
+
+
+@pytest.fixture(scope="module")
+def coordinator_home(authority):
+    return authority.credential("coordinator", "typed-hub")
+
+
+@pytest.fixture
+def hub_file(coordinator_home, tmp_path):
+    return lambda **changes: coordinator_file(tmp_path, coordinator_home, **changes)
+
+
+@pytest.fixture
+def log_stays(monkeypatch):
+    """`serve` sets up the log of the whole process, which here is the tests'."""
+    monkeypatch.setattr("structlog.configure", lambda **_: None)
+
+
+def test_a_study_from_the_command_line(run, operator_file, tmp_path):
+    study_file = tmp_path / "study.yaml"
+    study_file.write_text(yaml.safe_dump(tiny_document(name="typed")))
+    digest = tiny_study(name="typed").digest
+    assert run("study", "create", study_file, "-o", operator_file) == (0, f"{digest}\n", "")
+    assert run("study", "start", "typed", "-o", operator_file) == (0, "", "")
+    code, out, _ = run("study", "status", "typed", "--json", "-o", operator_file)
+    (status,) = json.loads(out)
+    assert (code, status["study"], status["phase"]) == (0, digest, "offer")
+    code, out, _ = run("study", "status", "-o", operator_file)
+    assert code == 0
+    assert "typed running round 0/2, attempt 1, offer" in " ".join(out.split())
+    assert re.search(r"north\W+invited\W+yes", out)
+    assert run("study", "abort", "typed", "--reason", "enough", "-o", operator_file)[0] == 0
+    assert "stopped by ops: enough" in run("study", "status", "typed", "-o", operator_file)[1]
+
+
+def test_an_abort_needs_a_reason(run, operator_file):
+    code, _, err = run("study", "abort", "typed", "-o", operator_file)
+    assert (code, "--reason" in err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("serve", "-c", "absent.yaml"), "absent.yaml: there is no such file; create it or give its path"),
+        (("study", "status", "-o", "absent.yaml"), "absent.yaml: there is no such file"),
+    ],
+)
+def test_a_missing_file_is_a_sentence(run, log_stays, arguments, sentence):
+    code, out, err = run(*arguments)
+    assert (code, out) == (1, "")
+    assert err.startswith(f"fedward-coordinator: {sentence}")
+    assert err.count("\n") == 1
+
+
+def test_a_study_file_that_is_missing(run, operator_file):
+    code, _, err = run("study", "create", "absent.yaml", "-o", operator_file)
+    assert (code, err.startswith("fedward-coordinator: absent.yaml: there is no such file")) == (1, True)
+
+
+def test_what_the_coordinator_refuses_is_a_sentence(run, operator_file):
+    code, _, err = run("study", "start", "nothing", "-o", operator_file)
+    assert code == 1
+    assert err == "fedward-coordinator: NOT_FOUND: 0 studies match 'nothing'; give the name or the digest\n"
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"insecure": True}, "field insecure: unknown field; remove it or mend its spelling"),
+        ({"database": "nonsense://"}, "the database cannot be used: "),
+        ({"certificate": "absent.pem"}, "absent.pem cannot be read (No such file or directory); mend its path"),
+        ({"host": "192.0.2.1"}, "192.0.2.1:0 cannot be served; give another `host` or `port`"),
+    ],
+)
+def test_a_coordinator_that_cannot_serve_says_why(run, log_stays, hub_file, changes, sentence):
+    code, out, err = run("serve", "-c", hub_file(**changes))
+    assert (code, out) == (1, "")
+    assert sentence in err
+    assert "Traceback" not in err
+
+
+def test_a_silo_s_certificate_does_not_serve(run, log_stays, authority, tmp_path):
+    code, _, err = run("serve", "-c", coordinator_file(tmp_path, authority.credential("silo", "no-server")))
+    assert code == 1
+    assert "only a coordinator serves, not fedward://silo/no-server" in err
+
+
+def test_the_console_script_exits_with_1(tmp_path):
+    absent = tmp_path / "absent.yaml"
+    done = subprocess.run([*COMMAND, "serve", "-c", absent], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == f"fedward-coordinator: {absent}: there is no such file; create it or give its path\n"
+
+
+def test_enrolment_makes_a_key_here_and_a_request(run, tmp_path):
+    code, out, _ = run("enrol", tmp_path / "hub", "--role", "coordinator", "--name", "hub", "--host", "hub.example")
+    assert code == 0
+    assert out.startswith(f"Send {tmp_path}/hub/request.csr to the consortium's authority")
+    assert (tmp_path / "hub" / "key.pem").stat().st_mode & 0o777 == 0o600
+    code, _, err = run("enrol", tmp_path / "hub", "--role", "operator", "--name", "ops")
+    assert code == 1, "a key is never overwritten"
+    assert err.startswith("fedward-coordinator: ")
+
+
+def test_a_silo_enrols_elsewhere():
+    done = CliRunner().invoke(cli.app, ["enrol", "somewhere", "--role", "silo", "--name", "north"])
+    assert done.exit_code == 2
+    assert "fedward-silo enrol" in done.output

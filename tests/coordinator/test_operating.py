@@ -1,0 +1,55 @@
+"""The operator's client against a running coordinator: replies as values, every fault as a sentence."""
+
+from __future__ import annotations
+
+import pytest
+
+from coordinator.config import OperatorConfig
+from coordinator.operating import Operator, OperatorError
+from support.certificates import make_authority
+from support.studies import tiny_study
+
+
+def config(port, folder):
+    files = {name: folder / f"{name}.pem" for name in ("certificate", "key", "authority")}
+    return OperatorConfig(coordinator=f"127.0.0.1:{port}", **files)
+
+
+@pytest.fixture
+def client(server, operator_folder):
+    made = Operator(config(server.port, operator_folder))
+    yield made
+    made.close()
+
+
+def test_a_study_is_created_started_watched_and_stopped(client):
+    study = tiny_study(name="operated")
+    assert client.create(study.canonical()) == study.digest
+    assert (client.status("operated").state, client.status("operated").rounds) == ("created", 2)
+    client.start("operated")
+    status = client.status(study.digest)
+    assert (status.state, status.phase, status.waiting_for) == ("running", "offer", study.silos)
+    client.abort("operated", "enough")
+    assert client.status("operated").why == "stopped by ops: enough"
+    assert study.digest in {one.study for one in client.statuses()}
+
+
+def test_a_refusal_is_its_code_and_sentence(client):
+    with pytest.raises(OperatorError, match=r"^NOT_FOUND: 0 studies match 'nothing'; give the name or the digest$"):
+        client.start("nothing")
+    with pytest.raises(OperatorError, match=r"^INVALID_ARGUMENT: "):
+        client.create(b"{}")
+
+
+def test_nobody_answers(operator_folder):
+    client = Operator(config(1, operator_folder))
+    with pytest.raises(OperatorError, match=r"no coordinator answers at 127.0.0.1:1: .*is it running"):
+        client.statuses()
+    client.close()
+
+
+def test_another_authority_s_coordinator_is_not_believed(server, tmp_path):
+    client = Operator(config(server.port, make_authority(tmp_path).credential("operator", "ops")))
+    with pytest.raises(OperatorError, match="and of the same authority"):
+        client.statuses()
+    client.close()

@@ -1,0 +1,221 @@
+"""The coordinator as a whole: it serves, says so, survives its own restart, and needs no learning library."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import grpc
+import pytest
+import yaml
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from coordinator import engine as engines
+from coordinator.config import CoordinatorConfig
+from coordinator.server import SERVICES, Server
+from protos.messages import Note, Place, Tensor
+from protos.v1 import silo_pb2
+from support.silos import Caller, Scene, refused, summed
+from support.studies import tiny_study
+
+numbers = itertools.count(1)
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def scrape(port):
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as reply:
+        return reply.read().decode()
+
+
+# --- health and metrics ---------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("service", ["", *SERVICES])
+def test_health_says_serving(operator, service):
+    health = health_pb2_grpc.HealthStub(operator.channel)
+    reply = health.Check(health_pb2.HealthCheckRequest(service=service), timeout=10)
+    assert reply.status == health_pb2.HealthCheckResponse.SERVING
+
+
+def test_health_of_something_else(operator):
+    with refused(grpc.StatusCode.NOT_FOUND, ""):
+        health_pb2_grpc.HealthStub(operator.channel).Check(health_pb2.HealthCheckRequest(service="other"), timeout=10)
+
+
+def test_metrics_follow_a_study(server, scene):
+    scene.play(lambda status: status.state == "finished")
+    text = scrape(server.metrics_port)
+    assert 'fedward_coordinator_studies{state="finished"} 1.0' in text
+    assert f'fedward_coordinator_round{{study="{scene.study.name}"}} 2.0' in text
+    assert 'fedward_coordinator_attempts_total{outcome="committed"} 3.0' in text
+    assert 'fedward_coordinator_phase_seconds_count{phase="open"} 5.0' in text
+    for silo in scene.silos:
+        assert f'fedward_coordinator_silo_last_seen_seconds{{silo="{silo}"}}' in text
+    received = sum(upload.bytes for upload in scene.status().uploads if upload.kind == "ckks")
+    assert f'fedward_coordinator_received_bytes_total{{kind="ckks"}} {float(received)}' in text
+
+
+def test_refusals_are_counted_by_code(server, operator):
+    name = {"code": "PERMISSION_DENIED"}
+    before = server.metrics.registry.get_sample_value("fedward_coordinator_refused_calls_total", name) or 0
+    with refused(grpc.StatusCode.PERMISSION_DENIED, ""):
+        operator.silo.Heartbeat(silo_pb2.HeartbeatRequest())
+    assert server.metrics.registry.get_sample_value("fedward_coordinator_refused_calls_total", name) == before + 1
+
+
+# --- restarts -------------------------------------------------------------------------------------------------------
+class Restarts:
+    """A server that is stopped and started again on the same data, with one study."""
+
+    def __init__(self, make_server, authority, operator_folder, data, study):
+        self._make, self._operator_folder, self._data = make_server, operator_folder, data
+        self.server = make_server(data)
+        self.operator = Caller(self.server.port, operator_folder)
+        self.scene = Scene(self.server, authority, study, self.operator)
+        self.scene.start()
+
+    def restart(self):
+        self.stop()
+        self.begin()
+
+    def begin(self):
+        self.server = self._make(self._data)
+        self.operator = Caller(self.server.port, self._operator_folder)
+        self.scene.reconnect(self.server.port, self.operator)
+
+    def stop(self):
+        self.operator.close()
+        self.server.close()
+
+
+@pytest.fixture
+def restarts(make_server, authority, operator_folder, tmp_path):
+    names = tuple(f"{letter}-{next(numbers)}" for letter in "abc")
+    made = Restarts(make_server, authority, operator_folder, tmp_path / "data", tiny_study(silos=names))
+    yield made
+    made.scene.close()
+    made.stop()
+
+
+def test_a_restart_while_gathering_keeps_what_is_there(restarts):
+    scene = restarts.scene
+    place = scene.gathering(Tensor.ENCODER)
+    one, two, three = scene.silos.values()
+    whole, half = (silo.contribution(place, Tensor.ENCODER) for silo in (one, two))
+    one.upload(one.header(place, whole, Tensor.ENCODER), whole)
+    header = two.header(place, half, Tensor.ENCODER)
+    with refused(grpc.StatusCode.FAILED_PRECONDITION, "resume from there"):
+        two.upload(header, half[:40])
+    restarts.restart()
+    one, two, three = scene.silos.values()
+    assert set(scene.status().waiting_for) == {two.name, three.name}
+    assert two.stored(header) == (40, False)
+    two.upload(header, half, offset=40)
+    status = scene.play(lambda status: status.phase == "open")
+    assert (status.round, status.attempt) == (1, 1)
+    sent = [silo.contribution(place, Tensor.ENCODER) for silo in scene.silos.values()]
+    assert one.download(place, "sum", Tensor.ENCODER) == summed(Tensor.ENCODER, sent)
+    assert scene.play(lambda status: status.state != "running").state == "finished"
+
+
+def test_a_restart_while_adding_adds_anew(restarts, monkeypatch):
+    """The process dies after the last upload was stored and before the sum was: it is made by the next one."""
+    scene = restarts.scene
+    with monkeypatch.context() as patch:
+        patch.setattr(engines.Engine, "_add", lambda *_: None)
+        scene.play(lambda status: status.phase == "add")
+        restarts.stop()
+    restarts.begin()
+    place = Place(scene.study.digest, 0, 1)
+    status = scene.play(lambda status: status.phase == "open")
+    assert status.attempt == 1
+    sent = [silo.contribution(place, Tensor.COUNTS) for silo in scene.silos.values()]
+    assert next(iter(scene.silos.values())).download(place, "sum", Tensor.COUNTS) == summed(Tensor.COUNTS, sent)
+
+
+@pytest.mark.parametrize("phase", ["deal", "take", "open", "solve", "adopt"])
+def test_a_restart_in_any_other_phase_goes_on(restarts, phase):
+    scene = restarts.scene
+    before = scene.play(lambda status: status.phase == phase)
+    restarts.restart()
+    after = scene.status()
+    assert (after.round, after.attempt, after.phase, after.waiting_for) == (
+        before.round,
+        before.attempt,
+        before.phase,
+        before.waiting_for,
+    )
+    ended = len(before.times)
+    scene.play(lambda status: len(status.times) >= ended + 2)
+
+
+# --- as a process ---------------------------------------------------------------------------------------------------
+BLIND = """
+import sys
+
+class Forbidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {"torch", "opacus", "tenseal", "pyarrow", "safetensors", "silo_agent"}:
+            raise ImportError(f"{name} must not be imported by the coordinator")
+
+sys.meta_path.insert(0, Forbidden())
+from coordinator import cli
+
+cli.app(["serve", "-c", sys.argv[1]], standalone_mode=False)
+secret = {"crypto.ckks_secret", "crypto.sealing", "crypto.pads", "crypto.packages", "crypto.agreement"}
+print(sorted(secret & set(sys.modules)), flush=True)
+"""
+
+
+@pytest.fixture
+def config_file(authority, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("process")
+    home = authority.credential("coordinator", folder.name.replace("_", "-"))
+    files = {name: str(home / f"{name}.pem") for name in ("certificate", "key", "authority")}
+    path = folder / "coordinator.yaml"
+    path.write_text(yaml.safe_dump({"port": 0, "metrics_port": 0, "data": "data", **files}))
+    return path
+
+
+def test_it_serves_where_nothing_can_learn_or_open(config_file, authority, operator_folder):
+    """Neither torch, opacus nor tenseal can be imported there; a round runs to its opened sum nevertheless."""
+    command = [sys.executable, "-c", BLIND, config_file]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            entry = json.loads(process.stderr.readline())
+            assert (entry["event"], entry["level"]) == ("serving", "info")
+            port, metrics_port = entry["port"], entry["metrics_port"]
+            operator = Caller(port, operator_folder)
+            study = tiny_study(silos=("blind-a", "blind-b"), min_silos=2)
+            scene = Scene(type("Elsewhere", (), {"port": port}), authority, study, operator)
+            scene.start()
+            scene.play(lambda status: status.round == 1)
+            assert 'outcome="committed"} 1.0' in scrape(metrics_port)
+            scene.close()
+            operator.close()
+            os.kill(process.pid, signal.SIGTERM)
+            out, err = process.communicate(timeout=20)
+            assert (process.returncode, out) == (0, "[]\n"), "no module that could open a sum was loaded"
+            assert json.loads(err.splitlines()[-1])["event"] == "stopped"
+        finally:
+            process.kill()
+    assert (config_file.parent / "data" / "coordinator.sqlite3").exists()
+
+
+def test_a_port_that_is_taken_is_one_sentence(server, config_file):
+    config = CoordinatorConfig.load(config_file)
+    with pytest.raises(OSError, match=f"127.0.0.1:{server.port} cannot be served; give another"):
+        Server(config.model_copy(update={"port": server.port}))
+
+
+def test_a_note_is_relayed_as_it_came(scene):
+    status = scene.play(lambda status: status.phase == "deal")
+    dealer = scene.silos[status.waiting_for[0]]
+    place, content = Place(scene.study.digest, 0, 1), json.dumps({"sealed": "for others"}).encode() * 100_000
+    dealer.upload(dealer.header(place, content, Note.KEYS), content)
+    for silo in scene.silos.values():
+        assert silo.download(place, "keys") == content

@@ -1,0 +1,662 @@
+"""The services over real gRPC and mutual TLS: the good way first, then every way to be refused."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import math
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+
+import grpc
+import numpy as np
+import pytest
+
+from coordinator import service
+from coordinator.spool import SUM
+from crypto import ckks_public
+from crypto.certificates import Credential
+from crypto.errors import CertificateError
+from policies import shapes
+from protos import codec
+from protos.messages import MAX_CHUNK, PROTOCOL, Member, Note, Place, Task, Tensor
+from protos.v1 import common_pb2, operator_pb2, silo_pb2
+from support.certificates import make_authority
+from support.silos import Silo, content_size, refused, summed
+from support.studies import tiny_study
+
+Code = grpc.StatusCode
+DAY = timedelta(days=1)
+
+
+def first(scene):
+    return next(iter(scene.silos.values()))
+
+
+def begin_upload(silo, header, chunks=()):
+    """A stream that is held open; returns the call and a function that ends it."""
+    go_on = threading.Event()
+
+    def messages():
+        yield silo_pb2.UploadChunk(
+            header=codec.header_to_wire(header), signature=silo.credential.sign(header.canonical())
+        )
+        yield from chunks
+        go_on.wait(10)
+
+    return silo.silo.Upload.future(messages()), go_on
+
+
+def taken(silo, header, content):
+    """Resume; the coordinator may not have noticed yet that the stream before is broken, and then says so."""
+    try:
+        silo.upload(header, content, offset=1000, chunk=30_000)
+    except grpc.RpcError as error:
+        if "another stream is filling this slot" not in error.details():
+            raise
+        return False
+    return True
+
+
+def wait_for(condition, seconds=5.0):
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "not reached in time"
+        time.sleep(0.01)
+
+
+# --- the good way ---------------------------------------------------------------------------------------------------
+def test_join_tells_versions_and_limits(scene):
+    reply = first(scene).join()
+    assert (reply.protocol, reply.max_chunk, reply.heartbeat_seconds) == (
+        PROTOCOL,
+        MAX_CHUNK,
+        service.HEARTBEAT_SECONDS,
+    )
+    assert reply.coordinator_version
+
+
+def test_the_study_comes_as_the_bytes_that_its_digest_names(scene):
+    reply = first(scene).silo.GetStudy(silo_pb2.GetStudyRequest(study=scene.study.digest))
+    assert reply.canonical == scene.study.canonical()
+    assert hashlib.sha256(reply.canonical).hexdigest() == scene.study.digest
+
+
+def test_a_heartbeat_is_seen(scene):
+    silo = first(scene)
+    silo.silo.Heartbeat(silo_pb2.HeartbeatRequest(session="one"))
+    seen = {member.silo: member.last_seen for member in scene.status().members}
+    assert seen[silo.name] == pytest.approx(time.time(), abs=60)
+    assert [last for name, last in seen.items() if name != silo.name] == [0.0, 0.0]
+
+
+def test_a_study_from_its_offer_to_its_end(scene):
+    opened = []
+
+    def over(status):
+        if status.phase == "open" and (status.round, status.tensor) not in opened:
+            opened.append((status.round, status.tensor))
+        return status.state == "finished"
+
+    status = scene.play(over)
+    assert opened == [
+        (0, Tensor.COUNTS),
+        (1, Tensor.HEADS),
+        (1, Tensor.ENCODER),
+        (2, Tensor.HEADS),
+        (2, Tensor.METRICS),
+    ]
+    models = {silo.model for silo in scene.silos.values()}
+    assert len(models) == 1
+    uploads = [(u.round, u.tensor, u.silo) for u in status.uploads if u.tensor is not None]
+    assert sorted(uploads) == sorted((number, tensor, silo) for number, tensor in opened for silo in scene.silos)
+    assert {(u.round, u.kind) for u in status.uploads if u.tensor is None} == {(0, "keys"), (1, "heads"), (2, "heads")}
+    for silo in scene.silos.values():
+        work = silo.poll()
+        assert (work.task, work.outcome, work.why) == (Task.FINISH, "finished", "all rounds are committed")
+        silo.do(work)
+        assert silo.poll().task is Task.WAIT, "who knows that it is over is not told again"
+
+
+@pytest.mark.parametrize("tensor", [Tensor.COUNTS, Tensor.ENCODER])
+def test_what_is_opened_is_the_sum_of_what_was_sent(scene, tensor):
+    place = scene.gathering(tensor)
+    sent = [silo.contribution(place, tensor) for silo in scene.silos.values()]
+    scene.play(lambda status: status.phase == "open")
+    assert first(scene).download(place, "sum", tensor) == summed(tensor, sent)
+
+
+def test_a_poll_waits_for_work_and_not_longer(make_scene):
+    scene = make_scene(begin=False)
+    silo = first(scene)
+    began = time.monotonic()
+    assert silo.poll(hold=0.2).task is Task.WAIT
+    assert 0.15 < time.monotonic() - began < 2
+    waiting = silo.silo.Poll.future(silo_pb2.PollRequest(session="one", hold_seconds=15))
+    scene.start()
+    began = time.monotonic()
+    assert codec.work_from_wire(waiting.result(timeout=10)).task is Task.DECIDE
+    assert time.monotonic() - began < 2
+
+
+@pytest.mark.parametrize("hold", [-1.0, math.nan, -math.inf])
+def test_a_hold_that_is_no_time_does_not_wait(make_scene, hold):
+    silo = first(make_scene(begin=False))
+    assert silo.poll(hold=hold).task is Task.WAIT
+
+
+def test_a_broken_stream_is_resumed_where_the_bytes_end(scene):
+    silo, place = first(scene), scene.gathering(Tensor.COUNTS)
+    content = silo.contribution(place, Tensor.COUNTS)
+    header = silo.header(place, content, Tensor.COUNTS)
+    piece = silo_pb2.UploadChunk(offset=0, data=content[:1000])
+    call, go_on = begin_upload(silo, header, [piece])
+    wait_for(lambda: silo.stored(header) == (1000, False))
+    call.cancel()
+    go_on.set()
+
+    wait_for(lambda: taken(silo, header, content))
+    assert silo.stored(header) == (len(content), True)
+    assert silo.poll().task is Task.WAIT
+
+
+def test_an_upload_whose_reply_was_lost_is_sent_again_and_counted_once(scene):
+    silo, place = first(scene), scene.gathering()
+    content = silo.contribution(place, Tensor.COUNTS)
+    header = silo.header(place, content, Tensor.COUNTS)
+    for _ in range(3):
+        silo.upload(header, content)
+    assert len(scene.status().uploads) == 2, "the keys and one contribution"
+    assert silo.name not in scene.status().waiting_for
+
+
+def test_a_download_is_resumed(scene):
+    place = scene.gathering()
+    scene.play(lambda status: status.phase == "open")
+    silo = first(scene)
+    whole = silo.download(place, "sum", Tensor.COUNTS)
+    assert len(whole) == content_size(Tensor.COUNTS, 2)
+    assert silo.download(place, "sum", Tensor.COUNTS, offset=1000) == whole[1000:]
+    assert silo.download(place, "sum", Tensor.COUNTS, offset=len(whole)) == b""
+    for offset in (len(whole) + 1, 2**64 - 1):
+        with refused(Code.INVALID_ARGUMENT, "lies behind the end; begin again at 0"):
+            silo.download(place, "sum", Tensor.COUNTS, offset=offset)
+
+
+# --- who calls ------------------------------------------------------------------------------------------------------
+def test_another_authority_s_silo_does_not_get_a_connection(server, scene, tmp_path):
+    stranger = Silo(server.port, make_authority(tmp_path).credential("silo", first(scene).name), scene.study)
+    with refused(Code.UNAVAILABLE, ""):
+        stranger.join()
+    stranger.close()
+
+
+def test_no_certificate_no_connection(server, authority):
+    with (
+        grpc.secure_channel(
+            f"127.0.0.1:{server.port}", grpc.ssl_channel_credentials(root_certificates=authority.pem)
+        ) as channel,
+        refused(Code.UNAVAILABLE, ""),
+    ):
+        channel.unary_unary("/fedward.v1.SiloService/Join")(b"", timeout=10)
+
+
+def test_an_expired_certificate_gets_no_connection(server, authority, monkeypatch):
+    folder = authority.credential("silo", "expired", period=(-DAY, timedelta(minutes=-1)))
+    monkeypatch.setattr("support.silos.load", load_unchecked)
+    silo = Silo(server.port, folder, tiny_study())
+    with refused(Code.UNAVAILABLE, ""):
+        silo.join()
+    silo.close()
+
+
+def load_unchecked(folder):
+    """An attacker's program does not check its own certificate."""
+    pems = {f"{name}_pem": (folder / f"{name}.pem").read_bytes() for name in ("certificate", "key", "authority")}
+    return Credential(**pems, now=datetime.now(UTC) - timedelta(minutes=2))
+
+
+def test_a_certificate_that_expires_ends_an_open_connection(server, authority):
+    folder = authority.credential("silo", "expiring", period=(-DAY, timedelta(seconds=2)))
+    silo = Silo(server.port, folder, tiny_study())
+    silo.join()
+    time.sleep(2.1)
+    with refused(Code.PERMISSION_DENIED, "expired on .*; make a new request and have it signed"):
+        silo.join()
+    silo.close()
+
+
+def test_an_operator_is_no_silo_and_a_silo_no_operator(operator, scene):
+    with refused(Code.PERMISSION_DENIED, "fedward://operator/ops, but a silo is needed; use that party's own"):
+        operator.silo.Poll(silo_pb2.PollRequest(session="one"))
+    chunks = first(scene).chunks(first(scene).header(Place("a" * 64, 0, 1), b"x", Note.KEYS), b"x")
+    with refused(Code.PERMISSION_DENIED, "but a silo is needed"):
+        operator.silo.Upload(chunks)
+    calls = first(scene).operator
+    for call, request in (
+        (calls.CreateStudy, operator_pb2.CreateStudyRequest()),
+        (calls.StartStudy, operator_pb2.StudyRequest()),
+        (calls.AbortStudy, operator_pb2.AbortStudyRequest()),
+        (calls.GetStudyStatus, operator_pb2.StudyRequest()),
+        (calls.ListStudies, operator_pb2.ListStudiesRequest()),
+    ):
+        with refused(Code.PERMISSION_DENIED, "but a operator is needed|but an operator is needed"):
+            call(request)
+
+
+def test_another_protocol_is_refused_by_number(scene):
+    with refused(Code.INVALID_ARGUMENT, f"speaks protocol {PROTOCOL}, the agent 99; update the older one"):
+        first(scene).join(protocol=99)
+
+
+def test_nobody_answers_for_another(scene):
+    silo, other = list(scene.silos.values())[:2]
+    with refused(Code.UNAUTHENTICATED, f"{silo.name} may not answer in the name of {other.name}"):
+        silo.answer(silo.poll().place, silo=other.name)
+
+
+def test_a_study_is_shown_only_to_those_whom_it_invites(scene, make_scene):
+    outsider = first(make_scene(begin=False))
+    with refused(Code.NOT_FOUND, scene.study.digest):
+        outsider.silo.GetStudy(silo_pb2.GetStudyRequest(study=scene.study.digest))
+    place = first(scene).poll().place
+    with refused(Code.FAILED_PRECONDITION, "is not invited to this attempt"):
+        outsider.answer(place)
+    with refused(Code.NOT_FOUND, ""):
+        outsider.confirm(place, Task.FINISH)
+
+
+def test_nobody_is_told_of_an_end_that_has_not_come(scene):
+    silo = first(scene)
+    with refused(Code.FAILED_PRECONDITION, "the study is running"):
+        silo.confirm(silo.poll().place, Task.FINISH)
+
+
+# --- what is uploaded -----------------------------------------------------------------------------------------------
+@pytest.fixture
+def gathering(scene):
+    """A silo that is asked for its counts, the place, and its content."""
+    place = scene.gathering(Tensor.COUNTS)
+    silo = first(scene)
+    return silo, place, silo.contribution(place, Tensor.COUNTS)
+
+
+def test_an_upload_in_another_s_name(scene, gathering):
+    silo, place, content = gathering
+    other = list(scene.silos)[1]
+    header = silo.header(place, content, Tensor.COUNTS, silo=other)
+    with refused(Code.UNAUTHENTICATED, f"{silo.name} may not upload in the name of {other}"):
+        silo.upload(header, content)
+    with refused(Code.UNAUTHENTICATED, f"{silo.name} may not ask for {other}"):
+        silo.stored(header)
+    assert other in scene.status().waiting_for
+
+
+def test_a_signature_over_something_else(scene, gathering):
+    silo, place, content = gathering
+    header = silo.header(place, content, Tensor.COUNTS)
+    for signature in (
+        b"nothing",
+        silo.credential.sign(b"other"),
+        list(scene.silos.values())[1].credential.sign(header.canonical()),
+    ):
+        with refused(Code.UNAUTHENTICATED, "does not fit what it came with; have it sent again"):
+            silo.upload(header, content, signature=signature)
+    assert silo.stored(header) == (0, False)
+
+
+def test_an_upload_without_header(gathering):
+    silo, _, content = gathering
+    for messages in ([], [silo_pb2.UploadChunk(offset=0, data=content[:10])]):
+        with refused(Code.INVALID_ARGUMENT, "upload: the first message must carry the header"):
+            silo.silo.Upload(iter(messages))
+
+
+def test_more_bytes_than_announced(gathering):
+    silo, place, content = gathering
+    header = silo.header(place, content, Tensor.COUNTS)
+    with refused(Code.INVALID_ARGUMENT, "more than the 65536 bytes that were announced"):
+        silo.upload(header, content + b"x")
+    assert silo.stored(header) == (0, False), "nothing of an overlong piece is kept"
+    silo.upload(header, content)
+
+
+def test_fewer_bytes_than_announced_may_be_resumed(gathering):
+    silo, place, content = gathering
+    header = silo.header(place, content, Tensor.COUNTS)
+    with refused(Code.FAILED_PRECONDITION, "ended at 60000 of 65536 bytes; resume from there"):
+        silo.upload(header, content[:60_000])
+    silo.upload(header, content, offset=60_000)
+    assert silo.stored(header) == (65536, True)
+
+
+@pytest.mark.parametrize(
+    ("offset", "data"), [(1, b"x"), (0, b""), (0, b"x" * (MAX_CHUNK + 1))], ids=["gap", "empty", "too large"]
+)
+def test_a_chunk_that_cannot_follow(gathering, offset, data):
+    silo, place, content = gathering
+    header = silo.header(place, content, Tensor.COUNTS)
+    call, go_on = begin_upload(silo, header, [silo_pb2.UploadChunk(offset=offset, data=data)])
+    with refused(Code.INVALID_ARGUMENT, f"a chunk of {len(data)} bytes at {offset} cannot follow 0"):
+        call.result(timeout=10)
+    go_on.set()
+
+
+def test_a_size_that_the_study_does_not_imply(gathering):
+    silo, place, content = gathering
+    for changes in ({"values": 3}, {"size": len(content) - 8}, {"size": 1 << 33}, {"values": 5000, "size": 3 * 65536}):
+        header = silo.header(place, content, Tensor.COUNTS, **changes)
+        with refused(Code.INVALID_ARGUMENT, "counts of this study has 2 values in 65536 bytes; .* were announced"):
+            silo.upload(header, content)
+
+
+def test_a_tensor_that_is_not_gathered(gathering):
+    silo, place, _ = gathering
+    content = silo.contribution(place, Tensor.ENCODER)
+    with refused(Code.FAILED_PRECONDITION, "the phase gather does not gather encoder"):
+        silo.upload(silo.header(place, content, Tensor.ENCODER), content)
+    with refused(Code.FAILED_PRECONDITION, "waits for no such note"):
+        silo.upload(silo.header(place, b"keys", Note.KEYS), b"keys")
+    with refused(Code.FAILED_PRECONDITION, "round 0, attempt 2 is not the current one"):
+        there = Place(place.study, 0, 2)
+        silo.upload(silo.header(there, content, Tensor.ENCODER), content)
+
+
+def test_a_note_from_another_than_the_dealer_or_too_large_a_one(scene):
+    status = scene.play(lambda status: status.phase == "deal")
+    place = Place(scene.study.digest, 0, 1)
+    (dealer,) = status.waiting_for
+    other = next(silo for name, silo in scene.silos.items() if name != dealer)
+    with refused(Code.FAILED_PRECONDITION, f"the phase deal waits for no such note from {other.name}"):
+        other.upload(other.header(place, b"keys", Note.KEYS), b"keys")
+    silo = scene.silos[dealer]
+    with refused(Code.INVALID_ARGUMENT, "at most 4194304 are relayed"):
+        silo.upload(silo.header(place, b"keys", Note.KEYS, size=(4 << 20) + 1), b"keys")
+    with refused(Code.FAILED_PRECONDITION, "in the phase deal there is no keys"):
+        silo.download(place, "keys")
+
+
+def test_somebody_outside_the_roster(scene, gathering, make_scene):
+    _, place, content = gathering
+    outsider = first(make_scene(begin=False))
+    with refused(Code.FAILED_PRECONDITION, f"{outsider.name} is not in the roster"):
+        outsider.upload(outsider.header(place, content, Tensor.COUNTS), content)
+    scene.play(lambda status: status.phase == "open")
+    with refused(Code.FAILED_PRECONDITION, f"no sum for {outsider.name} to fetch"):
+        outsider.download(place, "sum", Tensor.COUNTS)
+
+
+def test_bytes_that_do_not_have_the_signed_digest(gathering):
+    silo, place, content = gathering
+    header = silo.header(place, content, Tensor.COUNTS)
+    with refused(Code.INVALID_ARGUMENT, "do not have the SHA-256 that was signed; the upload starts anew"):
+        silo.upload(header, content[:-1] + bytes([content[-1] ^ 1]))
+    assert silo.stored(header) == (0, False)
+    silo.upload(header, content)
+
+
+def test_a_residue_that_is_not_reduced(scene, gathering):
+    silo, place, content = gathering
+    words = np.frombuffer(content, "<u8").copy()
+    words[77] = ckks_public.PRIME
+    bad = words.tobytes()
+    with refused(Code.INVALID_ARGUMENT, "is not reduced; both sides must run the same version"):
+        silo.upload(silo.header(place, bad, Tensor.COUNTS), bad)
+    assert silo.stored(silo.header(place, bad, Tensor.COUNTS)) == (0, False)
+    assert silo.name in scene.status().waiting_for
+
+
+def test_other_bytes_for_a_slot_that_is_filled_leave_no_trace(scene, gathering):
+    silo, place, content = gathering
+    silo.upload(silo.header(place, content, Tensor.COUNTS), content)
+    other = bytes(reversed(content[:32768])) + content[32768:]
+    words = np.frombuffer(other, "<u8") % np.uint64(ckks_public.PRIME)
+    other = words.tobytes()
+    header = silo.header(place, other, Tensor.COUNTS)
+    told = "has filled counts of round 0 with other bytes already; send the stored ones again"
+    with refused(Code.ALREADY_EXISTS, told):
+        silo.upload(header, other)
+    with refused(Code.ALREADY_EXISTS, told):
+        silo.stored(header)
+    sent = [s.contribution(place, Tensor.COUNTS) for s in scene.silos.values()]
+    scene.play(lambda status: status.phase == "open")
+    assert silo.download(place, "sum", Tensor.COUNTS) == summed(Tensor.COUNTS, sent)
+
+
+def test_a_full_disk_says_so_and_the_upload_goes_on_when_there_is_room(server, gathering, monkeypatch):
+    silo, place, content = gathering
+    header = silo.header(place, content, Tensor.COUNTS)
+    spool = server.engine._spool
+    path = spool.partial(place, "counts", silo.name)
+    opened = type(path).open
+
+    def full(self, mode="r", *rest, **named):
+        if self == path and "a" in mode and path.exists() and path.stat().st_size >= 40_000:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return opened(self, mode, *rest, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(path), "open", full)
+        with refused(Code.RESOURCE_EXHAUSTED, "has no room; free space below its data folder, then resume"):
+            silo.upload(header, content, chunk=20_000)
+    assert silo.stored(header) == (40_000, False)
+    silo.upload(header, content, offset=40_000)
+    assert silo.stored(header) == (65536, True)
+
+
+def test_two_streams_for_one_slot(gathering):
+    silo, place, content = gathering
+    header = silo.header(place, content, Tensor.COUNTS)
+    half = silo_pb2.UploadChunk(offset=0, data=content[:32768])
+    rest = silo_pb2.UploadChunk(offset=32768, data=content[32768:])
+    go_on = threading.Event()
+
+    def slow():
+        yield next(iter(silo.chunks(header, content)))
+        yield half
+        go_on.wait(10)
+        yield rest
+
+    call = silo.silo.Upload.future(slow())
+    wait_for(lambda: silo.stored(header)[0] == 32768)
+    with refused(Code.FAILED_PRECONDITION, "another stream is filling this slot; wait for it and resume"):
+        silo.upload(header, content, offset=32768)
+    go_on.set()
+    call.result(timeout=10)
+    assert silo.stored(header) == (65536, True)
+
+
+def test_many_streams_at_once_are_counted_once(scene, gathering):
+    silo, place, content = gathering
+    header = silo.header(place, content, Tensor.COUNTS)
+    calls = [silo.silo.Upload.future(silo.chunks(header, content, chunk=9000)) for _ in range(8)]
+    codes = {call.exception(timeout=20).code() if call.exception(timeout=20) else Code.OK for call in calls}
+    # Who came second is turned away, finds bytes that it did not send, or finds the slot filled already.
+    assert codes <= {Code.OK, Code.FAILED_PRECONDITION, Code.INVALID_ARGUMENT}
+    assert silo.stored(header) == (65536, True)
+    assert [u.silo for u in scene.status().uploads if u.tensor is Tensor.COUNTS] == [silo.name]
+
+
+# --- how attempts end -----------------------------------------------------------------------------------------------
+def test_a_restarted_silo_aborts_the_attempt(server, scene, gathering):
+    silo, place, content = gathering
+    silo.upload(silo.header(place, content, Tensor.COUNTS), content)
+    assert server.engine._spool.complete(place, "counts", silo.name).exists()
+    silo.session = "two"
+    assert silo.poll().task is Task.DECIDE
+    status = scene.status()
+    assert (status.round, status.attempt, status.phase) == (0, 2, "offer")
+    assert not server.engine._spool._folder(place).exists(), "nobody needs the sealed bytes any more"
+    scene.play(lambda status: status.round == 1)
+
+
+def test_an_upload_to_an_attempt_that_is_over_is_stopped_and_leaves_nothing(server, scene, gathering):
+    silo, place, content = gathering
+    other = list(scene.silos.values())[1]
+    header = silo.header(place, content, Tensor.COUNTS)
+    go_on = threading.Event()
+
+    def slow():
+        yield next(iter(silo.chunks(header, content)))
+        yield silo_pb2.UploadChunk(offset=0, data=content[:1000])
+        go_on.wait(10)
+        yield silo_pb2.UploadChunk(offset=1000, data=content[1000:])
+
+    call = silo.silo.Upload.future(slow())
+    wait_for(lambda: silo.stored(header)[0] == 1000)
+    other.session = "two"
+    other.poll()
+    go_on.set()
+    with refused(Code.FAILED_PRECONDITION, "round 0, attempt 1 is not the current one"):
+        call.result(timeout=10)
+    assert not server.engine._spool._folder(place).exists()
+
+
+def test_a_dispute_ends_the_attempt_by_name(scene, gathering):
+    silo, place, _ = gathering
+    silo.confirm(place, Task.CONTRIBUTE, Tensor.COUNTS, dispute="data", explanation="a row does not fit")
+    assert scene.status().attempt == 2
+    with refused(Code.FAILED_PRECONDITION, "round 0, attempt 1 is not the current one"):
+        silo.confirm(place, Task.CONTRIBUTE, Tensor.COUNTS, dispute="data")
+
+
+def test_deadlines_end_attempts_and_attempts_the_study(make_scene):
+    scene = make_scene(deadlines={"offer": 0.3, "train": 0.3}, max_attempts=2)
+    late = first(scene).name
+    status = scene.play(lambda status: status.state != "running", silent=(late,))
+    assert (status.state, status.why) == ("ended", "attempt 2 of round 0: 2 silos take part, the study needs 3")
+
+
+def test_a_silo_that_stops_in_the_middle(make_scene):
+    scene = make_scene(deadlines={"train": 0.4}, max_attempts=1)
+    scene.gathering()
+    late = first(scene).name
+    status = scene.play(lambda status: status.state != "running", silent=(late,))
+    assert (status.state, status.why) == ("ended", f"attempt 1 of round 0: no gather from {late} within 0.4 s")
+    work = scene.silos[late].poll()
+    assert (work.task, work.outcome, work.why) == (Task.FINISH, "ended", status.why)
+
+
+def test_a_refusal_is_told_by_name(make_scene):
+    scene = make_scene(silos=4, min_silos=3)
+    silo = first(scene)
+    silo.answer(silo.poll().place, refusal="budget_spent")
+    scene.play(lambda status: status.round == 1, silent=(silo.name,))
+    member = scene.status().members[0]
+    assert (member.silo, member.state, member.why) == (silo.name, "left", "budget_spent: because")
+    assert (silo.poll().task, silo.poll().outcome) == (Task.FINISH, "left")
+
+
+# --- the operator ---------------------------------------------------------------------------------------------------
+def test_the_operator_stops_a_study_for_good(scene, operator):
+    scene.gathering()
+    scene.abort("wrong columns")
+    status = scene.status()
+    assert (status.state, status.why, status.waiting_for) == ("aborted", "stopped by ops: wrong columns", ())
+    work = first(scene).poll()
+    assert (work.task, work.outcome, work.why) == (Task.FINISH, "aborted", "stopped by ops: wrong columns")
+    with refused(Code.FAILED_PRECONDITION, "the study is aborted already"):
+        scene.abort()
+    with refused(Code.FAILED_PRECONDITION, "only a created one can start"):
+        scene.start()
+
+
+def test_a_stop_without_reason_says_so(make_scene):
+    scene = make_scene(begin=False)
+    scene.abort()
+    assert scene.status().why == "stopped by ops: no reason given"
+
+
+def test_a_study_is_found_by_name_digest_or_the_beginning_of_one(scene, operator):
+    for wanted in (scene.study.name, scene.study.digest, scene.study.digest[:20]):
+        status = operator.operator.GetStudyStatus(operator_pb2.StudyRequest(study=wanted))
+        assert status.study == scene.study.digest
+    for wanted in ("", "f" * 64, "nothing"):
+        with refused(Code.NOT_FOUND, "0 studies match|studies match ''; give the name or the digest"):
+            operator.operator.GetStudyStatus(operator_pb2.StudyRequest(study=wanted))
+    listed = operator.operator.ListStudies(operator_pb2.ListStudiesRequest()).studies
+    assert scene.study.digest in {status.study for status in listed}
+
+
+def test_a_study_is_created_once(scene, operator):
+    for canonical in (scene.study.canonical(), tiny_study(name=scene.study.name).canonical()):
+        with refused(Code.ALREADY_EXISTS, f"named '{scene.study.name}' exists already; give the new one another name"):
+            operator.operator.CreateStudy(operator_pb2.CreateStudyRequest(canonical=canonical))
+    for canonical in (b"", b"{}", b"\xff", b'{"version": 1}'):
+        with refused(Code.INVALID_ARGUMENT, ""):
+            operator.operator.CreateStudy(operator_pb2.CreateStudyRequest(canonical=canonical))
+
+
+# --- what is malformed ----------------------------------------------------------------------------------------------
+def test_numbers_from_another_version_are_refused(scene):
+    silo = first(scene)
+    place = codec.place_to_wire(silo.poll().place)
+    with refused(Code.INVALID_ARGUMENT, "task: the number 77 is unknown to this version"):
+        silo.silo.Confirm(silo_pb2.ConfirmRequest(place=place, task=77))
+    with refused(Code.INVALID_ARGUMENT, "tensor: the number 77 is unknown to this version"):
+        silo.silo.Download(silo_pb2.DownloadRequest(place=place, tensor=77, kind="sum")).next()
+    with refused(Code.INVALID_ARGUMENT, "study: is not a SHA-256"):
+        silo.silo.Answer(silo_pb2.AnswerRequest(place=common_pb2.Place(study="../..")))
+    unknown = Place("f" * 64, 0, 1)
+    with refused(Code.NOT_FOUND, "f" * 64):
+        silo.answer(unknown)
+
+
+def test_an_unforeseen_fault_tells_the_peer_nothing(scene, server, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("/secret/path")  # noqa: EM101
+
+    monkeypatch.setattr(server.engine, "canonical", fail)
+    with refused(Code.INTERNAL, "^the coordinator failed; its log says why$"):
+        first(scene).silo.GetStudy(silo_pb2.GetStudyRequest(study=scene.study.digest))
+
+
+def test_a_certificate_that_is_another_s_member_is_kept_apart(scene):
+    """The coordinator relays what the member says; it compares only the name, the roster's proof is the silos'."""
+    silo = first(scene)
+    silo.answer(silo.poll().place)
+    round_ = scene.server.engine._progress[scene.study.digest].round
+    assert round_.members == (Member(silo.name, silo.credential.certificate_pem, b"k" * 32, b"signature"),)
+
+
+def test_a_silo_named_like_the_sum_is_counted_like_any_other(server, authority, operator, make_scene):
+    scene = make_scene(silos=3, begin=False)
+    assert not SUM.isalnum()
+    names = ("sum", *list(scene.silos)[:1])
+    study = tiny_study(name="with-sum", silos=names, min_silos=2)
+    operator.operator.CreateStudy(operator_pb2.CreateStudyRequest(canonical=study.canonical()))
+    operator.operator.StartStudy(operator_pb2.StudyRequest(study=study.digest))
+    silos = [
+        Silo(server.port, authority.credential("silo", "sum"), study),
+        Silo(server.port, scene.folders[names[1]], study),
+    ]
+    place = Place(study.digest, 0, 1)
+    sent = [silo.contribution(place, Tensor.COUNTS) for silo in silos]
+    while (work := silos[0].poll(hold=2)).task is not Task.OPEN:
+        for silo, mine in ((silos[0], work), (silos[1], silos[1].poll())):
+            if mine.task is not Task.WAIT:
+                silo.do(mine)
+    assert silos[0].download(place, "sum", Tensor.COUNTS) == summed(Tensor.COUNTS, sent)
+    assert server.engine._spool.complete(place, "counts", "sum").read_bytes() == sent[0]
+    operator.operator.AbortStudy(operator_pb2.AbortStudyRequest(study=study.digest, reason="over"))
+    for silo in silos:
+        silo.close()
+
+
+def test_a_caller_without_a_certificate_in_its_context_is_refused(server):
+    class Context:
+        def auth_context(self):
+            return {}
+
+    with pytest.raises(CertificateError, match="no client certificate was presented; enrol this machine"):
+        service.Caller(None, None).certificate(Context())
+
+
+def test_shapes_and_rings_agree(scene):
+    for number in range(scene.study.rounds + 1):
+        for name in shapes.tensors(scene.study, number):
+            values = shapes.values(scene.study, number, name)
+            assert content_size(Tensor(name), values) == len(
+                first(scene).contribution(Place("a" * 64, number, 1), Tensor(name))
+            )

@@ -1,0 +1,124 @@
+"""What the coordinator must not forget: durable, unique by constraint, the same after a restart."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from sqlalchemy import text
+
+from coordinator.core.study import Script, create, start
+from coordinator.store import ContentConflictError, Store, StoreError, StudyExistsError
+from protos.messages import PhaseTime, Place, Tensor, UploadHeader, UploadSize
+from support.rounds import LIMITS, SHA, STUDY
+
+PLACE = Place(STUDY, 1, 2)
+HEADER = UploadHeader(PLACE, "ckks", Tensor.HEADS, "north", 9, 8 << 30, SHA)
+NOTE = UploadHeader(PLACE, "keys", None, "north", 0, 100, SHA)
+
+
+def progress(study=STUDY, name="tiny"):
+    return create(Script(study, name, ("north", "south"), 2, ((Tensor.COUNTS,),), LIMITS, 1))
+
+
+@pytest.fixture
+def store(tmp_path):
+    made = Store.in_folder(tmp_path / "data")
+    yield made
+    made.engine.dispose()
+
+
+def again(store):
+    """Another process opens the same database."""
+    return Store(str(store.engine.url))
+
+
+def test_studies_are_loaded_in_the_order_of_creation(store):
+    studies = [progress(digit * 64, f"study-{digit}") for digit in "974"]
+    for one in studies:
+        store.create(b"{}", one)
+    store.save(start(studies[0], 1.0)[0], [])
+    loaded = again(store).load()
+    assert loaded == [start(studies[0], 1.0)[0], *studies[1:]]
+
+
+def test_a_study_s_text(store):
+    store.create(b'{"a":1}', progress())
+    assert (again(store).canonical(STUDY), store.canonical("6" * 64)) == (b'{"a":1}', None)
+
+
+@pytest.mark.parametrize("other", [{}, {"study": "6" * 64}, {"name": "other"}])
+def test_a_name_and_a_digest_stand_for_one_study(store, other):
+    store.create(b"{}", progress())
+    with pytest.raises(StudyExistsError, match="exists already; give the new one another name"):
+        store.create(b"{}", progress(**other))
+    assert len(store.load()) == 1
+
+
+def test_state_and_times_are_saved_together(store, monkeypatch):
+    store.create(b"{}", progress())
+    running, _ = start(progress(), 1.0)
+    times = [PhaseTime(0, 1, "offer", None, 1.5), PhaseTime(0, 1, "gather", Tensor.COUNTS, 0.25)]
+    store.save(running, times)
+    assert (again(store).load(), again(store).times(STUDY)) == ([running], tuple(times))
+    with pytest.raises(AttributeError):
+        store.save(progress(), [None])
+    assert store.load() == [running], "half a change is none"
+
+
+def test_a_slot_is_filled_once(store):
+    assert not store.holds(HEADER)
+    store.add_content(HEADER, b"signature")
+    store.add_content(HEADER, b"another signature over the same")
+    assert again(store).holds(HEADER)
+    other = replace(HEADER, sha256="b" * 64)
+    with pytest.raises(ContentConflictError, match="north has filled heads of round 1 with other bytes already"):
+        store.add_content(other, b"signature")
+    with pytest.raises(ContentConflictError, match="send the stored ones again"):
+        store.holds(other)
+    assert store.uploads(STUDY) == (UploadSize(1, 2, Tensor.HEADS, "ckks", "north", 8 << 30),)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(HEADER, silo="south"),
+        replace(HEADER, tensor=Tensor.METRICS),
+        replace(HEADER, place=Place(STUDY, 1, 1)),
+        replace(HEADER, place=Place(STUDY, 2, 2)),
+        replace(HEADER, place=Place("6" * 64, 1, 2)),
+        NOTE,
+    ],
+)
+def test_other_slots_are_other_slots(store, other):
+    store.add_content(HEADER, b"signature")
+    assert not store.holds(other)
+    store.add_content(replace(other, sha256="b" * 64), b"signature")
+
+
+def test_notes_are_uploads_without_a_tensor(store):
+    store.add_content(NOTE, b"signature")
+    assert store.uploads(STUDY) == (UploadSize(1, 2, None, "keys", "north", 100),)
+
+
+def test_who_was_told(store):
+    store.tell(STUDY, "north")
+    store.tell(STUDY, "north")
+    store.tell(STUDY, "south")
+    assert again(store).told() == {(STUDY, "north"), (STUDY, "south")}
+
+
+def test_sqlite_writes_are_durable(store):
+    with store.engine.connect() as connection:
+        pragmas = {
+            name: connection.execute(text(f"PRAGMA {name}")).scalar() for name in ("journal_mode", "synchronous")
+        }
+    assert pragmas == {"journal_mode": "delete", "synchronous": 3}
+
+
+@pytest.mark.parametrize("url", ["nonsense", "nonsense://user:hunter2@host/db", "sqlite:////no/such/folder/db.sqlite3"])
+def test_a_database_that_cannot_be_used_is_one_sentence(url):
+    with pytest.raises(StoreError, match=r"the database cannot be used: .*; mend `database` or `data`") as caught:
+        Store(url)
+    assert "\n" not in str(caught.value)
+    assert "hunter2" not in str(caught.value)

@@ -1,0 +1,339 @@
+import hashlib
+import threading
+import time
+from concurrent import futures
+
+import grpc
+import pytest
+
+from crypto.certificates import Trust
+from crypto.identity import Role
+from crypto.tls import server_credentials
+from protos import codec
+from protos.messages import MAX_CHUNK, Answer, Confirm, Member, Place, Task, Tensor, UploadHeader, Work
+from protos.v1 import silo_pb2, silo_pb2_grpc
+from silo_agent import client as client_module
+from silo_agent.client import CallRefused, Client, ContentError, Heartbeat, Stopped
+from support.certificates import load
+
+PLACE = Place("5" * 64, 1, 2)
+CONTENT = bytes(range(256)) * 9000
+UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
+
+
+def sha(content):
+    return hashlib.sha256(content).hexdigest()
+
+
+class Fake(silo_pb2_grpc.SiloServiceServicer):
+    """Answers as scripted: `faults` are codes to abort the next calls with, by method."""
+
+    def __init__(self):
+        self.faults = {}
+        self.calls = []
+        self.seen = []
+        self.content = CONTENT
+        self.sent = 0
+        self.stored = b""
+        self.complete = False
+        self.break_upload_after = None
+        self.break_download_after = None
+        self.skip = 0
+        self.release = threading.Event()
+        self.hold = False
+        self.work = Work(Task.WAIT)
+
+    def _begin(self, name, context, request=None):
+        self.calls.append(name)
+        self.seen.append(request)
+        self.peer = context.auth_context()["x509_pem_cert"][0]
+        if self.faults.get(name):
+            context.abort(self.faults[name].pop(0), f"{name} is not to be had")
+
+    def Join(self, request, context):
+        self._begin("Join", context, request)
+        return silo_pb2.JoinReply(coordinator_version="7")
+
+    def GetStudy(self, request, context):
+        self._begin("GetStudy", context, request)
+        return silo_pb2.GetStudyReply(canonical=b"{}")
+
+    def Poll(self, request, context):
+        self._begin("Poll", context, request)
+        if self.hold:
+            self.release.wait(10)
+        return codec.work_to_wire(self.work)
+
+    def Answer(self, request, context):
+        self._begin("Answer", context, codec.answer_from_wire(request))
+        return silo_pb2.AnswerReply()
+
+    def Confirm(self, request, context):
+        self._begin("Confirm", context, codec.confirm_from_wire(request))
+        return silo_pb2.ConfirmReply()
+
+    def Heartbeat(self, request, context):
+        self._begin("Heartbeat", context, request)
+        return silo_pb2.HeartbeatReply()
+
+    def UploadStatus(self, request, context):
+        self._begin("UploadStatus", context, codec.header_from_wire(request.header))
+        return silo_pb2.UploadStatusReply(offset=len(self.stored), complete=self.complete)
+
+    def Upload(self, chunks, context):
+        first = next(chunks)
+        self._begin("Upload", context, first)
+        for chunk in chunks:
+            assert chunk.offset == len(self.stored)
+            assert len(chunk.data) <= MAX_CHUNK
+            self.stored += chunk.data
+            self.sent += len(chunk.data)
+            if self.break_upload_after is not None and len(self.stored) >= self.break_upload_after:
+                self.break_upload_after = None
+                context.abort(UNAVAILABLE, "gone")
+        return silo_pb2.UploadReply()
+
+    def Download(self, request, context):
+        self._begin("Download", context, request)
+        offset, step = request.offset + self.skip, 1 << 19
+        while offset < len(self.content):
+            data = self.content[offset : offset + step]
+            yield silo_pb2.DownloadChunk(offset=offset, data=data)
+            offset += len(data)
+            if self.break_download_after is not None and offset >= self.break_download_after:
+                self.break_download_after = None
+                context.abort(UNAVAILABLE, "gone")
+
+
+class Ward:
+    """The fake's server, and clients of it."""
+
+    def __init__(self, credential, coordinator):
+        self.fake = Fake()
+        self.credential, self.server = credential, grpc.server(futures.ThreadPoolExecutor(4))
+        silo_pb2_grpc.add_SiloServiceServicer_to_server(self.fake, self.server)
+        self.port = self.server.add_secure_port("localhost:0", server_credentials(coordinator))
+        self.server.start()
+        self.stop = threading.Event()
+        self.connected = []
+        self.client = self.connect()
+
+    def connect(self, port=None, credential=None):
+        address = f"localhost:{port or self.port}"
+        return Client(address, credential or self.credential, "s" * 32, self.stop, self.connected.append)
+
+    def close(self):
+        self.fake.release.set()
+        self.client.close()
+        self.server.stop(None).wait()
+
+
+@pytest.fixture
+def ward(credentials, coordinator, monkeypatch):
+    monkeypatch.setattr(client_module, "PAUSES", (0.01, 0.02))
+    ward = Ward(credentials["north"], coordinator)
+    yield ward
+    ward.close()
+
+
+def download_work(content=CONTENT):
+    return Work(Task.OPEN, PLACE, Tensor.HEADS, size=len(content), sha256=sha(content))
+
+
+def header(content=CONTENT):
+    return UploadHeader(PLACE, "ckks", Tensor.HEADS, "north", 9, len(content), sha(content))
+
+
+# --- who speaks to whom -----------------------------------------------------------------------------------------------
+def test_calls_carry_the_silos_certificate(ward, authority):
+    assert ward.client.join("1.2").coordinator_version == "7"
+    assert Trust(authority.pem).identify(ward.fake.peer, role=Role.SILO).name == "north"
+    request = ward.fake.seen[0]
+    assert (request.protocol, request.agent_version, request.session) == (1, "1.2", "s" * 32)
+
+
+def test_a_coordinator_of_another_authority_is_never_spoken_to(ward, foreign_authority):
+    stranger = ward.connect(credential=load(foreign_authority.credential("silo", "north")))
+    threading.Timer(0.5, ward.stop.set).start()
+    with pytest.raises(Stopped):
+        stranger.join("1")
+    assert ward.fake.calls == []
+    assert ward.connected[0] is False
+    stranger.close()
+
+
+def test_every_message_arrives_as_it_was_said(ward):
+    member = Member("north", b"pem", bytes(32), b"signature")
+    answer = Answer(PLACE, "s" * 32, member=member, model="d")
+    confirm = Confirm(PLACE, Task.OPEN, Tensor.HEADS, dispute="sum", explanation="why")
+    ward.client.answer(answer)
+    ward.client.confirm(confirm)
+    assert ward.fake.seen == [answer, confirm]
+    assert ward.client.study("5" * 64) == b"{}"
+    assert ward.fake.seen[2].study == "5" * 64
+    ward.fake.work = download_work()
+    assert ward.client.poll() == ward.fake.work
+
+
+# --- patience ---------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("code", [UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNKNOWN])
+def test_a_call_is_repeated_while_the_coordinator_is_away(ward, code):
+    ward.fake.faults["Poll"] = [code] * 4
+    assert ward.client.poll() == Work(Task.WAIT)
+    assert ward.fake.calls == ["Poll"] * 5
+    assert ward.connected == [False] * 4 + [True]
+
+
+def test_a_coordinator_that_comes_back_is_found_again(ward, coordinator):
+    ward.client.join("1")
+    ward.server.stop(None).wait()
+    done = []
+    waiting = threading.Thread(target=lambda: done.append(ward.client.poll()))
+    waiting.start()
+    time.sleep(0.2)
+    assert waiting.is_alive()
+    ward.server = grpc.server(futures.ThreadPoolExecutor(4))
+    silo_pb2_grpc.add_SiloServiceServicer_to_server(ward.fake, ward.server)
+    ward.server.add_secure_port(f"localhost:{ward.port}", server_credentials(coordinator))
+    ward.server.start()
+    waiting.join(20)
+    assert done == [Work(Task.WAIT)]
+
+
+@pytest.mark.parametrize("code", [grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.PERMISSION_DENIED])
+def test_a_refusal_is_not_repeated(ward, code):
+    ward.fake.faults.update(Answer=[code], Upload=[code], Poll=[code])
+    for call, name in (
+        (lambda: ward.client.answer(Answer(PLACE, "s", refusal="clip")), "Answer"),
+        (ward.client.poll, "Poll"),
+    ):
+        with pytest.raises(CallRefused, match=f"{code.name}: {name} is not to be had") as refused:
+            call()
+        assert refused.value.code is code
+    assert ward.fake.calls == ["Answer", "Poll"]
+
+
+# --- uploads ----------------------------------------------------------------------------------------------------------
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "sealed"
+    path.write_bytes(CONTENT)
+    return path
+
+
+def test_an_upload_arrives_whole_and_signed(ward, file, authority):
+    ward.client.upload(header(), file)
+    assert ward.fake.stored == CONTENT
+    first = ward.fake.seen[1]
+    assert codec.header_from_wire(first.header) == header()
+    signer = Trust(authority.pem).verify(ward.fake.peer, header().canonical(), first.signature, role=Role.SILO)
+    assert signer.name == "north"
+
+
+def test_an_upload_that_breaks_goes_on_where_the_durable_bytes_end(ward, file):
+    ward.fake.break_upload_after = MAX_CHUNK
+    ward.client.upload(header(), file)
+    assert ward.fake.stored == CONTENT
+    assert ward.fake.sent == len(CONTENT), "bytes were sent twice"
+    assert ward.fake.calls == ["UploadStatus", "Upload"] * 2
+
+
+def test_an_upload_whose_answer_was_lost_is_not_sent_again(ward, file):
+    ward.fake.stored, ward.fake.complete = CONTENT, True
+    ward.client.upload(header(), file)
+    assert ward.fake.sent == 0
+
+
+def test_a_refused_upload_is_a_refusal(ward, file):
+    ward.fake.faults["Upload"] = [grpc.StatusCode.FAILED_PRECONDITION]
+    with pytest.raises(CallRefused):
+        ward.client.upload(header(), file)
+
+
+# --- downloads --------------------------------------------------------------------------------------------------------
+def test_a_download_arrives_whole_in_place_of_what_lay_there(ward, tmp_path):
+    target = tmp_path / "inbox" / "sum"
+    target.parent.mkdir()
+    target.write_bytes(b"left from before")
+    ward.client.download(PLACE, Tensor.HEADS, "sum", download_work(), target)
+    assert target.read_bytes() == CONTENT
+    request = ward.fake.seen[0]
+    assert codec.place_from_wire(request.place) == PLACE
+    assert (codec.tensor_from_wire(request.tensor), request.kind, request.offset) == (Tensor.HEADS, "sum", 0)
+
+
+def test_a_download_that_breaks_goes_on_where_it_was(ward, tmp_path):
+    ward.fake.break_download_after = 1 << 19
+    ward.client.download(PLACE, Tensor.HEADS, "sum", download_work(), tmp_path / "sum")
+    assert (tmp_path / "sum").read_bytes() == CONTENT
+    assert [request.offset for request in ward.fake.seen] == [0, 1 << 19]
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        (CONTENT + b"1", "longer than it announced"),
+        (CONTENT[:-1], "SHA-256"),
+        (CONTENT[:-1] + b"?", "SHA-256"),
+        (b"", "SHA-256"),
+    ],
+)
+def test_a_download_that_is_not_what_was_announced_is_refused(ward, tmp_path, content, fault):
+    ward.fake.content = content
+    with pytest.raises(ContentError, match=fault):
+        ward.client.download(PLACE, Tensor.HEADS, "sum", download_work(), tmp_path / "sum")
+    assert (tmp_path / "sum").stat().st_size <= len(CONTENT)
+
+
+def test_a_download_that_never_ends_is_cut_off(ward, tmp_path):
+    ward.fake.content = CONTENT * 20
+    with pytest.raises(ContentError, match="longer than it announced"):
+        ward.client.download(PLACE, Tensor.HEADS, "sum", download_work(), tmp_path / "sum")
+    assert (tmp_path / "sum").stat().st_size <= len(CONTENT)
+
+
+def test_chunks_out_of_order_are_refused(ward, tmp_path):
+    ward.fake.skip = 5
+    with pytest.raises(ContentError, match="out of order"):
+        ward.client.download(PLACE, Tensor.HEADS, "sum", download_work(), tmp_path / "sum")
+
+
+# --- stopping ---------------------------------------------------------------------------------------------------------
+def took(call):
+    began = time.monotonic()
+    with pytest.raises(Stopped):
+        call()
+    return time.monotonic() - began
+
+
+def test_a_client_that_was_told_to_stop_calls_nobody(ward):
+    ward.stop.set()
+    assert took(ward.client.poll) < 1
+    assert ward.fake.calls == []
+
+
+def test_a_wait_between_two_tries_ends_when_asked(ward, monkeypatch):
+    monkeypatch.setattr(client_module, "PAUSES", (60.0,))
+    ward.fake.faults["Poll"] = [UNAVAILABLE] * 9
+    threading.Timer(0.3, ward.stop.set).start()
+    assert took(ward.client.poll) < 3
+
+
+def test_a_poll_that_the_coordinator_holds_ends_when_asked(ward):
+    ward.fake.hold = True
+    threading.Timer(0.3, ward.stop.set).start()
+    assert took(ward.client.poll) < 3
+
+
+# --- heartbeat --------------------------------------------------------------------------------------------------------
+def test_the_heart_beats_through_a_coordinators_absence_until_stopped(ward):
+    ward.fake.faults["Heartbeat"] = [UNAVAILABLE]
+    heartbeat = Heartbeat(ward.client, 0.02, ward.stop)
+    heartbeat.start()
+    deadline = time.monotonic() + 10
+    while ward.fake.calls.count("Heartbeat") < 3 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    ward.stop.set()
+    heartbeat._thread.join(5)
+    assert not heartbeat._thread.is_alive()
+    assert ward.fake.calls.count("Heartbeat") >= 3

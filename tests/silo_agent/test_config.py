@@ -1,0 +1,102 @@
+import pytest
+
+from policies.document import DocumentError
+from silo_agent.config import AgentConfig
+from support.small_cohort import policy_document, write_yaml
+
+FILES = ("certificate.pem", "key.pem", "authority.pem", "policy.yaml", "north.csv")
+
+
+def document(**changes):
+    fields = {
+        "coordinator": "hub.example:8443",
+        "certificate": "certificate.pem",
+        "key": "key.pem",
+        "authority": "authority.pem",
+        "policy": "policy.yaml",
+        "state": "state",
+        "data": {"heart": "north.csv"},
+    }
+    return {name: value for name, value in {**fields, **changes}.items() if value is not None}
+
+
+@pytest.fixture
+def write(tmp_path):
+    for name in FILES:
+        (tmp_path / name).write_text("here")
+    return lambda **changes: write_yaml(tmp_path / "agent.yaml", document(**changes))
+
+
+def test_paths_are_relative_to_the_file_and_nothing_else_is_assumed(write, tmp_path, monkeypatch):
+    path = write()
+    monkeypatch.chdir("/")
+    config = AgentConfig.load(path)
+    assert config.certificate == tmp_path / "certificate.pem"
+    assert config.state == tmp_path / "state"
+    assert config.data == {"heart": tmp_path / "north.csv"}
+    assert (config.metrics_host, config.metrics_port, config.device, config.threads) == ("127.0.0.1", 0, "auto", None)
+
+
+def test_absolute_paths_stay(write, tmp_path):
+    assert AgentConfig.load(write(key=str(tmp_path / "key.pem"))).key == tmp_path / "key.pem"
+
+
+def test_a_folder_for_state_may_be_new(write, tmp_path):
+    assert not (tmp_path / "state").exists()
+    AgentConfig.load(write())
+
+
+def test_an_unknown_field_is_named(write):
+    with pytest.raises(DocumentError, match=r"agent\.yaml: field no_dp: unknown field; remove it"):
+        AgentConfig.load(write(no_dp=True))
+
+
+@pytest.mark.parametrize("field", ["coordinator", "certificate", "key", "authority", "policy", "state", "data"])
+def test_a_missing_field_is_named(write, field):
+    with pytest.raises(DocumentError, match=f"field {field}: this field is missing; add it"):
+        AgentConfig.load(write(**{field: None}))
+
+
+@pytest.mark.parametrize("field", ["certificate", "key", "authority", "policy"])
+def test_a_file_that_is_not_there_is_named_with_its_field(write, field, tmp_path):
+    with pytest.raises(DocumentError, match=f"field {field}: there is no file {tmp_path}/gone"):
+        AgentConfig.load(write(**{field: "gone"}))
+
+
+def test_a_missing_data_file_is_named_with_its_study(write, tmp_path):
+    with pytest.raises(DocumentError) as caught:
+        AgentConfig.load(write(data={"heart": "north.csv", "lung": "gone.csv", "liver": "."}, key="nowhere"))
+    assert [fault.split(":")[0] for fault in caught.value.faults] == [
+        "field key",
+        "field data.liver",
+        "field data.lung",
+    ]
+    assert str(tmp_path / "gone.csv") in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"coordinator": "hub.example"},
+        {"coordinator": "https://hub.example:8443"},
+        {"data": {}},
+        {"data": {"No Name": "north.csv"}},
+        {"metrics_port": 70000},
+        {"device": "tpu"},
+        {"threads": 0},
+    ],
+)
+def test_values_that_cannot_be_meant_are_refused_with_their_field(write, changes):
+    (field,) = changes
+    with pytest.raises(DocumentError, match=f"field {field}|field \\(document\\): .*{field}"):
+        AgentConfig.load(write(**changes))
+
+
+def test_an_absent_configuration_is_a_sentence(tmp_path):
+    with pytest.raises(DocumentError, match=r"none\.yaml: there is no such file"):
+        AgentConfig.load(tmp_path / "none.yaml")
+
+
+def test_a_policy_is_no_configuration(tmp_path):
+    with pytest.raises(DocumentError, match="field budget: unknown field"):
+        AgentConfig.load(write_yaml(tmp_path / "policy.yaml", policy_document("ward")))

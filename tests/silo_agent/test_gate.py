@@ -1,0 +1,442 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from policies.costs import Cost, round_costs
+from policies.decision import Reason, Refused
+from policies.document import DocumentError
+from policies.ledger import Debit, Ledger, LedgerMissingError, LedgerWriteError, read_ledger
+from policies.policy import load_policy
+from protos.messages import Place, Tensor
+from silo_agent.core.turns import OutOfTurnError
+from silo_agent.gate import Gate, Order
+from silo_agent.metrics import Metrics
+from silo_agent.state import State, StateError
+from support.small_cohort import policy_document, write_yaml
+from support.studies import tiny_study
+
+SILOS = ("north", "south", "west")
+ROSTER, OTHER_ROSTER = "b" * 64, "c" * 64
+DISTRIBUTED = {"privacy": {"mode": "distributed"}}
+
+
+class Crash(BaseException):
+    """The process dies."""
+
+
+class Hospital:
+    """A gate with everything around it, and witnesses of what it does."""
+
+    def __init__(self, folder: Path, *, study=None, **policy) -> None:
+        self.folder = folder
+        self.study = study or tiny_study()
+        self.policy = write_yaml(folder / "policy.yaml", policy_document("ward", **policy))
+        if not (folder / "ledger.sqlite3").exists():
+            settings_ = load_policy(self.policy)
+            Ledger.create(
+                folder / "ledger.sqlite3",
+                data_set="ward",
+                holdout=settings_.data_set.holdout,
+                delta=settings_.budget.delta,
+            )
+        self.events = []
+        self.draws = 0
+        self.start()
+
+    def start(self):
+        self.state, self.metrics = State(self.folder / "state"), Metrics()
+        self.gate = Gate("north", self.policy, self.folder / "ledger.sqlite3", self.state, self.metrics)
+
+    def restart(self):
+        self.close()
+        self.start()
+
+    def close(self):
+        self.gate.close()
+        self.state.close()
+
+    def order(self, tensor=Tensor.HEADS, number=1, attempt=1, *, roster=ROSTER, names=SILOS, model="m"):
+        return Order(self.study, Place(self.study.digest, number, attempt), tensor, names, roster, model)
+
+    def compute(self):
+        """Integers that differ at every call, so that a second draw shows."""
+        self.draws += 1
+        self.events.append("compute")
+        return np.array([self.draws, -1, 7], np.int64)
+
+    def seal(self, kind, integers, label):
+        self.events.append("seal")
+        self.sealed = integers.tolist()
+        return f"{kind} {integers.tolist()} {label.digest}".encode()
+
+    def contribute(self, order, compute=None):
+        return self.gate.contribute(order, self, compute or self.compute)
+
+    @property
+    def on_disk(self):
+        """Debits as another process reads them."""
+        return read_ledger(self.folder / "ledger.sqlite3")[1]
+
+    @property
+    def left(self):
+        """Files that could be sent."""
+        return sorted((self.folder / "state").rglob("*.sealed"))
+
+
+@pytest.fixture
+def open_hospital(quick_path):
+    opened = []
+
+    def opener(folder=quick_path, **changes):
+        opened.append(Hospital(folder, **changes))
+        return opened[-1]
+
+    yield opener
+    for hospital in opened:
+        hospital.close()
+
+
+@pytest.fixture
+def hospital(open_hospital):
+    return open_hospital()
+
+
+# --- the order: decide, charge, compute, keep, seal -------------------------------------------------------------------
+def test_the_steps_come_in_their_order(hospital, monkeypatch):
+    for owner, name, event in (
+        (hospital.gate.ledger, "charge", "charge"),
+        (hospital.state, "keep_release", "keep"),
+        (hospital.state, "keep_sealed", "store"),
+    ):
+        real = getattr(owner, name)
+        monkeypatch.setattr(
+            owner, name, lambda *a, real=real, event=event: (hospital.events.append(event), real(*a))[1]
+        )
+    monkeypatch.setattr("silo_agent.gate.decide", lambda *_, **__: hospital.events.append("decide"))
+    hospital.contribute(hospital.order())
+    assert hospital.events == ["decide", "charge", "compute", "keep", "seal", "store"]
+
+
+def test_whoever_computes_finds_the_whole_round_charged_on_disk(hospital):
+    seen = []
+
+    def compute():
+        (entry,) = hospital.on_disk
+        seen.append(entry.debit)
+        assert hospital.state.release(hospital.order().place, Tensor.HEADS, 1) is None
+        return hospital.compute()
+
+    hospital.contribute(hospital.order(), compute)
+    (debit,) = seen
+    assert (debit.study, debit.round, debit.attempt) == (hospital.study.digest, 1, 1)
+    assert debit.policy == hospital.gate.policy.digest
+    assert debit.costs == round_costs(hospital.study, 1)
+
+
+def test_whoever_seals_finds_the_draw_kept(hospital, monkeypatch):
+    order, real = hospital.order(), hospital.seal
+
+    def seal(kind, integers, label):
+        assert np.array_equal(hospital.state.release(order.place, Tensor.HEADS, 1).integers, integers)
+        assert label == order.label
+        assert kind == "ckks"
+        return real(kind, integers, label)
+
+    monkeypatch.setattr(hospital, "seal", seal)
+    path = hospital.contribute(order)
+    assert path.read_bytes() == f"ckks [1, -1, 7] {order.label.digest}".encode()
+
+
+def test_the_second_tensor_of_a_round_is_paid_for_already(hospital):
+    hospital.contribute(hospital.order())
+    hospital.contribute(hospital.order(Tensor.ENCODER, model="m2"))
+    assert len(hospital.on_disk) == 1
+    assert hospital.draws == 2
+
+
+def test_without_a_durable_charge_nothing_is_computed_and_nothing_leaves(hospital, monkeypatch):
+    def full(_debit):
+        msg = "the disk is full"
+        raise LedgerWriteError(msg)
+
+    monkeypatch.setattr(hospital.gate.ledger, "charge", full)
+    with pytest.raises(LedgerWriteError):
+        hospital.contribute(hospital.order())
+    assert hospital.events == []
+    assert hospital.left == []
+    assert hospital.on_disk == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"names": SILOS[:2]}, Reason.TOO_FEW_SILOS),
+        ({"number": 3}, None),
+        ({"attempt": 4}, Reason.TOO_MANY_ATTEMPTS),
+    ],
+)
+def test_what_is_refused_is_neither_charged_nor_computed(hospital, changes, reason):
+    with pytest.raises(Exception, match=reason or "round 3 is not in the plan"):
+        hospital.contribute(hospital.order(**changes))
+    assert (hospital.events, hospital.left, hospital.on_disk) == ([], [], ())
+
+
+def test_a_refusal_is_counted_by_its_reason(hospital):
+    with pytest.raises(Refused):
+        hospital.gate.decide(hospital.study, hospital.order().place, roster_size=2)
+    counted = hospital.metrics.registry.get_sample_value("fedward_silo_refusals_total", {"reason": "too_few_silos"})
+    assert counted == 1
+    assert hospital.on_disk == ()
+
+
+def test_what_is_spent_and_left_is_measured(hospital):
+    hospital.contribute(hospital.order())
+    value = hospital.metrics.registry.get_sample_value
+    spent = hospital.gate.ledger.spent()
+    assert spent > 0
+    assert value("fedward_silo_epsilon_spent") == spent
+    assert value("fedward_silo_epsilon_left") == pytest.approx(4 - spent)
+    assert value("fedward_silo_charges_total") == 1
+    hospital.restart()
+    assert hospital.metrics.registry.get_sample_value("fedward_silo_epsilon_spent") == spent
+
+
+# --- again after a crash ----------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_crash_after_the_charge_charges_nothing_twice(hospital, restart):
+    def die():
+        raise Crash
+
+    with pytest.raises(Crash):
+        hospital.contribute(hospital.order(), die)
+    assert hospital.left == []
+    if restart:
+        hospital.restart()
+    hospital.contribute(hospital.order())
+    assert len(hospital.on_disk) == 1
+    assert hospital.draws == 1
+
+
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("mode", ["local", "distributed"])
+def test_a_crash_while_sealing_draws_nothing_twice(open_hospital, monkeypatch, restart, mode):
+    hospital = open_hospital(study=tiny_study(privacy={"mode": mode}))
+
+    def die(*_):
+        raise Crash
+
+    with monkeypatch.context() as patch:
+        patch.setattr(hospital, "seal", die)
+        with pytest.raises(Crash):
+            hospital.contribute(hospital.order())
+    assert hospital.left == []
+    if restart:
+        hospital.restart()
+    hospital.contribute(hospital.order())
+    assert hospital.draws == 1
+    assert hospital.sealed == [1, -1, 7]
+    assert len(hospital.on_disk) == 1
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_the_same_label_gives_the_stored_bytes(hospital, restart):
+    path = hospital.contribute(hospital.order())
+    content = path.read_bytes()
+    if restart:
+        hospital.restart()
+    assert hospital.contribute(hospital.order()) == path
+    assert path.read_bytes() == content
+    assert hospital.events == ["compute", "seal"]
+
+
+def test_stored_bytes_that_were_changed_are_not_sent(hospital):
+    hospital.contribute(hospital.order()).write_bytes(b"something else")
+    with pytest.raises(StateError, match="missing or was changed"):
+        hospital.contribute(hospital.order())
+    assert hospital.events == ["compute", "seal"]
+
+
+# --- local noise: sent again at no cost -------------------------------------------------------------------------------
+@pytest.mark.parametrize("restart", [False, True])
+def test_with_local_noise_a_new_attempt_sends_the_same_integers_under_new_masks(hospital, restart):
+    first = hospital.contribute(hospital.order())
+    if restart:
+        hospital.restart()
+    second = hospital.contribute(hospital.order(attempt=2, roster=OTHER_ROSTER))
+    assert first != second
+    assert hospital.sealed == [1, -1, 7]
+    assert hospital.draws == 1
+    assert len(hospital.on_disk) == 1
+
+
+def test_with_local_noise_attempts_use_up_nothing(open_hospital):
+    hospital = open_hospital(study=tiny_study(max_attempts=20))
+    for attempt in range(1, 10):
+        hospital.contribute(hospital.order(attempt=attempt, roster=f"{attempt:064}"))
+    assert hospital.draws == 1
+    assert len(hospital.on_disk) == 1
+
+
+# --- distributed noise: a draw is for one roster ----------------------------------------------------------------------
+def test_with_distributed_noise_a_new_attempt_is_a_new_draw_and_a_new_charge(open_hospital):
+    hospital = open_hospital(study=tiny_study(**DISTRIBUTED))
+    hospital.contribute(hospital.order())
+    spent = hospital.gate.ledger.spent()
+    hospital.contribute(hospital.order(attempt=2, roster=OTHER_ROSTER))
+    assert hospital.sealed == [2, -1, 7]
+    first, second = hospital.on_disk
+    assert set(first.debit.costs) == {"heads", "encoder"}
+    assert (second.debit.attempt, set(second.debit.costs)) == (2, {"heads"})
+    assert hospital.gate.ledger.spent() > spent
+
+
+def test_the_encoders_noise_is_always_local(open_hospital):
+    hospital = open_hospital(study=tiny_study(**DISTRIBUTED))
+    hospital.contribute(hospital.order())
+    hospital.contribute(hospital.order(Tensor.ENCODER))
+    encoder = hospital.sealed
+    hospital.contribute(hospital.order(attempt=2))
+    hospital.contribute(hospital.order(Tensor.ENCODER, attempt=2))
+    assert hospital.sealed == encoder
+    assert hospital.draws == 3
+
+
+def test_the_policy_caps_the_charged_attempts_of_a_round(open_hospital):
+    limits = {**policy_document()["limits"], "charged_attempts": 2}
+    hospital = open_hospital(study=tiny_study(max_attempts=20, **DISTRIBUTED), limits=limits)
+    for attempt in (1, 2):
+        hospital.contribute(hospital.order(attempt=attempt))
+    with pytest.raises(Refused, match=r"policy\.limits\.charged_attempts allows 2") as refused:
+        hospital.contribute(hospital.order(attempt=3))
+    assert refused.value.reason is Reason.TOO_MANY_ATTEMPTS
+    assert (len(hospital.on_disk), hospital.draws, len(hospital.left)) == (2, 2, 2)
+    hospital.restart()
+    with pytest.raises(Refused):
+        hospital.contribute(hospital.order(attempt=4))
+    hospital.contribute(hospital.order(number=2))
+    assert hospital.draws == 3
+
+
+@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("other", [{"roster": OTHER_ROSTER}, {"model": "m2"}])
+def test_shares_of_noise_are_never_sealed_for_two_rosters_or_models(open_hospital, restart, other):
+    """Two sums with the same shares, one of them without this silo's neighbour, would give the neighbour away."""
+    hospital = open_hospital(study=tiny_study(**DISTRIBUTED))
+    hospital.contribute(hospital.order())
+    if restart:
+        hospital.restart()
+    with pytest.raises(OutOfTurnError, match="was drawn for another roster or model"):
+        hospital.contribute(hospital.order(**other))
+    assert hospital.events == ["compute", "seal"]
+    assert len(hospital.left) == 1
+
+
+def test_repeated_attempts_count_against_the_studys_epsilon(open_hospital):
+    study = tiny_study(max_attempts=20, **DISTRIBUTED)
+    limits = {**policy_document()["limits"], "study_epsilon": 0.45, "charged_attempts": 20}
+    hospital = open_hospital(study=study, limits=limits)
+
+    def repeat():
+        for attempt in range(1, 20):
+            hospital.contribute(hospital.order(attempt=attempt))
+
+    with pytest.raises(Refused, match="with its repeated attempts") as refused:
+        repeat()
+    assert refused.value.reason is Reason.EPSILON_PER_STUDY
+    assert hospital.gate.ledger.spent() <= 0.45
+    assert hospital.draws == len(hospital.on_disk) >= 1
+
+
+# --- policy and budget ------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("changes", [{"budget": {"epsilon": 31.0, "delta": 1e-5}}, {"contact": "somebody-else"}])
+def test_a_policy_that_is_edited_under_a_running_agent_stops_it_by_name(hospital, changes):
+    write_yaml(hospital.policy, policy_document("ward", **changes))
+    for ask in (
+        lambda: hospital.gate.decide(hospital.study, hospital.order().place),
+        lambda: hospital.contribute(hospital.order()),
+    ):
+        with pytest.raises(Refused, match="restart the agent") as refused:
+            ask()
+        assert refused.value.reason is Reason.POLICY_CHANGED
+    assert (hospital.events, hospital.on_disk) == ([], ())
+
+
+def test_a_policy_that_disappears_under_a_running_agent_stops_it(hospital):
+    hospital.policy.unlink()
+    with pytest.raises(DocumentError, match="no such file"):
+        hospital.contribute(hospital.order())
+    assert (hospital.events, hospital.on_disk) == ([], ())
+
+
+def test_a_comment_does_not_change_a_policy(hospital):
+    hospital.policy.write_text("# seen by the board\n" + hospital.policy.read_text())
+    hospital.contribute(hospital.order())
+
+
+def test_without_a_policy_there_is_no_gate(hospital):
+    with pytest.raises(DocumentError, match="no such file"):
+        Gate("north", hospital.folder / "none.yaml", hospital.folder / "ledger.sqlite3", hospital.state, Metrics())
+
+
+def test_without_a_ledger_there_is_no_gate(hospital):
+    with pytest.raises(LedgerMissingError):
+        Gate("north", hospital.policy, hospital.folder / "none.sqlite3", hospital.state, Metrics())
+
+
+def test_a_spent_budget_is_refused_by_name(open_hospital):
+    limits = {**policy_document()["limits"], "study_epsilon": 0.5}
+    hospital = open_hospital(budget={"epsilon": 0.5, "delta": 1e-5}, limits=limits)
+    costs = {"heads": Cost("training", 1.0, 9.0, 1)}
+    hospital.gate.ledger.charge(Debit("8" * 64, hospital.gate.policy.digest, 1, 1, costs))
+    for ask in (
+        lambda: hospital.gate.decide(hospital.study, hospital.order(number=0).place),
+        lambda: hospital.contribute(hospital.order(Tensor.COUNTS, 0)),
+    ):
+        with pytest.raises(Refused, match=r"policy\.budget\.epsilon is 0\.5") as refused:
+            ask()
+        assert refused.value.reason is Reason.BUDGET_SPENT
+    assert hospital.events == []
+    assert len(hospital.on_disk) == 1
+
+
+# --- laws -------------------------------------------------------------------------------------------------------------
+crashes = st.sampled_from([None, None, "compute", "seal"])
+asked = st.tuples(st.integers(1, 3), st.sampled_from([ROSTER, OTHER_ROSTER]), crashes, st.booleans())
+
+
+@settings(max_examples=12, deadline=None)
+@given(mode=st.sampled_from(["local", "distributed"]), sequence=st.lists(asked, max_size=8))
+def test_whatever_is_asked_and_whenever_it_crashes(quick_folders, mode, sequence):
+    hospital = Hospital(quick_folders(), study=tiny_study(privacy={"mode": mode}))
+    sent = {}
+
+    def die(*_):
+        raise Crash
+
+    for attempt, roster, crash, restart in sequence:
+        if restart:
+            hospital.restart()
+        order = hospital.order(attempt=attempt, roster=roster)
+        with pytest.MonkeyPatch.context() as patch:
+            if crash:
+                patch.setattr(hospital, crash, die)
+            try:
+                path = hospital.contribute(order)
+            except (Crash, OutOfTurnError):
+                pass
+            else:
+                content = path.read_bytes()
+                assert sent.setdefault(order.label.digest, content) == content, "one label gave two byte strings"
+    draws = {content.split(b"]")[0] for content in sent.values()}
+    debits = [(e.debit.attempt, tensor) for e in hospital.on_disk for tensor in e.debit.costs]
+    heads = [attempt for attempt, tensor in debits if tensor == "heads"]
+    assert len(debits) == len(set(debits))
+    assert len(draws) <= len(heads), "more draws left than were charged"
+    if mode == "local":
+        assert len(heads) <= 1
+    else:
+        assert len(draws) == len(sent), "one draw was sealed twice"
+    hospital.close()

@@ -1,0 +1,264 @@
+import json
+
+import numpy as np
+import pytest
+
+from policies import shapes
+from policies.costs import round_costs
+from protos.messages import Place, Tensor
+from silo_agent.data.errors import DataError
+from silo_agent.learner import HEAD_STEP, UPDATE_STEPS, Learner, SolutionError, SumError
+from silo_agent.learning.evaluation import auc
+from silo_agent.learning.model import SharedModel
+from silo_agent.learning.personal import PersonalModel
+from silo_agent.learning.release import MAX_INTEGER
+from support.entropy import SeededEntropy
+from support.local_federation import DATA_SET, HOLDOUT, LocalFederation, write_patients
+from support.studies import tiny_study
+
+SLOPES = np.array([[7.0, -2.0], [-5.0, 4.0]])
+PERSONAL = {"epochs": 1, "batch_size": 16}
+TINY_NOISE = 0.01
+ALMOST_OPEN = {
+    "model": {"hidden": [], "representation": 2},
+    "heads": {"pooled_rounds": 2, "domain_rounds": 5, "pooled_noise": TINY_NOISE, "domain_noise": TINY_NOISE},
+    "encoder": {"noise": TINY_NOISE, "learning_rate": 1e-6},
+    "evaluation": {"noise": TINY_NOISE, "bins": 20},
+    "privacy": {"count_noise": TINY_NOISE},
+}
+"""A study whose epsilon is huge and whose encoder all but stays as it starts: only the heads learn."""
+
+
+def patients(folder, count, **west):
+    folder.mkdir(parents=True, exist_ok=True)
+    rng = np.random.default_rng(4)
+    files = {silo: folder / f"{silo}.csv" for silo in ("north", "south", "west")}
+    for silo, path in files.items():
+        write_patients(path, rng, SLOPES, patients=count, **(west if silo == "west" else {}))
+    return files
+
+
+@pytest.fixture
+def learner(tmp_path):
+    """The first silo of a tiny federation, with all that it needs of round 0."""
+    return some_learner(tmp_path)
+
+
+def some_learner(folder, seed=9, **changes):
+    federation = LocalFederation.gather(
+        tiny_study(**changes), patients(folder / "data", 40), folder / "silos", seed=seed
+    )
+    federation.run_round(0)
+    return federation.learners["north"]
+
+
+def at(study, number):
+    return Place(study.digest, number, 1)
+
+
+# --- what stays at the silo moves nothing that leaves it --------------------------------------------------------------
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"encoder": {"cmi": 0.01, "l2r": 0.01}},
+        {"encoder": {"cmi": 0.01, "prior": "local"}, "privacy": {"mode": "distributed"}},
+    ],
+)
+def test_payloads_are_the_same_integers_with_the_personal_model_on_and_off(tmp_path, changes):
+    files = patients(tmp_path / "data", 60)
+    plain = tiny_study(**changes)
+    personal = tiny_study(**changes, personal=PERSONAL)
+    off = LocalFederation.gather(plain, files, tmp_path / "off").run()
+    on = LocalFederation.gather(personal, files, tmp_path / "on").run()
+
+    planned = {(r, Tensor(t), s) for r in range(plain.rounds + 1) for t in shapes.tensors(plain, r) for s in files}
+    assert set(off.payloads) == set(on.payloads) == planned
+    assert {tensor for _, tensor, _ in planned} == set(Tensor)
+    for key, integers in off.payloads.items():
+        assert integers.dtype == on.payloads[key].dtype == np.int64
+        assert np.array_equal(integers, on.payloads[key]), key
+    for silo in files:
+        assert not (tmp_path / "off" / silo / "personal.safetensors").exists()
+        trained = PersonalModel.load(tmp_path / "on" / silo / "personal.safetensors")
+        assert not np.array_equal(trained.network.heads.detach().numpy(), on.models[silo].heads)
+
+
+def test_the_shared_model_and_the_results_are_equal_bits_at_every_silo(tmp_path):
+    files = patients(tmp_path / "data", 60)
+    federation = LocalFederation.gather(tiny_study(personal=PERSONAL), files, tmp_path / "silos").run()
+    assert len({model.to_bytes() for model in federation.models.values()}) == 1
+    assert len({model.digest for model in federation.models.values()}) == 1
+    assert len({(tmp_path / "silos" / silo / "results.json").read_bytes() for silo in files}) == 1
+    again = LocalFederation.gather(tiny_study(personal=PERSONAL), files, tmp_path / "again").run()
+    assert again.models["north"].digest == federation.models["north"].digest
+    other = LocalFederation.gather(tiny_study(personal=PERSONAL), files, tmp_path / "other", seed=2).run()
+    assert other.models["north"].digest != federation.models["north"].digest
+
+
+# --- it learns --------------------------------------------------------------------------------------------------------
+def pooled_solution(federation):
+    """Newton's method to the end on everybody's records at one place, on the features of the same encoder."""
+    model = federation.models["north"]
+    records = [learner._training for learner in federation.learners.values()]
+    x, y, domains = (np.concatenate([getattr(r, name) for r in records]) for name in ("inputs", "labels", "domains"))
+    z = np.hstack([model.features(x).numpy().astype(float), np.ones((len(x), 1))])
+    return np.stack([newton(z[domains == m], y[domains == m]) for m in range(len(model.heads))])
+
+
+def newton(z, y):
+    head = np.zeros(z.shape[1])
+    for _ in range(30):
+        p = 1 / (1 + np.exp(-z @ head))
+        head -= np.linalg.solve((z * (p * (1 - p))[:, None]).T @ z, z.T @ (p - y))
+    return head
+
+
+def test_with_next_to_no_noise_the_heads_are_those_of_the_pooled_records(tmp_path):
+    files = patients(tmp_path / "data", 300)
+    federation = LocalFederation.gather(tiny_study(**ALMOST_OPEN), files, tmp_path / "silos").run()
+    model = federation.models["north"]
+    wanted = pooled_solution(federation)
+    assert np.abs(wanted).max() > 3
+    assert np.abs(model.heads - wanted).max() < 0.02 * np.abs(wanted).max()
+    held_out = [learner._evaluation for learner in federation.learners.values()]
+    x, y, domains = (np.concatenate([getattr(r, name) for r in held_out]) for name in ("inputs", "labels", "domains"))
+    scores = model.predict(x, domains)
+    for m, published in enumerate(federation.results["north"].auc):
+        exact = auc(scores[domains == m], y[domains == m])
+        assert exact > 0.85
+        assert published.auc == pytest.approx(exact, abs=0.03)
+        assert published.low < exact < published.high
+    assert federation.results["north"].patients == pytest.approx(
+        [np.count_nonzero(domains == 0), np.count_nonzero(domains == 1)], abs=1
+    )
+
+
+@pytest.mark.parametrize("west", [{"domains": (1,)}, {"label": 1}, {"domains": (0,), "label": 0}])
+def test_a_silo_without_a_domain_or_with_one_class_takes_part(tmp_path, west):
+    files = patients(tmp_path / "data", 200, **west)
+    federation = LocalFederation.gather(tiny_study(**ALMOST_OPEN), files, tmp_path / "silos").run()
+    wanted = pooled_solution(federation)
+    assert np.abs(federation.models["west"].heads - wanted).max() < 0.02 * np.abs(wanted).max()
+    assert all(result.auc > 0.6 for result in federation.results["west"].auc)
+
+
+def test_a_silo_without_any_patient_takes_part(tmp_path):
+    files = patients(tmp_path / "data", 40)
+    header = files["west"].read_text().splitlines()[0]
+    files["west"].write_text(header + "\n")
+    federation = LocalFederation.gather(tiny_study(personal=PERSONAL), files, tmp_path / "silos").run()
+    assert len({model.digest for model in federation.models.values()}) == 1
+
+
+# --- what opened sums may be ------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("tensor", Tensor)
+def test_a_sum_beyond_what_the_roster_can_give_is_refused(learner, tensor):
+    bound = 3 * (UPDATE_STEPS if tensor is Tensor.ENCODER else MAX_INTEGER)
+    learner.check_sum(tensor, np.array([bound, -bound]), 3)
+    for wrong in (bound + 1, -bound - 1):
+        with pytest.raises(SumError, match="missing, doubled or altered"):
+            learner.check_sum(tensor, np.array([0, wrong]), 3)
+
+
+def test_heads_are_adopted_only_where_the_silo_would_have_solved_the_same(learner):
+    model, place = SharedModel.start(learner.study), at(learner.study, 1)
+    total = 3 * learner.contribution(Tensor.HEADS, place, model, 3)
+    solution = learner.solve(total, place, model, 3)
+    adopted = learner.adopt(solution, total, place, model, 3)
+    assert adopted.round == 1
+    assert np.array_equal(adopted.heads.ravel(), solution * HEAD_STEP)
+    close = solution + np.array([200, -200] * 3)
+    assert np.array_equal(learner.adopt(close, total, place, model, 3).heads.ravel(), close * HEAD_STEP)
+
+
+@pytest.mark.parametrize("shift", [300, -300, 2**62, 2**63 - 1, -(2**63)])
+def test_altered_heads_are_not_adopted(learner, shift):
+    model, place = SharedModel.start(learner.study), at(learner.study, 1)
+    total = 3 * learner.contribution(Tensor.HEADS, place, model, 3)
+    solution = learner.solve(total, place, model, 3)
+    altered = solution.copy()
+    with np.errstate(over="ignore"):
+        altered[0] += np.int64(shift)
+    for wrong in (altered, solution[:-1], np.concatenate([solution, solution])):
+        with pytest.raises(SolutionError, match="not what the opened sums give"):
+            learner.adopt(wrong, total, place, model, 3)
+
+
+# --- contributions ----------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("tensor", Tensor)
+def test_a_contribution_has_the_studys_shape_and_bounds_and_one_line_in_the_training_log(learner, tmp_path, tensor):
+    study = learner.study
+    number = {Tensor.COUNTS: 0, Tensor.METRICS: study.rounds}.get(tensor, 1)
+    log = tmp_path / "silos" / "north" / "training.jsonl"
+    log.write_text("")
+    integers = learner.contribution(tensor, at(study, number), SharedModel.start(study), 3)
+    assert integers.dtype == np.int64
+    assert len(integers) == shapes.values(study, number, tensor)
+    assert np.abs(integers).max() <= (UPDATE_STEPS if tensor is Tensor.ENCODER else MAX_INTEGER)
+    (line,) = map(json.loads, log.read_text().splitlines())
+    cost = round_costs(study, number)[tensor]
+    assert line == {
+        "study": study.digest,
+        "round": number,
+        "attempt": 1,
+        "tensor": tensor,
+        "cohort": cost.cohort,
+        "sampling_rate": cost.sampling_rate,
+        "noise_multiplier": cost.noise,
+        "times": cost.count,
+    }
+
+
+def test_a_second_draw_is_another_draw(learner):
+    model, place = SharedModel.start(learner.study), at(learner.study, 1)
+    first, second = (learner.contribution(Tensor.HEADS, place, model, 3) for _ in range(2))
+    assert not np.array_equal(first, second)
+
+
+def test_the_encoder_needs_the_opened_counts(tmp_path):
+    study = tiny_study()
+    data = patients(tmp_path / "data", 40)["north"]
+    fresh = Learner(
+        study,
+        data,
+        DATA_SET,
+        HOLDOUT,
+        tmp_path,
+        entropy=SeededEntropy(1),
+        personal_entropy=SeededEntropy(2),
+        device="cpu",
+    )
+    with pytest.raises(FileNotFoundError):
+        fresh.contribution(Tensor.ENCODER, at(study, 1), SharedModel.start(study), 3)
+
+
+def test_a_file_that_does_not_fit_is_named_before_anything_is_computed(tmp_path):
+    files = patients(tmp_path / "data", 4)
+    files["north"].write_text(files["north"].read_text().replace(",a,", ",z,").replace(",b,", ",z,"))
+    federation = LocalFederation.gather(tiny_study(), files, tmp_path / "silos")
+    with pytest.raises(DataError, match=r"north\.csv, row 2, column 'group'"):
+        federation.learners["north"].load()
+
+
+def test_a_local_prior_goes_on_from_earlier_rounds_and_never_from_a_lost_draw_of_the_same_round(tmp_path):
+    changes = {"encoder": {"cmi": 0.01, "prior": "local"}, "heads": {"pooled_rounds": 2}}
+    study = tiny_study(**changes)
+    model = SharedModel.start(study)
+    learner, twin = (some_learner(tmp_path / name, **changes) for name in ("one", "twin"))
+    first = learner.contribution(Tensor.ENCODER, at(study, 1), model, 3)
+    kept = (tmp_path / "one" / "silos" / "north" / "prior-1.f32").read_bytes()
+    # A crash before the draw is stored: the next process draws again, with the same source for the sake of the test.
+    again = some_learner(tmp_path / "again", **changes)
+    (tmp_path / "again" / "silos" / "north" / "prior-1.f32").write_bytes(kept)
+    assert np.array_equal(again.contribution(Tensor.ENCODER, at(study, 1), model, 3), first)
+    # The next round does start from it.
+    with_prior = learner.contribution(Tensor.ENCODER, at(study, 2), model, 3)
+    twin.contribution(Tensor.ENCODER, at(study, 1), model, 3)
+    (tmp_path / "twin" / "silos" / "north" / "prior-1.f32").unlink()
+    assert not np.array_equal(twin.contribution(Tensor.ENCODER, at(study, 2), model, 3), with_prior)
+
+
+def test_without_a_personal_plan_there_is_no_personal_model(learner, tmp_path):
+    learner.train_personal(SharedModel.start(learner.study))
+    assert not (tmp_path / "silos" / "north" / "personal.safetensors").exists()

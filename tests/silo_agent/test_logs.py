@@ -1,0 +1,45 @@
+import json
+
+import structlog
+
+from policies.costs import Cost
+from protos.messages import Place, Tensor
+from silo_agent import logs
+from silo_agent.logs import TrainingLog
+
+PLACE = Place("5" * 64, 2, 3)
+
+
+def test_a_mechanism_that_ran_is_one_line_that_outlives_the_process(tmp_path):
+    path = tmp_path / "training.jsonl"
+    TrainingLog(path).record(PLACE, Tensor.HEADS, Cost("training", 1.0, 15.0, 1))
+    TrainingLog(path).record(PLACE, Tensor.ENCODER, Cost("training", 0.02, 1.5, 20))
+    first, second = map(json.loads, path.read_text().splitlines())
+    assert first == {
+        "study": "5" * 64,
+        "round": 2,
+        "attempt": 3,
+        "tensor": "heads",
+        "cohort": "training",
+        "sampling_rate": 1.0,
+        "noise_multiplier": 15.0,
+        "times": 1,
+    }
+    assert (second["tensor"], second["sampling_rate"], second["times"]) == ("encoder", 0.02, 20)
+
+
+def test_the_operators_log_is_json_lines_on_stderr_from_info_upwards(capsys):
+    logs.configure()
+    log = structlog.get_logger()
+    log.debug("unsaid")
+    log.info("charged", round=1)
+    try:
+        int("broken")
+    except ValueError:
+        log.exception("failed")
+    out, err = capsys.readouterr()
+    charged, failed = map(json.loads, err.splitlines())
+    assert out == ""
+    assert (charged["event"], charged["level"], charged["round"]) == ("charged", "info", 1)
+    assert "timestamp" in charged
+    assert "ValueError: invalid literal" in failed["exception"]

@@ -1,0 +1,121 @@
+"""Learners of one study in one process: contributions are summed as plain integers, without keys, ledger or network.
+
+What it leaves out (charging, sealing, turns) has tests of its own; here is seen what learners compute, bit for bit.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from policies import shapes
+from policies.study import Study
+from protos.messages import Place, Tensor
+from silo_agent.learner import Integers, Learner, Results
+from silo_agent.learning.model import SharedModel
+from support.entropy import SeededEntropy
+
+DATA_SET = "ward"
+HOLDOUT = 0.25
+
+
+def write_patients(
+    path: Path,
+    rng: np.random.Generator,
+    slopes: NDArray[np.float64],
+    *,
+    patients: int,
+    domains: Sequence[int] = (0, 1),
+    label: int | None = None,
+) -> Path:
+    """A file for `support.studies.tiny_study`: illness follows a logistic law whose slopes (2, 2) are the domain's.
+
+    `label` makes everybody ill or well; `domains` lists who is present at all.
+    """
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["patient", "group", "age", "lactate", "ill"])
+        for number in range(patients):
+            group = int(rng.choice(domains))
+            x = rng.uniform(-1, 1, 2)
+            ill = int(rng.random() < 1 / (1 + np.exp(-x @ slopes[group]))) if label is None else label
+            age, lactate = np.round((60 + 60 * x[0], 5 + 5 * x[1]), 4)
+            writer.writerow([f"{path.stem}-{number}", "ab"[group], age, lactate, ill])
+    return path
+
+
+@dataclass
+class LocalFederation:
+    """`models` holds every silo's model, `payloads` every contribution as it would have been sealed."""
+
+    study: Study
+    learners: Mapping[str, Learner]
+    models: dict[str, SharedModel] = field(default_factory=dict)
+    payloads: dict[tuple[int, Tensor, str], Integers] = field(default_factory=dict)
+    results: dict[str, Results] = field(default_factory=dict)
+
+    @classmethod
+    def gather(cls, study: Study, files: Mapping[str, Path], folder: Path, *, seed: int = 1) -> LocalFederation:
+        """One learner per file; what leaves and what stays draw from sources of their own."""
+        learners = {}
+        for number, (silo, data) in enumerate(sorted(files.items())):
+            home = folder / silo
+            home.mkdir(parents=True, exist_ok=True)
+            learners[silo] = Learner(
+                study,
+                data,
+                DATA_SET,
+                HOLDOUT,
+                home,
+                entropy=SeededEntropy(100 * seed + number),
+                personal_entropy=SeededEntropy(b"personal %d" % number),
+                device="cpu",
+            )
+        return cls(study, learners, {silo: SharedModel.start(study) for silo in learners})
+
+    def run(self) -> LocalFederation:
+        """All rounds; the personal models are trained in between, as the agent does, where the study has them."""
+        for number in range(self.study.rounds + 1):
+            self.run_round(number)
+            if number:
+                for silo, learner in self.learners.items():
+                    learner.train_personal(self.models[silo])
+        return self
+
+    def run_round(self, number: int) -> None:
+        """One round: every tensor is contributed, summed, opened; heads are solved by one and adopted by all."""
+        place = Place(self.study.digest, number, 1)
+        for name in shapes.tensors(self.study, number):
+            tensor = Tensor(name)
+            self._open(place, tensor, self._sum(place, tensor))
+
+    def _sum(self, place: Place, tensor: Tensor) -> Integers:
+        silos = len(self.learners)
+        given = [
+            learner.contribution(tensor, place, self.models[silo], silos) for silo, learner in self.learners.items()
+        ]
+        self.payloads.update({(place.round, tensor, silo): g for silo, g in zip(self.learners, given, strict=True)})
+        return np.sum(given, axis=0)
+
+    def _open(self, place: Place, tensor: Tensor, total: Integers) -> None:
+        silos = len(self.learners)
+        solver = sorted(self.learners)[place.round % silos]
+        solution = None
+        if tensor is Tensor.HEADS:
+            solution = self.learners[solver].solve(total, place, self.models[solver], silos)
+        for silo, learner in self.learners.items():
+            learner.check_sum(tensor, total, silos)
+            model = self.models[silo]
+            if tensor is Tensor.COUNTS:
+                learner.open_counts(total)
+            elif tensor is Tensor.ENCODER:
+                self.models[silo] = learner.open_encoder(total, model, silos)
+            elif tensor is Tensor.METRICS:
+                self.results[silo] = learner.open_metrics(total, silos)
+            elif solution is not None:
+                self.models[silo] = learner.adopt(solution, total, place, model, silos)

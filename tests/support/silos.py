@@ -1,0 +1,247 @@
+"""Silos that speak to a real coordinator over mutual TLS and send random bytes: it could not tell the difference."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+
+from coordinator.server import Server
+from crypto import ckks_public, ring
+from crypto.certificates import Credential
+from crypto.tls import channel_credentials
+from policies import shapes
+from policies.study import Study
+from protos import codec
+from protos.messages import (
+    MAX_CHUNK,
+    PROTOCOL,
+    Answer,
+    Confirm,
+    Member,
+    Note,
+    Place,
+    StudyStatus,
+    Task,
+    Tensor,
+    UploadHeader,
+    Work,
+)
+from protos.v1 import operator_pb2, operator_pb2_grpc, silo_pb2, silo_pb2_grpc
+from support.certificates import Authority, load
+
+SECONDS = 20.0
+NOTES = {Task.DEAL: Note.KEYS, Task.SOLVE: Note.HEADS}
+
+
+def sealed(tensor: Tensor, values: int, seed: int = 0) -> bytes:
+    """Well-formed sealed content: uniform residues, as masks make them."""
+    rng = np.random.default_rng(seed)
+    if tensor.ring == "ring":
+        return rng.integers(0, 1 << 32, values, dtype=np.uint32).astype("<u4").tobytes()
+    words = ckks_public.FRAME_WORDS * ckks_public.frames(values)
+    return rng.integers(0, ckks_public.PRIME, words, dtype=np.uint64).astype("<u8").tobytes()
+
+
+def summed(tensor: Tensor, contents: list[bytes]) -> bytes:
+    """What numpy makes of the contributions, in one piece."""
+    if tensor.ring == "ring":
+        words = [np.frombuffer(content, "<u4") for content in contents]
+        return np.sum(words, axis=0, dtype=np.uint32).astype("<u4").tobytes()
+    total = np.zeros(len(contents[0]) // 8, np.uint64)
+    for content in contents:
+        # Two residues of 60 bits fit 64; numpy reduces after every addition, the code under test subtracts once.
+        total = (total + np.frombuffer(content, "<u8")) % np.uint64(ckks_public.PRIME)
+    return total.astype("<u8").tobytes()
+
+
+def content_size(tensor: Tensor, values: int) -> int:
+    return ring.content_size(values) if tensor.ring == "ring" else ckks_public.content_size(values)
+
+
+class Caller:
+    """A connection with one party's certificate."""
+
+    def __init__(self, port: int, folder: Path) -> None:
+        self.credential: Credential = load(folder)
+        self.channel = grpc.secure_channel(f"127.0.0.1:{port}", channel_credentials(self.credential))
+        self.silo = silo_pb2_grpc.SiloServiceStub(self.channel)
+        self.operator = operator_pb2_grpc.OperatorServiceStub(self.channel)
+
+    @property
+    def name(self) -> str:
+        return self.credential.identity.name
+
+    def close(self) -> None:
+        self.channel.close()
+
+
+class Silo(Caller):
+    """Does what it is asked, one call at a time."""
+
+    def __init__(self, port: int, folder: Path, study: Study, session: str = "one") -> None:
+        super().__init__(port, folder)
+        self.study, self.session, self.model = study, session, ""
+
+    def join(self, protocol: int = PROTOCOL) -> silo_pb2.JoinReply:
+        return self.silo.Join(silo_pb2.JoinRequest(protocol=protocol, agent_version="test"), timeout=SECONDS)
+
+    def poll(self, hold: float = 0.0) -> Work:
+        request = silo_pb2.PollRequest(session=self.session, hold_seconds=hold)
+        return codec.work_from_wire(self.silo.Poll(request, timeout=SECONDS))
+
+    def answer(self, place: Place, refusal: str = "", silo: str = "") -> None:
+        member = Member(silo or self.name, self.credential.certificate_pem, b"k" * 32, b"signature")
+        answer = Answer(
+            place,
+            self.session,
+            refusal,
+            "because",
+            member=None if refusal else member,
+            model="" if refusal else self.model,
+        )
+        self.silo.Answer(codec.answer_to_wire(answer), timeout=SECONDS)
+
+    def header(self, place: Place, content: bytes, what: Tensor | Note, **changes: object) -> UploadHeader:
+        tensor = what if isinstance(what, Tensor) else None
+        fields: dict[str, object] = {
+            "place": place,
+            "kind": tensor.ring if tensor else str(what),
+            "tensor": tensor,
+            "silo": self.name,
+            "values": shapes.values(self.study, place.round, tensor) if tensor else 0,
+            "size": len(content),
+            "sha256": hashlib.sha256(content).hexdigest(),
+        }
+        return UploadHeader(**{**fields, **changes})  # type: ignore[arg-type]  # a test's header may be wrong
+
+    def upload(
+        self, header: UploadHeader, content: bytes, *, offset: int = 0, chunk: int = MAX_CHUNK, signature: bytes = b""
+    ) -> None:
+        chunks = self.chunks(header, content, offset=offset, chunk=chunk, signature=signature)
+        self.silo.Upload(chunks, timeout=SECONDS)
+
+    def chunks(
+        self, header: UploadHeader, content: bytes, *, offset: int = 0, chunk: int = MAX_CHUNK, signature: bytes = b""
+    ) -> Iterator[silo_pb2.UploadChunk]:
+        signature = signature or self.credential.sign(header.canonical())
+        yield silo_pb2.UploadChunk(header=codec.header_to_wire(header), signature=signature)
+        for start in range(offset, len(content), chunk):
+            yield silo_pb2.UploadChunk(offset=start, data=content[start : start + chunk])
+
+    def stored(self, header: UploadHeader) -> tuple[int, bool]:
+        request = silo_pb2.UploadStatusRequest(header=codec.header_to_wire(header))
+        reply = self.silo.UploadStatus(request, timeout=SECONDS)
+        return reply.offset, reply.complete
+
+    def download(self, place: Place, kind: str, tensor: Tensor | None = None, offset: int = 0) -> bytes:
+        request = silo_pb2.DownloadRequest(
+            place=codec.place_to_wire(place), tensor=codec.tensor_to_wire(tensor), kind=kind, offset=offset
+        )
+        content = b""
+        for chunk in self.silo.Download(request, timeout=SECONDS):
+            assert chunk.offset == offset + len(content)
+            content += chunk.data
+        return content
+
+    def confirm(self, place: Place, task: Task, tensor: Tensor | None = None, **fields: str) -> None:
+        confirm = Confirm(place, task, tensor, **{"model": self.model, **fields})
+        self.silo.Confirm(codec.confirm_to_wire(confirm), timeout=SECONDS)
+
+    def contribution(self, place: Place, tensor: Tensor) -> bytes:
+        """The same bytes for the same place and tensor, as everywhere in FedWard."""
+        values = shapes.values(self.study, place.round, tensor)
+        seed = hashlib.sha256(f"{self.name} {place} {tensor}".encode()).digest()
+        return sealed(tensor, values, int.from_bytes(seed[:8], "big"))
+
+    def do(self, work: Work) -> None:
+        """What an honest silo does, without any learning."""
+        place, task = work.place, work.task
+        assert place is not None
+        if task is Task.DECIDE:
+            self.answer(place)
+        elif task is Task.CONTRIBUTE:
+            assert work.tensor is not None
+            content = self.contribution(place, work.tensor)
+            self.upload(self.header(place, content, work.tensor), content)
+        elif task in NOTES:
+            content = f"{NOTES[task]} of {place}".encode()
+            self.upload(self.header(place, content, NOTES[task]), content)
+        elif task is not Task.FINISH:
+            kind = {Task.TAKE: "keys", Task.OPEN: "sum", Task.ADOPT: "heads"}[task]
+            content = self.download(place, kind, work.tensor if task is Task.OPEN else None)
+            assert (len(content), hashlib.sha256(content).hexdigest()) == (work.size, work.sha256)
+            if task is not Task.TAKE:
+                self.model = hashlib.sha256(f"{place} {task} {work.sha256}".encode()).hexdigest()
+            self.confirm(place, task, work.tensor if task is Task.OPEN else None)
+        else:
+            self.confirm(place, task)
+
+
+class Scene:
+    """One study of one server, with its silos and an operator."""
+
+    def __init__(self, server: Server, authority: Authority, study: Study, operator: Caller) -> None:
+        self.server, self.authority, self.study, self._operator = server, authority, study, operator
+        self.folders = {name: authority.credential("silo", name) for name in study.silos}
+        self.silos = {name: Silo(server.port, folder, study) for name, folder in self.folders.items()}
+        request = operator_pb2.CreateStudyRequest(canonical=study.canonical())
+        operator.operator.CreateStudy(request, timeout=SECONDS)
+
+    def start(self) -> None:
+        self._operator.operator.StartStudy(operator_pb2.StudyRequest(study=self.study.digest), timeout=SECONDS)
+
+    def abort(self, reason: str = "") -> None:
+        request = operator_pb2.AbortStudyRequest(study=self.study.digest, reason=reason)
+        self._operator.operator.AbortStudy(request, timeout=SECONDS)
+
+    def status(self) -> StudyStatus:
+        request = operator_pb2.StudyRequest(study=self.study.digest)
+        return codec.status_from_wire(self._operator.operator.GetStudyStatus(request, timeout=SECONDS))
+
+    def play(self, until: Callable[[StudyStatus], bool], *, silent: tuple[str, ...] = ()) -> StudyStatus:
+        """Everybody but the silent ones acts, one after the other, until the condition holds."""
+        for _ in range(400):
+            for silo in self.silos.values():
+                if until(status := self.status()):
+                    return status
+                if silo.name not in silent:
+                    work = silo.poll(hold=0.1 if status.phase == "add" else 0.0)
+                    if work.task is not Task.WAIT:
+                        silo.do(work)
+        raise AssertionError(f"not reached: {self.status()}")  # noqa: EM102, TRY003
+
+    def gathering(self, tensor: Tensor | None = None) -> Place:
+        """Play until a tensor is gathered that nobody has sent yet; returns where."""
+        status = self.play(
+            lambda s: s.phase == "gather" and tensor in (None, s.tensor) and len(s.waiting_for) == len(s.members)
+        )
+        return Place(self.study.digest, status.round, status.attempt)
+
+    def reconnect(self, port: int, operator: Caller) -> None:
+        """The same processes call a coordinator that was started again."""
+        self._operator = operator
+        for name, silo in self.silos.items():
+            silo.close()
+            again = Silo(port, self.folders[name], self.study, silo.session)
+            again.model = silo.model
+            self.silos[name] = again
+
+    def close(self) -> None:
+        for silo in self.silos.values():
+            silo.close()
+
+
+@contextmanager
+def refused(code: grpc.StatusCode, match: str) -> Iterator[None]:
+    """The call inside is refused with this code and a sentence that fits."""
+    with pytest.raises(grpc.RpcError) as caught:
+        yield
+    assert caught.value.code() is code, caught.value
+    assert re.search(match, caught.value.details()), caught.value.details()
