@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Literal
 
 from crypto import ckks_public, ring
 from policies import shapes
@@ -167,6 +168,6 @@ class LocalCoordinator:
                 assert len(self.adopt(place, roster, self.solve(place, roster))) == 1
         return roster
 
-    def finish(self, silo: str, outcome: str = "finished") -> None:
+    def finish(self, silo: str, outcome: Literal["finished", "ended", "aborted", "left"] = "finished") -> None:
         place = self.place(self.study.rounds)
         self.ask(silo, Work(Task.FINISH, place, why="all rounds are done", outcome=outcome))

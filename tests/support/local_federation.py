@@ -100,7 +100,7 @@ class LocalFederation:
             learner.contribution(tensor, place, self.models[silo], silos) for silo, learner in self.learners.items()
         ]
         self.payloads.update({(place.round, tensor, silo): g for silo, g in zip(self.learners, given, strict=True)})
-        return np.sum(given, axis=0)
+        return np.asarray(np.sum(given, axis=0), np.int64)
 
     def _open(self, place: Place, tensor: Tensor, total: Integers) -> None:
         silos = len(self.learners)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -37,6 +38,7 @@ from protos.v1 import operator_pb2, operator_pb2_grpc, silo_pb2, silo_pb2_grpc
 from support.certificates import Authority, load
 
 SECONDS = 20.0
+PLAY_SECONDS = 30.0
 NOTES = {Task.DEAL: Note.KEYS, Task.SOLVE: Note.HEADS}
 
 
@@ -90,7 +92,9 @@ class Silo(Caller):
         self.study, self.session, self.model = study, session, ""
 
     def join(self, protocol: int = PROTOCOL) -> silo_pb2.JoinReply:
-        return self.silo.Join(silo_pb2.JoinRequest(protocol=protocol, agent_version="test"), timeout=SECONDS)
+        request = silo_pb2.JoinRequest(protocol=protocol, agent_version="test")
+        reply: silo_pb2.JoinReply = self.silo.Join(request, timeout=SECONDS)
+        return reply
 
     def poll(self, hold: float = 0.0) -> Work:
         request = silo_pb2.PollRequest(session=self.session, hold_seconds=hold)
@@ -207,7 +211,8 @@ class Scene:
 
     def play(self, until: Callable[[StudyStatus], bool], *, silent: tuple[str, ...] = ()) -> StudyStatus:
         """Everybody but the silent ones acts, one after the other, until the condition holds."""
-        for _ in range(400):
+        end = time.monotonic() + PLAY_SECONDS
+        while time.monotonic() < end:
             for silo in self.silos.values():
                 if until(status := self.status()):
                     return status
@@ -244,4 +249,4 @@ def refused(code: grpc.StatusCode, match: str) -> Iterator[None]:
     with pytest.raises(grpc.RpcError) as caught:
         yield
     assert caught.value.code() is code, caught.value
-    assert re.search(match, caught.value.details()), caught.value.details()
+    assert re.search(match, caught.value.details() or ""), caught.value.details()

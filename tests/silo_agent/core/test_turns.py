@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protos.messages import Member, Place, Task, Tensor, Work
-from silo_agent.core.turns import OutOfTurnError, Stage, Turn, leave, sit, take
+from silo_agent.core.turns import MOVES, OutOfTurnError, Stage, Turn, leave, sit, take
 
 STUDY = "5" * 64
 PLAN = ((Tensor.COUNTS,), (Tensor.HEADS, Tensor.ENCODER), (Tensor.HEADS, Tensor.METRICS))
@@ -148,19 +148,9 @@ def test_nothing_is_summed_where_no_attempt_is_under_way():
 # --- laws over any behaviour of the coordinator -----------------------------------------------------------------------
 places = st.builds(place, st.integers(0, 3), st.integers(1, 3))
 anything = st.builds(work, st.sampled_from(ASKED), places, st.sampled_from(Tensor), st.sampled_from([EVERYBODY, FEWER]))
-fitting = st.sampled_from(ASKED)
-events = st.lists(
-    st.one_of(
-        st.tuples(st.just("fit"), fitting),
-        st.tuples(st.just("fit"), fitting),
-        st.tuples(st.just("fit"), fitting),
-        st.tuples(st.just("next"), st.integers(0, 1)),
-        st.tuples(st.just("work"), anything),
-        st.tuples(st.just("sit"), places),
-        st.tuples(st.just("leave"), st.none()),
-    ),
-    max_size=60,
-)
+often = ["fit"] * 8 + ["other roster", "other place"] * 2
+kinds = st.sampled_from([*often, "again", "next", "next", "leave", "sit", "work"])
+events = st.lists(st.tuples(kinds, st.integers(0, 5), places, anything), min_size=10, max_size=50)
 
 
 class Witness:
@@ -187,19 +177,21 @@ class Witness:
                 self.opened.append(tensor)
 
 
-def apply(turn, kind, detail):
+def apply(turn, kind, number, other_place, other_work):
+    """Do one thing that a coordinator may try; most of them fit, so that rounds get far."""
     if kind == "leave":
         return None, leave(turn)
     if kind == "sit":
-        return None, sit(turn, detail)
-    if kind == "next":
-        attempt = turn.place.attempt + detail if turn.place else 1
-        return None, sit(turn, place(turn.finished + 1 - detail if turn.finished >= detail else 0, attempt))
-    asked = detail
-    if kind == "fit":
-        if turn.place is None or turn.place.round >= len(PLAN):
-            raise OutOfTurnError
-        asked = work(detail, turn.place, turn.tensor, turn.roster or turn.keyed or EVERYBODY)
+        return None, sit(turn, other_place)
+    if kind in ("next", "again"):
+        following = turn.finished + 1 if kind == "next" else turn.place.round
+        return None, sit(turn, place(following, turn.place.attempt + 1))
+    asked = other_work
+    if kind != "work":
+        fitting = [task for stage, task in MOVES if stage is turn.stage] or ASKED
+        at = place(turn.place.round, turn.place.attempt + 1) if kind == "other place" else turn.place
+        roster = FEWER if kind == "other roster" else turn.roster or turn.keyed or EVERYBODY
+        asked = work(fitting[number % len(fitting)], at, turn.tensor, roster)
     return asked, take(turn, asked)
 
 
@@ -208,20 +200,21 @@ def apply(turn, kind, detail):
 def test_no_sequence_of_work_breaks_the_order(sequence):
     turn, witness = sit(Turn(PLAN), place(0)), Witness()
     committed = -1
-    for kind, detail in sequence:
+    for kind, *details in sequence:
         before = replace(turn)
         try:
-            asked, following = apply(turn, kind, detail)
+            asked, following = apply(turn, kind, *details)
         except OutOfTurnError:
             assert turn == before
             continue
-        if kind in ("sit", "next"):
+        if kind in ("sit", "next", "again"):
             assert following.place.round == following.committed + 1 == following.finished + 1, "a round was skipped"
             assert following.committed in (turn.committed, turn.committed + 1)
             witness.sits()
         elif kind == "leave":
             witness.keys = ()
         else:
+            assert asked.place == turn.place, "worked for another attempt"
             witness.does(asked, turn.tensor)
             if following.finished != turn.finished:
                 assert following.finished == turn.finished + 1 == turn.place.round
