@@ -1,4 +1,4 @@
-"""The demo's study on three seeds that were not used for tuning: FedWard, FedAvg with DP-SGD, hospitals alone.
+"""The demo's study on three fresh seeds: FedWard, FedAvg with DP-SGD, hospitals alone.
 
 Whole federations of real processes, one after the other; about two minutes a seed on two cores.
 """
@@ -16,7 +16,8 @@ from bench.table import OUT, Figure, judge
 from deploy.demo.report_data import ReportData
 from deploy.demo.run import Demo, Request
 
-SEEDS = (100, 101, 102)
+SEEDS = (201, 202, 203)
+"""Seeds that no choice in the study was made on: it was tuned on 0 to 7, and 100 to 102 were looked at on the way."""
 STUDY = Path(__file__).parent.parent / "deploy" / "demo" / "exam"
 SECONDS = 300.0
 BUDGET = 4.0

@@ -159,6 +159,10 @@ class HeadPlan(Closed):
     pooled_noise: Positive
     domain_noise: Positive
     """Noise multipliers: standard deviation of the sum's noise for an l2 sensitivity of 1."""
+    clip: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """tau: a record's joint term (curvature, gradient) is scaled down to this norm, and the sums are in units of tau.
+    1 clips nothing. Below 1 the noise is small beside what most patients give, and rare, badly predicted ones count
+    less, as in DP-SGD: scores keep their order better, and probabilities come out too low for a rare outcome."""
     repair: Positive = 1.0
     """c of privacy.md: eigenvalues below c * sd_H * sqrt(2K) are lifted to it."""
     max_step: Positive = 8.0

@@ -129,6 +129,7 @@ class Learner:
             records.patients,
             model.heads,
             pooled=shapes.is_pooled(self.study, place.round),
+            clip=self.study.heads.clip,
         )
         noise = self._head_noise(place.round)
         return self._release(pack(hessian, gradient), Tensor.HEADS, place, silos=silos, noise=noise, cohort="training")

@@ -68,9 +68,12 @@ def build_encoder(model: Model, inputs: int, *, stochastic: bool) -> Encoder:
     generator = np.random.PCG64(model.seed)
     with torch.no_grad():
         for layer in linears:
-            gain = model.gain if layer is linears[-1] else 1.0
-            start = _orthogonal(generator, layer.out_features, layer.in_features) * gain
-            layer.weight.copy_(torch.from_numpy(start.astype(np.float32)))
+            last = layer is linears[-1]
+            # Deviations start at zero weight: orthogonal rows for means and deviations together would leave means that
+            # are not, and lose what the inputs tell.
+            rows = model.representation if last else layer.out_features
+            start = _orthogonal(generator, rows, layer.in_features) * (model.gain if last else 1.0)
+            layer.weight[:rows].copy_(torch.from_numpy(start.astype(np.float32)))
     return encoder
 
 

@@ -30,12 +30,15 @@ def second_order_sums(
     heads: NDArray[np.float64],
     *,
     pooled: bool,
+    clip: float = 1.0,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Hessian and gradient of the logistic loss, summed over patients, at the common heads.
 
     `features` (n, k) on any device; the others as in `Records`; `heads` (M, K), K = k + 1, bias last. Returns H
     (D, K, K) and g (D, K) in float64, D = M, or D = 1 where `pooled` (then the heads must all be equal). A patient's
     records count with the weight 1 / (number of this patient's records). A domain without records gives zeros.
+    With `clip` = tau, a record's term v of `pack` enters as v min(1, tau / ||v||) / tau, still at most 1 in norm: both
+    sums are in units of tau, which Newton's step does not notice.
     """
     if pooled and not np.array_equal(heads, np.broadcast_to(heads[0], heads.shape)):
         msg = "pooled sums need one common head; these heads differ"
@@ -48,11 +51,15 @@ def second_order_sums(
     weight = 1.0 / np.bincount(patients)[patients] if len(patients) else np.zeros(0)
     w = _tensor(heads, device)[block]
     p = torch.sigmoid((z * w).sum(dim=1))
-    u = _tensor(weight, device)
-    residual = (u * (p - _tensor(labels.astype(np.float64), device)))[:, None] * z
+    curvature = p * (1.0 - p)
+    squares = (z**2).sum(dim=1)
+    error = p - _tensor(labels.astype(np.float64), device)
+    norm = torch.sqrt((_HESSIAN_SCALE * curvature * squares) ** 2 + error**2 * squares / C**2)
+    u = _tensor(weight, device) / norm.clamp(min=clip)
+    residual = (u * error)[:, None] * z
     gradient = torch.zeros(blocks, width, dtype=torch.float64, device=device).index_add_(0, block, residual)
     hessian = torch.zeros(blocks, width, width, dtype=torch.float64, device=device)
-    scaled = (u * p * (1.0 - p))[:, None] * z
+    scaled = (u * curvature)[:, None] * z
     for m in torch.unique(block).tolist():
         mine = block == m
         hessian[m] = z[mine].T @ scaled[mine]

@@ -20,7 +20,7 @@ from silo_agent.learning.heads import (
 K, M = 3, 4
 
 
-def sums(phi, y, d, p, heads, *, pooled=False):
+def sums(phi, y, d, p, heads, *, pooled=False, clip=1.0):
     return second_order_sums(
         torch.tensor(np.asarray(phi), dtype=torch.float64),
         np.asarray(y, np.float32),
@@ -28,6 +28,7 @@ def sums(phi, y, d, p, heads, *, pooled=False):
         np.asarray(p, np.int64),
         heads,
         pooled=pooled,
+        clip=clip,
     )
 
 
@@ -82,6 +83,24 @@ def test_removing_a_patient_changes_the_sum_by_this_patients_statistic_alone(see
     alone = pack(*sums(phi[gone], y[gone], d[gone], p[gone], heads, pooled=pooled))
     np.testing.assert_allclose(whole - without, alone, atol=1e-12)
     assert np.linalg.norm(whole - without) <= 1 + 1e-9
+
+
+@given(one_patient(), st.booleans(), st.floats(0.01, 1.0))
+def test_one_patient_moves_the_clipped_statistic_by_at_most_one(patient, pooled, clip):
+    phi, y, d, heads = patient
+    if pooled:
+        heads = np.tile(heads[0], (M, 1))
+    vector = pack(*sums(phi, y, d, np.zeros(len(y)), heads, pooled=pooled, clip=clip))
+    assert np.linalg.norm(vector) <= 1 + 1e-12
+
+
+@given(one_patient(), st.floats(0.01, 1.0))
+def test_a_clipped_record_keeps_its_direction(patient, clip):
+    phi, y, d, heads = patient
+    whole = pack(*sums(phi[:1], y[:1], d[:1], [0], heads))
+    clipped = pack(*sums(phi[:1], y[:1], d[:1], [0], heads, clip=clip))
+    expected = whole / max(clip, np.linalg.norm(whole))
+    np.testing.assert_allclose(clipped, expected, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize("pooled", [True, False])
