@@ -33,6 +33,11 @@ HEARTBEAT_SECONDS = 10.0
 MAX_HOLD_SECONDS = 20.0
 R = TypeVar("R")
 
+
+class ResumeError(Exception):
+    """Nothing is wrong with the upload; it must be resumed, now or when another stream of it has ended."""
+
+
 CODES: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
     (SignatureRefused, grpc.StatusCode.UNAUTHENTICATED),
     (CertificateError, grpc.StatusCode.PERMISSION_DENIED),
@@ -43,6 +48,7 @@ CODES: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
     (UnknownStudyError, grpc.StatusCode.NOT_FOUND),
     (OutOfTurnError, grpc.StatusCode.FAILED_PRECONDITION),
     (StudyStateError, grpc.StatusCode.FAILED_PRECONDITION),
+    (ResumeError, grpc.StatusCode.ABORTED),
     (SpoolFullError, grpc.StatusCode.RESOURCE_EXHAUSTED),
     (ValueError, grpc.StatusCode.INVALID_ARGUMENT),
     (CryptoError, grpc.StatusCode.INVALID_ARGUMENT),
@@ -195,7 +201,7 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
                 length += len(chunk.data)
             if length < header.size:
                 msg = f"upload: ended at {length} of {header.size} bytes; resume from there"
-                raise OutOfTurnError(msg)
+                raise ResumeError(msg)
             self._engine.finish_upload(header, first.signature)
         return silo_pb2.UploadReply()
 
@@ -261,7 +267,7 @@ class _Slot:
         with self._guard:
             if self._key in self._growing:
                 msg = "another stream is filling this slot; wait for it and resume"
-                raise OutOfTurnError(msg)
+                raise ResumeError(msg)
             self._growing.add(self._key)
 
     def __exit__(self, *_: object) -> None:

@@ -31,7 +31,15 @@ STOP_SECONDS = 0.25
 """How long a wish to stop may go unnoticed while the coordinator holds a call."""
 PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 TRANSIENT = frozenset(
-    {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.CANCELLED, grpc.StatusCode.UNKNOWN}
+    {
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        grpc.StatusCode.CANCELLED,
+        grpc.StatusCode.UNKNOWN,
+        # The coordinator asks to resume an upload, or has no room until its operator makes some.
+        grpc.StatusCode.ABORTED,
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+    }
 )
 OPTIONS = (
     ("grpc.max_receive_message_length", MAX_MESSAGE),
@@ -168,7 +176,13 @@ class Client:
                 self._connected(False)  # noqa: FBT003  # a gauge
                 pause = PAUSES[min(attempt, len(PAUSES) - 1)]
                 if attempt in (2, 5) or attempt % 20 == 19:  # noqa: PLR2004  # say what is wrong, do not flood
-                    log.warning("coordinator does not answer", code=code.name, why=error.details(), attempt=attempt + 1)
+                    log.warning(
+                        "coordinator does not answer",
+                        code=code.name,
+                        why=error.details(),
+                        mend=_mend(code, error.details() or ""),
+                        attempt=attempt + 1,
+                    )
                 attempt += 1
                 if self._stop.wait(pause):
                     raise Stopped from None
@@ -186,6 +200,18 @@ def _chunks(
         while data := file.read(MAX_CHUNK):
             yield silo_pb2.UploadChunk(offset=offset, data=data)
             offset += len(data)
+
+
+def _mend(code: grpc.StatusCode, details: str) -> str:
+    """What the hospital can do about a coordinator that does not answer."""
+    if "CERTIFICATE" in details or "andshake" in details:
+        return (
+            "the TLS handshake fails: compare authority.pem with the coordinator's, look whether a certificate has"
+            " expired, and whether the coordinator's certificate names the address in agent.yaml"
+        )
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
+        return "ask the operator to make room; the upload goes on where it stopped"
+    return "look whether the address in agent.yaml is right and the coordinator runs; the agent goes on trying"
 
 
 class Heartbeat:

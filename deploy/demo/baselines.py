@@ -8,6 +8,7 @@ patients, and no way to train on real ones.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -27,6 +28,9 @@ from policies.costs import Cost
 from policies.study import Model, Study
 from silo_agent.data.records import Records
 from silo_agent.learning.encoder import build_encoder, flatten, unflatten
+
+# Inputs need no gradients, and Opacus' hooks do not need theirs; torch remarks on it once per process.
+warnings.filterwarnings("ignore", message="Full backward hook is firing", category=UserWarning)
 
 Array = NDArray[np.float64]
 
