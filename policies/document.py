@@ -12,7 +12,7 @@ import math
 import re
 from collections.abc import Hashable
 from pathlib import Path
-from typing import Final, NoReturn, TypeVar, cast, get_args
+from typing import Annotated, Final, NoReturn, TypeVar, cast, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
@@ -43,11 +43,19 @@ class Closed(BaseModel):
             field = cls.model_fields.get(name) if isinstance(value, bool) else None
             if field is None:
                 continue
-            kinds = set(get_args(field.annotation)) or {field.annotation}
+            kinds = _kinds(field.annotation)
             if kinds & {int, float} and bool not in kinds:
                 msg = f"{name}: {str(value).lower()} is not a number; write one"
                 raise ValueError(msg)
         return content
+
+
+def _kinds(annotation: object) -> set[object]:
+    """The plain types that an annotation allows, through unions and `Annotated`."""
+    inner = get_args(annotation)
+    if get_origin(annotation) is Annotated:
+        inner = inner[:1]
+    return set().union(*map(_kinds, inner)) if inner else {annotation}
 
 
 C = TypeVar("C", bound=Closed)

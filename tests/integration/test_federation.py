@@ -91,9 +91,7 @@ def test_a_silo_that_dies_aborts_the_attempt_and_comes_back_in_the_next(tmp_path
     with federation:
         federation.begin()
         follow(federation, lambda status: status.round == 1)
-        dead = federation.processes["south"]
-        os.kill(dead.pid, signal.SIGKILL)
-        dead.wait()
+        kill_within_an_attempt(federation, "south")
         federation.start_silo("south")
         status = follow(federation, over)
         assert status.state == "finished", status.why
@@ -106,6 +104,22 @@ def test_a_silo_that_dies_aborts_the_attempt_and_comes_back_in_the_next(tmp_path
         assert len(charged) == len(set(charged)), "local noise is charged once, however often it is sent"
     models = {(federation.state(silo) / "model-3.safetensors").read_bytes() for silo in SILOS}
     assert len(models) == 1
+
+
+def kill_within_an_attempt(federation, silo):
+    """Kill an agent while the others wait for it and after it has taken its seat."""
+    process = federation.processes[silo]
+    for _ in range(50):
+        os.kill(process.pid, signal.SIGSTOP)
+        status = follow(federation, lambda status: status.waiting_for == (silo,) or over(status))
+        assert not over(status), "the study was over before the silo could be stopped"
+        if status.phase != "offer":
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait()
+            return
+        os.kill(process.pid, signal.SIGCONT)
+        time.sleep(0.1)
+    pytest.fail(f"{silo} was always stopped in an offer")
 
 
 def test_a_spent_budget_ends_the_silos_part_by_name(tmp_path):

@@ -20,6 +20,7 @@ class Sample(Closed):
     number: float = 0.0
     count: int = 0
     maybe: float | None = None
+    threads: Annotated[int, Field(ge=1)] | None = None
     flag: bool = False
     text: str = ""
     codes: tuple[str | int | float | bool, ...] = ()
@@ -68,6 +69,7 @@ def test_a_plain_document_is_read():
         ("number: true", "true is not a number"),
         ("count: false", "false is not a number"),
         ("maybe: true", "true is not a number"),
+        ("threads: true", "true is not a number"),
         ("count: 010", "not a plain decimal"),
         ("count: 0x10", "not a plain decimal"),
         ("count: 1:30", "not a plain decimal"),
