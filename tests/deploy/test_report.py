@@ -110,6 +110,14 @@ def test_a_study_without_public_test_data_has_a_page_without_those_sections(tmp_
     assert "What it cost each hospital" in text
 
 
+@pytest.mark.parametrize(
+    ("factor", "agrees"), [(1.0, True), (1.009, True), (0.991, True), (1.011, False), (0.98, False)]
+)
+def test_two_accountants_agree_within_one_per_cent(factor, agrees):
+    budgets = tuple(replace(b, recomputed=b.spent * factor) for b in DATA.budgets)
+    assert replace(DATA, budgets=budgets).ledgers_agree() is agrees
+
+
 def test_a_ledger_that_disagrees_is_told_loudly(tmp_path):
     wrong = replace(DATA, budgets=(SiloBudget("one", 3.0, 3.9, 8.0),))
     assert "A ledger disagrees" in page(wrong, tmp_path)[0]
