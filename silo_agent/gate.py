@@ -3,7 +3,7 @@
 Guarantees, in this order: the policy on disk is the one that was loaded and allows the study; the whole cost of the
 round stands durably in the ledger before the first data-dependent step; the noised integers are stored before they are
 sealed and are never drawn twice for one charge; a mask label seals one byte string for ever. Whatever fails, nothing
-has left. What is computed is the caller's business (`contributions`); how it is sealed is `crypto.sealing`'s.
+has left. What is computed is the caller's business (`learner`); how it is sealed is `crypto.sealing`'s.
 
 With local noise a release may be sent again under a new roster at no cost (privacy.md, "Noise": post-processing). With
 distributed noise a new attempt is a new draw and a new charge, and a draw is sealed for one roster and model alone: the

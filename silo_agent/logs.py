@@ -39,7 +39,7 @@ class TrainingLog:
         self._path = path
 
     def record(self, place: Place, tensor: Tensor, ran: Cost) -> None:
-        """A mechanism has run: `ran` is what it did, as measured where it ran."""
+        """A mechanism has run: `ran` is what it was called with. That it draws such noise is what its tests measure."""
         line = {
             "study": place.study,
             "round": place.round,

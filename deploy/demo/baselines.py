@@ -20,7 +20,6 @@ from opacus.grad_sample import GradSampleModule
 from opacus.optimizers import DPOptimizer
 from scipy.optimize import minimize
 from scipy.special import expit
-from scipy.stats import rankdata
 from torch import nn
 
 from policies.accountant import epsilon as spent
@@ -28,6 +27,7 @@ from policies.costs import Cost
 from policies.study import Model, Study
 from silo_agent.data.records import Records
 from silo_agent.learning.encoder import build_encoder, flatten, unflatten
+from silo_agent.learning.evaluation import auc
 
 # Inputs need no gradients, and Opacus' hooks do not need theirs; torch remarks on it once per process.
 warnings.filterwarnings("ignore", message="Full backward hook is firing", category=UserWarning)
@@ -64,13 +64,9 @@ class FedAvgResult:
 
 
 def area(scores: Array, labels: NDArray[np.float32]) -> float:
-    """Exact AUC (Mann-Whitney, ties by half); nan where a class is absent."""
-    positive = labels > 0
-    ones, zeros = int(positive.sum()), int((~positive).sum())
-    if not ones or not zeros:
-        return float("nan")
-    ranks = rankdata(scores)
-    return float((ranks[positive].sum() - ones * (ones + 1) / 2) / (ones * zeros))
+    """Exact AUC; nan where a class is absent."""
+    found = auc(scores, labels)
+    return float("nan") if found is None else found
 
 
 def alone(training: Sequence[Records], tests: Sequence[Records]) -> Array:
@@ -156,8 +152,8 @@ def fedavg(
         unflatten(network, (before + np.mean(updates, axis=0)).astype(np.float32))
     with torch.no_grad():
         scores = [network(torch.tensor(t.inputs))[:, m if multi_head else 0] for m, t in enumerate(tests)]
-    auc = tuple(area(s.double().numpy(), t.labels) for s, t in zip(scores, tests, strict=True))
-    return FedAvgResult(auc, spent([_cost(plan, noise)], study.privacy.delta), noise)
+    areas = tuple(area(s.double().numpy(), t.labels) for s, t in zip(scores, tests, strict=True))
+    return FedAvgResult(areas, spent([_cost(plan, noise)], study.privacy.delta), noise)
 
 
 def calibrate(plan: FedAvgPlan, target: float, delta: float) -> float:

@@ -106,10 +106,7 @@ class Federation:
         """Start every process; stops them again where one fails."""
         try:
             self.start_coordinator()
-            for name in self.data:
-                self._configure(name)
-            with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-                list(pool.map(self._open_ledger, self.data))
+            self.configure()
             for name in self.data:
                 self.start_silo(name)
         except BaseException:
@@ -127,6 +124,13 @@ class Federation:
         self.port, self.metrics_ports[COORDINATOR] = int(serving["port"]), int(serving["metrics_port"])
         address = f"127.0.0.1:{self.port}"
         write_yaml(self.place.party(OPERATOR) / "operator.yaml", {**_CREDENTIAL, "coordinator": address})
+
+    def configure(self) -> None:
+        """Write every silo's configuration and policy, and open its ledger."""
+        for name in self.data:
+            self._configure(name)
+        with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+            list(pool.map(self._open_ledger, self.data))
 
     def start_silo(self, name: str) -> None:
         """Start one silo's agent."""

@@ -15,6 +15,8 @@ import yaml
 from coordinator.operating import OperatorError
 from deploy.demo.federation import COORDINATOR, Federation, script
 from deploy.demo.recount import recount
+from policies.costs import Cost
+from policies.ledger import Debit, Ledger
 from support.small_cohort import SILOS, policy_document, study_document, write_sites, write_yaml
 
 SECONDS = 150
@@ -122,7 +124,7 @@ def kill_within_an_attempt(federation, silo):
     pytest.fail(f"{silo} was always stopped in an offer")
 
 
-def test_a_spent_budget_ends_the_silos_part_by_name(tmp_path):
+def test_a_study_that_asks_more_than_the_policy_allows_is_refused_by_name(tmp_path):
     small = policy_document()
     small["budget"] = {"epsilon": 0.3, "delta": 1e-5}
     small["limits"] = {**small["limits"], "study_epsilon": 0.3}
@@ -135,6 +137,30 @@ def test_a_spent_budget_ends_the_silos_part_by_name(tmp_path):
     assert {member.why.split(":")[0] for member in status.members} == {"epsilon_per_study"}
     assert "policy.limits.study_epsilon allows 0.3" in status.why
     assert ledger(federation, "north")["spent"] == 0
+
+
+def test_a_spent_budget_ends_one_silos_part_by_name_and_the_others_go_on(tmp_path):
+    federation = build(tmp_path, policy=policy_document(min_silos=2, colluders=0), min_silos=2)
+    federation.start_coordinator()
+    try:
+        federation.configure()
+        earlier = Debit("e" * 64, "d" * 64, 1, 1, {"heads": Cost("training", 1.0, 1.1, 1)})
+        path = federation.place.party("south") / "state" / "ledger.sqlite3"
+        with Ledger.open(path, data_set="south", holdout=0.2, budget_epsilon=4.0, delta=1e-5) as spent:
+            spent.charge(earlier)
+        for silo in SILOS:
+            federation.start_silo(silo)
+        federation.begin()
+        status = follow(federation, over)
+        federation.wait_for_silos()
+    finally:
+        federation.stop()
+    assert status.state == "finished", status.why
+    whys = {member.silo: member.why for member in status.members}
+    assert whys["south"].startswith("budget_spent: ")
+    assert whys["north"] == whys["west"] == ""
+    assert [entry["study"] for entry in ledger(federation, "south")["entries"]] == ["e" * 64]
+    assert "budget_spent" in federation.log("south").read_text()
 
 
 def test_a_file_that_does_not_fit_the_schema_is_the_hospitals_business_alone(tmp_path):
