@@ -83,7 +83,7 @@ class _Merged(NamedTuple):
 
 
 def epsilon(costs: Iterable[Cost], delta: float) -> float:
-    """Upper bound on epsilon at `delta` for adding or removing one patient; 0.0 for no costs.
+    """Upper bound on epsilon at `delta` for adding or removing one patient; 0.0 for no costs, inf where one is unnoised.
 
     Raises `CostError` for a delta outside [1e-12, 1): below it, rounding in float64 would decide.
     """
@@ -91,6 +91,8 @@ def epsilon(costs: Iterable[Cost], delta: float) -> float:
         msg = f"delta {delta!r} must lie between {MIN_DELTA:g} and 1; choose one well below 1 / number of patients"
         raise CostError(msg)
     held = list(costs)
+    if any(cost.noise == 0 for cost in held):
+        return math.inf
     return max(_cohort_epsilon(_merge(c for c in held if c.cohort == cohort), delta) for cohort in COHORTS)
 
 
@@ -190,6 +192,9 @@ def calibrate(study: Study, epsilon: float) -> Study:
     One factor scales all training noise (counts, heads, encoder), another the evaluation noise, so that each cohort
     costs between 99.9 % and 100 % of the target. Raises `CostError` for a target outside (0, 32].
     """
+    if study.privacy.mode == "none":
+        msg = "a study without noise has no epsilon to aim at; give it noise"
+        raise CostError(msg)
     if not 0 < epsilon <= MAX_TARGET:
         msg = f"epsilon {epsilon!r} cannot be aimed at; choose one above 0 and at most {MAX_TARGET:g}"
         raise CostError(msg)

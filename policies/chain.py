@@ -20,6 +20,8 @@ from policies.errors import CostError, LedgerTamperedError
 
 GENESIS_PREVIOUS: Final = "0" * 64
 _MAX_NAME: Final = 128
+UNBOUNDED: Final = "unbounded"
+"""How an infinite epsilon is written; JSON has no number for it."""
 MEND: Final = (
     "train nothing; restore the newest copy whose head the coordinator and a peer have countersigned, and charge"
     " what is missing"
@@ -36,6 +38,8 @@ class Genesis:
     data_set: str
     holdout: float
     delta: float
+    public: bool = False
+    """Declared public by the policy: only then may an entry's epsilon be infinite ("unbounded")."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +91,8 @@ class Entry:
         previous, hash: lowercase hex SHA-256.
         at: when it was charged, ISO 8601 in UTC, by the silo's own clock.
         debit: what was charged; of a repeated charge only the tensors that were new.
-        epsilon: what the data set had spent with this entry, at the genesis's delta.
+        epsilon: what the data set had spent with this entry, at the genesis's delta; infinite on public data that were
+            used without noise.
     """
 
     sequence: int
@@ -113,7 +118,10 @@ class Head:
 
 def genesis_row(genesis: Genesis) -> Row:
     """The genesis as it is stored."""
-    body = _canonical({"kind": "genesis", "version": 1, **asdict(genesis)})
+    content = {"kind": "genesis", "version": 1, **asdict(genesis)}
+    if not genesis.public:
+        del content["public"]  # as in ledgers that are older than the field
+    body = _canonical(content)
     return 0, GENESIS_PREVIOUS, _hash(GENESIS_PREVIOUS, body), body
 
 
@@ -139,7 +147,12 @@ def check_chain(rows: Iterable[Row]) -> tuple[Genesis, tuple[Entry, ...]]:
                 genesis = _read_genesis(body)
             else:
                 entries.append(_read_entry((sequence, previous, digest, body)))
-                if not spent <= entries[-1].epsilon < math.inf:
+                if not spent <= entries[-1].epsilon:
+                    raise _broken(sequence, "lowers the spent epsilon")
+                unbounded = any(cost.noise == 0 for cost in entries[-1].debit.costs.values())
+                if (unbounded or math.isinf(entries[-1].epsilon)) and not genesis.public:
+                    raise _broken(sequence, "has no finite price, and the data set is not public")
+                if unbounded and math.isfinite(entries[-1].epsilon):
                     raise _broken(sequence, "lowers the spent epsilon")
                 spent = entries[-1].epsilon
         except (ValueError, KeyError, TypeError):
@@ -172,14 +185,14 @@ def _debit_body(debit: Debit, at: str, epsilon: float) -> str:
             "round": debit.round,
             "attempt": debit.attempt,
             "costs": {tensor: asdict(cost) for tensor, cost in debit.costs.items()},
-            "epsilon": float(epsilon),
+            "epsilon": UNBOUNDED if math.isinf(epsilon) else float(epsilon),
         }
     )
 
 
 def _read_genesis(body: str) -> Genesis:
     content: dict[str, Any] = json.loads(body)
-    genesis = Genesis(content["data_set"], content["holdout"], content["delta"])
+    genesis = Genesis(content["data_set"], content["holdout"], content["delta"], content.get("public", False))
     if genesis_row(genesis)[3] != body:
         msg = "not a genesis"
         raise ValueError(msg)
@@ -190,7 +203,8 @@ def _read_entry(row: Row) -> Entry:
     content: dict[str, Any] = json.loads(row[3])
     costs = {tensor: Cost(**cost) for tensor, cost in content["costs"].items()}
     debit = Debit(content["study"], content["policy"], content["round"], content["attempt"], costs)
-    entry = Entry(row[0], row[1], row[2], content["at"], debit, content["epsilon"])
+    epsilon = math.inf if content["epsilon"] == UNBOUNDED else content["epsilon"]
+    entry = Entry(row[0], row[1], row[2], content["at"], debit, epsilon)
     if entry.row != row:
         msg = "not canonical"
         raise ValueError(msg)

@@ -37,7 +37,8 @@ class Cost:
     Attributes:
         cohort: whose patients are read.
         sampling_rate: chance with which a patient takes part in one release (Poisson); 1 means every patient does.
-        noise: noise multiplier, the standard deviation for a sensitivity of 1.
+        noise: noise multiplier, the standard deviation for a sensitivity of 1; 0 has no finite price ("unbounded") and
+            is allowed for data that the policy declares public, nowhere else.
         count: how many such releases.
 
     Raises `CostError` on construction for anything that cannot be accounted for.
@@ -59,8 +60,8 @@ class Cost:
         if not 0 < self.sampling_rate <= 1:
             msg = f"sampling_rate {self.sampling_rate} must lie in (0, 1]"
             raise CostError(msg)
-        if not self.noise > 0:
-            msg = f"noise {self.noise} must be above 0: a release without noise has no finite price"
+        if self.noise < 0:
+            msg = f"noise {self.noise} must not be below 0"
             raise CostError(msg)
         if isinstance(self.count, bool) or not isinstance(self.count, int) or not 1 <= self.count <= MAX_COUNT:
             msg = f"count {self.count!r} must be a whole number from 1 to {MAX_COUNT}"

@@ -27,6 +27,7 @@ class Reason(StrEnum):
     STUDY_NOT_ALLOWED = "study_not_allowed"
     TOO_FEW_SILOS = "too_few_silos"
     NOISE_MODE = "noise_mode"
+    NOT_PUBLIC = "not_public"
     COLLUDERS = "colluders"
     DELTA = "delta"
     TOO_MANY_ROUNDS = "too_many_rounds"
@@ -121,12 +122,18 @@ def _check_mixing(policy: Policy, study: Study, roster_size: int | None) -> None
         f"the roster has {roster_size} silos; policy.min_silos and study.min_silos ask for {least}",
     )
     _require(
-        study.privacy.mode in policy.noise_modes,
+        study.privacy.mode != "none" or policy.data_set.public,
+        Reason.NOT_PUBLIC,
+        "study.privacy.mode is none; policy.data_set does not declare the data public, and private data are never used"
+        " without noise",
+    )
+    _require(
+        study.privacy.mode in (*policy.noise_modes, "none"),
         Reason.NOISE_MODE,
         f"study.privacy.mode is {study.privacy.mode}; policy.noise_modes allows {', '.join(policy.noise_modes)}",
     )
     _require(
-        study.privacy.mode == "local" or study.privacy.colluders >= policy.colluders,
+        study.privacy.mode != "distributed" or study.privacy.colluders >= policy.colluders,
         Reason.COLLUDERS,
         f"study.privacy.colluders is {study.privacy.colluders}; policy.colluders asks distributed noise to withstand"
         f" {policy.colluders}",
@@ -203,6 +210,8 @@ def _check_privacy(policy: Policy, study: Study, spent: list[Cost], study_spent:
         Reason.DELTA,
         f"study.privacy.delta is {study.privacy.delta:g}; policy.budget.delta is {delta:g}, so choose one at most that",
     )
+    if policy.data_set.public:
+        return  # nobody is protected by a budget; the ledger still says what was done
     planned = accountant.epsilon(study_costs(study), delta)
     _require(
         planned <= limit,

@@ -75,18 +75,20 @@ class Ledger:
         self._spent = self.would_spend(())
 
     @staticmethod
-    def create(path: Path, *, data_set: str, holdout: float, delta: float) -> None:
+    def create(path: Path, *, data_set: str, holdout: float, delta: float, public: bool = False) -> None:
         """Make the ledger of a data set, once, when the data set is enrolled. It appears whole or not at all.
 
         Raises `LedgerExistsError` where one (or the journal of one) stands, `LedgerWriteError` where it cannot be made.
         """
-        create_store(path, Genesis(data_set, float(holdout), float(delta)))
+        create_store(path, Genesis(data_set, float(holdout), float(delta), public))
 
     @classmethod
-    def open(cls, path: Path, *, data_set: str, holdout: float, budget_epsilon: float, delta: float) -> Self:
+    def open(
+        cls, path: Path, *, data_set: str, holdout: float, budget_epsilon: float, delta: float, public: bool = False
+    ) -> Self:
         """Take the writer's seat and check the whole chain.
 
-        The budget is the policy's and may change; data set, hold-out and delta must be those of the genesis. Raises
+        The budget is the policy's and may change; data set, hold-out, delta and whether it is public must be those of the genesis. Raises
         `LedgerMissingError`, `LedgerBusyError`, `LedgerMismatchError`, `LedgerTamperedError`, `LedgerWriteError`.
         """
         if not 0 < budget_epsilon < math.inf:
@@ -99,7 +101,7 @@ class Ledger:
             store = Store(path)
             undo.callback(store.close)
             ledger = cls(path, budget_epsilon, seat, store)
-            ledger._match(Genesis(data_set, float(holdout), float(delta)))
+            ledger._match(Genesis(data_set, float(holdout), float(delta), public))
             undo.pop_all()
             return ledger
 
@@ -180,7 +182,7 @@ class Ledger:
             if not fresh:
                 return max((self._charged[key] for key in keys_of(debit)), key=lambda entry: entry.sequence)
             wanted = self.would_spend(fresh.values())
-            if not wanted <= self._budget:
+            if not (wanted <= self._budget or self._genesis.public):
                 raise BudgetRefused(spent=self._spent, wanted=wanted, budget=self._budget, delta=self._genesis.delta)
             now = datetime.now(UTC).isoformat(timespec="seconds")
             partial = Debit(debit.study, debit.policy, debit.round, debit.attempt, fresh)
@@ -232,7 +234,7 @@ class Ledger:
         self._spent = max(self._spent, entry.epsilon)
 
     def _match(self, wanted: Genesis) -> None:
-        for field in ("data_set", "holdout", "delta"):
+        for field in ("data_set", "holdout", "delta", "public"):
             mine, theirs = getattr(self._genesis, field), getattr(wanted, field)
             if mine != theirs:
                 msg = (

@@ -21,7 +21,7 @@ Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 
 
 class DataSet(Closed):
-    """Whose budget it is. All three fields are fixed for the life of the data set: the ledger is bound to them."""
+    """Whose budget it is. All fields are fixed for the life of the data set: the ledger is bound to them."""
 
     id: Name
     """Stable name, known to the authority and the peers, so that renaming refills nothing."""
@@ -29,6 +29,9 @@ class DataSet(Closed):
     """What differential privacy protects; `record` only where the data have no patient column."""
     holdout: Annotated[float, Field(ge=0.05, le=0.5)]
     """Public fraction of the patients kept for evaluation; drawn by a public hash of each patient's identity."""
+    public: bool = False
+    """The data are published: studies may run on them without noise, and the ledger then says "unbounded". Fixed when
+    the ledger is created, so that an edit of the policy cannot turn a hospital's protection off."""
 
 
 class Budget(Closed):

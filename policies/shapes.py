@@ -8,30 +8,43 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from policies.study import Study
-
-CLASSES = 2
-"""Labels are binary."""
+from policies import architectures
+from policies.study import BINARY, Study
 
 
 def encoder_values(study: Study) -> int:
-    """Weights and biases of the shared encoder; a stochastic one (FedSR) has two outputs per coordinate."""
-    outputs = study.model.representation * (2 if study.encoder.cmi > 0 else 1)
-    widths = (study.data.inputs, *study.model.hidden, outputs)
-    return sum(a * b + b for a, b in pairwise(widths))
+    """Weights of the shared encoder; a stochastic one (FedSR) has two outputs per coordinate."""
+    model, image = study.model, study.data.image
+    outputs = model.representation * (2 if study.encoder.cmi > 0 else 1)
+    pixels = 0 if image is None else architectures.features(model, image)
+    widths = (study.data.inputs + pixels, *model.hidden, outputs)
+    layers = sum(a * b + b for a, b in pairwise(widths))
+    return layers + (0 if image is None else architectures.weights(model, image))
 
 
 def prior_values(study: Study) -> int:
     """FedSR's tables r(z|y), mean and raw deviation per class, where they are averaged."""
     averaged = study.encoder.cmi > 0 and study.encoder.prior == "averaged"
-    return 2 * CLASSES * study.model.representation if averaged else 0
+    return 2 * study.data.label.count * study.model.representation if averaged else 0
+
+
+def head_width(study: Study) -> int:
+    """W: weights of one head. K = k + 1 for two classes (one logit), C K for more (a softmax of C logits)."""
+    classes = study.data.label.count
+    return (1 if classes == BINARY else classes) * (study.model.representation + 1)
 
 
 def head_values(study: Study, round_number: int) -> int:
-    """Upper triangles and gradients: K(K+1)/2 + K values a head, K = k + 1; one head while pooled, then M."""
-    width = study.model.representation + 1
+    """Upper triangles and gradients: W(W+1)/2 + W values a head; one head while pooled, then M."""
+    width = head_width(study)
     blocks = 1 if is_pooled(study, round_number) else len(study.data.domains)
     return blocks * (width * (width + 1) // 2 + width)
+
+
+def metric_cells(study: Study) -> tuple[int, int]:
+    """Cells of one domain's metric sum: (C, bins of the score), for more than two classes (C, 2 x bins)."""
+    classes, bins = study.data.label.count, study.evaluation.bins
+    return classes, bins if classes == BINARY else 2 * bins
 
 
 def is_pooled(study: Study, round_number: int) -> bool:
@@ -50,7 +63,8 @@ def values(study: Study, round_number: int, tensor: str) -> int:
         case "encoder":
             return encoder_values(study) + prior_values(study)
         case "metrics":
-            return domains * CLASSES * study.evaluation.bins
+            classes, bins = metric_cells(study)
+            return domains * classes * bins
     msg = f"no tensor is named {tensor!r}"
     raise ValueError(msg)
 

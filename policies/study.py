@@ -19,8 +19,11 @@ from policies.document import Closed, read_document
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
 ColumnName = Annotated[str, Field(min_length=1, max_length=128)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Noise = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+"""A noise multiplier; 0 only in a study of public data (`privacy.mode: none`)."""
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Code = str | int | float | bool
+BINARY = 2
 
 
 class NumericFeature(Closed):
@@ -72,11 +75,55 @@ Feature = Annotated[NumericFeature | CategoryFeature, Field(discriminator="kind"
 
 
 class Label(Closed):
-    """A binary outcome: the codes that mean yes and the codes that mean no. Any other value is a named error."""
+    """The outcome: codes that mean yes and codes that mean no, or the codes of each class. Others are named errors."""
 
     column: ColumnName
-    positive: Annotated[tuple[Code, ...], Field(min_length=1)]
-    negative: Annotated[tuple[Code, ...], Field(min_length=1)]
+    positive: tuple[Code, ...] = ()
+    negative: tuple[Code, ...] = ()
+    classes: Annotated[tuple[Annotated[tuple[Code, ...], Field(min_length=1)], ...], Field(max_length=64)] = ()
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        binary = bool(self.positive) and bool(self.negative)
+        if binary == bool(self.classes) or bool(self.positive) != bool(self.negative):
+            msg = "give either positive and negative, or classes"
+            raise ValueError(msg)
+        if self.classes and len(self.classes) <= BINARY:
+            msg = "classes are three or more; write two as positive and negative"
+            raise ValueError(msg)
+        return self
+
+    @property
+    def codes(self) -> tuple[tuple[Code, ...], ...]:
+        """Codes of each class in order; of a binary outcome no, then yes."""
+        return self.classes or (self.negative, self.positive)
+
+    @property
+    def count(self) -> int:
+        """C: number of classes."""
+        return len(self.codes)
+
+
+class Image(Closed):
+    """A column with the path of each record's image, relative to the data file: PNG, JPEG, 16-bit PNG or DICOM.
+
+    A pixel enters the model as a value in [-1, 1]: the public range from `minimum` to `maximum`, what lies outside is
+    clipped to it. An image of another size is resized to `height` x `width`.
+    """
+
+    column: ColumnName
+    channels: Literal[1, 3] = 1
+    height: Annotated[int, Field(ge=8, le=1024)]
+    width: Annotated[int, Field(ge=8, le=1024)]
+    minimum: Finite = 0.0
+    maximum: Finite = 255.0
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.minimum >= self.maximum:
+            msg = f"minimum {self.minimum} must lie below maximum {self.maximum}"
+            raise ValueError(msg)
+        return self
 
 
 class DomainColumn(Closed):
@@ -112,11 +159,15 @@ class DataSchema(Closed):
     patient: ColumnName | None = None
     label: Label
     domain: Annotated[tuple[DomainColumn, ...], Field(min_length=1, max_length=3)]
-    features: Annotated[tuple[Feature, ...], Field(min_length=1, max_length=4096)]
+    features: Annotated[tuple[Feature, ...], Field(max_length=4096)] = ()
+    image: Image | None = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        seen = [f.column for f in self.features]
+        if not self.features and self.image is None:
+            msg = "give features, an image, or both"
+            raise ValueError(msg)
+        seen = [f.column for f in self.features] + ([] if self.image is None else [self.image.column])
         if len(set(seen)) != len(seen):
             msg = "a column is listed twice among the features"
             raise ValueError(msg)
@@ -135,14 +186,23 @@ class DataSchema(Closed):
 
     @property
     def inputs(self) -> int:
-        """Width of the model's input."""
+        """Width of the model's input from the features; an image comes beside it."""
         return sum(f.width for f in self.features)
 
 
 class Model(Closed):
-    """An encoder phi: R^inputs -> [-1, 1]^k / sqrt(k), so that ||phi|| <= 1, and one linear head per domain."""
+    """An encoder phi with values in [-1, 1]^k / sqrt(k), so that ||phi|| <= 1, and one linear head per domain.
 
-    encoder: Literal["mlp"] = "mlp"
+    An image passes through a network of its own; what comes out stands beside the features, and both enter the
+    `hidden` layers and the projection to the representation. Architectures are names: the silo builds them from its
+    own list (`silo_agent.learning`), no code ever comes from outside.
+    """
+
+    encoder: Literal["mlp", "cnn", "resnet18"] = "mlp"
+    """mlp: features alone. cnn: a 3x3 convolution with GroupNorm and a halving per entry of `channels`. resnet18:
+    ResNet-18 (He et al. 2016) with GroupNorm."""
+    channels: Annotated[tuple[Annotated[int, Field(ge=4, le=512)], ...], Field(min_length=1, max_length=6)] = (16, 32)
+    """Of the cnn."""
     hidden: Annotated[tuple[Annotated[int, Field(ge=1, le=4096)], ...], Field(max_length=8)] = (32,)
     representation: Annotated[int, Field(ge=1, le=256)] = 16
     gain: Positive = 1.0
@@ -156,8 +216,8 @@ class HeadPlan(Closed):
 
     pooled_rounds: Annotated[int, Field(ge=1, le=200)] = 2
     domain_rounds: Annotated[int, Field(ge=0, le=200)] = 4
-    pooled_noise: Positive
-    domain_noise: Positive
+    pooled_noise: Noise
+    domain_noise: Noise
     """Noise multipliers: standard deviation of the sum's noise for an l2 sensitivity of 1."""
     clip: Annotated[float, Field(gt=0, le=1)] = 1.0
     """tau: a record's joint term (curvature, gradient) is scaled down to this norm, and the sums are in units of tau.
@@ -178,7 +238,7 @@ class EncoderPlan(Closed):
     """Public denominator of the gradient sum; never derived from a private count."""
     learning_rate: Positive
     clip: Positive = 1.0
-    noise: Positive
+    noise: Noise
     l2r: Annotated[float, Field(ge=0, le=100)] = 0.0
     cmi: Annotated[float, Field(ge=0, le=100)] = 0.0
     prior: Literal["averaged", "local"] = "averaged"
@@ -193,7 +253,12 @@ class Evaluation(Closed):
     """Metric sums over the patients whom the silo holds out, released once, after the last round."""
 
     bins: Annotated[int, Field(ge=2, le=256)] = 10
-    noise: Positive
+    noise: Noise
+
+
+Metric = Literal["auc", "accuracy", "balanced_accuracy", "calibration", "patients"]
+"""By domain, from the noised sums: area under the ROC curve (two classes only), share of right predictions, mean of the
+classes' shares, expected calibration error, patients held out."""
 
 
 class Personal(Closed):
@@ -210,11 +275,12 @@ class Privacy(Closed):
     """What the study asks of every silo's budget, beside the noise of each part."""
 
     delta: Annotated[float, Field(gt=0, lt=1e-2)]
-    mode: Literal["local", "distributed"]
-    """Who carries the noise of head, count and metric sums (privacy.md, "Noise"). Encoder noise is always local."""
+    mode: Literal["local", "distributed", "none"]
+    """Who carries the noise of head, count and metric sums (privacy.md, "Noise"). Encoder noise is always local.
+    `none`: no noise anywhere, for data that every silo's policy declares public; everything is sealed all the same."""
     colluders: Annotated[int, Field(ge=0, le=1000)] = 1
     """t: with distributed noise, silos that may pool what they know with the coordinator."""
-    count_noise: Positive
+    count_noise: Noise
     max_patients: Annotated[int, Field(ge=1, le=10_000_000)] = 100_000
     """Public bound on the patients of one silo: statistics are clamped to what it implies, never refused."""
 
@@ -243,6 +309,8 @@ class Study(Closed):
     encoder: EncoderPlan
     evaluation: Evaluation
     personal: Personal | None = None
+    publish: tuple[Metric, ...] = ()
+    """What the silos sign and the coordinator shows of the last round's metric sums; nothing else leaves them."""
     privacy: Privacy
     deadlines: Deadlines = Deadlines()
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 3
@@ -256,10 +324,40 @@ class Study(Closed):
         if self.min_silos > len(self.silos):
             msg = f"min_silos {self.min_silos} exceeds the {len(self.silos)} silos"
             raise ValueError(msg)
+        self._check_model()
+        self._check_noise()
+        if len(set(self.publish)) != len(self.publish):
+            msg = "publish lists a metric twice"
+            raise ValueError(msg)
+        if "auc" in self.publish and self.data.label.count != BINARY:
+            msg = "publish lists auc, which has a meaning for two classes only; use balanced_accuracy"
+            raise ValueError(msg)
         if self.privacy.mode == "distributed" and self.min_silos - 1 - self.privacy.colluders < 1:
             msg = "distributed noise needs min_silos > colluders + 1"
             raise ValueError(msg)
         return self
+
+    def _check_model(self) -> None:
+        image, encoder = self.data.image, self.model.encoder
+        if (image is None) != (encoder == "mlp"):
+            msg = f"model.encoder {encoder} and data.image do not fit: cnn and resnet18 read images, mlp reads none"
+            raise ValueError(msg)
+        if image is not None and encoder == "cnn" and min(image.height, image.width) >> len(self.model.channels) < 1:
+            msg = f"model.channels halves the image {len(self.model.channels)} times, and nothing of it is left"
+            raise ValueError(msg)
+
+    def _check_noise(self) -> None:
+        noises = {
+            "heads.pooled_noise": self.heads.pooled_noise,
+            "heads.domain_noise": self.heads.domain_noise,
+            "encoder.noise": self.encoder.noise,
+            "evaluation.noise": self.evaluation.noise,
+            "privacy.count_noise": self.privacy.count_noise,
+        }
+        for field, noise in noises.items():
+            if (noise == 0) != (self.privacy.mode == "none"):
+                msg = f"{field} is {noise:g}; without noise it is privacy.mode none and 0 everywhere, else above 0"
+                raise ValueError(msg)
 
     @property
     def rounds(self) -> int:

@@ -106,8 +106,11 @@ def ledger_create(config: ConfigOption = DEFAULT) -> None:
     policy = load_policy(settings.policy)
     settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = settings.state / LEDGER_FILE
-    Ledger.create(path, data_set=policy.data_set.id, holdout=policy.data_set.holdout, delta=policy.budget.delta)
-    typer.echo(f"{path}: the ledger of {policy.data_set.id}, epsilon {policy.budget.epsilon:g} to spend")
+    data_set = policy.data_set
+    Ledger.create(
+        path, data_set=data_set.id, holdout=data_set.holdout, delta=policy.budget.delta, public=data_set.public
+    )
+    typer.echo(f"{path}: the ledger of {data_set.id}, epsilon {policy.budget.epsilon:g} to spend")
 
 
 @ledger_app.command("show")

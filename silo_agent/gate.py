@@ -68,6 +68,7 @@ class Gate:
             holdout=data_set.holdout,
             budget_epsilon=budget.epsilon,
             delta=budget.delta,
+            public=data_set.public,
         )
         self._measure()
 
