@@ -35,6 +35,14 @@ class Fault:
         return "Fault(<private>)"
 
 
+class Unfit(Exception):  # noqa: N818  # never leaves this package: the reader turns it into a fault with a place
+    """A cell does not fit: what was expected, and, where the cell itself does not show it, what was found."""
+
+    def __init__(self, expected: str, found: str = "") -> None:
+        super().__init__("<private>")
+        self.expected, self.found = expected, found
+
+
 class DataError(Exception):
     """The file does not fit the study's schema. `str()` is one line per fault; `total` counts those left off too."""
 

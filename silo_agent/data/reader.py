@@ -15,20 +15,18 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from policies.study import CategoryFeature, DataSchema, DomainColumn, NumericFeature
+from policies.study import BINARY, CategoryFeature, DataSchema, DomainColumn, Label, NumericFeature
 from silo_agent.data.cells import Absence, Cell, CodeTable, number, shown, text
-from silo_agent.data.errors import LISTED, DataError, Fault
+from silo_agent.data.errors import LISTED, DataError, Fault, Unfit
+from silo_agent.data.image_store import ImageStore
+from silo_agent.data.images import Images
 from silo_agent.data.records import Records
 from silo_agent.data.table import Table, read_table
 
 T = TypeVar("T")
 
 
-class _Wrong(Exception):  # noqa: N818  # never leaves this module: `_Reading.column` turns it into a fault with a place
-    """A cell does not fit; carries what was expected."""
-
-
-class _Reading:
+class Reading:
     """Reads columns of one table and gathers their faults."""
 
     def __init__(self, table: Table) -> None:
@@ -38,24 +36,32 @@ class _Reading:
 
     def column(self, name: str, parse: Callable[[Cell], T], instead: T) -> list[T]:
         """Parse every cell of a column; a cell that does not fit becomes `instead` and a fault."""
-        known: dict[Hashable, T] = {}
+        known: dict[Hashable, T | Unfit] = {}
         parsed: list[T] = []
         for row, cell in zip(self.table.rows, self.table.columns[name], strict=True):
             key = (type(cell), cell)
             if key not in known:
                 try:
                     known[key] = parse(cell)
-                except _Wrong as wrong:
-                    self._fault(row, name, cell, str(wrong))
-                    parsed.append(instead)
-                    continue
-            parsed.append(known[key])
+                except Unfit as unfit:
+                    known[key] = unfit
+            result = known[key]
+            if isinstance(result, Unfit):
+                self._fault(row, name, cell, result)
+                result = instead
+            parsed.append(result)
         return parsed
 
-    def _fault(self, row: int, column: str, cell: Cell, expected: str) -> None:
+    def _fault(self, row: int, column: str, cell: Cell, unfit: Unfit) -> None:
         self.total += 1
         if len(self.faults) < LISTED:
-            self.faults.append(Fault(self.table.file, row, column, shown(cell), expected))
+            found = f"{shown(cell)}, {unfit.found}" if unfit.found else shown(cell)
+            self.faults.append(Fault(self.table.file, row, column, found, unfit.expected))
+
+    def finish(self) -> None:
+        """Raise `DataError` where any cell did not fit."""
+        if self.total:
+            raise DataError(sorted(self.faults, key=lambda fault: fault.row), self.total)
 
 
 def read_records(path: Path, schema: DataSchema) -> Records:
@@ -64,14 +70,22 @@ def read_records(path: Path, schema: DataSchema) -> Records:
     Returns records in the file's order; none at all is a normal result. Raises `DataError`, which lists file, row
     (1-based line of the file), column, what was found and what was expected.
     """
-    table = read_table(path, schema)
-    reading = _Reading(table)
-    labels = reading.column(schema.label.column, _label(schema), 0.0)
-    domains = np.zeros(len(table.rows), np.int64)
+    reading = Reading(read_table(path, schema))
+    labels = reading.column(schema.label.column, _label(schema.label), 0)
+    domains = np.zeros(len(reading.table.rows), np.int64)
     for factor in schema.domain:
-        parts = reading.column(factor.column, _domain(factor, schema.missing), 0)
+        parts = reading.column(factor.column, domain_parser(factor, schema.missing), 0)
         domains = domains * len(factor.names) + np.array(parts, np.int64)
-    inputs = np.zeros((len(table.rows), schema.inputs), np.float32)
+    inputs = read_inputs(reading, schema)
+    patients, identities = _patients(reading, schema)
+    images = read_images(reading, path.parent, schema)
+    reading.finish()
+    return Records(inputs, np.array(labels, np.int64), domains, patients, identities, images)
+
+
+def read_inputs(reading: Reading, schema: DataSchema) -> NDArray[np.float32]:
+    """The features as the model takes them, (n, d)."""
+    inputs = np.zeros((len(reading.table.rows), schema.inputs), np.float32)
     start = 0
     for feature in schema.features:
         parse = _number(feature, schema) if isinstance(feature, NumericFeature) else _category(feature, schema)
@@ -80,41 +94,45 @@ def read_records(path: Path, schema: DataSchema) -> Records:
         if values:
             inputs[:, start : start + feature.width] = np.array(values, np.float32)
         start += feature.width
-    patients, identities = _patients(reading, schema)
-    if reading.total:
-        raise DataError(sorted(reading.faults, key=lambda fault: fault.row), reading.total)
-    return Records(inputs, np.array(labels, np.float32), domains, patients, identities)
+    return inputs
 
 
-def _label(schema: DataSchema) -> Callable[[Cell], float]:
-    positive, negative = CodeTable(schema.label.positive), CodeTable(schema.label.negative)
+def _label(label: Label) -> Callable[[Cell], int]:
+    tables = [CodeTable(codes) for codes in label.codes]
+    if label.count == BINARY:
+        negative, positive = tables
+        expected = f"{positive} (yes) or {negative} (no)"
+    else:
+        expected = "; ".join(f"{table} (class {place})" for place, table in enumerate(tables))
 
-    def parse(cell: Cell) -> float:
-        if positive.find(cell) is not None:
-            return 1.0
-        if negative.find(cell) is not None:
-            return 0.0
-        msg = f"{positive} (yes) or {negative} (no)"
-        raise _Wrong(msg)
+    def parse(cell: Cell) -> int:
+        places = [place for place, table in enumerate(tables) if table.find(cell) is not None]
+        if len(places) > 1:
+            msg = f"a code of one class; the study lists it for {len(places)}"
+            raise Unfit(msg)
+        if not places:
+            raise Unfit(expected)
+        return places[0]
 
     return parse
 
 
-def _domain(factor: DomainColumn, missing: Sequence[str]) -> Callable[[Cell], int]:
+def domain_parser(factor: DomainColumn, missing: Sequence[str]) -> Callable[[Cell], int]:
+    """Finds a cell's place among one factor's names; what is not among them is `Unfit`."""
     absence = Absence(missing)
     codes = CodeTable(factor.values)
 
     def parse_code(cell: Cell) -> int:
         place = codes.find(cell)
         if place is None:
-            raise _Wrong(str(codes))
+            raise Unfit(str(codes))
         return place
 
     def parse_band(cell: Cell) -> int:
         value = None if absence.covers(cell) else number(cell)
         if value is None:
             msg = "a number such as 1.5: it decides the domain"
-            raise _Wrong(msg)
+            raise Unfit(msg)
         return int(np.searchsorted(factor.edges, value, side="right"))
 
     return parse_band if factor.edges else parse_code
@@ -132,15 +150,15 @@ def _number(feature: NumericFeature, schema: DataSchema) -> Callable[[Cell], tup
         if absence.covers(cell):
             if feature.fill is None:
                 msg = f"a number in [{feature.minimum:g}, {feature.maximum:g}]; the study gives no fill for absence"
-                raise _Wrong(msg)
+                raise Unfit(msg)
             return scaled(feature.fill), 1.0
         value = number(cell)
         if value is None:
             msg = f"a number in [{feature.minimum:g}, {feature.maximum:g}], written like 1.5"
-            raise _Wrong(msg)
+            raise Unfit(msg)
         if not feature.minimum <= value <= feature.maximum:
             msg = f"a number in [{feature.minimum:g}, {feature.maximum:g}]"
-            raise _Wrong(msg)
+            raise Unfit(msg)
         return (scaled(value),) if feature.fill is None else (scaled(value), 0.0)
 
     return parse
@@ -159,23 +177,37 @@ def _category(feature: CategoryFeature, schema: DataSchema) -> Callable[[Cell], 
             return one_hot(place)
         if feature.optional and absence.covers(cell):
             return one_hot(len(feature.values))
-        raise _Wrong(f"{codes}, or nothing" if feature.optional else str(codes))
+        raise Unfit(f"{codes}, or nothing" if feature.optional else str(codes))
 
     return parse
 
 
-def _patients(reading: _Reading, schema: DataSchema) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+def read_images(reading: Reading, folder: Path, schema: DataSchema) -> Images | None:
+    """The images that a column names, from files below `folder`; None where the schema has no such column."""
+    if schema.image is None:
+        return None
+    column = schema.image.column
+    store = ImageStore(folder, schema.image, len(set(reading.table.columns[column])))
+    return store.images(reading.column(column, store.place, 0))
+
+
+def _patients(reading: Reading, schema: DataSchema) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     if schema.patient is None:
         return np.arange(len(reading.table.rows), dtype=np.int64), reading.table.identities
-    absence = Absence(schema.missing)
+    names = reading.column(schema.patient, patient_parser(schema.missing), "")
+    index: dict[str, int] = {}
+    patients = np.array([index.setdefault(name, len(index)) for name in names], np.int64)
+    return patients, tuple(index)
+
+
+def patient_parser(missing: Sequence[str]) -> Callable[[Cell], str]:
+    """Reads a patient's identifier; one that is absent is `Unfit`."""
+    absence = Absence(missing)
 
     def parse(cell: Cell) -> str:
         if absence.covers(cell) or text(cell) == "":
             msg = "the patient's identifier: it decides whose budget the record uses"
-            raise _Wrong(msg)
+            raise Unfit(msg)
         return text(cell)
 
-    names = reading.column(schema.patient, parse, "")
-    index: dict[str, int] = {}
-    patients = np.array([index.setdefault(name, len(index)) for name in names], np.int64)
-    return patients, tuple(index)
+    return parse

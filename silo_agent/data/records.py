@@ -1,4 +1,4 @@
-"""Records in memory: model inputs, labels, domains, and whose they are.
+"""Records in memory: model inputs, images, classes, domains, and whose they are.
 
 Guarantees consistent lengths, finite inputs, read-only arrays and a dense patient index. Order is the file's. What
 the values mean is the schema's matter (`policies.study.DataSchema`).
@@ -11,31 +11,41 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from silo_agent.data.images import Images
+
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Records:
     """n records of P patients (of records, where the file has no patient column). Empty is a normal state.
 
-    `inputs` float32 (n, d); `labels` float32 (n,), 0 or 1; `domains` int64 (n,) in [0, M); `patients` int64 (n,), the
-    index of the record's patient in `identities`. Every patient has at least one record.
+    `inputs` float32 (n, d), d = 0 where the study reads images alone; `labels` int64 (n,), the class in [0, C);
+    `domains` int64 (n,) in [0, M); `patients` int64 (n,), the index of the record's patient in `identities`; `images`
+    one per record where the study names an image column. Every patient has at least one record.
     """
 
     inputs: NDArray[np.float32]
-    labels: NDArray[np.float32]
+    labels: NDArray[np.int64]
     domains: NDArray[np.int64]
     patients: NDArray[np.int64]
     identities: tuple[str, ...]
+    images: Images | None = None
 
     def __post_init__(self) -> None:
         n = len(self.labels)
         if self.inputs.ndim != 2 or not len(self.inputs) == len(self.domains) == len(self.patients) == n:  # noqa: PLR2004
             msg = "inputs, labels, domains and patients must have one entry per record"
             raise ValueError(msg)
+        if self.images is not None and len(self.images) != n:
+            msg = f"images must be one per record: {n} are needed, {len(self.images)} are given"
+            raise ValueError(msg)
         if not np.array_equal(np.unique(self.patients), np.arange(len(self.identities))):
             msg = "patients must index identities densely: every patient has a record, every record a patient"
             raise ValueError(msg)
-        if not np.isfinite(self.inputs).all() or not np.isin(self.labels, (0.0, 1.0)).all():
-            msg = "inputs must be finite and labels 0 or 1"
+        if not np.isfinite(self.inputs).all():
+            msg = "inputs must be finite"
+            raise ValueError(msg)
+        if self.labels.dtype != np.int64 or self.labels.min(initial=0) < 0:
+            msg = "labels must be int64, each the index of a class"
             raise ValueError(msg)
         for array in (self.inputs, self.labels, self.domains, self.patients):
             array.setflags(write=False)
@@ -61,4 +71,5 @@ class Records:
             self.domains[keep],
             index[self.patients[keep]].astype(np.int64),
             tuple(identity for identity, kept in zip(self.identities, chosen, strict=True) if kept),
+            None if self.images is None else self.images.subset(keep),
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,15 +39,22 @@ def needed_columns(schema: DataSchema) -> tuple[str, ...]:
     names = [schema.patient] if schema.patient is not None else []
     names += [schema.label.column, *(factor.column for factor in schema.domain)]
     names += [feature.column for feature in schema.features]
+    names += [schema.image.column] if schema.image is not None else []
     return tuple(dict.fromkeys(names))
 
 
-def read_table(path: Path, schema: DataSchema) -> Table:
-    """Read the needed columns. Raises `DataError` for a file that is absent, unreadable or of another shape."""
+def read_table(
+    path: Path, schema: DataSchema, needed: Sequence[str] | None = None, optional: Collection[str] = ()
+) -> Table:
+    """Read the `needed` columns, which are by default all that the schema names; those also `optional` may be absent.
+
+    Raises `DataError` for a file that is absent, unreadable or of another shape.
+    """
+    wanted = needed_columns(schema) if needed is None else tuple(needed)
     try:
         if path.suffix == ".parquet":
-            return _read_parquet(path, schema)
-        return _read_csv(path, schema)
+            return _read_parquet(path, schema, wanted, optional)
+        return _read_csv(path, schema, wanted, optional)
     except FileNotFoundError:
         raise _refusal(path.name, "no file", "the file that the agent's configuration names; mend its path") from None
     except UnicodeDecodeError:
@@ -56,8 +63,7 @@ def read_table(path: Path, schema: DataSchema) -> Table:
         raise _refusal(path.name, f"an unreadable file ({type(error).__name__})", "a readable file") from None
 
 
-def _read_csv(path: Path, schema: DataSchema) -> Table:
-    needed = needed_columns(schema)
+def _read_csv(path: Path, schema: DataSchema, wanted: Sequence[str], optional: Collection[str]) -> Table:
     faults: list[Fault] = []
     bad = 0
     kept: list[list[Cell]] = []
@@ -67,6 +73,7 @@ def _read_csv(path: Path, schema: DataSchema) -> Table:
         reader = csv.reader(stream, delimiter=schema.delimiter, strict=True)
         try:
             header = list(schema.columns) or [name.strip() for name in next(reader, [])]
+            needed = _present(header, wanted, optional)
             places = _places(path.name, header, needed)
             for cells in reader:
                 if not cells:
@@ -90,17 +97,17 @@ def _read_csv(path: Path, schema: DataSchema) -> Table:
     return Table(path.name, dict(zip(needed, columns, strict=True)), rows, tuple(identities))
 
 
-def _read_parquet(path: Path, schema: DataSchema) -> Table:
-    needed = needed_columns(schema)
+def _read_parquet(path: Path, schema: DataSchema, wanted: Sequence[str], optional: Collection[str]) -> Table:
     file = pq.ParquetFile(path)
     header = list(schema.columns) or list(file.schema_arrow.names)
     if len(header) != len(file.schema_arrow.names):
         found = f"{len(file.schema_arrow.names)} columns"
         raise _refusal(path.name, found, f"the {len(header)} columns that the study lists")
+    needed = _present(header, wanted, optional)
     places = _places(path.name, header, needed)
-    wanted = range(len(header)) if schema.patient is None else places
-    content = file.read(columns=[file.schema_arrow.names[place] for place in wanted])
-    by_place = {place: _cells(content.column(i)) for i, place in enumerate(wanted)}
+    read = range(len(header)) if schema.patient is None else places
+    content = file.read(columns=[file.schema_arrow.names[place] for place in read])
+    by_place = {place: _cells(content.column(i)) for i, place in enumerate(read)}
     identities = () if schema.patient else tuple(_row_identity(row) for row in zip(*by_place.values(), strict=True))
     columns = {name: by_place[place] for name, place in zip(needed, places, strict=True)}
     return Table(path.name, columns, range(1, content.num_rows + 1), identities)
@@ -110,6 +117,11 @@ def _cells(column: pa.ChunkedArray) -> Sequence[Cell]:
     """Python values; categories are decoded, and what is neither text, number nor truth value becomes its text."""
     values: list[object] = column.to_pylist()
     return [value if value is None or isinstance(value, str | int | float) else str(value) for value in values]
+
+
+def _present(header: Sequence[str], wanted: Sequence[str], optional: Collection[str]) -> tuple[str, ...]:
+    """The wanted columns without the optional ones that the file does not have."""
+    return tuple(name for name in wanted if name in header or name not in optional)
 
 
 def _places(file: str, header: Sequence[str], needed: Iterable[str]) -> list[int]:

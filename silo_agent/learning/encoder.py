@@ -1,4 +1,4 @@
-"""The shared encoder phi: R^d -> R^k, from the silo's own list of architectures.
+"""The shared encoder phi, of a record's d inputs, its image or both, to R^k: from the silo's own list of architectures.
 
 Guarantees ||phi(x)|| <= 1 for every input and every weight, by its last layer tanh(.) / sqrt(k): the heads' sensitivity
 rests on it, and clamping norms instead was measured to destroy information. The start is a pure function of the public
@@ -8,6 +8,7 @@ seed, bit-identical on every platform. Training is elsewhere.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from itertools import pairwise
 
 import numpy as np
@@ -16,25 +17,40 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
-from policies.study import Model
+from policies import architectures
+from policies.study import DataSchema, Model
+from silo_agent.data.images import Images
+from silo_agent.learning import image_networks
 
 MIN_DEVIATION = 1e-3
 """Added to every deviation: noise may push a raw deviation far down, and a KL term must stay finite."""
-_CHUNK = 65_536
+_ROWS = 65_536
+_MAP_VALUES = 1 << 24
+"""64 MiB of float32: what the largest map of one chunk of images may take."""
 
 
 class Encoder(nn.Module):
-    """Linear/Tanh stack: phi = tanh(a(x)) / sqrt(k). Stochastic (FedSR): a ~ N(mean(x), deviation(x)^2).
+    """Linear/Tanh stack on records and image features: phi = tanh(a(x)) / sqrt(k).
 
-    The map from a to phi is one-to-one, so the KL divergence of FedSR's q(z|x) from r(z|y) is the one of the Gaussians
-    of a. Without noise phi is taken at the mean. `inputs` = d; a new encoder is all zeros (`build_encoder` starts one).
+    Stochastic (FedSR): a ~ N(mean(x), deviation(x)^2). The map from a to phi is one-to-one, so the KL divergence of
+    FedSR's q(z|x) from r(z|y) is the one of the Gaussians of a. Without noise phi is taken at the mean. An image goes
+    through `image_network` first, and its features stand behind the record's inputs. A new encoder is all zeros
+    (`build_encoder` starts one).
     """
 
-    def __init__(self, model: Model, inputs: int, *, stochastic: bool) -> None:
+    def __init__(self, model: Model, data: DataSchema, *, stochastic: bool) -> None:
         super().__init__()
         self.representation = model.representation
         self.stochastic = stochastic
-        widths = (inputs, *model.hidden, model.representation * (2 if stochastic else 1))
+        self.image_network: nn.Module | None = None
+        self.largest_map = 0
+        """Values of the largest map that one image becomes; 0 where no image is read."""
+        pixels = 0
+        if data.image is not None:
+            self.image_network = image_networks.build_image_network(model, data.image)
+            self.largest_map = image_networks.widest(model, data.image)
+            pixels = architectures.features(model, data.image)
+        widths = (data.inputs + pixels, *model.hidden, model.representation * (2 if stochastic else 1))
         layers: list[nn.Module] = []
         for width, following in pairwise(widths):
             # Without storage first: torch's own random start would be drawn for nothing.
@@ -44,8 +60,16 @@ class Encoder(nn.Module):
             for parameter in self.parameters():
                 parameter.zero_()
 
-    def moments(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Mean (n, k) of a, and its deviation (n, k) > 0 where the encoder is stochastic."""
+    def moments(self, x: torch.Tensor, images: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Mean (n, k) of a, and its deviation (n, k) > 0 where the encoder is stochastic.
+
+        `x` (n, d), d may be 0; `images` (n, c, h, w) exactly where the study has images. Raises ValueError otherwise.
+        """
+        if (images is None) != (self.image_network is None):
+            msg = "this study's records have images: give them" if images is None else "this study reads no images"
+            raise ValueError(msg)
+        if self.image_network is not None:
+            x = torch.cat([x, self.image_network(images)], dim=1)
         out: torch.Tensor = self.layers(x)
         if not self.stochastic:
             return out, None
@@ -56,35 +80,52 @@ class Encoder(nn.Module):
         """From a to phi."""
         return torch.tanh(a) / math.sqrt(self.representation)
 
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
+    def forward(self, x: torch.Tensor, images: torch.Tensor | None = None) -> torch.Tensor:
         """Return phi (n, k) at the mean of a."""
-        return self.squash(self.moments(x)[0])
+        return self.squash(self.moments(x, images)[0])
 
 
-def build_encoder(model: Model, inputs: int, *, stochastic: bool) -> Encoder:
-    """An encoder at the common start: orthogonal weights from `model.seed`, the last times `model.gain`, biases 0."""
-    encoder = Encoder(model, inputs, stochastic=stochastic)
+def build_encoder(model: Model, data: DataSchema, *, stochastic: bool) -> Encoder:
+    """An encoder at the common start, from `model.seed`: the image network's own, then orthogonal weights, biases 0.
+
+    The last layer's weights are orthogonal times `model.gain`. Where image and record meet, each has orthogonal weights
+    of its own: in one matrix the many image features would leave the few inputs next to nothing.
+    """
+    encoder = Encoder(model, data, stochastic=stochastic)
     linears = [layer for layer in encoder.layers if isinstance(layer, nn.Linear)]
     generator = np.random.PCG64(model.seed)
+    if encoder.image_network is not None:
+        image_networks.start(encoder.image_network, generator)
     with torch.no_grad():
         for layer in linears:
             last = layer is linears[-1]
             # Deviations start at zero weight: orthogonal rows for means and deviations together would leave means that
             # are not, and lose what the inputs tell.
             rows = model.representation if last else layer.out_features
-            start = _orthogonal(generator, rows, layer.in_features) * (model.gain if last else 1.0)
+            blocks = (layer.in_features,) if layer is not linears[0] else (data.inputs, layer.in_features - data.inputs)
+            start = _blocks(generator, rows, blocks) * (model.gain if last else 1.0)
             layer.weight[:rows].copy_(torch.from_numpy(start.astype(np.float32)))
     return encoder
 
 
-def features(encoder: Encoder, inputs: NDArray[np.float32], device: torch.device | str = "cpu") -> torch.Tensor:
-    """Return phi of all rows, float32 (n, k) on `device`, without gradients. The encoder is moved there."""
+def features(
+    encoder: Encoder,
+    inputs: NDArray[np.float32],
+    images: Images | None = None,
+    device: torch.device | str = "cpu",
+) -> torch.Tensor:
+    """Return phi of all rows, float32 (n, k) on `device`, without gradients. The encoder is moved there.
+
+    Rows pass in chunks, of few where images become large maps, so that memory is bounded whatever n is.
+    """
     encoder = encoder.to(device)
+    chunk = max(1, min(_ROWS, _MAP_VALUES // max(1, encoder.largest_map)))
+    parts = []
     with torch.no_grad():
-        parts = [
-            encoder(torch.tensor(inputs[start : start + _CHUNK], device=device))
-            for start in range(0, max(len(inputs), 1), _CHUNK)
-        ]
+        for start in range(0, max(len(inputs), 1), chunk):
+            rows = slice(start, start + chunk)
+            pixels = None if images is None else torch.from_numpy(images.take(rows)).to(device)
+            parts.append(encoder(torch.tensor(inputs[rows], device=device), pixels))
     return torch.cat(parts)
 
 
@@ -106,6 +147,12 @@ def unflatten(module: nn.Module, vector: NDArray[np.float32]) -> None:
             part = vector[start : start + parameter.numel()].reshape(parameter.shape)
             parameter.copy_(torch.tensor(part, dtype=torch.float32))
             start += parameter.numel()
+
+
+def _blocks(generator: np.random.PCG64, rows: int, widths: Iterable[int]) -> NDArray[np.float64]:
+    """Orthogonal matrices side by side, those of no width left out, scaled to the size of one."""
+    blocks = [_orthogonal(generator, rows, width) for width in widths if width]
+    return np.hstack(blocks) / math.sqrt(len(blocks))
 
 
 def _orthogonal(generator: np.random.PCG64, rows: int, columns: int) -> NDArray[np.float64]:

@@ -264,3 +264,12 @@ def test_a_growing_ledger_is_priced_quickly(make_study):
     started = time.process_time()
     accountant.epsilon(held, DELTA)
     assert time.process_time() - started < 0.01
+
+
+def test_a_release_without_noise_has_no_bound_and_no_calibration(make_study):
+    costs = [Cost("training", 1.0, 20.0, 1), Cost("evaluation", 1.0, 0.0, 1)]
+    assert math.isinf(accountant.epsilon(costs, 1e-5))
+    fields = ("heads.pooled_noise", "heads.domain_noise", "encoder.noise", "evaluation.noise", "privacy.count_noise")
+    unnoised = make_study({"privacy.mode": "none", **dict.fromkeys(fields, 0)})
+    with pytest.raises(CostError, match="without noise has no epsilon"):
+        accountant.calibrate(unnoised, 1.0)

@@ -44,9 +44,10 @@ def test_the_genesis_binds_the_data_set_the_holdout_and_delta():
             Genesis("other", 0.2, 1e-5),
             Genesis("cardiology", 0.3, 1e-5),
             Genesis("cardiology", 0.2, 1e-6),
+            Genesis("cardiology", 0.2, 1e-5, public=True),
         )
     }
-    assert len(hashes) == 4
+    assert len(hashes) == 5
 
 
 @given(place=st.integers(0, 5), column=st.integers(0, 3), data=st.data())
@@ -164,3 +165,34 @@ def test_a_debit_does_not_follow_its_callers_dictionary():
 def test_a_chain_begins_at_nothing():
     assert genesis_row(GENESIS)[:2] == (0, GENESIS_PREVIOUS)
     assert math.isclose(json.loads(genesis_row(GENESIS)[3])["delta"], 1e-5)
+
+
+def test_a_genesis_of_private_data_is_written_as_before_there_was_public_data():
+    assert json.loads(genesis_row(GENESIS)[3]) == {
+        "kind": "genesis",
+        "version": 1,
+        "data_set": "cardiology",
+        "holdout": 0.2,
+        "delta": 1e-5,
+    }
+
+
+def unbounded(*, public: bool, epsilon: float = math.inf, noise: float = 0.0) -> list[Row]:
+    first = genesis_row(Genesis("published", 0.2, 1e-5, public=public))
+    debit = Debit("s" * 64, "p" * 64, 0, 1, {"counts": Cost("training", 1.0, noise, 1)})
+    return [first, next_entry(Head(0, first[2]), debit, AT, epsilon).row]
+
+
+def test_an_unbounded_entry_stands_in_the_chain_of_public_data_alone():
+    genesis, (entry,) = check_chain(unbounded(public=True))
+    assert genesis.public
+    assert math.isinf(entry.epsilon)
+    assert '"epsilon":"unbounded"' in entry.row[3]
+    for rows in (unbounded(public=False), unbounded(public=False, noise=1.0)):
+        with pytest.raises(LedgerTamperedError, match="not public"):
+            check_chain(rows)
+
+
+def test_a_release_without_noise_never_has_a_finite_epsilon():
+    with pytest.raises(LedgerTamperedError, match="lowers the spent epsilon"):
+        check_chain(unbounded(public=True, epsilon=1.0))

@@ -40,6 +40,14 @@ def test_a_study_within_the_limits_is_taken_in_every_round(make_policy, make_stu
 
 
 # reason, changes to the policy, changes to the study, changes to the call, fields that the text must name
+UNNOISED = {
+    "privacy.mode": "none",
+    "privacy.count_noise": 0,
+    "heads.pooled_noise": 0,
+    "heads.domain_noise": 0,
+    "encoder.noise": 0,
+    "evaluation.noise": 0,
+}
 REFUSALS = [
     (Reason.NOT_INVITED, {}, {}, {"silo": "site-9"}, ("study.silos",)),
     (Reason.STUDY_NOT_ALLOWED, {"studies": []}, {}, {}, ("policy.studies", "study")),
@@ -51,6 +59,8 @@ REFUSALS = [
     (Reason.TOO_FEW_SILOS, {}, {"min_silos": 4}, {"roster_size": 3}, ("policy.min_silos", "study.min_silos")),
     (Reason.NOISE_MODE, {"noise_modes": ["local"]}, {}, {}, ("policy.noise_modes", "study.privacy.mode")),
     (Reason.NOISE_MODE, {"noise_modes": ["distributed"]}, {"privacy.mode": "local"}, {}, ("policy.noise_modes",)),
+    (Reason.NOT_PUBLIC, {}, UNNOISED, {}, ("policy.data_set", "study.privacy.mode")),
+    (Reason.NOT_PUBLIC, {"noise_modes": ["local", "distributed"]}, UNNOISED, {}, ("never used without noise",)),
     (Reason.COLLUDERS, {}, {"privacy.colluders": 0}, {}, ("policy.colluders", "study.privacy.colluders")),
     (Reason.DELTA, {}, {"privacy.delta": 1e-4}, {}, ("policy.budget.delta", "study.privacy.delta")),
     (Reason.TOO_MANY_ROUNDS, {"limits.rounds": 4}, {}, {}, ("policy.limits.rounds", "study.heads")),
@@ -183,3 +193,16 @@ def test_a_decision_is_quick_once_the_first_is_made(make_policy, make_study):
         slowest = max(slowest, time.process_time() - started) if number else slowest
         held += round_costs(study, number).values()
     assert slowest < 0.8
+
+
+def test_public_data_may_be_used_without_noise_and_without_a_budget(make_policy, make_study):
+    public = make_policy({"data_set.public": True})
+    decide(public, make_study(UNNOISED), **CALL)
+    decide(public, make_study(UNNOISED), **{**CALL, "spent_costs": [Cost("training", 1.0, 0, 1)]})
+    decide(public, make_study(), **{**CALL, "spent_costs": [Cost("training", 1.0, 0, 1)]})
+
+
+@pytest.mark.parametrize(("policy", "reason"), [({"limits.rounds": 4}, "too_many_rounds"), ({"min_silos": 4}, "too_few")])
+def test_the_other_limits_hold_for_public_data_too(make_policy, make_study, policy, reason):
+    with pytest.raises(Refused, match=reason):
+        decide(make_policy({"data_set.public": True, **policy}), make_study(UNNOISED), **CALL)

@@ -450,3 +450,30 @@ def test_a_whole_study_is_charged_within_its_foreseen_price(make_study, open_led
     assert ledger.spent() == pytest.approx(
         accountant.epsilon([c for n in range(study.rounds + 1) for c in round_costs(study, n).values()], DELTA)
     )
+
+
+def test_public_data_may_be_charged_without_noise_and_say_unbounded(tmp_path):
+    path = tmp_path / "public.db"
+    opening = {"data_set": "published", "holdout": 0.2, "budget_epsilon": 1.0, "delta": DELTA}
+    Ledger.create(path, data_set="published", holdout=0.2, delta=DELTA, public=True)
+    with Ledger.open(path, **opening, public=True) as ledger:
+        ledger.charge(Debit("s" * 64, "p" * 64, 0, 1, {"counts": Cost("training", 1.0, 0.0, 1)}))
+        assert math.isinf(ledger.spent())
+        assert ledger.left() == 0
+        ledger.charge(Debit("s" * 64, "p" * 64, 1, 1, {"heads": Cost("training", 1.0, 20.0, 1)}))
+        ledger.verify()
+    with Ledger.open(path, **opening, public=True) as ledger:
+        assert math.isinf(ledger.spent())
+    with pytest.raises(LedgerMismatchError, match="public"):
+        Ledger.open(path, **opening)
+
+
+def test_a_policy_that_is_edited_cannot_make_a_ledger_public(tmp_path):
+    path = tmp_path / "private.db"
+    opening = {"data_set": "ward", "holdout": 0.2, "budget_epsilon": 1.0, "delta": DELTA}
+    Ledger.create(path, data_set="ward", holdout=0.2, delta=DELTA)
+    with pytest.raises(LedgerMismatchError, match="public"):
+        Ledger.open(path, **opening, public=True)
+    with Ledger.open(path, **opening) as ledger, pytest.raises(BudgetRefused):
+        ledger.charge(Debit("s" * 64, "p" * 64, 0, 1, {"counts": Cost("training", 1.0, 0.0, 1)}))
+    assert ledger.entries() == ()

@@ -2,7 +2,16 @@ from __future__ import annotations
 
 import pytest
 
-from policies.shapes import encoder_values, head_values, is_pooled, prior_values, tensors, values
+from policies.shapes import (
+    encoder_values,
+    head_values,
+    head_width,
+    is_pooled,
+    metric_cells,
+    prior_values,
+    tensors,
+    values,
+)
 
 
 def test_sizes_by_hand(make_study):
@@ -36,3 +45,19 @@ def test_the_order_of_sums(make_study):
 def test_an_unknown_tensor_is_refused(make_study):
     with pytest.raises(ValueError, match="no tensor is named 'gradient'"):
         values(make_study(), 1, "gradient")
+
+
+def test_more_classes_widen_heads_tables_and_metrics(make_study):
+    study = make_study({"data.label": {"column": "y", "classes": [[0], [1], [2]]}, "encoder.cmi": 0.1})
+    assert head_width(study) == 3 * 5
+    assert head_values(study, 1) == 15 * 16 // 2 + 15
+    assert prior_values(study) == 2 * 3 * 4
+    assert metric_cells(study) == (3, 20)
+    assert values(study, 5, "metrics") == 2 * 3 * 20
+
+
+def test_an_image_network_adds_its_weights_and_its_features(make_study):
+    image = {"column": "scan", "height": 9, "width": 12}
+    study = make_study({"data.image": image, "model.encoder": "cnn", "model.channels": [4, 6]})
+    network = (1 * 4 * 9 + 4 + 8) + (4 * 6 * 9 + 6 + 12)
+    assert encoder_values(study) == network + (5 + 6 * 2 * 3) * 8 + 8 + 8 * 4 + 4

@@ -52,7 +52,7 @@ def test_a_missing_study_is_named(tmp_path):
         ({"privacy.mode": "none"}, "privacy.mode"),
         ({"privacy.delta": 0}, "privacy.delta"),
         ({"data.label.column": "age"}, "must not be a feature"),
-        ({"data.features": []}, "data.features"),
+        ({"data.features": []}, "features, an image, or both"),
         ({"data.domain": [{"column": "g", "values": ["a"], "edges": [1], "names": ["a"]}]}, "either values or edges"),
         ({"data.domain": [{"column": "g", "names": ["a"]}]}, "either values or edges"),
         ({"data.domain": [{"column": "g", "edges": [1, 2], "names": ["a", "b"]}]}, "3 names are needed"),
@@ -88,3 +88,56 @@ def test_unknown_fields_are_refused(make_study):
     content = {**make_study().model_dump(), "code": "import os"}
     with pytest.raises(ValidationError, match="code"):
         Study.model_validate(content)
+
+
+UNNOISED = ("heads.pooled_noise", "heads.domain_noise", "encoder.noise", "evaluation.noise", "privacy.count_noise")
+
+
+@pytest.mark.parametrize("field", UNNOISED)
+def test_noise_is_left_out_everywhere_or_nowhere(field, make_study):
+    without = {"privacy.mode": "none", **dict.fromkeys(UNNOISED, 0)}
+    assert make_study(without).privacy.mode == "none"
+    with pytest.raises(ValidationError, match=field):
+        make_study({**without, field: 1.0})
+    with pytest.raises(ValidationError, match=field):
+        make_study({field: 0})
+
+
+IMAGE = {"column": "scan", "height": 28, "width": 28}
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"data.image": IMAGE}, "model.encoder mlp and data.image do not fit"),
+        ({"model.encoder": "cnn"}, "model.encoder cnn and data.image do not fit"),
+        ({"model.encoder": "vgg", "data.image": IMAGE}, "model.encoder"),
+        ({"model.encoder": "cnn", "model.channels": [8] * 5, "data.image": IMAGE}, "nothing of it is left"),
+        ({"model.encoder": "cnn", "data.image": {**IMAGE, "column": "age"}}, "twice"),
+        ({"model.encoder": "cnn", "data.image": {**IMAGE, "channels": 2}}, "data.image.channels"),
+        ({"model.encoder": "cnn", "data.image": {**IMAGE, "minimum": 255}}, "must lie below"),
+        ({"data.label": {"column": "y"}}, "positive and negative, or classes"),
+        ({"data.label": {"column": "y", "positive": [1]}}, "positive and negative, or classes"),
+        ({"data.label": {"column": "y", "classes": [[0], [1]]}}, "three or more"),
+        ({"data.label": {"column": "y", "classes": [[0], [], [2]]}}, "data.label.classes"),
+        ({"publish": ["auc", "auc"]}, "twice"),
+        ({"publish": ["loss"]}, "publish"),
+        ({"publish": ["auc"], "data.label": {"column": "y", "classes": [[0], [1], [2]]}}, "two classes only"),
+    ],
+)
+def test_images_classes_and_publications_that_make_no_sense_are_refused(changes, says, make_study):
+    with pytest.raises(ValidationError) as caught:
+        make_study(changes)
+    assert says in str(caught.value)
+
+
+def test_an_image_may_stand_beside_features_or_alone(make_study):
+    changes = {"model.encoder": "cnn", "data.image": IMAGE}
+    assert make_study(changes).data.inputs == make_study().data.inputs
+    assert make_study({**changes, "data.features": []}).data.inputs == 0
+
+
+def test_classes_have_codes_in_order(make_study):
+    assert make_study().data.label.codes == (make_study().data.label.negative, make_study().data.label.positive)
+    label = make_study({"data.label": {"column": "y", "classes": [["a"], ["b", "B"], ["c"]]}}).data.label
+    assert (label.count, label.codes) == (3, (("a",), ("b", "B"), ("c",)))

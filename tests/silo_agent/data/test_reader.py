@@ -5,8 +5,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from policies.study import CategoryFeature, DataSchema, DomainColumn, Label, NumericFeature
-from silo_agent.data import DataError, read_records
+from policies.study import CategoryFeature, DataSchema, DomainColumn, Image, Label, NumericFeature, Study
+from silo_agent.data import DataError, read_records, split
+from support.images import study_document, write_png, write_sites
 
 HEADER = "id,age,crp,sex,smoker,scanner,died"
 GOOD = "p1,50,10,f,yes,A,1"
@@ -54,7 +55,8 @@ def test_values_become_inputs_by_public_constants_alone(read):
     records = read("p1,50,10,f,yes,A,1", "p2,100,100,m,,B,0", "p1,25,?,f,no,A,0", "p3,40,-1,m,?,B,0")
     expected = [[0.0, 0.0, 0, 1, 0, 1, 0, 0], [1, 1, 0, 0, 1, 0, 0, 1], [-0.5, 0, 1, 1, 0, 0, 1, 0]]
     np.testing.assert_allclose(records.inputs[:3], expected, atol=1e-6)
-    assert records.inputs.dtype == records.labels.dtype == np.float32
+    assert (records.inputs.dtype, records.labels.dtype) == (np.float32, np.int64)
+    assert records.images is None
     assert records.inputs.shape[1] == make_schema().inputs
     assert records.inputs[3, 2] == 1.0
     assert records.labels.tolist() == [1, 0, 0, 0]
@@ -166,7 +168,7 @@ def test_the_line_is_that_of_the_file_even_after_blank_and_broken_lines(read):
 def test_an_absent_domain_and_an_absent_class_are_normal_and_so_is_an_empty_file(read):
     records = read("p1,50,10,f,yes,A,0", "p2,50,10,f,yes,A,0")
     assert set(records.domains.tolist()) == {1}
-    assert set(records.labels.tolist()) == {0.0}
+    assert set(records.labels.tolist()) == {0}
     empty = read()
     assert (len(empty), empty.patient_count, empty.inputs.shape) == (0, 0, (0, 8))
 
@@ -233,3 +235,129 @@ def test_a_bad_parquet_value_and_a_file_that_is_none_are_named(tmp_path):
 def test_a_million_cells_are_read_in_seconds(read):
     records = read(*(f"p{i},{i % 100},{1 + i % 99},f,yes,A,{i % 2}" for i in range(20_000)))
     assert len(records) == 20_000
+
+
+def classes_schema(**changes):
+    label = Label(column="died", classes=(("well",), ("ill", "sick"), (2, 3)))
+    return make_schema(label=label, **changes)
+
+
+def test_several_classes_become_their_index_by_any_of_their_codes(read):
+    rows = [f"p{i},50,10,f,yes,A,{code}" for i, code in enumerate(["well", "sick", " ill ", "3", "2.0"])]
+    labels = read(*rows, schema=classes_schema()).labels
+    assert (labels.dtype, labels.tolist()) == (np.int64, [0, 1, 1, 2, 2])
+
+
+@pytest.mark.parametrize("code", ["4", "", "WELL"])
+def test_a_label_of_no_class_is_named_with_the_codes_of_every_class(read, code):
+    with pytest.raises(DataError) as caught:
+        read(f"p1,50,10,f,yes,A,{code}", schema=classes_schema())
+    expected = "one of 'well' (class 0); one of 'ill', 'sick' (class 1); one of 2, 3 (class 2)"
+    assert [(one.column, one.expected) for one in caught.value.faults] == [("died", expected)]
+
+
+def test_a_code_that_means_two_classes_is_an_error_and_no_guess(read):
+    schema = make_schema(label=Label(column="died", positive=(1,), negative=("1", "0")))
+    with pytest.raises(DataError, match="the study lists it for 2"):
+        read(GOOD, schema=schema)
+    assert read("p1,50,10,f,yes,A,0", schema=schema).labels.tolist() == [0]
+
+
+def scans_schema(**changes):
+    """Age, chest X-ray and outcome of each visit, in the manner of EXAM."""
+    return make_schema(
+        features=make_schema().features[:1],
+        image=Image(column="scan", height=8, width=8),
+        **changes,
+    )
+
+
+SCANS = HEADER + ",scan"
+
+
+def test_every_record_gets_its_own_image_whatever_the_order_of_the_files(read, tmp_path):
+    for level in (10, 20, 30):
+        write_png(tmp_path / "scans" / f"{level}.png", np.full((8, 8), level, np.uint8))
+    rows = [
+        f"{patient},{age},10,f,yes,{scanner},1,scans/{level}.png"
+        for patient, age, scanner, level in (
+            ("p1", 30, "A", 30),
+            ("p2", 10, "B", 10),
+            ("p1", 20, "A", 20),
+            ("p3", 30, "B", 30),
+        )
+    ]
+    records = read(*rows, header=SCANS, schema=scans_schema())
+    level = np.rint((records.images.take(slice(None)).mean(axis=(1, 2, 3)) + 1) * 127.5)
+    assert level.tolist() == [30, 10, 20, 30]
+    np.testing.assert_allclose((records.inputs[:, 0] + 1) * 50, level, atol=1e-4)
+    assert records.images.levels.shape == (3, 1, 8, 8)
+
+    training, evaluation = split(records, "set", 0.5)
+    for part in (training, evaluation):
+        np.testing.assert_allclose(
+            (part.inputs[:, 0] + 1) / 2 * 100, (part.images.take(slice(None))[:, 0, 0, 0] + 1) * 127.5, atol=1e-3
+        )
+    chosen = records.of_patients(np.array([True, False, False]))
+    assert np.array_equal(chosen.images.take(slice(None)), records.images.take(np.array([0, 2])))
+
+
+def test_images_alone_are_enough(read, tmp_path):
+    write_png(tmp_path / "a.png", np.zeros((8, 8), np.uint8))
+    schema = make_schema(features=(), image=Image(column="scan", height=8, width=8))
+    records = read(GOOD + ",a.png", header=SCANS, schema=schema)
+    assert records.inputs.shape == (1, 0)
+    assert len(records.images) == 1
+    empty = read(header=SCANS, schema=schema)
+    assert (len(empty), len(empty.images)) == (0, 0)
+
+
+def test_faults_of_images_are_named_listed_and_counted_with_all_others(read, tmp_path):
+    write_png(tmp_path / "a.png", np.zeros((8, 8), np.uint8))
+    (tmp_path / "cut.png").write_bytes((tmp_path / "a.png").read_bytes()[:40])
+    with pytest.raises(DataError) as caught:
+        read(
+            GOOD + ",a.png",
+            "p2,150,10,f,yes,A,1,b.png",
+            GOOD + ",cut.png",
+            GOOD + ",cut.png",
+            header=SCANS,
+            schema=scans_schema(),
+        )
+    found = [(one.file, one.row, one.column) for one in caught.value.faults]
+    assert found == [("site.csv", 3, "age"), ("site.csv", 3, "scan"), ("site.csv", 4, "scan"), ("site.csv", 5, "scan")]
+    assert "'b.png', no such file" in str(caught.value)
+    assert "'cut.png', a file that cannot be read or decoded" in str(caught.value)
+    with pytest.raises(DataError) as caught:
+        read(*[f"{GOOD},{i}.png" for i in range(50)], header=SCANS, schema=scans_schema())
+    assert (len(caught.value.faults), caught.value.total) == (20, 50)
+    assert "png" not in caught.value.summary
+
+
+def test_a_file_without_the_image_column_is_named(read):
+    with pytest.raises(DataError) as caught:
+        read(GOOD, schema=scans_schema())
+    assert [one.column for one in caught.value.faults] == ["scan"]
+
+
+def test_parquet_names_images_as_csv_does(read, tmp_path):
+    write_png(tmp_path / "a.png", np.full((8, 8), 9, np.uint8))
+    columns = dict(zip(SCANS.split(","), zip(*[[*GOOD.split(","), "a.png"]] * 2, strict=True), strict=True))
+    pq.write_table(pa.table({name: list(cells) for name, cells in columns.items()}), tmp_path / "site.parquet")
+    records = read_records(tmp_path / "site.parquet", scans_schema())
+    assert records.images.levels.shape == (1, 1, 8, 8)
+    assert np.array_equal(
+        records.images.take(slice(None)),
+        read(*[GOOD + ",a.png"] * 2, header=SCANS, schema=scans_schema()).images.take(slice(None)),
+    )
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+@pytest.mark.parametrize("channels", [1, 3])
+def test_the_made_up_sites_fit_their_study(tmp_path, classes, channels):
+    study = Study.model_validate(study_document(classes=classes, channels=channels))
+    for file in write_sites(tmp_path, classes=classes, channels=channels).values():
+        records = read_records(file, study.data)
+        assert set(records.labels.tolist()) == set(range(classes))
+        assert records.images.shape == (channels, 16, 16)
+        assert len(records) > records.patient_count == len(records.images.levels) == 24

@@ -1,14 +1,14 @@
 import numpy as np
 import pytest
 
-from silo_agent.data import Records
+from silo_agent.data import Images, Records
 
 
 def make(patients, **changes):
     n = len(patients)
     fields = {
         "inputs": np.arange(2 * n, dtype=np.float32).reshape(n, 2),
-        "labels": np.zeros(n, np.float32),
+        "labels": np.zeros(n, np.int64),
         "domains": np.zeros(n, np.int64),
         "patients": np.array(patients, np.int64),
         "identities": tuple(f"p{i}" for i in range(max(patients, default=-1) + 1)),
@@ -39,8 +39,10 @@ def test_arrays_are_read_only_and_the_text_hides_everything():
 @pytest.mark.parametrize(
     "changes",
     [
-        {"labels": np.zeros(3, np.float32)},
-        {"labels": np.array([0.0, 0.5], np.float32)},
+        {"labels": np.zeros(3, np.int64)},
+        {"labels": np.array([0.0, 1.0], np.float32)},
+        {"labels": np.array([0, -1])},
+        {"images": Images(np.zeros((3, 1, 8, 8), np.uint8))},
         {"inputs": np.array([[0.0], [np.nan]], np.float32)},
         {"identities": ("a", "b", "c")},
         {"identities": ("a",)},

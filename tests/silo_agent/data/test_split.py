@@ -11,7 +11,7 @@ def make(patients, identities):
     zeros = np.zeros(n)
     return Records(
         zeros[:, None].astype(np.float32),
-        zeros.astype(np.float32),
+        zeros.astype(np.int64),
         zeros.astype(np.int64),
         np.array(patients, np.int64),
         tuple(identities),

@@ -1,0 +1,114 @@
+"""DICOM files of one frame, by pydicom (the optional extra `dicom`).
+
+Guarantees values in the modality's own unit (rescale slope and intercept applied, such as Hounsfield units), with no
+window of the file's own: the study's public range is the window. Whatever this module does not understand is an
+`Unfit` by name. Of the patient's attributes none is read, and nothing is logged.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from silo_agent.data.errors import Unfit
+from silo_agent.data.raster import ONE_FRAME, Raster, check_size, unreadable
+
+if TYPE_CHECKING:
+    from pydicom.dataset import Dataset
+
+_EXTRA = "DICOM's reader, the extra dicom: pip install 'fedward[silo,dicom]'"
+_EXPECTED = "a DICOM image, whole, of one frame, gray or RGB of 8 bits"
+_GRAY = ("MONOCHROME1", "MONOCHROME2")
+_COLOUR = ("RGB", "YBR_FULL", "YBR_FULL_422", "YBR_RCT", "YBR_ICT")
+_BITS = (8, 16, 32)
+_SYNTAXES = (
+    "1.2.840.10008.1.2",  # implicit little endian
+    "1.2.840.10008.1.2.1",  # explicit little endian
+    "1.2.840.10008.1.2.2",  # explicit big endian
+    "1.2.840.10008.1.2.5",  # run lengths
+    "1.2.840.10008.1.2.4.50",  # JPEG of 8 bits
+    "1.2.840.10008.1.2.4.90",  # JPEG 2000, lossless
+    "1.2.840.10008.1.2.4.91",  # JPEG 2000
+)
+"""Transfer syntaxes that pydicom and Pillow decode by themselves. Deflated files are left out: how much they unpack to
+is not known before."""
+_PIXELS = (
+    "SamplesPerPixel",
+    "PhotometricInterpretation",
+    "PlanarConfiguration",
+    "NumberOfFrames",
+    "Rows",
+    "Columns",
+    "BitsAllocated",
+    "BitsStored",
+    "HighBit",
+    "PixelRepresentation",
+    "RescaleIntercept",
+    "RescaleSlope",
+    "ExtendedOffsetTable",
+    "ExtendedOffsetTableLengths",
+    "PixelData",
+)
+_UNREAD = ("ModalityLUTSequence", "SharedFunctionalGroupsSequence", "PerFrameFunctionalGroupsSequence")
+"""Where a file may say what its pixels mean in ways that are not understood here."""
+
+
+def installed() -> bool:
+    """Whether the extra is there."""
+    return importlib.util.find_spec("pydicom") is not None
+
+
+def decode(path: Path, channels: int) -> Raster:
+    """Decode a file. Raises `Unfit`."""
+    if not installed():
+        raise Unfit(_EXTRA, "a DICOM file")
+    # Its warnings quote attributes.
+    logging.getLogger("pydicom").disabled = True
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return _decode(path, channels)
+    except Unfit:
+        raise
+    except Exception as error:  # noqa: BLE001  # decoders raise anything on foul bytes; all of it means unreadable
+        raise unreadable(_EXPECTED, error) from None
+
+
+def _decode(path: Path, channels: int) -> Raster:
+    from pydicom import dcmread  # noqa: PLC0415  # an optional extra
+    from pydicom.filereader import read_file_meta_info  # noqa: PLC0415
+    from pydicom.pixels.utils import pixel_array  # noqa: PLC0415
+
+    syntax = str(read_file_meta_info(path).TransferSyntaxUID)
+    if syntax not in _SYNTAXES:
+        expected = "a transfer syntax without compression, of run lengths, JPEG or JPEG 2000; convert it, as by dcmconv"
+        raise Unfit(expected, f"a DICOM file of transfer syntax {syntax[:64]}")
+    dataset = dcmread(path, specific_tags=[*_PIXELS, *_UNREAD])
+    _check(dataset)
+    values: NDArray[np.generic] = pixel_array(dataset)
+    if dataset.SamplesPerPixel != 1:
+        return Raster.colour(np.ascontiguousarray(values, np.uint8), channels)
+    slope, intercept = float(dataset.get("RescaleSlope", 1)), float(dataset.get("RescaleIntercept", 0))
+    rescaled = values.astype(np.float64) * slope + intercept
+    if not np.isfinite(rescaled).all():
+        raise Unfit(_EXPECTED, "a rescale slope or intercept that is no finite number")
+    return Raster.gray(rescaled, channels, inverted=dataset.PhotometricInterpretation == "MONOCHROME1")
+
+
+def _check(dataset: Dataset) -> None:
+    check_size(int(dataset.Rows), int(dataset.Columns))
+    if int(dataset.get("NumberOfFrames") or 1) != 1:
+        raise Unfit(ONE_FRAME, "several frames in one file")
+    unread = [name for name in _UNREAD if name in dataset]
+    if unread:
+        raise Unfit(_EXPECTED + ", of a rescale slope and intercept alone", f"a file with {unread[0]}")
+    samples, kind, bits = int(dataset.SamplesPerPixel), str(dataset.PhotometricInterpretation), dataset.BitsAllocated
+    gray, colour = samples == 1 and kind in _GRAY and bits in _BITS, samples == 3 and kind in _COLOUR and bits == 8  # noqa: PLR2004
+    if not gray and not colour:
+        raise Unfit(_EXPECTED, f"{samples} samples of {bits} bits, {kind[:64]}")

@@ -1,0 +1,88 @@
+"""The image column: from a path in a cell to an image of the study's size and scale, each file decoded once.
+
+Guarantees that only files within the data file's folder are read, that memory holds one decoded file beside the
+study's small images, and that whatever is wrong with a file is said by name. What a file's bytes mean is
+`image_files`' and `dicom_files`' matter.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+import numpy as np
+from PIL import Image as Pillow
+
+from policies.study import Image
+from silo_agent.data import dicom_files, image_files
+from silo_agent.data.cells import Cell, text
+from silo_agent.data.errors import Unfit
+from silo_agent.data.images import Images, Levels, Scale
+from silo_agent.data.raster import MAX_BYTES, Raster
+
+_THERE = "an image file that is there; mend the path, or put the file there"
+_SMALL = f"a file of at most {MAX_BYTES >> 20} MiB"
+_PATH = "the path of an image below the data file's folder, such as scans/17.png"
+
+
+class ImageStore:
+    """Collects the images that the cells of one column name; `most` is the largest number of different ones."""
+
+    def __init__(self, folder: Path, image: Image, most: int) -> None:
+        self._folder = folder.resolve()
+        self._image = image
+        self._scale = Scale.of(image)
+        self._levels = np.zeros((most, image.channels, image.height, image.width), self._scale.kind)
+        self._places: dict[Path, int] = {}
+
+    def place(self, cell: Cell) -> int:
+        """The place of the cell's image among those collected, decoding it where it is new. Raises `Unfit`."""
+        path = self._locate(cell)
+        if path not in self._places:
+            decode = dicom_files.decode if path.suffix.lower() == ".dcm" else image_files.decode
+            self._levels[len(self._places)] = self._prepared(decode(path, self._image.channels))
+            self._places[path] = len(self._places)
+        return self._places[path]
+
+    def images(self, places: Sequence[int]) -> Images:
+        """All images, one per record, by their places."""
+        count = max(1, len(self._places)) if places else 0
+        return Images(self._levels[:count], self._scale.top, np.array(places, np.int64))
+
+    def _locate(self, cell: Cell) -> Path:
+        """The file that a cell names. Only what lies in the folder once every link is followed is ever opened."""
+        named = text(cell)
+        relative = PurePosixPath(named)
+        if not named or "\0" in named:
+            raise Unfit(_PATH)
+        if relative.is_absolute():
+            raise Unfit(_PATH, "an absolute path")
+        if ".." in relative.parts:
+            raise Unfit(_PATH, "a path with ..")
+        try:
+            path = (self._folder / relative).resolve(strict=True)
+        except (OSError, RuntimeError):  # RuntimeError: links in a circle, before Python 3.13
+            raise Unfit(_THERE, "no such file") from None
+        if not path.is_relative_to(self._folder):
+            expected = "a file below the data file's folder; copy or mount the images there"
+            raise Unfit(expected, "a link that leads out of the folder")
+        if not path.is_file():
+            raise Unfit(_PATH, "no file but something else of this name")
+        if path.stat().st_size > MAX_BYTES:
+            raise Unfit(_SMALL, f"{path.stat().st_size >> 20} MiB")
+        return path
+
+    def _prepared(self, raster: Raster) -> Levels:
+        """Clip to the public range, resize, and round to levels: channel by channel, to hold little at a time."""
+        size = (self._image.width, self._image.height)
+        channels = []
+        for values in raster.values:
+            fractions = self._scale.fractions(values)
+            if raster.inverted:
+                fractions = np.subtract(1.0, fractions, dtype=np.float32)
+            if fractions.shape != size[::-1]:
+                # Mode F: eight-bit resizing would round what a 16-bit image tells.
+                resized = Pillow.fromarray(fractions).resize(size, Pillow.Resampling.BILINEAR)
+                fractions = np.asarray(resized, np.float32)
+            channels.append(self._scale.levels(fractions))
+        return np.stack(channels)

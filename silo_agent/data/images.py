@@ -1,0 +1,120 @@
+"""Images in memory, one per record: unsigned integers as compact as the public range allows.
+
+Guarantees that every pixel is computed from its own file and the study's public range alone, that whole numbers of a
+whole range keep their values exactly, and that what the model is given lies in [-1, 1]. Files are `image_store`'s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import InitVar, dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from policies.study import Image
+
+Levels = NDArray[np.uint8 | np.uint16]
+"""Pixels as integers: 0 is the public minimum, `top` the maximum."""
+
+_BYTE, _SHORT = np.iinfo(np.uint8).max, np.iinfo(np.uint16).max
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How many steps the public range has: at most 255 in one byte, at most 65535 in two. Equal steps, ends included.
+
+    One byte is enough for a whole-numbered range of up to 255. The steps of a whole-numbered range are whole fractions
+    of 1, so that whole pixel values stay what they are.
+    """
+
+    minimum: float
+    maximum: float
+
+    @classmethod
+    def of(cls, image: Image) -> Scale:
+        """The scale of a study's images."""
+        return cls(image.minimum, image.maximum)
+
+    @property
+    def top(self) -> int:
+        """The level of the maximum; the minimum's is 0."""
+        span = self.maximum - self.minimum
+        whole = self.minimum.is_integer() and span.is_integer() and span <= _SHORT
+        if not whole:
+            return _SHORT
+        steps = _BYTE if span <= _BYTE else _SHORT
+        return int(span) * (steps // int(span))
+
+    @property
+    def kind(self) -> type[np.uint8 | np.uint16]:
+        """The integer type that holds a level."""
+        return np.uint8 if self.top <= _BYTE else np.uint16
+
+    def fractions(self, values: NDArray[np.generic]) -> NDArray[np.float32]:
+        """Where finite values lie in the range: 0 at the minimum or below, 1 at the maximum or above."""
+        placed = values.astype(np.float64)
+        placed -= self.minimum
+        placed /= self.maximum - self.minimum
+        return np.clip(placed, 0.0, 1.0, out=placed).astype(np.float32)
+
+    def levels(self, fractions: NDArray[np.float32]) -> Levels:
+        """The nearest level of every fraction of the range."""
+        levels: Levels = np.rint(np.clip(fractions, 0.0, 1.0) * np.float32(self.top)).astype(self.kind)
+        return levels
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Images:
+    """One image per record, of `levels` (distinct, c, h, w) in [0, top]; `order` says whose is which.
+
+    Records that share an image share its memory. Without `order` there is one record per entry of `levels`.
+    """
+
+    levels: Levels
+    top: int = _BYTE
+    order: InitVar[NDArray[np.int64] | None] = None
+    _order: NDArray[np.int64] = field(init=False)
+
+    def __post_init__(self, order: NDArray[np.int64] | None) -> None:
+        if self.levels.ndim != 4 or self.levels.dtype not in (np.uint8, np.uint16):  # noqa: PLR2004
+            msg = "levels must be uint8 or uint16 of shape (images, channels, height, width)"
+            raise ValueError(msg)
+        if self.top < 1 or self.levels.max(initial=0) > self.top:
+            msg = "levels must lie in [0, top]"
+            raise ValueError(msg)
+        if order is None:
+            order = np.arange(len(self.levels), dtype=np.int64)
+        if order.ndim != 1 or order.dtype != np.int64:
+            msg = "order must be one int64 per record"
+            raise ValueError(msg)
+        if order.min(initial=0) < 0 or order.max(initial=-1) >= len(self.levels):
+            msg = "order must name images that are there"
+            raise ValueError(msg)
+        object.__setattr__(self, "_order", order)
+        self.levels.setflags(write=False)
+        order.setflags(write=False)
+
+    def __len__(self) -> int:
+        return len(self._order)
+
+    def __repr__(self) -> str:
+        return "Images(<private>)"
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(channels, height, width) of every image."""
+        _, channels, height, width = self.levels.shape
+        return channels, height, width
+
+    def take(self, rows: NDArray[np.int64] | slice) -> NDArray[np.float32]:
+        """The images of some records as the model takes them: float32 (b, c, h, w) in [-1, 1], in the rows' order."""
+        # Twice a level less top is a whole number below 2^24: only the division rounds, and the ends are exactly -1, 1.
+        values = self.levels[self._order[rows]].astype(np.float32)
+        values *= 2.0
+        values -= self.top
+        values /= self.top
+        return values
+
+    def subset(self, keep: NDArray[np.bool_]) -> Images:
+        """The images of the records that a mask keeps; memory is shared with the whole."""
+        return replace(self, order=self._order[keep])

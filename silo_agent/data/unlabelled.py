@@ -1,0 +1,107 @@
+"""Records to be predicted: read as for training (`reader`), but without a label, and the domain may be unknown.
+
+Guarantees that inputs and images are what training would have made of the same cells, that a label column is not even
+looked at, and that a domain is either one of the study's or unknown: which of the two may be is the caller's word.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from policies.study import DataSchema, DomainColumn
+from silo_agent.data.cells import Absence, Cell, number, text
+from silo_agent.data.errors import Unfit
+from silo_agent.data.images import Images
+from silo_agent.data.reader import Reading, domain_parser, patient_parser, read_images, read_inputs
+from silo_agent.data.table import read_table
+
+UNKNOWN = -1
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Unlabelled:
+    """n records in the file's order.
+
+    `inputs` float32 (n, d); `domains` int64 (n,), `UNKNOWN` or in [0, M); `patients` one identifier per record where
+    the schema has a patient column; `images` one per record where it has an image column.
+    """
+
+    inputs: NDArray[np.float32]
+    domains: NDArray[np.int64]
+    patients: tuple[str, ...] | None
+    images: Images | None
+
+    def __len__(self) -> int:
+        return len(self.domains)
+
+    def __repr__(self) -> str:
+        return "Unlabelled(<private>)"
+
+
+def read_unlabelled(
+    path: Path, schema: DataSchema, *, domain: int | None = None, unknown_allowed: bool = False
+) -> Unlabelled:
+    """Read a CSV file, or Parquet where the suffix is `.parquet`.
+
+    With `domain` all records are of it, whatever the file says. With `unknown_allowed` a record's domain is unknown
+    where its cell is empty or names what the schema does not list, and of all records where the column is not there.
+    Raises `DataError` as `read_records` does.
+    """
+    factors = [factor.column for factor in schema.domain]
+    read = [] if schema.patient is None else [schema.patient]
+    read += [feature.column for feature in schema.features]
+    read += [] if schema.image is None else [schema.image.column]
+    needed = dict.fromkeys([*read, *(factors if domain is None else ())])
+    optional = set(factors) - set(read) if unknown_allowed else set()
+    reading = Reading(read_table(path, schema, tuple(needed), optional))
+    domains = (
+        _domains(reading, schema, lenient=unknown_allowed)
+        if domain is None
+        else np.full(len(reading.table.rows), domain, np.int64)
+    )
+    inputs = read_inputs(reading, schema)
+    patients = None
+    if schema.patient is not None:
+        patients = tuple(reading.column(schema.patient, patient_parser(schema.missing), ""))
+    images = read_images(reading, path.parent, schema)
+    reading.finish()
+    return Unlabelled(inputs, domains, patients, images)
+
+
+def _domains(reading: Reading, schema: DataSchema, *, lenient: bool) -> NDArray[np.int64]:
+    """Domain of every record. One factor that is unknown makes the domain unknown."""
+    rows = len(reading.table.rows)
+    domains, known = np.zeros(rows, np.int64), np.ones(rows, bool)
+    for factor in schema.domain:
+        if factor.column in reading.table.columns:
+            parse = domain_parser(factor, schema.missing)
+            places = reading.column(factor.column, _or_unknown(factor, schema, parse) if lenient else parse, 0)
+        else:
+            places = [UNKNOWN] * rows
+        parts = np.array(places, np.int64)
+        known &= parts != UNKNOWN
+        domains = domains * len(factor.names) + parts
+    return np.where(known, domains, UNKNOWN)
+
+
+def _or_unknown(factor: DomainColumn, schema: DataSchema, parse: Callable[[Cell], int]) -> Callable[[Cell], int]:
+    """As `parse`, but unknown where nothing is recorded or a code is unlisted. A band still needs a number."""
+    absence = Absence(schema.missing)
+
+    def lenient(cell: Cell) -> int:
+        if absence.covers(cell) or text(cell) == "":
+            return UNKNOWN
+        if factor.edges and number(cell) is None:
+            msg = "a number such as 1.5, or nothing where the domain is unknown"
+            raise Unfit(msg)
+        try:
+            return parse(cell)
+        except Unfit:
+            return UNKNOWN
+
+    return lenient
