@@ -1,4 +1,4 @@
-"""How good a silo's models are on a labelled file: AUC by domain, of the shared model and of the personal one.
+"""How good a silo's models are on a labelled file, by domain: the shared model and the personal one. Exact.
 
 For files that the hospital may look at freely (public test patients, its own records). Nothing is released, nothing is
 charged, and nothing that is found here may steer a study (privacy.md, "Ledger": accepting a model on private data is a
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from silo_agent.data.reader import read_records
-from silo_agent.learning.evaluation import auc
+from silo_agent.learning.evaluation import Quality, quality
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
 
@@ -22,14 +22,14 @@ class NoModelError(Exception):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """AUC by domain; None where a domain or a class is absent from the file."""
+    """Quality by domain; `personal` is None where the silo has no personal model."""
 
     study: str
     name: str
     round: int
     domains: tuple[str, ...]
-    shared: tuple[float | None, ...]
-    personal: tuple[float | None, ...] | None
+    shared: tuple[Quality, ...]
+    personal: tuple[Quality, ...] | None
 
 
 def evaluate(folder: Path, round_number: int, data: Path) -> Evaluation:
@@ -44,10 +44,10 @@ def evaluate(folder: Path, round_number: int, data: Path) -> Evaluation:
     personal_path = folder / "personal.safetensors"
     personal = PersonalModel.load(personal_path) if personal_path.exists() else None
 
-    def by_domain(predictor: SharedModel | PersonalModel) -> tuple[float | None, ...]:
-        scores = predictor.predict(records.inputs, records.domains)
+    def by_domain(predictor: SharedModel | PersonalModel) -> tuple[Quality, ...]:
+        probabilities = predictor.predict(records.inputs, records.domains, records.images)
         return tuple(
-            auc(scores[records.domains == m], records.labels[records.domains == m])
+            quality(probabilities[records.domains == m], records.labels[records.domains == m], study.evaluation.bins)
             for m in range(len(study.data.domains))
         )
 

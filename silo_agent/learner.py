@@ -30,8 +30,8 @@ from silo_agent.learning.device import choose_device
 from silo_agent.learning.domain_weights import domain_counts, domain_weights
 from silo_agent.learning.dpsgd import train_encoder
 from silo_agent.learning.encoder import flatten, unflatten
-from silo_agent.learning.evaluation import DomainAuc, auc_from_histograms, score_histograms
-from silo_agent.learning.heads import hessian_noise_sd, pack, second_order_sums, unpack
+from silo_agent.learning.evaluation import DomainResult, results_from_histograms, score_histograms
+from silo_agent.learning.heads import centred, hessian_noise_sd, pack, second_order_sums, unpack
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.newton import solve
 from silo_agent.learning.personal import PersonalModel
@@ -60,12 +60,11 @@ class SumError(Exception):
 
 @dataclass(frozen=True)
 class Results:
-    """What the sealed, noised metric sums say: AUC by domain with 95 % intervals, patients held out by domain."""
+    """What the sealed, noised metric sums say of each domain, with 95 % intervals; `noise_sd` is on every cell."""
 
     study: str
     domains: tuple[str, ...]
-    auc: tuple[DomainAuc, ...]
-    patients: tuple[float, ...]
+    by_domain: tuple[DomainResult, ...]
     noise_sd: float
 
 
@@ -123,7 +122,7 @@ class Learner:
     def _contribute_heads(self, place: Place, model: SharedModel, silos: int) -> Integers:
         records = self._training
         hessian, gradient = second_order_sums(
-            model.features(records.inputs, self._device),
+            model.features(records.inputs, records.images, self._device),
             records.labels,
             records.domains,
             records.patients,
@@ -132,7 +131,8 @@ class Learner:
             clip=self.study.heads.clip,
         )
         noise = self._head_noise(place.round)
-        return self._release(pack(hessian, gradient), Tensor.HEADS, place, silos=silos, noise=noise, cohort="training")
+        statistic = pack(hessian, gradient, classes=self.study.data.label.count)
+        return self._release(statistic, Tensor.HEADS, place, silos=silos, noise=noise, cohort="training")
 
     def _contribute_encoder(self, place: Place, model: SharedModel, _silos: int) -> Integers:
         study, plan = self.study, self.study.encoder
@@ -143,6 +143,7 @@ class Learner:
             plan,
             domain_weights=domain_weights(self._counts(), plan.weight_clip),
             prior=self._prior(model, place.round),
+            mode=study.privacy.mode,
             entropy=self._entropy,
             device=self._device,
         )
@@ -156,7 +157,7 @@ class Learner:
     def _contribute_metrics(self, place: Place, model: SharedModel, silos: int) -> Integers:
         records, plan = self._evaluation, self.study.evaluation
         histograms = score_histograms(
-            model.predict(records.inputs, records.domains, self._device),
+            model.predict(records.inputs, records.domains, records.images, self._device),
             records.labels,
             records.domains,
             records.patients,
@@ -214,9 +215,11 @@ class Learner:
         study = self.study
         pooled = shapes.is_pooled(study, place.round)
         blocks = 1 if pooled else len(study.data.domains)
-        hessian, gradient = unpack(from_grid(total, self._step), blocks, study.model.representation + 1)
-        noise_sd = hessian_noise_sd(self._sum_sd(self._head_noise(place.round), len(total), silos))
-        heads = solve(model.heads, hessian, gradient, noise_sd, study.heads, pooled=pooled)
+        classes, width = study.data.label.count, shapes.head_width(study)
+        hessian, gradient = unpack(from_grid(total, self._step), blocks, width, classes=classes)
+        noise_sd = hessian_noise_sd(self._sum_sd(self._head_noise(place.round), len(total), silos), classes=classes)
+        sums = centred(hessian, gradient, classes=classes)
+        heads = solve(model.heads, *sums, noise_sd, study.heads, pooled=pooled)
         return to_grid(heads.ravel(), HEAD_STEP, HEAD_BOUND)
 
     def adopt(self, solution: Integers, total: Integers, place: Place, model: SharedModel, silos: int) -> SharedModel:
@@ -234,14 +237,19 @@ class Learner:
         return model.with_update(from_grid(total, self.study.encoder.max_update / UPDATE_STEPS), silos)
 
     def open_metrics(self, total: Integers, silos: int) -> Results:
-        """AUC by domain from the noised histograms; written to `results.json`."""
+        """Metrics by domain from the noised histograms; written to `results.json`."""
         study = self.study
         sums = from_grid(total, self._step)
         noise_sd = self._sum_sd(study.evaluation.noise, len(total), silos)
-        count, bins = len(study.data.domains), study.evaluation.bins
-        aucs = auc_from_histograms(sums, noise_sd, count=count, bins=bins, rng=np.random.default_rng(0))
-        patients = tuple(float(n) for n in sums.reshape(count, -1).sum(axis=1))
-        results = Results(study.digest, study.data.domains, aucs, patients, noise_sd)
+        by_domain = results_from_histograms(
+            sums,
+            noise_sd,
+            count=len(study.data.domains),
+            classes=study.data.label.count,
+            bins=study.evaluation.bins,
+            rng=np.random.default_rng(0),
+        )
+        results = Results(study.digest, study.data.domains, by_domain, noise_sd)
         write_whole(self._folder / "results.json", json.dumps(asdict(results), indent=1).encode())
         return results
 

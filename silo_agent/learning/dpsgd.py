@@ -3,7 +3,9 @@
 Guarantees per step: patients enter by Poisson sampling with the public rate; a patient's gradient over everything that
 is trained (encoder and r tables together) is clipped to `plan.clip`; Gaussian noise of sd noise * clip is added before
 the public division by `plan.batch_size`. The private number of patients scales nothing. Empty batches still add noise.
-Noise and sampling come from the entropy given, on the CPU, so a GPU trains with the same noise.
+Noise and sampling come from the entropy given, on the CPU, so a GPU trains with the same noise. A batch passes in parts
+of bounded memory whose clipped sums are added up; the noise is drawn once for the whole of it. Without noise nothing is
+trained unless the mode is `none`, the one for public data.
 The ledger was charged before (gate); rounding to the grid and sealing come after.
 """
 
@@ -31,10 +33,18 @@ from silo_agent.learning.errors import LearningError
 from silo_agent.learning.losses import cross_entropy, gaussian_kl, squared_norm
 from silo_agent.learning.noise import gaussian
 from silo_agent.learning.prior import Prior
+from silo_agent.learning.release import Mode, check_noise
 from silo_agent.learning.sampling import PatientSampler
 
 # Opacus hooks every layer; torch warns that nobody wants a gradient with respect to the records. Nobody does.
 warnings.filterwarnings("ignore", "Full backward hook is firing", UserWarning)
+
+PART_BYTES = 1 << 29
+"""Memory that the gradients and activations of one part of a batch may take: 512 MiB."""
+_FLOAT = 4
+_MAPS = 16
+"""What a pass through an image network keeps, in maps of its largest size: all its layers' outputs come to below ten,
+and Opacus unfolds one layer's input, nine values for each, on top."""
 
 
 class Log(Protocol):
@@ -96,6 +106,8 @@ class _Optimizer(DPOptimizer):  # type: ignore[misc]  # Opacus publishes no type
             parameter.grad = (parameter.summed_grad + self.draw(parameter.summed_grad)).view_as(parameter)
 
     def draw(self, reference: torch.Tensor) -> torch.Tensor:
+        if self.noise_multiplier == 0.0:
+            return torch.zeros_like(reference)
         noise = gaussian(self._stream, tuple(reference.shape)) * (self.noise_multiplier * self.max_grad_norm)
         return torch.from_numpy(noise).to(reference)
 
@@ -108,16 +120,19 @@ def train_encoder(
     *,
     domain_weights: NDArray[np.float64],
     prior: Prior | None,
+    mode: Mode,
     entropy: Entropy,
     device: torch.device | str = "cpu",
     log: Log | None = None,
 ) -> EncoderUpdate:
     """Train a copy of `encoder` (and of `prior`) for `plan.steps` steps and return the change.
 
-    Per-sample loss: u_m BCE(head_m(z), y) + l2r |z|^2 + cmi KL(q(z|x) || r(z|y)), u = `domain_weights` (M,), `heads`
-    (M, k+1) frozen. `prior` must be given exactly where `plan.cmi` > 0. No patients at all is a normal state: the
-    update is noise. Raises `LearningError` for an encoder and a plan that do not fit.
+    Per-sample loss: u_m CE(head_m(z), y) + l2r |z|^2 + cmi KL(q(z|x) || r(z|y)), u = `domain_weights` (M,), `heads`
+    (M, W) frozen. `prior` must be given exactly where `plan.cmi` > 0. No patients at all is a normal state: the
+    update is noise. `mode` is the study's, `none` exactly where `plan.noise` is 0. Raises `LearningError` for an
+    encoder, a plan and a mode that do not fit.
     """
+    check_noise(plan.noise, mode)
     if (prior is not None) != (plan.cmi > 0) or encoder.stochastic != (plan.cmi > 0):
         msg = "a prior and a stochastic encoder belong to a study with encoder.cmi above 0, and only to it"
         raise LearningError(msg)
@@ -131,14 +146,21 @@ def train_encoder(
         torch.optim.SGD(trained.parameters(), lr=plan.learning_rate), plan, KeyStream(key, b"dpsgd noise")
     )
     batches = _Batches(records, heads, domain_weights, torch.device(device))
+    size = max(PART_BYTES // _bytes_per_record(trained), 1)
     for _ in range(plan.steps):
-        optimizer.zero_grad(set_to_none=True)
         drawn = sampler.draw()
-        if len(drawn):
-            torch.autograd.backward(_losses(trained, batches.take(drawn), plan, latent).sum())
-        else:
-            _no_gradients(trained)
-        optimizer.step()
+        noise = gaussian(latent, (len(drawn), encoder.representation)) if encoder.stochastic and len(drawn) else None
+        for first in range(0, max(len(drawn), 1), size):
+            part = slice(first, first + size)
+            optimizer.zero_grad(set_to_none=True)
+            if len(drawn):
+                own = None if noise is None else noise[part]
+                torch.autograd.backward(_losses(trained, batches.take(drawn[part]), plan, own).sum())
+            else:
+                _no_gradients(trained)
+            # A step that is skipped clips and adds up, and draws no noise.
+            optimizer.signal_skip_step(do_skip=first + size < len(drawn))
+            optimizer.step()
     hooked.remove_hooks()
     if log is not None:
         log.info("encoder trained", steps=plan.steps)
@@ -148,6 +170,7 @@ def train_encoder(
 @dataclass(frozen=True, repr=False)
 class _Batch:
     x: torch.Tensor
+    images: torch.Tensor | None
     y: torch.Tensor
     domains: torch.Tensor
     weights: torch.Tensor
@@ -155,12 +178,13 @@ class _Batch:
 
 
 class _Batches:
-    """The records on the device, once."""
+    """The records on the device, once; images only as they are asked for."""
 
     def __init__(
         self, records: Records, heads: NDArray[np.float64], weights: NDArray[np.float64], device: torch.device
     ) -> None:
         self._device = device
+        self._images = records.images
         self._x = torch.tensor(records.inputs, device=device)
         self._y = torch.tensor(records.labels, device=device)
         self._domains = torch.tensor(records.domains, device=device)
@@ -170,19 +194,26 @@ class _Batches:
     def take(self, drawn: NDArray[np.int64]) -> _Batch:
         rows = torch.from_numpy(drawn).to(self._device)
         domains = self._domains[rows]
-        return _Batch(self._x[rows], self._y[rows], domains, self._weights[domains], self._heads)
+        images = None if self._images is None else torch.tensor(self._images.take(drawn), device=self._device)
+        return _Batch(self._x[rows], images, self._y[rows], domains, self._weights[domains], self._heads)
 
 
-def _losses(trained: _Trained, batch: _Batch, plan: EncoderPlan, latent: KeyStream) -> torch.Tensor:
-    """Loss of every record, (b,)."""
-    mean, deviation = trained.encoder.moments(batch.x)
+def _bytes_per_record(trained: _Trained) -> int:
+    """Memory of one record's gradients and activations."""
+    weights = sum(parameter.numel() for parameter in trained.parameters())
+    return _FLOAT * (weights + _MAPS * trained.encoder.largest_map)
+
+
+def _losses(trained: _Trained, batch: _Batch, plan: EncoderPlan, latent: NDArray[np.float64] | None) -> torch.Tensor:
+    """Loss of every record, (b,); `latent` (b, k) standard normals where the encoder is stochastic."""
+    mean, deviation = trained.encoder.moments(batch.x, batch.images)
     drawn = mean
-    if deviation is not None:
-        drawn = mean + deviation * torch.from_numpy(gaussian(latent, tuple(mean.shape))).to(mean)
+    if deviation is not None and latent is not None:
+        drawn = mean + deviation * torch.from_numpy(latent).to(mean)
     phi = trained.encoder.squash(drawn)
     losses = batch.weights * cross_entropy(phi, batch.heads, batch.domains, batch.y) + plan.l2r * squared_norm(phi)
     if deviation is not None and trained.prior is not None:
-        losses = losses + plan.cmi * gaussian_kl(mean, deviation, *trained.prior(batch.y.long()))
+        losses = losses + plan.cmi * gaussian_kl(mean, deviation, *trained.prior(batch.y))
     return losses
 
 
@@ -202,6 +233,6 @@ def _update(trained: _Trained, start: NDArray[np.float32], plan: EncoderPlan) ->
     vector = np.clip(np.nan_to_num(delta, nan=0.0, posinf=bound, neginf=-bound), -bound, bound)
     prior = None
     if trained.prior is not None:
-        prior = Prior(trained.encoder.representation)
+        prior = Prior(trained.encoder.representation, trained.prior.mean.num_embeddings)
         unflatten(prior, flatten(trained.prior))
     return EncoderUpdate(vector, prior)

@@ -7,14 +7,20 @@ from torch.nn import functional
 
 
 def head_logits(phi: torch.Tensor, heads: torch.Tensor, domains: torch.Tensor) -> torch.Tensor:
-    """Logit (n,) of every record under its own domain's head; `heads` (M, k+1), bias last."""
-    own = heads[domains]
-    return (phi * own[:, :-1]).sum(dim=1) + own[:, -1]
+    """Logits (n, R) of every record under its own domain's head; `heads` (M, R (k+1)), of a row the bias is last.
+
+    Of two classes there is R = 1 row, whose logit is that of the second class; of C > 2 there are R = C.
+    """
+    own = heads[domains].view(len(phi), heads.shape[1] // (phi.shape[1] + 1), phi.shape[1] + 1)
+    return (phi[:, None, :] * own[:, :, :-1]).sum(dim=2) + own[:, :, -1]
 
 
 def cross_entropy(phi: torch.Tensor, heads: torch.Tensor, domains: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-    """Binary cross-entropy (n,) of every record under its own domain's head; `labels` float (n,)."""
-    return functional.binary_cross_entropy_with_logits(head_logits(phi, heads, domains), labels, reduction="none")
+    """Cross-entropy (n,) of every record under its own domain's head; `labels` int64 (n,), the index of the class."""
+    logits = head_logits(phi, heads, domains)
+    if logits.shape[1] > 1:
+        return functional.cross_entropy(logits, labels, reduction="none")
+    return functional.binary_cross_entropy_with_logits(logits[:, 0], labels.to(logits.dtype), reduction="none")
 
 
 def squared_norm(phi: torch.Tensor) -> torch.Tensor:

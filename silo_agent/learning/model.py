@@ -14,16 +14,19 @@ from typing import Any, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import expit
+from scipy.special import expit, softmax
 
 from policies import shapes
 from policies.study import Study
+from silo_agent.data.images import Images
 from silo_agent.learning import files
 from silo_agent.learning.encoder import Encoder, build_encoder, features, flatten, unflatten
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.prior import Prior
 
 _KIND = "shared"
+_CHUNK = 1 << 22
+"""Most values of one intermediate matrix of a prediction (32 MiB of float64)."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -31,7 +34,8 @@ class SharedModel:
     """The model after a round.
 
     `encoder` float32 (shapes.encoder_values,); `prior` float32 (shapes.prior_values,), r(z|y) where it is averaged,
-    else empty; `heads` float64 (M, k+1), bias last. `round` is the last round that it contains; 0 is the public start.
+    else empty; `heads` float64 (M, W), W = shapes.head_width, rows of k weights and a bias. `round` is the last round
+    that it contains; 0 is the public start.
     """
 
     study: Study
@@ -41,7 +45,7 @@ class SharedModel:
     heads: NDArray[np.float64]
 
     def __post_init__(self) -> None:
-        shape = (len(self.study.data.domains), self.study.model.representation + 1)
+        shape = (len(self.study.data.domains), shapes.head_width(self.study))
         wanted: list[tuple[NDArray[np.float32] | NDArray[np.float64], tuple[int, ...], type[np.floating[Any]]]] = [
             (self.encoder, (shapes.encoder_values(self.study),), np.float32),
             (self.prior, (shapes.prior_values(self.study),), np.float32),
@@ -59,15 +63,17 @@ class SharedModel:
     @classmethod
     def start(cls, study: Study) -> Self:
         """The common start: encoder from the public seed, heads zero."""
-        encoder = flatten(build_encoder(study.model, study.data.inputs, stochastic=study.encoder.cmi > 0))
+        encoder = flatten(build_encoder(study.model, study.data, stochastic=study.encoder.cmi > 0))
         averaged = shapes.prior_values(study) > 0
-        prior = flatten(Prior(study.model.representation)) if averaged else np.zeros(0, np.float32)
-        heads = np.zeros((len(study.data.domains), study.model.representation + 1))
+        prior = np.zeros(0, np.float32)
+        if averaged:
+            prior = flatten(Prior(study.model.representation, study.data.label.count))
+        heads = np.zeros((len(study.data.domains), shapes.head_width(study)))
         return cls(study, 0, encoder, prior, heads)
 
     def build_encoder(self) -> Encoder:
         """The encoder as a module on the CPU; a copy, free to be trained."""
-        encoder = Encoder(self.study.model, self.study.data.inputs, stochastic=self.study.encoder.cmi > 0)
+        encoder = Encoder(self.study.model, self.study.data, stochastic=self.study.encoder.cmi > 0)
         unflatten(encoder, self.encoder)
         return encoder
 
@@ -75,13 +81,13 @@ class SharedModel:
         """The averaged r(z|y) as a module, or its start where the study keeps it local; None without CMI."""
         if not self.study.encoder.cmi > 0:
             return None
-        prior = Prior(self.study.model.representation)
+        prior = Prior(self.study.model.representation, self.study.data.label.count)
         if len(self.prior):
             unflatten(prior, self.prior)
         return prior
 
     def with_heads(self, heads: NDArray[np.float64], round_number: int) -> Self:
-        """The model with the solved heads (M, k+1) of a round."""
+        """The model with the solved heads (M, W) of a round."""
         return replace(self, heads=np.array(heads, np.float64), round=round_number)
 
     def with_update(self, total: NDArray[np.float64], silos: int) -> Self:
@@ -93,17 +99,27 @@ class SharedModel:
         encoder, prior = np.split(moved.astype(np.float32), [len(self.encoder)])
         return replace(self, encoder=encoder, prior=prior)
 
-    def features(self, inputs: NDArray[np.float32], device: torch.device | str = "cpu") -> torch.Tensor:
+    def features(
+        self, inputs: NDArray[np.float32], images: Images | None = None, device: torch.device | str = "cpu"
+    ) -> torch.Tensor:
         """Return phi of all rows, (n, k) on `device`: what `heads.second_order_sums` takes."""
-        return features(self.build_encoder(), inputs, device)
+        return features(self.build_encoder(), inputs, images, device)
 
     def predict(
-        self, inputs: NDArray[np.float32], domains: NDArray[np.int64], device: torch.device | str = "cpu"
+        self,
+        inputs: NDArray[np.float32],
+        domains: NDArray[np.int64],
+        images: Images | None = None,
+        device: torch.device | str = "cpu",
     ) -> NDArray[np.float64]:
-        """Probability of the positive label for inputs (n, d) as `data.read_records` makes them: float64 (n,)."""
-        phi = self.features(inputs, device).cpu().numpy().astype(np.float64)
-        own = self.heads[domains]
-        return np.asarray(expit((phi * own[:, :-1]).sum(axis=1) + own[:, -1]), np.float64)
+        """Probability of every class for inputs (n, d) and images as `data.read_records` makes them: float64 (n, C)."""
+        phi = self.features(inputs, images, device).cpu().numpy().astype(np.float64)
+        rows = max(_CHUNK // self.heads.shape[1], 1)
+        parts = [
+            probabilities(_logits(phi[start : start + rows], self.heads[domains[start : start + rows]]))
+            for start in range(0, max(len(phi), 1), rows)
+        ]
+        return np.concatenate(parts)
 
     @property
     def digest(self) -> str:
@@ -137,3 +153,17 @@ class SharedModel:
     def load(cls, path: Path) -> Self:
         """Read a model. Raises `ModelFileError`, also where there is no file."""
         return cls.from_bytes(files.read(path))
+
+
+def probabilities(logits: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Probability of every class, (n, C), from logits (n, 1) of the second of two classes or (n, C) of more."""
+    if logits.shape[1] > 1:
+        return np.asarray(softmax(logits, axis=1), np.float64)
+    second = expit(logits)
+    return np.concatenate([1.0 - second, second], axis=1)
+
+
+def _logits(phi: NDArray[np.float64], own: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Logits (n, R) of features (n, k) under the heads (n, W) of their domains."""
+    rows = own.reshape(len(phi), own.shape[1] // (phi.shape[1] + 1), phi.shape[1] + 1)
+    return np.asarray((phi[:, None, :] * rows[:, :, :-1]).sum(axis=2) + rows[:, :, -1], np.float64)

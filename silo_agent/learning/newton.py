@@ -25,12 +25,13 @@ def solve(
     *,
     pooled: bool,
 ) -> NDArray[np.float64]:
-    """The next heads: w - U max(|e|, lam)^-1 U' g, lam = c sd_H sqrt(2K), no further than `plan.max_step`.
+    """The next heads: w - U max(|e|, lam)^-1 U' g, lam = c sd_H sqrt(2W), no further than `plan.max_step`.
 
-    `heads` (M, K); `hessian` (D, K, K) and `gradient` (D, K) summed over the silos, D = 1 where `pooled` (all heads are
-    then one), else M; `noise_sd` is sd_H, the noise on svec(H) (`heads.hessian_noise_sd`). Returns float64 (M, K).
+    `heads` (M, W); `hessian` (D, W, W) and `gradient` (D, W) summed over the silos, D = 1 where `pooled` (all heads are
+    then one), else M; `noise_sd` is sd_H, the noise on svec(H) (`heads.hessian_noise_sd`). Returns float64 (M, W).
     Without noise this is Newton's step for the pooled logistic regression, and FedDAR's Eq. 8 after one local Newton
-    step.
+    step. Directions without curvature (a softmax is blind to one row added to every class) keep their head where the
+    gradient is zero along them too, which `heads.centred` sees to.
     """
     count, width = heads.shape
     blocks = 1 if pooled else count

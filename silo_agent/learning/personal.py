@@ -18,23 +18,27 @@ from numpy.typing import NDArray
 from torch import nn
 
 from crypto.entropy import Entropy
+from policies import shapes
 from policies.study import Personal, Study
+from silo_agent.data.images import Images
 from silo_agent.data.records import Records
 from silo_agent.learning import files
-from silo_agent.learning.encoder import Encoder, flatten, unflatten
+from silo_agent.learning.encoder import Encoder, features, flatten, unflatten
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.losses import cross_entropy, head_logits
 from silo_agent.learning.mmd import kernel_weights, mk_mmd, pair_statistics
-from silo_agent.learning.model import SharedModel
+from silo_agent.learning.model import SharedModel, probabilities
 
 _KIND = "personal"
 _MOMENTUM = 0.9
+_CHUNK = 1 << 22
+"""Most values of one intermediate matrix of a prediction."""
 _PAIRS = 2
 """Fewest records for which a kernel covariance exists."""
 
 
 class _Network(nn.Module):
-    """An encoder and M linear heads (M, k+1), all trainable."""
+    """An encoder and M linear heads (M, W), all trainable."""
 
     def __init__(self, encoder: Encoder, heads: NDArray[np.float64]) -> None:
         super().__init__()
@@ -86,14 +90,20 @@ class PersonalModel:
         return type(self)(self.study, shared.round, network.to("cpu"))
 
     def predict(
-        self, inputs: NDArray[np.float32], domains: NDArray[np.int64], device: torch.device | str = "cpu"
+        self,
+        inputs: NDArray[np.float32],
+        domains: NDArray[np.int64],
+        images: Images | None = None,
+        device: torch.device | str = "cpu",
     ) -> NDArray[np.float64]:
-        """Probability of the positive label, float64 (n,); inputs as for `SharedModel.predict`."""
+        """Probability of every class, float64 (n, C); inputs and images as for `SharedModel.predict`."""
         network = copy.deepcopy(self.network).to(device)
+        phi = features(network.encoder, inputs, images, device)
+        rows = max(_CHUNK // network.heads.shape[1], 1)
         with torch.no_grad():
-            phi = network.encoder(torch.tensor(inputs, device=device))
-            logits = head_logits(phi, network.heads, torch.tensor(domains, device=device))
-        return np.asarray(torch.sigmoid(logits.double()).cpu().numpy(), np.float64)
+            pairs = zip(torch.split(phi, rows), torch.split(torch.tensor(domains, device=device), rows), strict=True)
+            logits = [head_logits(part, network.heads, own).double().cpu().numpy() for part, own in pairs]
+        return probabilities(np.concatenate(logits))
 
     def to_bytes(self) -> bytes:
         """The model as safetensors, study included. Private."""
@@ -104,11 +114,11 @@ class PersonalModel:
     def from_bytes(cls, blob: bytes) -> Self:
         """Inverse of `to_bytes`. Raises `ModelFileError`."""
         study, round_number, tensors = files.decode(_KIND, blob)
-        width = study.model.representation + 1
-        if set(tensors) != {"encoder", "heads"} or tensors["heads"].shape != (len(study.data.domains), width):
+        shape = (len(study.data.domains), shapes.head_width(study))
+        if set(tensors) != {"encoder", "heads"} or tensors["heads"].shape != shape:
             msg = "the model file lacks a tensor of its study; train the personal model again"
             raise ModelFileError(msg)
-        encoder = Encoder(study.model, study.data.inputs, stochastic=study.encoder.cmi > 0)
+        encoder = Encoder(study.model, study.data, stochastic=study.encoder.cmi > 0)
         try:
             unflatten(encoder, tensors["encoder"].astype(np.float32))
         except ValueError:
@@ -132,14 +142,15 @@ def _objective(
     device = network.heads.device
     x = torch.tensor(records.inputs[chosen], device=device)
     domains = torch.tensor(records.domains[chosen], device=device)
-    phi = network.encoder(x)
+    images = None if records.images is None else torch.tensor(records.images.take(chosen), device=device)
+    phi = network.encoder(x, images)
     loss = cross_entropy(phi, network.heads, domains, torch.tensor(records.labels[chosen], device=device)).mean()
     if plan.ditto > 0.0:
         pairs = zip(network.parameters(), anchor.parameters(), strict=True)
         loss = loss + plan.ditto / 2.0 * torch.stack([((own - shared) ** 2).sum() for own, shared in pairs]).sum()
     if plan.mmd > 0.0 and len(chosen) >= _PAIRS:
         with torch.no_grad():
-            reference = anchor.encoder(x)
+            reference = anchor.encoder(x, images)
         statistics = pair_statistics(phi, reference)
         loss = loss + plan.mmd * mk_mmd(statistics, kernel_weights(statistics))
     return loss

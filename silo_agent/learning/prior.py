@@ -9,7 +9,6 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from policies.shapes import CLASSES
 from silo_agent.learning.encoder import MIN_DEVIATION
 
 _START = 1.0
@@ -17,12 +16,12 @@ _START = 1.0
 
 
 class Prior(nn.Module):
-    """Means (start 0) and raw deviations, (2, k) each. Given labels: mean (n, k) and deviation (n, k)."""
+    """Means (start 0) and raw deviations, (C, k) each. Given labels: mean (n, k) and deviation (n, k)."""
 
-    def __init__(self, representation: int) -> None:
+    def __init__(self, representation: int, classes: int) -> None:
         super().__init__()
-        self.mean = nn.Embedding(CLASSES, representation, _weight=torch.zeros(CLASSES, representation))
-        self.raw = nn.Embedding(CLASSES, representation, _weight=torch.full((CLASSES, representation), _START))
+        self.mean = nn.Embedding(classes, representation, _weight=torch.zeros(classes, representation))
+        self.raw = nn.Embedding(classes, representation, _weight=torch.full((classes, representation), _START))
 
     def forward(self, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Moments of r(.|y) for int64 labels (n,)."""

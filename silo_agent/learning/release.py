@@ -1,8 +1,9 @@
 """From a statistic of l2 sensitivity 1 to noised integers: the only way out for counts, head and metric sums.
 
 Guarantees: the integers lie on a public grid and inside public bounds; the noise covers the sensitivity after
-rounding, 1 + step sqrt(d) (privacy.md, "Noise"); nothing is refused for a private value. That the statistic has
-sensitivity 1 is its maker's promise; that the ledger was charged before is the gate's.
+rounding, 1 + step sqrt(d) (privacy.md, "Noise"); nothing is refused for a private value. Without noise nothing is
+released unless the mode is `none`, the one for public data. That the statistic has sensitivity 1 is its maker's
+promise; that the ledger was charged and the data are public where no noise is asked for is the gate's.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from crypto.stream import KeyStream
 from silo_agent.learning.errors import ReleaseError
 from silo_agent.learning.noise import discrete_gaussian
 
-Mode = Literal["local", "distributed"]
+Mode = Literal["local", "distributed", "none"]
 
 GRID = 2.0**-10
 """Grid step that suits every study of up to 524,288 patients a silo; `grid` finds a finer one where there is room."""
@@ -51,7 +52,7 @@ def release(
     bound: float,
     stream: KeyStream,
 ) -> NDArray[np.int64]:
-    """Clamp to +-bound, round to the grid, add the silo's share of discrete Gaussian noise.
+    """Clamp to +-bound, round to the grid, add the silo's share of discrete Gaussian noise (mode `none`: nothing).
 
     `statistic`: float64 (d,), l2 sensitivity 1. `noise`: standard deviation of the noise that the ledger was charged
     for, in units of the sensitivity. Returns int64 (d,), |v| <= 2^30; times `step` it estimates the statistic. Raises
@@ -63,23 +64,34 @@ def release(
     values = statistic.size
     sd = share_sd(noise=noise, mode=mode, silos=silos, colluders=colluders, step=step, values=values)
     sigma = sd / step
-    if not sigma >= MIN_SIGMA:
+    if mode != "none" and not sigma >= MIN_SIGMA:
         msg = f"noise {noise:g} is too small for a grid of {step:g}; raise the noise in the study"
         raise ReleaseError(msg)
     # Not a number can come only from arithmetic that overflowed; as zero it stays inside the sensitivity.
     integers = to_grid(np.nan_to_num(statistic, nan=0.0, posinf=bound, neginf=-bound), step, bound)
-    noised = integers + discrete_gaussian(stream, sigma, values)
+    noised = integers if mode == "none" else integers + discrete_gaussian(stream, sigma, values)
     return np.asarray(np.clip(noised, -MAX_INTEGER, MAX_INTEGER), np.int64)
+
+
+def check_noise(noise: float, mode: Mode) -> None:
+    """Noise is above 0, and exactly 0 in mode `none`: nobody gets a third combination. Raises `ReleaseError`."""
+    if mode == "none" and noise != 0.0:
+        msg = f"noise {noise:g} in mode none, which draws none; write 0, or another privacy.mode"
+        raise ReleaseError(msg)
+    if mode != "none" and not 0.0 < noise < math.inf:
+        msg = f"noise {noise:g} in mode {mode} protects nobody; raise the noise in the study"
+        raise ReleaseError(msg)
 
 
 def share_sd(*, noise: float, mode: Mode, silos: int, colluders: int, step: float, values: int) -> float:
     """Standard deviation of one silo's noise on each coordinate, in units of the statistic.
 
     `distributed`: of the silos, `colluders` and one more (whose patient is protected, and who knows its own noise) may
-    be left out of the count; the others' noise alone must reach the charged one.
+    be left out of the count; the others' noise alone must reach the charged one. Raises `ReleaseError` as `release`.
     """
+    check_noise(noise, mode)
     full = noise * (1.0 + step * math.sqrt(values))
-    if mode == "local":
+    if mode in {"local", "none"}:
         return full
     carriers = silos - 1 - colluders
     if carriers < 1:

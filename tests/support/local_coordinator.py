@@ -14,6 +14,7 @@ from types import SimpleNamespace
 from typing import Literal
 
 from crypto import ckks_public, ring
+from crypto.certificates import Credential
 from policies import shapes
 from policies.study import Study
 from protos.messages import Answer, Confirm, Member, Place, Task, Tensor, UploadHeader, Work
@@ -34,6 +35,7 @@ class LocalClient:
     uploads: dict[tuple[Place, str], bytes] = field(default_factory=dict)
     headers: list[UploadHeader] = field(default_factory=list)
     on_upload: Callable[[UploadHeader], None] | None = None
+    signer: Credential | None = None
 
     def join(self, version: str) -> SimpleNamespace:
         return SimpleNamespace(coordinator_version=version)
@@ -49,6 +51,10 @@ class LocalClient:
 
     def confirm(self, confirm: Confirm) -> None:
         self.confirms.append(confirm)
+
+    def sign(self, message: bytes) -> bytes:
+        assert self.signer is not None
+        return self.signer.sign(message)
 
     def upload(self, header: UploadHeader, content: Path) -> None:
         if self.on_upload is not None:
@@ -75,13 +81,16 @@ class LocalCoordinator:
     canonical: dict[str, bytes] = field(default_factory=dict)
     content: dict[tuple[Place, str], bytes] = field(default_factory=dict)
     keyed: tuple[Member, ...] = ()
+    models: dict[int, str] = field(default_factory=dict)
+    """Keyed digest of the model after each round."""
+    """Keyed digest of the model after the last round that was run."""
 
     def __post_init__(self) -> None:
         self.canonical[self.study.digest] = self.study.canonical()
 
     def connect(self, silo: str) -> LocalClient:
-        self.clients[silo] = LocalClient(self, silo)
-        return self.clients[silo]
+        """The silo's connection; one that begins again finds what was said before."""
+        return self.clients.setdefault(silo, LocalClient(self, silo))
 
     def place(self, number: int, attempt: int = 1) -> Place:
         return Place(self.study.digest, number, attempt)
@@ -123,6 +132,26 @@ class LocalCoordinator:
             assert not self.said(member.silo).dispute, self.said(member.silo)
         self.keyed = roster
 
+    def catch_up(self, place: Place, roster: tuple[Member, ...], behind: tuple[str, ...]) -> None:
+        """Have the model shared, and taken by those who hold another one."""
+        able = [member.silo for member in roster if member.silo not in behind]
+        sharer = able[(place.round + place.attempt) % len(able)]
+        self.ask(sharer, Work(Task.SHARE, place, None, roster, sharer))
+        self.content[place, "note-model"] = self.clients[sharer].uploads[place, "note-model"]
+        for silo in behind:
+            self.ask(silo, self.fetch(Task.CATCH_UP, place, "note-model", roster, sharer))
+            said = self.said(silo)
+            assert (said.task, said.dispute, said.model) == (Task.CATCH_UP, "", self.expected(place)), said
+
+    def expected(self, place: Place) -> str:
+        """The model that an offer builds on."""
+        return self.models.get(place.round - 1, "")
+
+    def behind(self, place: Place, roster: tuple[Member, ...]) -> tuple[str, ...]:
+        """Members that answered this offer with another model than the last round's."""
+        answers = {m.silo: next(a for a in reversed(self.clients[m.silo].answers) if a.place == place) for m in roster}
+        return tuple(silo for silo, answer in answers.items() if answer.model != self.expected(place))
+
     def gather(self, place: Place, roster: tuple[Member, ...], tensor: Tensor) -> None:
         """Have everybody contribute, and add."""
         for member in roster:
@@ -160,12 +189,18 @@ class LocalCoordinator:
         place = self.place(number, attempt)
         roster = self.offer(place, silos)
         self.deal(place, roster)
+        if behind := self.behind(place, roster):
+            self.catch_up(place, roster, behind)
+        models: set[str] = set()
         for name in shapes.tensors(self.study, number):
             tensor = Tensor(name)
             self.gather(place, roster, tensor)
-            assert len(self.open(place, roster, tensor)) == 1
+            models = self.open(place, roster, tensor)
+            assert len(models) == 1
             if tensor is Tensor.HEADS:
-                assert len(self.adopt(place, roster, self.solve(place, roster))) == 1
+                models = self.adopt(place, roster, self.solve(place, roster))
+                assert len(models) == 1
+        (self.models[number],) = models
         return roster
 
     def finish(self, silo: str, outcome: Literal["finished", "ended", "aborted", "left"] = "finished") -> None:

@@ -2,20 +2,8 @@
 
 from __future__ import annotations
 
-from coordinator.core.round import (
-    Added,
-    Answered,
-    Confirmed,
-    Event,
-    Limits,
-    Phase,
-    Round,
-    Stopped,
-    Total,
-    Uploaded,
-    open_round,
-    step,
-)
+from coordinator.core.events import Added, Answered, Confirmed, Event, Passed, Returned, Stopped, Total, Uploaded
+from coordinator.core.round import RELAYED, Limits, Phase, Round, open_round, step
 from protos.messages import Answer, Confirm, Member, Note, Place, Task, Tensor, UploadHeader
 
 STUDY = "5" * 64
@@ -24,7 +12,12 @@ SILOS = ("north", "south", "west")
 LIMITS = Limits(offer=10.0, keys=20.0, train=100.0, open=30.0, solve=40.0)
 PLAN = (Tensor.HEADS, Tensor.ENCODER)
 TOTAL = Total(65536, SHA)
-TASK_OF = {Phase.TAKE: Task.TAKE, Phase.OPEN: Task.OPEN, Phase.ADOPT: Task.ADOPT}
+TASK_OF = {
+    Phase.TAKE: Task.TAKE,
+    Phase.CATCH_UP: Task.CATCH_UP,
+    Phase.OPEN: Task.OPEN,
+    Phase.ADOPT: Task.ADOPT,
+}
 
 
 def member(silo: str, key: bytes = b"k") -> Member:
@@ -65,9 +58,12 @@ def offer(
     silos: tuple[str, ...] = SILOS,
     min_silos: int = 2,
     keyed: tuple[Member, ...] = (),
+    expected: str | None = "",
+    absent: tuple[str, ...] = (),
     now: float = 0.0,
 ) -> Round:
-    return open_round(Round(Place(STUDY, 1, 1), tensors, silos, min_silos, LIMITS, keyed), now)
+    blank = Round(Place(STUDY, 1, 1), tensors, silos, min_silos, LIMITS, keyed, expected, frozenset(absent))
+    return open_round(blank, now)
 
 
 def wanted(state: Round, model: str = "m") -> list[Event]:
@@ -76,19 +72,32 @@ def wanted(state: Round, model: str = "m") -> list[Event]:
     if phase is Phase.ADD:
         return [Added(TOTAL)]
     if phase is Phase.OFFER:
-        return [accept(place, silo, model=state.model) for silo in state.waiting_for]
-    if phase in (Phase.DEAL, Phase.SOLVE):
-        return [upload(place, state.actor, Note.KEYS if phase is Phase.DEAL else Note.HEADS)]
+        return [accept(place, silo, model=state.agreed) for silo in state.waiting_for]
+    if phase is Phase.WAIT:
+        return [Returned(silo) for silo in state.waiting_for]
+    if phase in RELAYED:
+        return [upload(place, state.actor, RELAYED[phase][0])]
+    if phase is Phase.CATCH_UP:
+        model = state.agreed
     if phase is Phase.GATHER:
         return [upload(place, silo, state.tensors[state.cursor]) for silo in state.waiting_for]
     return [confirm(place, silo, TASK_OF[phase], state.tensor, model=model) for silo in state.waiting_for]
 
 
+def with_one_behind(**changes: object) -> Round:
+    """An offer that north and south have accepted with the round's model "e", and west, who goes first, without."""
+    state = offer(**{"expected": "e", **changes})  # type: ignore[arg-type]  # a test's offer
+    return step(state, accept(state.place, "west"), 0.0)[0]
+
+
 def reach(phase: Phase, state: Round | None = None, now: float = 0.0) -> Round:
     """The first moment of a phase, on the straight way to it."""
-    state = offer() if state is None else state
+    if state is None:
+        state = with_one_behind() if phase in (Phase.SHARE, Phase.CATCH_UP) else offer()
     if phase is Phase.ABORTED:
         return step(state, Stopped("enough"), now)[0]
+    if phase is Phase.WAIT:
+        return step(state, Passed(), now=max(now, state.deadline))[0]
     while state.phase is not phase:
         for event in wanted(state):
             state, _ = step(state, event, now)

@@ -25,9 +25,12 @@ from protos.messages import (
     PROTOCOL,
     Answer,
     Confirm,
+    Figure,
     Member,
     Note,
     Place,
+    Publication,
+    StudyResults,
     StudyStatus,
     Task,
     Tensor,
@@ -39,7 +42,8 @@ from support.certificates import Authority, load
 
 SECONDS = 20.0
 PLAY_SECONDS = 30.0
-NOTES = {Task.DEAL: Note.KEYS, Task.SOLVE: Note.HEADS}
+NOTES = {Task.DEAL: Note.KEYS, Task.SHARE: Note.MODEL, Task.SOLVE: Note.HEADS}
+KINDS = {Task.TAKE: "keys", Task.CATCH_UP: "model", Task.OPEN: "sum", Task.ADOPT: "heads"}
 
 
 def sealed(tensor: Tensor, values: int, seed: int = 0) -> bytes:
@@ -90,6 +94,8 @@ class Silo(Caller):
     def __init__(self, port: int, folder: Path, study: Study, session: str = "one") -> None:
         super().__init__(port, folder)
         self.study, self.session, self.model = study, session, ""
+        self.committed, self.round = "", 0
+        """The model that the current round builds on: an attempt that fails leaves no other."""
 
     def join(self, protocol: int = PROTOCOL) -> silo_pb2.JoinReply:
         request = silo_pb2.JoinRequest(protocol=protocol, agent_version="test")
@@ -101,6 +107,8 @@ class Silo(Caller):
         return codec.work_from_wire(self.silo.Poll(request, timeout=SECONDS))
 
     def answer(self, place: Place, refusal: str = "", silo: str = "") -> None:
+        self.committed = self.model if place.round > self.round else self.committed
+        self.model, self.round = self.committed, place.round
         member = Member(silo or self.name, self.credential.certificate_pem, b"k" * 32, b"signature")
         answer = Answer(
             place,
@@ -154,8 +162,8 @@ class Silo(Caller):
             content += chunk.data
         return content
 
-    def confirm(self, place: Place, task: Task, tensor: Tensor | None = None, **fields: str) -> None:
-        confirm = Confirm(place, task, tensor, **{"model": self.model, **fields})
+    def confirm(self, place: Place, task: Task, tensor: Tensor | None = None, **fields: str | bytes) -> None:
+        confirm = Confirm(place, task, tensor, **{"model": self.model, **fields})  # type: ignore[arg-type]  # as above
         self.silo.Confirm(codec.confirm_to_wire(confirm), timeout=SECONDS)
 
     def contribution(self, place: Place, tensor: Tensor) -> bytes:
@@ -163,6 +171,22 @@ class Silo(Caller):
         values = shapes.values(self.study, place.round, tensor)
         seed = hashlib.sha256(f"{self.name} {place} {tensor}".encode()).digest()
         return sealed(tensor, values, int.from_bytes(seed[:8], "big"))
+
+    def publication(self, **values: float) -> Publication:
+        """All that the study lists; a metric has the value given for it."""
+        return Publication(
+            self.study.digest,
+            tuple(
+                Figure(domain, metric, values.get(metric, 0.5), 0.25, 0.75)
+                for domain in self.study.data.domains
+                for metric in self.study.publish
+            ),
+        )
+
+    def signed(self, publication: Publication) -> dict[str, bytes]:
+        """The fields of a confirmation that publishes."""
+        blob = publication.canonical()
+        return {"publication": blob, "signature": self.credential.sign(Publication.to_sign(blob))}
 
     def do(self, work: Work) -> None:
         """What an honest silo does, without any learning."""
@@ -175,15 +199,19 @@ class Silo(Caller):
             content = self.contribution(place, work.tensor)
             self.upload(self.header(place, content, work.tensor), content)
         elif task in NOTES:
-            content = f"{NOTES[task]} of {place}".encode()
+            # What the others would open: the model that they are to hold; anything of keys and heads.
+            content = (self.model if task is Task.SHARE else f"{NOTES[task]} of {place}").encode()
             self.upload(self.header(place, content, NOTES[task]), content)
         elif task is not Task.FINISH:
-            kind = {Task.TAKE: "keys", Task.OPEN: "sum", Task.ADOPT: "heads"}[task]
-            content = self.download(place, kind, work.tensor if task is Task.OPEN else None)
+            content = self.download(place, KINDS[task], work.tensor if task is Task.OPEN else None)
             assert (len(content), hashlib.sha256(content).hexdigest()) == (work.size, work.sha256)
-            if task is not Task.TAKE:
+            if task is Task.CATCH_UP:
+                self.model = self.committed = content.decode()
+            elif task is not Task.TAKE:
                 self.model = hashlib.sha256(f"{place} {task} {work.sha256}".encode()).hexdigest()
-            self.confirm(place, task, work.tensor if task is Task.OPEN else None)
+            publishes = self.study.publish and task is Task.OPEN and work.tensor is Tensor.METRICS
+            fields = self.signed(self.publication()) if publishes else {}
+            self.confirm(place, task, work.tensor if task is Task.OPEN else None, **fields)
         else:
             self.confirm(place, task)
 
@@ -204,6 +232,16 @@ class Scene:
     def abort(self, reason: str = "") -> None:
         request = operator_pb2.AbortStudyRequest(study=self.study.digest, reason=reason)
         self._operator.operator.AbortStudy(request, timeout=SECONDS)
+
+    def pause(self) -> None:
+        self._operator.operator.PauseStudy(operator_pb2.StudyRequest(study=self.study.digest), timeout=SECONDS)
+
+    def resume(self) -> None:
+        self._operator.operator.ResumeStudy(operator_pb2.StudyRequest(study=self.study.digest), timeout=SECONDS)
+
+    def results(self) -> StudyResults:
+        request = operator_pb2.StudyRequest(study=self.study.digest)
+        return codec.results_from_wire(self._operator.operator.GetResults(request, timeout=SECONDS))
 
     def status(self) -> StudyStatus:
         request = operator_pb2.StudyRequest(study=self.study.digest)
@@ -235,7 +273,7 @@ class Scene:
         for name, silo in self.silos.items():
             silo.close()
             again = Silo(port, self.folders[name], self.study, silo.session)
-            again.model = silo.model
+            again.model, again.committed, again.round = silo.model, silo.committed, silo.round
             self.silos[name] = again
 
     def close(self) -> None:

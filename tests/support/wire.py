@@ -5,14 +5,20 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from protos.messages import (
+    FETCHED,
     MAX_CONTENT,
+    AgreedFigure,
     Answer,
     Confirm,
+    Figure,
     Member,
     MemberStatus,
     Note,
     PhaseTime,
     Place,
+    Publication,
+    SignedPublication,
+    StudyResults,
     StudyStatus,
     Task,
     Tensor,
@@ -46,7 +52,7 @@ def headers(draw: st.DrawFn) -> UploadHeader:
 def works(draw: st.DrawFn) -> Work:
     task = draw(st.sampled_from(Task))
     needs = task in (Task.CONTRIBUTE, Task.OPEN)
-    fetched = task in (Task.TAKE, Task.OPEN, Task.ADOPT)
+    fetched = task in FETCHED
     return Work(
         task,
         place=None if task is Task.WAIT else draw(places),
@@ -63,16 +69,27 @@ def works(draw: st.DrawFn) -> Work:
 answers = st.builds(Answer, places, texts, st.just(""), texts, members, texts) | st.builds(
     Answer, places, texts, texts.filter(bool), texts, st.none(), texts
 )
-confirms = st.builds(
-    Confirm, places, st.sampled_from((Task.TAKE, Task.OPEN, Task.ADOPT, Task.FINISH)), maybe_tensor, texts, texts, texts
-) | st.builds(
-    Confirm,
-    places,
-    st.sampled_from((Task.DEAL, Task.CONTRIBUTE, Task.SOLVE)),
-    maybe_tensor,
-    texts,
-    texts.filter(bool),
-    texts,
+confirms = (
+    st.builds(Confirm, places, st.sampled_from((*FETCHED, Task.FINISH)), maybe_tensor, texts, texts, texts)
+    | st.builds(
+        Confirm,
+        places,
+        st.sampled_from((Task.DEAL, Task.SHARE, Task.CONTRIBUTE, Task.SOLVE)),
+        maybe_tensor,
+        texts,
+        texts.filter(bool),
+        texts,
+    )
+    | st.builds(
+        Confirm,
+        places,
+        st.just(Task.OPEN),
+        st.just(Tensor.METRICS),
+        texts,
+        explanation=texts,
+        publication=some_bytes,
+        signature=some_bytes,
+    )
 )
 statuses = st.builds(
     StudyStatus,
@@ -89,4 +106,28 @@ statuses = st.builds(
     members=st.lists(st.builds(MemberStatus, names, texts, texts, finite), max_size=3).map(tuple),
     times=st.lists(st.builds(PhaseTime, numbers, numbers, texts, maybe_tensor, finite), max_size=3).map(tuple),
     uploads=st.lists(st.builds(UploadSize, numbers, numbers, maybe_tensor, texts, names, sizes), max_size=3).map(tuple),
+)
+values = st.none() | st.floats(-1e12, 1e12)
+
+
+@st.composite
+def figures(draw: st.DrawFn) -> Figure:
+    low, high = sorted(draw(st.tuples(st.floats(-1e12, 1e12), st.floats(-1e12, 1e12))))
+    return Figure(draw(texts), draw(texts), draw(values), low, high)
+
+
+publications = st.builds(
+    Publication,
+    digests,
+    st.lists(figures(), max_size=4, unique_by=lambda figure: (figure.domain, figure.metric)).map(tuple),
+)
+results = st.builds(
+    StudyResults,
+    study=digests,
+    name=names,
+    needed=numbers,
+    agreed=st.lists(st.builds(AgreedFigure, figures(), numbers), max_size=3).map(tuple),
+    publications=st.lists(st.builds(SignedPublication, names, some_bytes, some_bytes, some_bytes), max_size=3).map(
+        tuple
+    ),
 )

@@ -9,6 +9,7 @@ from policies.study import (
     EncoderPlan,
     Evaluation,
     HeadPlan,
+    Image,
     Label,
     Model,
     NumericFeature,
@@ -16,12 +17,15 @@ from policies.study import (
     Privacy,
     Study,
 )
-from silo_agent.data import Records
+from silo_agent.data import Images, Records
 
 
 @pytest.fixture
 def make_study():
-    def _make(inputs=5, domains=3, cmi=0.0, prior="averaged", **model):
+    def _make(inputs=5, domains=3, cmi=0.0, prior="averaged", classes=2, image=None, **model):
+        codes = (
+            {"positive": (1,), "negative": (0,)} if classes == 2 else {"classes": tuple((c,) for c in range(classes))}
+        )
         return Study(
             version=1,
             name="test",
@@ -29,11 +33,12 @@ def make_study():
             silos=("a", "b", "c"),
             min_silos=2,
             data=DataSchema(
-                label=Label(column="y", positive=(1,), negative=(0,)),
+                label=Label(column="y", **codes),
                 domain=(DomainColumn(column="d", values=tuple(range(domains)), names=tuple("abcdefgh"[:domains])),),
                 features=tuple(
                     NumericFeature(column=f"x{i}", kind="number", minimum=-1, maximum=1) for i in range(inputs)
                 ),
+                image=None if image is None else Image(column="scan", height=image, width=image),
             ),
             model=Model(**({"hidden": (8,), "representation": 4, "seed": 7} | model)),
             heads=HeadPlan(pooled_noise=1.0, domain_noise=1.0),
@@ -50,13 +55,20 @@ def make_study():
 
 @pytest.fixture
 def make_records():
-    def _make(n, *, seed=0, inputs=5, domains=3, patients=None):
+    def _make(n, *, seed=0, inputs=5, domains=3, patients=None, classes=2, image=None):
         r = np.random.default_rng(seed)
         x = r.uniform(-1, 1, (n, inputs)).astype(np.float32)
         d = r.integers(0, domains, n)
-        y = (r.random(n) < 1 / (1 + np.exp(-4 * x[:, 0] * np.where(d == 0, 1, -1)))).astype(np.float32)
+        if classes == 2:
+            y = (r.random(n) < 1 / (1 + np.exp(-4 * x[:, 0] * np.where(d == 0, 1, -1)))).astype(np.int64)
+        else:
+            y = ((x[:, 0] * np.where(d == 0, 1, -1) + 1) / 2 * classes).astype(np.int64).clip(0, classes - 1)
         whose = np.arange(n) if patients is None else np.unique(r.integers(0, patients, n), return_inverse=True)[1]
         names = tuple(f"p{i}" for i in range(len(set(whose.tolist()))))
-        return Records(x, y, d, whose.astype(np.int64), names)
+        scans = None
+        if image is not None:
+            levels = r.integers(0, 256, (n, 1, image, image)) // 4 + (y * 192 // classes)[:, None, None, None]
+            scans = Images(levels.astype(np.uint8))
+        return Records(x, y, d, whose.astype(np.int64), names, scans)
 
     return _make

@@ -1,12 +1,10 @@
 import dataclasses
-import time
 
 import numpy as np
 import pytest
 import torch
 
 from policies import shapes
-from silo_agent.data import Records
 from silo_agent.learning import dpsgd
 from silo_agent.learning.dpsgd import train_encoder
 from silo_agent.learning.encoder import build_encoder, flatten
@@ -33,14 +31,16 @@ def silent(monkeypatch):
 
 
 def heads_of(study, seed=1):
-    return np.random.default_rng(seed).normal(size=(DOMAINS, study.model.representation + 1)) * 3
+    return np.random.default_rng(seed).normal(size=(DOMAINS, shapes.head_width(study))) * 3
 
 
-def train(study, records, *, entropy=0, device="cpu", weights=(0.5, 1.0, 2.0), prior=None, heads=None, **changes):
+def train(
+    study, records, *, entropy=0, device="cpu", weights=(0.5, 1.0, 2.0), prior=None, heads=None, mode="local", **changes
+):
     plan = study.encoder.model_copy(update=changes)
-    encoder = build_encoder(study.model, study.data.inputs, stochastic=plan.cmi > 0)
+    encoder = build_encoder(study.model, study.data, stochastic=plan.cmi > 0)
     if plan.cmi > 0 and prior is None:
-        prior = Prior(study.model.representation)
+        prior = Prior(study.model.representation, study.data.label.count)
     return train_encoder(
         encoder,
         heads_of(study) if heads is None else heads,
@@ -48,6 +48,7 @@ def train(study, records, *, entropy=0, device="cpu", weights=(0.5, 1.0, 2.0), p
         plan,
         domain_weights=np.array(weights),
         prior=prior,
+        mode=mode,
         entropy=SeededEntropy(entropy),
         device=device,
     )
@@ -56,19 +57,20 @@ def train(study, records, *, entropy=0, device="cpu", weights=(0.5, 1.0, 2.0), p
 def one_at_a_time(study, records, latent, weights=(0.5, 1.0, 2.0)):
     """Gradient of every record's loss over [encoder, prior], by plain autograd on a batch of this record alone."""
     plan = study.encoder
-    encoder = build_encoder(study.model, study.data.inputs, stochastic=plan.cmi > 0)
-    prior = Prior(study.model.representation)
+    encoder = build_encoder(study.model, study.data, stochastic=plan.cmi > 0)
+    prior = Prior(study.model.representation, study.data.label.count)
     parameters = [*encoder.parameters(), *(prior.parameters() if plan.cmi > 0 else ())]
     heads = torch.tensor(heads_of(study), dtype=torch.float32)
     gradients = []
     for i in range(len(records)):
         x, y = torch.tensor(records.inputs[i : i + 1]), torch.tensor(records.labels[i : i + 1])
         d = torch.tensor(records.domains[i : i + 1])
-        mean, deviation = encoder.moments(x)
+        images = None if records.images is None else torch.tensor(records.images.take(slice(i, i + 1)))
+        mean, deviation = encoder.moments(x, images)
         phi = encoder.squash(mean if deviation is None else mean + deviation * latent[i : i + 1])
         loss = weights[int(d)] * cross_entropy(phi, heads, d, y) + plan.l2r * squared_norm(phi)
         if deviation is not None:
-            loss = loss + plan.cmi * gaussian_kl(mean, deviation, *prior(y.long()))
+            loss = loss + plan.cmi * gaussian_kl(mean, deviation, *prior(y))
         parts = torch.autograd.grad(loss.sum(), parameters)
         gradients.append(torch.cat([part.ravel() for part in parts]).double().numpy())
     return np.array(gradients)
@@ -151,10 +153,10 @@ def test_noise_and_sampling_come_from_the_entropy_and_not_from_torch(make_study,
 
 
 @pytest.mark.parametrize("cmi", [0.0, 0.1])
-@pytest.mark.parametrize("label", [0.0, 1.0])
+@pytest.mark.parametrize("label", [0, 1])
 def test_one_class_no_patients_and_rare_batches_are_normal(make_study, make_records, cmi, label):
     study, records = make_study(cmi=cmi), make_records(20)
-    one_class = dataclasses.replace(records, labels=np.full(20, label, np.float32))
+    one_class = dataclasses.replace(records, labels=np.full(20, label))
     for data, rate in ((one_class, 0.5), (records, 0.01), (records.of_patients(np.zeros(20, bool)), 1.0)):
         update = train(study, data, sampling_rate=rate, steps=5)
         assert np.isfinite(update.vector).all()
@@ -198,7 +200,7 @@ def test_a_local_prior_is_trained_in_the_same_steps_and_not_uploaded(make_study,
     size = shapes.encoder_values(local)
     assert len(alone.vector) == size == shapes.values(local, 1, "encoder")
     np.testing.assert_array_equal(both.vector[:size], alone.vector)
-    start = flatten(Prior(4))
+    start = flatten(Prior(4, 2))
     np.testing.assert_allclose(flatten(alone.prior) - start, both.vector[size:], atol=1e-6)
     again = train(local, records, prior=alone.prior)
     assert not np.array_equal(again.vector, alone.vector)
@@ -206,27 +208,31 @@ def test_a_local_prior_is_trained_in_the_same_steps_and_not_uploaded(make_study,
 
 def test_what_is_given_stays_as_it_was(make_study, make_records):
     study = make_study(cmi=0.1)
-    encoder, prior = build_encoder(study.model, 5, stochastic=True), Prior(4)
+    encoder, prior = build_encoder(study.model, study.data, stochastic=True), Prior(4, 2)
     heads, before = heads_of(study), flatten(encoder)
     kept = heads.copy()
     train_encoder(
         encoder, heads, make_records(30), study.encoder,
-        domain_weights=np.ones(3), prior=prior, entropy=SeededEntropy(0),
+        domain_weights=np.ones(3), prior=prior, mode="local", entropy=SeededEntropy(0),
     )  # fmt: skip
     np.testing.assert_array_equal(flatten(encoder), before)
-    np.testing.assert_array_equal(flatten(prior), flatten(Prior(4)))
+    np.testing.assert_array_equal(flatten(prior), flatten(Prior(4, 2)))
     np.testing.assert_array_equal(heads, kept)
     assert all(not hasattr(p, "grad_sample") for p in encoder.parameters())
 
 
 def test_a_plan_and_a_model_that_do_not_fit_are_refused(make_study, make_records):
     plain, stochastic = make_study(), make_study(cmi=0.1)
-    for study, other, prior in ((plain, stochastic, None), (stochastic, plain, Prior(4)), (plain, plain, Prior(4))):
-        encoder = build_encoder(study.model, 5, stochastic=study.encoder.cmi > 0)
+    for study, other, prior in (
+        (plain, stochastic, None),
+        (stochastic, plain, Prior(4, 2)),
+        (plain, plain, Prior(4, 2)),
+    ):
+        encoder = build_encoder(study.model, study.data, stochastic=study.encoder.cmi > 0)
         with pytest.raises(LearningError, match="cmi"):
             train_encoder(
                 encoder, heads_of(study), make_records(5), other.encoder,
-                domain_weights=np.ones(3), prior=prior, entropy=SeededEntropy(0),
+                domain_weights=np.ones(3), prior=prior, mode="local", entropy=SeededEntropy(0),
             )  # fmt: skip
 
 
@@ -240,8 +246,8 @@ def test_the_log_and_the_texts_hold_public_numbers_only(make_study, make_records
 
     study, log = make_study(), Log()
     update = train_encoder(
-        build_encoder(study.model, 5, stochastic=False), heads_of(study), make_records(30), study.encoder,
-        domain_weights=np.ones(3), prior=None, entropy=SeededEntropy(0), log=log,
+        build_encoder(study.model, study.data, stochastic=False), heads_of(study), make_records(30), study.encoder,
+        domain_weights=np.ones(3), prior=None, mode="local", entropy=SeededEntropy(0), log=log,
     )  # fmt: skip
     assert log.events == [("encoder trained", {"steps": 3})]
     assert repr(update) == "EncoderUpdate(<private>)"
@@ -253,7 +259,7 @@ def test_training_without_noise_lowers_the_loss(make_study, make_records, silent
     heads = heads_of(study)
     losses = []
     for steps in (1, 60):
-        encoder = build_encoder(study.model, 5, stochastic=False)
+        encoder = build_encoder(study.model, study.data, stochastic=False)
         update = train(study, records, heads=heads, **(plan | {"steps": steps}), weights=(1.0, 1.0, 1.0))
         dpsgd.unflatten(encoder, flatten(encoder) + update.vector.astype(np.float32))
         with torch.no_grad():
@@ -268,28 +274,105 @@ def test_training_without_noise_lowers_the_loss(make_study, make_records, silent
     assert losses[1] < losses[0] - 0.1
 
 
-def test_thirty_steps_of_sixty_take_less_than_half_a_second():
-    from policies.study import EncoderPlan, Model  # noqa: PLC0415
+# --- classes, images, parts of a batch, no noise ----------------------------------------------------------------------
+NETWORKS = {
+    None: {},
+    "cnn": {"image": 8, "encoder": "cnn", "channels": (4, 4)},
+    "resnet18": {"image": 32, "encoder": "resnet18"},
+}
 
-    r = np.random.default_rng(0)
-    records = Records(
-        r.uniform(-1, 1, (600, 22)).astype(np.float32),
-        (r.random(600) < 0.3).astype(np.float32),
-        r.integers(0, 3, 600),
-        np.arange(600),
-        tuple(str(i) for i in range(600)),
-    )
-    model = Model(hidden=(32,), representation=16, seed=0)
-    plan = EncoderPlan(steps=30, sampling_rate=0.1, batch_size=60, learning_rate=0.5, noise=1.0)
-    taken = []
-    for _ in range(3):
-        start = time.process_time()
-        train_encoder(
-            build_encoder(model, 22, stochastic=False), np.zeros((3, 17)), records, plan,
-            domain_weights=np.ones(3), prior=None, entropy=SeededEntropy(0),
-        )  # fmt: skip
-        taken.append(time.process_time() - start)
-    assert min(taken) < 0.5
+
+@pytest.mark.parametrize(("network", "classes", "cmi"), [(None, 4, 0.3), ("cnn", 2, 0.0), ("cnn", 3, 0.3)])
+def test_a_step_with_classes_and_images_sums_clipped_gradients_of_one_record_at_a_time(
+    make_study, make_records, silent, monkeypatch, network, classes, cmi
+):
+    count = 40
+    study = make_study(cmi=cmi, classes=classes, **NETWORKS[network])
+    records = make_records(count, classes=classes, image=NETWORKS[network].get("image"))
+    one = one_step(study, l2r=0.2)
+    study = study.model_copy(update={"encoder": one})
+    latent = np.random.default_rng(5).normal(size=(count, study.model.representation))
+    monkeypatch.setattr(dpsgd, "gaussian", lambda stream, shape: latent.copy())
+    gradients = one_at_a_time(study, records, torch.tensor(latent, dtype=torch.float32))
+    norms = np.linalg.norm(gradients, axis=1)
+    clip = float(np.median(norms))
+    update = train(study, records, clip=clip)
+    clipped = gradients * np.minimum(1, clip / norms)[:, None]
+    expected = -one.learning_rate * clipped.sum(axis=0) / one.batch_size
+    np.testing.assert_allclose(update.vector, expected, atol=2e-5 * np.abs(expected).max())
+
+
+def one_step(study, **changes):
+    return study.encoder.model_copy(update={"steps": 1, "sampling_rate": 1.0, "max_update": 1e6} | changes)
+
+
+@pytest.mark.parametrize("cmi", [0.0, 0.3])
+@pytest.mark.parametrize("network", [None, "cnn"])
+@pytest.mark.parametrize("size", [1, 7, 20])
+def test_a_batch_in_parts_is_the_whole_batch_with_the_noise_of_one(
+    make_study, make_records, monkeypatch, cmi, network, size
+):
+    study = make_study(cmi=cmi, classes=3, **NETWORKS[network])
+    records = make_records(40, classes=3, image=NETWORKS[network].get("image"))
+    plan = {"steps": 3, "sampling_rate": 0.5, "clip": 0.4, "noise": 0.7}
+    whole = train(study, records, **plan).vector
+    drawn, taken = [], []
+    draw, take = dpsgd._Optimizer.draw, dpsgd._Batches.take
+    monkeypatch.setattr(dpsgd._Optimizer, "draw", lambda self, like: drawn.append(1) or draw(self, like))
+    monkeypatch.setattr(dpsgd._Batches, "take", lambda self, rows: taken.append(len(rows)) or take(self, rows))
+    monkeypatch.setattr(dpsgd, "_bytes_per_record", lambda trained: dpsgd.PART_BYTES // size)
+    parts = train(study, records, **plan).vector
+    np.testing.assert_allclose(parts, whole, atol=1e-5 * np.abs(whole).max())
+    assert max(taken) == size
+    assert len(taken) > 3 or size == 20
+    encoder = build_encoder(study.model, study.data, stochastic=cmi > 0)
+    tensors = len(list(encoder.parameters())) + (2 if cmi > 0 else 0)
+    assert len(drawn) == 3 * tensors, "noise is drawn once a step for every tensor"
+
+
+def test_parts_are_smaller_where_a_record_takes_more_memory(make_study, make_records):
+    def needed(study):
+        return dpsgd._bytes_per_record(dpsgd._Trained(build_encoder(study.model, study.data, stochastic=False), None))
+
+    assert needed(make_study()) == 4 * shapes.encoder_values(make_study())
+    small, large = (make_study(**(NETWORKS["cnn"] | {"image": image})) for image in (16, 64))
+    assert needed(large) > 10 * needed(small)
+    resnet = make_study(**(NETWORKS["resnet18"] | {"image": 224}))
+    assert 2 < dpsgd.PART_BYTES // needed(resnet) < 12
+
+
+def test_images_are_taken_step_by_step(make_study, make_records, monkeypatch):
+    study, records = make_study(**NETWORKS["cnn"]), make_records(60, image=8)
+    asked = []
+    take = type(records.images).take
+    monkeypatch.setattr(type(records.images), "take", lambda self, rows: asked.append(len(rows)) or take(self, rows))
+    train(study, records, sampling_rate=0.2, steps=4)
+    assert len(asked) == 4
+    assert max(asked) < 60
+
+
+@pytest.mark.parametrize("cmi", [0.0, 0.2])
+def test_without_noise_nothing_is_drawn_and_clipping_stays(make_study, make_records, monkeypatch, cmi):
+    study, records = make_study(cmi=cmi), make_records(30)
+    monkeypatch.setattr(dpsgd._Optimizer, "draw", lambda self, like: torch.zeros_like(like))
+    expected = train(study, records, clip=0.3).vector
+    monkeypatch.undo()
+    asked = []
+    monkeypatch.setattr(dpsgd, "gaussian", lambda stream, shape: asked.append(shape) or gaussian(stream, shape))
+    update = train(study, records, clip=0.3, noise=0.0, mode="none").vector
+    np.testing.assert_array_equal(update, expected)
+    assert all(shape[1:] == (4,) for shape in asked), "of normals only those of FedSR's latent are drawn"
+    assert len(asked) == (3 if cmi else 0)
+    nobody = records.of_patients(np.zeros(30, bool))
+    assert not train(study, nobody, noise=0.0, mode="none").vector.any()
+
+
+@pytest.mark.parametrize(
+    ("mode", "noise"), [("local", 0.0), ("distributed", 0.0), ("none", 1.0), ("local", float("nan"))]
+)
+def test_noise_that_does_not_fit_the_mode_is_refused_before_anything_is_read(make_study, make_records, mode, noise):
+    with pytest.raises(LearningError, match="noise"):
+        train(make_study(), make_records(5), mode=mode, noise=noise)
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device: GPU and CPU DP-SGD steps are not compared")

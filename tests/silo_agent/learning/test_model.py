@@ -1,10 +1,11 @@
 import numpy as np
 import pytest
 import torch
-from scipy.special import expit
+from scipy.special import expit, softmax
 
 from policies import shapes
 from silo_agent.learning import files
+from silo_agent.learning import model as module
 from silo_agent.learning.encoder import build_encoder, flatten
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.model import SharedModel
@@ -35,12 +36,52 @@ def test_prediction_is_the_own_domains_logistic_head_on_the_feature(make_study, 
     heads = np.random.default_rng(1).normal(size=(3, 5))
     model = SharedModel.start(study).with_heads(heads, 2)
     with torch.no_grad():
-        phi = build_encoder(study.model, 5, stochastic=False)(torch.tensor(records.inputs)).numpy()
+        phi = build_encoder(study.model, study.data, stochastic=False)(torch.tensor(records.inputs)).numpy()
     own = heads[records.domains]
     expected = expit((phi * own[:, :4]).sum(1) + own[:, 4])
-    np.testing.assert_allclose(model.predict(records.inputs, records.domains), expected, atol=1e-6)
-    assert model.predict(records.inputs[:0], records.domains[:0]).shape == (0,)
+    found = model.predict(records.inputs, records.domains)
+    np.testing.assert_allclose(found[:, 1], expected, atol=1e-6)
+    np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-15)
+    assert model.predict(records.inputs[:0], records.domains[:0]).shape == (0, 2)
     assert model.features(records.inputs).shape == (12, 4)
+
+
+def test_prediction_of_many_classes_is_the_softmax_of_their_rows(make_study, make_records, monkeypatch):
+    study, records = make_study(classes=3), make_records(12, classes=3)
+    heads = np.random.default_rng(1).normal(size=(3, 15))
+    model = SharedModel.start(study).with_heads(heads, 2)
+    phi = model.features(records.inputs).numpy().astype(float)
+    found = model.predict(records.inputs, records.domains)
+    for i, row in enumerate(heads[records.domains].reshape(12, 3, 5)):
+        np.testing.assert_allclose(found[i], softmax(row[:, :4] @ phi[i] + row[:, 4]), atol=1e-12)
+    monkeypatch.setattr(module, "_CHUNK", 60)
+    np.testing.assert_array_equal(model.predict(records.inputs, records.domains), found)
+    assert model.predict(records.inputs[:0], records.domains[:0]).shape == (0, 3)
+    again = SharedModel.from_bytes(model.to_bytes())
+    assert again.digest == model.digest
+    with pytest.raises(ModelFileError, match="not those of its study"):
+        model.with_heads(heads[:, :5], 3)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_images_are_read_beside_the_features_or_alone(make_study, make_records, classes):
+    for inputs in (0, 5):
+        study = make_study(inputs=inputs, image=8, classes=classes, encoder="cnn", channels=(4,))
+        records = make_records(12, inputs=max(inputs, 1), image=8, classes=classes)
+        x = records.inputs[:, :inputs]
+        model = SharedModel.start(study).with_heads(
+            np.random.default_rng(1).normal(size=(3, shapes.head_width(study))), 1
+        )
+        phi = model.features(x, records.images)
+        with torch.no_grad():
+            own = model.build_encoder()(torch.tensor(x), torch.tensor(records.images.take(slice(None))))
+        torch.testing.assert_close(phi, own)
+        found = model.predict(x, records.domains, records.images)
+        assert found.shape == (12, classes)
+        others = make_records(12, seed=1, image=8).images
+        assert np.abs(model.predict(x, records.domains, others) - found).max() > 1e-3
+        with pytest.raises(ValueError, match="images"):
+            model.predict(x, records.domains)
 
 
 @pytest.mark.parametrize("cmi", [0.0, 0.1])

@@ -4,10 +4,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy.optimize import minimize
-from scipy.special import expit
+from scipy.special import expit, softmax
 
 from policies.study import HeadPlan
-from silo_agent.learning.heads import second_order_sums
+from silo_agent.learning.heads import centred, second_order_sums
 from silo_agent.learning.newton import solve
 
 PLAN = HeadPlan(pooled_noise=1.0, domain_noise=1.0, max_step=1e6)
@@ -19,7 +19,7 @@ def silo(seed, n, k=3, domains=2):
     phi /= np.maximum(1, np.linalg.norm(phi, axis=1, keepdims=True))
     d = r.integers(0, domains, n)
     w = np.random.default_rng(99).normal(size=(domains, k + 1)) * 2
-    y = (r.random(n) < expit((np.c_[phi, np.ones(n)] * w[d]).sum(1))).astype(np.float32)
+    y = (r.random(n) < expit((np.c_[phi, np.ones(n)] * w[d]).sum(1))).astype(np.int64)
     return phi, y, d
 
 
@@ -112,6 +112,70 @@ def test_no_head_moves_further_than_the_trust_region(seed):
     hessian, gradient = r.normal(size=(3, 4, 4)) * 1e-3, r.normal(size=(3, 4)) * 1e3
     moved = np.linalg.norm(solve(heads, hessian, gradient, 1e-3, plan, pooled=False) - heads, axis=1)
     np.testing.assert_allclose(moved, 0.7)
+
+
+# --- softmax heads ----------------------------------------------------------------------------------------------------
+CLASSES, WIDTH = 3, 12
+
+
+def silo_of_many(seed, n, domains=2):
+    phi, _, d = silo(seed, n, domains=domains)
+    w = np.random.default_rng(98).normal(size=(domains, CLASSES, 4))
+    p = softmax(np.einsum("nk,nck->nc", np.c_[phi, np.ones(n)], w[d]), axis=1)
+    y = (p.cumsum(axis=1) < np.random.default_rng(1000 + seed).random((n, 1))).sum(axis=1).clip(max=CLASSES - 1)
+    return phi, y, d
+
+
+def multinomial(phi, y):
+    """Heads of mean zero over the classes, by another optimiser."""
+    z, wanted = np.c_[phi, np.ones(len(y))], np.eye(CLASSES)[y]
+
+    def loss(w):
+        logits = z @ w.reshape(CLASSES, -1).T
+        p = softmax(logits, axis=1)
+        return -np.log(p[np.arange(len(y)), y]).sum(), ((p - wanted).T @ z).ravel()
+
+    found = minimize(loss, np.zeros(WIDTH), jac=True, options={"gtol": 1e-9}).x.reshape(CLASSES, -1)
+    return (found - found.mean(axis=0)).ravel()
+
+
+def test_without_noise_softmax_heads_reach_the_multinomial_regression_of_all_and_of_each_domain():
+    silos = [silo_of_many(i, 200) for i in range(4)]
+    phi, y, d = (np.concatenate(parts) for parts in zip(*silos, strict=True))
+    heads = np.zeros((2, WIDTH))
+    for pooled, rounds in ((True, 8), (False, 8)):
+        for _ in range(rounds):
+            heads = solve(heads, *total(silos, heads, pooled=pooled), 0.0, PLAN, pooled=pooled)
+        for m in range(2):
+            mine = np.ones(len(y), bool) if pooled else d == m
+            np.testing.assert_allclose(heads[m], multinomial(phi[mine], y[mine]), atol=1e-4)
+
+
+@pytest.mark.parametrize("pooled", [True, False])
+def test_noise_never_moves_a_softmax_head_where_no_prediction_changes(pooled):
+    heads = np.zeros((2, WIDTH))
+    r = np.random.default_rng(0)
+    for _ in range(5):
+        hessian, gradient = total([silo_of_many(1, 300)], heads, pooled=pooled)
+        noise = r.normal(0, 3.0, hessian.shape)
+        sums = hessian + noise + noise.transpose(0, 2, 1), gradient + r.normal(0, 3.0, gradient.shape)
+        heads = solve(heads, *centred(*sums, classes=CLASSES), 5.0, PLAN, pooled=pooled)
+    assert np.abs(heads).max() > 0.1
+    np.testing.assert_allclose(heads.reshape(2, CLASSES, 4).mean(axis=1), 0, atol=1e-12)
+
+
+def test_softmax_heads_of_an_absent_domain_or_class_stay_finite():
+    phi, y, d = silo_of_many(1, 60)
+    heads = np.zeros((2, WIDTH))
+    for labels, domains in ((y, np.zeros_like(d)), (np.ones_like(y), d)):
+        got = heads
+        for _ in range(6):
+            got = solve(
+                got, *sums((phi, labels, domains), got), 0.0, HeadPlan(pooled_noise=1, domain_noise=1), pooled=False
+            )
+        assert np.isfinite(got).all()
+        assert (domains != 0).any() or np.array_equal(got[1], heads[1])
+        assert np.linalg.norm(got, axis=1).max() <= 6 * 8 + 1e-9
 
 
 def test_other_shapes_are_refused():

@@ -31,8 +31,8 @@ def fit(shared, records, seed=0, **changes):
 
 
 def loss(model, records):
-    p = model.predict(records.inputs, records.domains)
-    return -np.where(records.labels > 0, np.log(p), np.log(1 - p)).mean()
+    p = model.predict(records.inputs, records.domains, records.images)
+    return -np.log(p[np.arange(len(p)), records.labels]).mean()
 
 
 def test_it_starts_as_the_shared_model_and_fits_the_silos_own_records(shared, make_records):
@@ -42,6 +42,27 @@ def test_it_starts_as_the_shared_model_and_fits_the_silos_own_records(shared, ma
         start.predict(records.inputs, records.domains), shared.predict(records.inputs, records.domains), atol=1e-6
     )
     assert loss(fit(shared, records, epochs=20), records) < loss(start, records) - 0.05
+
+
+@pytest.mark.parametrize("image", [None, 8])
+def test_it_fits_many_classes_and_images(make_study, make_records, image):
+    network = {} if image is None else {"encoder": "cnn", "channels": (4,)}
+    study = make_study(gain=2.0, classes=3, image=image, **network)
+    shared = SharedModel.start(study).with_heads(np.random.default_rng(0).normal(size=(3, 15)), 1)
+    records = make_records(200, classes=3, image=image)
+    start = PersonalModel.start(shared)
+    np.testing.assert_allclose(
+        start.predict(records.inputs, records.domains, records.images),
+        shared.predict(records.inputs, records.domains, records.images),
+        atol=1e-6,
+    )
+    trained = fit(shared, records, epochs=10, mmd=0.1, ditto=0.01)
+    assert loss(trained, records) < loss(start, records) - 0.05
+    again = PersonalModel.from_bytes(trained.to_bytes())
+    np.testing.assert_array_equal(
+        again.predict(records.inputs, records.domains, records.images),
+        trained.predict(records.inputs, records.domains, records.images),
+    )
 
 
 def test_the_shared_model_and_the_model_before_stay_as_they_were(shared, make_records):
@@ -83,13 +104,13 @@ def test_mmd_keeps_the_features_near_the_shared_ones(shared, make_records):
     assert discrepancy(held) < 0.5 * discrepancy(free)
 
 
-@pytest.mark.parametrize("label", [0.0, 1.0])
+@pytest.mark.parametrize("label", [0, 1])
 def test_no_records_one_record_and_one_class_are_normal(shared, make_records, label):
     records = make_records(33)
     nobody = records.of_patients(np.zeros(33, bool))
     np.testing.assert_array_equal(weights(fit(shared, nobody, mmd=1.0)), weights(PersonalModel.start(shared)))
     # 33 records in batches of 32 leave a batch of one, for which no MMD exists.
-    one_class = dataclasses.replace(records, labels=np.full(33, label, np.float32))
+    one_class = dataclasses.replace(records, labels=np.full(33, label))
     assert np.isfinite(weights(fit(shared, one_class, mmd=1.0, ditto=0.1))).all()
 
 

@@ -1,3 +1,4 @@
+import pytest
 import torch
 
 from policies import shapes
@@ -5,17 +6,18 @@ from silo_agent.learning.encoder import flatten
 from silo_agent.learning.prior import Prior
 
 
-def test_it_starts_as_fedsr_does_and_has_the_public_size(make_study):
-    study = make_study(cmi=0.1)
-    prior = Prior(study.model.representation)
-    mean, deviation = prior(torch.tensor([0, 1, 1]))
+@pytest.mark.parametrize("classes", [2, 5])
+def test_it_starts_as_fedsr_does_and_has_the_public_size(make_study, classes):
+    study = make_study(cmi=0.1, classes=classes)
+    prior = Prior(study.model.representation, classes)
+    mean, deviation = prior(torch.tensor([0, 1, classes - 1]))
     assert not mean.any()
     torch.testing.assert_close(deviation, torch.full((3, 4), 1.3133 + 1e-3), atol=1e-4, rtol=0)
     assert len(flatten(prior)) == shapes.prior_values(study)
 
 
 def test_a_record_reads_its_own_class_and_no_deviation_is_zero():
-    prior = Prior(4)
+    prior = Prior(4, 2)
     with torch.no_grad():
         prior.mean.weight[1] = 2.0
         prior.raw.weight[0] = -1e4

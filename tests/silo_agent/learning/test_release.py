@@ -65,6 +65,12 @@ def test_the_grid_leaves_room_for_noise_and_covers_every_patient(max_patients):
         ({"noise": 1e-4}, "raise the noise"),
         ({"noise": math.nan}, "raise the noise"),
         ({"noise": -5.0}, "raise the noise"),
+        ({"noise": 0.0}, "raise the noise"),
+        ({"noise": -0.0, "mode": "distributed"}, "raise the noise"),
+        ({"noise": math.inf}, "raise the noise"),
+        ({"noise": 5.0, "mode": "none"}, "draws none"),
+        ({"noise": 1e-300, "mode": "none"}, "draws none"),
+        ({"noise": math.nan, "mode": "none"}, "draws none"),
         ({"mode": "distributed", "silos": 3, "colluders": 2}, "invite more silos"),
         ({"bound": 1e7}, "max_patients"),
         ({"bound": math.nan}, "max_patients"),
@@ -74,6 +80,25 @@ def test_the_grid_leaves_room_for_noise_and_covers_every_patient(max_patients):
 def test_public_parameters_that_cannot_give_the_noise_are_refused(changes, mend):
     with pytest.raises(ReleaseError, match=mend):
         release(np.zeros(3), stream=stream(), **(SETTINGS | changes))
+
+
+def test_without_noise_the_grid_alone_is_between_a_statistic_and_what_leaves():
+    settings = SETTINGS | {"mode": "none", "noise": 0.0}
+    values = np.random.default_rng(0).normal(size=1000) * 100
+    integers = release(values, stream=stream(), **settings)
+    np.testing.assert_array_equal(integers, np.rint(values / GRID))
+    np.testing.assert_array_equal(integers, release(values, stream=stream(1), **settings))
+    wild = release(np.array([1e9, -np.inf, np.nan]), stream=stream(), **settings) * GRID
+    np.testing.assert_array_equal(wild, [1000, -1000, 0])
+    for sd in (share_sd, sum_sd):
+        assert sd(noise=0.0, mode="none", silos=6, colluders=1, step=GRID, values=10) == 0.0
+
+
+@pytest.mark.parametrize("sd", [share_sd, sum_sd])
+@pytest.mark.parametrize(("mode", "noise"), [("local", 0.0), ("distributed", 0.0), ("none", 1.0), ("local", math.nan)])
+def test_no_size_of_noise_is_told_for_a_mode_that_it_does_not_fit(sd, mode, noise):
+    with pytest.raises(ReleaseError, match="noise"):
+        sd(noise=noise, mode=mode, silos=6, colluders=1, step=GRID, values=10)
 
 
 def test_an_empty_silo_releases_noise():

@@ -1,0 +1,65 @@
+"""Intervals of 95 % for what noised counts of patients say: a share, a mean of shares, a number.
+
+They cover the noise, whose size is public, and where a share is meant the sampling of patients. Closed formulas of
+elementary operations.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+Interval = tuple[float, float, float]
+"""(estimate, low, high)."""
+_Z = 1.959963984540054
+"""97.5 % of the standard normal distribution lie below."""
+
+
+def least_patients(noise_sd: float, cells: int) -> float:
+    """Fewest patients in a noised sum of `cells` cells for which a share of them means anything."""
+    return max(1.0, 2.0 * noise_sd * math.sqrt(cells))
+
+
+def share(cells: NDArray[np.float64], right: NDArray[np.float64], noise_sd: float) -> Interval | None:
+    """The share of patients in cells where `right` is 1, not clipped; None where the cells hold too few patients.
+
+    The interval are the shares a with (R - a n)^2 <= z^2 Var(R - a n) under a: Wilson's interval without noise,
+    Fieller's with noise alone (Wilson 1927, Fieller 1954).
+    """
+    n, hits, count = float(cells.sum()), float((right * cells).sum()), len(cells)
+    if n < least_patients(noise_sd, count):
+        return None
+    noise, squared, chosen = noise_sd**2, _Z**2, float(right.sum())
+    a = n**2 + squared * (n - noise * count)
+    b = hits * n + squared * (n / 2.0 - noise * chosen)
+    c = hits**2 - squared * noise * chosen
+    root = math.sqrt(max(b**2 - a * c, 0.0))
+    estimate = hits / n
+    return estimate, min((b - root) / a, estimate), max((b + root) / a, estimate)
+
+
+def mean(shares: Sequence[Interval | None]) -> Interval | None:
+    """The mean of independent shares, None where one is missing; limits by MOVER (Donner and Zou 2012)."""
+    known = [found for found in shares if found is not None]
+    if len(known) < len(shares):
+        return None
+    estimates, lows, highs = (np.array(column) for column in zip(*known, strict=True))
+    estimate = float(estimates.mean())
+    below = math.sqrt(float(((estimates - lows) ** 2).sum())) / len(known)
+    above = math.sqrt(float(((highs - estimates) ** 2).sum())) / len(known)
+    return estimate, estimate - below, estimate + above
+
+
+def number(cells: NDArray[np.float64], noise_sd: float) -> Interval:
+    """How many patients the cells hold; nobody's sampling is meant, they are those who were counted."""
+    n, half = float(cells.sum()), _Z * noise_sd * math.sqrt(len(cells))
+    return max(n, 0.0), max(n - half, 0.0), max(n + half, 0.0)
+
+
+def clipped(found: Interval) -> Interval:
+    """The interval of a share, within [0, 1]."""
+    estimate, low, high = (min(max(value, 0.0), 1.0) for value in found)
+    return estimate, low, high

@@ -1,0 +1,184 @@
+"""A federation of real processes on loopback, any of which may be killed at a chosen durable write and begin again."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import yaml
+
+from coordinator.config import OperatorConfig
+from coordinator.operating import Operator
+from policies.ledger import Ledger, read_ledger
+from policies.study import Study
+from protos.messages import StudyStatus
+from support import party_process
+from support.certificates import Authority
+from support.crash_points import Crash
+from support.small_cohort import policy_document, write_sites, write_yaml
+
+HUB = "hub"
+SECONDS = 90.0
+TESTS = Path(__file__).parent.parent
+# The fork server of Python 3.11 does not get its parent's search path, and would import nothing in advance.
+os.environ["PYTHONPATH"] = os.pathsep.join([str(TESTS.parent), str(TESTS), os.environ.get("PYTHONPATH", "")])
+_processes = multiprocessing.get_context("forkserver")
+_processes.set_forkserver_preload(["support.party_process"])
+
+
+@dataclass
+class CrashFederation:
+    """One study; `doomed` names who is killed once, and when."""
+
+    root: Path
+    study: Study
+    credentials: Mapping[str, Path]
+    """Folders with certificate, key and authority, by party: `credentials_of`."""
+    doomed: tuple[str, Crash] | None = None
+    killed: bool = False
+    processes: dict[str, BaseProcess] = field(default_factory=dict)
+
+    def run(self) -> StudyStatus:
+        """The whole study: whoever is killed begins again at once. Returns its last status."""
+        self._prepare()
+        crashing = dict([self.doomed] if self.doomed else [])
+        for name in (HUB, *self.study.silos):
+            self._start(name, crashing.get(name))
+        try:
+            self._begin_study()
+            return self._follow()
+        finally:
+            for process in self.processes.values():
+                process.terminate()
+                process.join(20)
+                if process.is_alive():
+                    process.kill()
+                    process.join()
+
+    def writes(self, name: str) -> list[str]:
+        """What a party wrote durably, in order."""
+        return (self.root / name / "writes").read_text().splitlines()
+
+    def outcome(self) -> dict[str, object]:
+        """All that must be the same however often somebody was killed."""
+        found: dict[str, object] = {}
+        for silo in self.study.silos:
+            folder = self.root / silo / "state"
+            results = folder / "studies" / self.study.digest
+            for name in (f"model-{self.study.rounds}.safetensors", "personal.safetensors", "results.json", "counts.json"):
+                if (results / name).exists():
+                    found[f"{silo} {name}"] = (results / name).read_bytes()
+            _, entries = read_ledger(folder / "ledger.sqlite3")
+            found[f"{silo} ledger"] = [(e.debit.round, e.debit.attempt, dict(e.debit.costs)) for e in entries]
+            found[f"{silo} epsilon"] = entries[-1].epsilon
+            lines = (results / "training.jsonl").read_text().splitlines()
+            found[f"{silo} training log"] = sorted(lines)
+        return found
+
+    def difference(self, expected: dict[str, object]) -> dict[str, object]:
+        """What is not as expected."""
+        found = self.outcome()
+        return {name: found.get(name) for name in expected if found.get(name) != expected[name]}
+
+    def log(self, name: str) -> str:
+        """The end of what a party logged."""
+        path = self.root / name / "log.jsonl"
+        return f"--- {name}\n" + "\n".join(path.read_text().splitlines()[-15:] if path.exists() else [])
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+    def _prepare(self) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.port = free.getsockname()[1]
+        files = write_sites(self.root / "data", patients=40)
+        for name, source in self.credentials.items():
+            folder = self.root / name
+            folder.mkdir()
+            for pem in ("certificate.pem", "key.pem", "authority.pem"):
+                (folder / pem).write_bytes((source / pem).read_bytes())
+                (folder / pem).chmod(0o600)
+        pems = {"certificate": "certificate.pem", "key": "key.pem", "authority": "authority.pem"}
+        hub = {**pems, "port": self.port, "metrics_port": 0, "data": "data"}
+        write_yaml(self.root / HUB / "coordinator.yaml", hub)
+        address = {"coordinator": f"127.0.0.1:{self.port}"}
+        write_yaml(self.root / "operator" / "operator.yaml", {**pems, **address})
+        for silo in self.study.silos:
+            folder = self.root / silo
+            (folder / "state").mkdir()
+            (folder / "policy.yaml").write_text(yaml.safe_dump(policy_document(silo)))
+            Ledger.create(folder / "state" / "ledger.sqlite3", data_set=silo, holdout=0.2, delta=1e-5)
+            agent = {**pems, **address, "policy": "policy.yaml", "state": "state", "threads": 1}
+            write_yaml(folder / "agent.yaml", {**agent, "data": {self.study.name: str(files[silo])}})
+
+    def _start(self, name: str, crash: Crash | None = None) -> None:
+        target = party_process.coordinator if name == HUB else party_process.silo
+        process = _processes.Process(target=target, args=(self.root / name, crash), name=name)
+        process.start()
+        self.processes[name] = process
+
+    def _begin_study(self) -> None:
+        """The operator tries until the coordinator, which may die meanwhile, has done it."""
+        self._insist(lambda operator: operator.create(self.study.canonical()), "ALREADY_EXISTS")
+        self._insist(lambda operator: operator.start(self.study.digest), "only a created one can start")
+
+    def _insist(self, call: object, done: str) -> None:
+        end = time.monotonic() + SECONDS
+        while True:
+            self._revive()
+            operator = self._operator()
+            try:
+                call(operator)  # type: ignore[operator]  # one of the two calls above
+            except Exception as error:
+                if done in str(error):
+                    return
+                assert time.monotonic() < end, f"{error}\n{self.log(HUB)}"
+                time.sleep(0.1)
+            else:
+                return
+            finally:
+                operator.close()
+
+    def _follow(self) -> StudyStatus:
+        end = time.monotonic() + SECONDS
+        while any(self.processes[silo].is_alive() for silo in self.study.silos) or self._revive():
+            self._revive()
+            assert time.monotonic() < end, "\n".join(map(self.log, (HUB, *self.study.silos)))
+            time.sleep(0.02)
+        for silo in self.study.silos:
+            assert self.processes[silo].exitcode == 0, self.log(silo)
+        operator = self._operator()
+        try:
+            return operator.status(self.study.digest)
+        finally:
+            operator.close()
+
+    def _revive(self) -> bool:
+        """Start again whoever was killed as planned."""
+        if self.doomed is None or self.killed:
+            return False
+        process = self.processes[self.doomed[0]]
+        if process.exitcode == -9:  # noqa: PLR2004  # SIGKILL
+            self.killed = True
+            self._start(self.doomed[0])
+        return self.killed
+
+    def _operator(self) -> Operator:
+        return Operator(OperatorConfig.load(self.root / "operator" / "operator.yaml"))
+
+
+def credentials_of(authority: Authority, study: Study) -> dict[str, Path]:
+    """Everybody's certificate, once for many federations."""
+    parties = {HUB: "coordinator", "operator": "operator", **dict.fromkeys(study.silos, "silo")}
+    return {name: authority.credential(role, name) for name, role in parties.items()}
+
+
+def described(outcome: dict[str, object]) -> str:
+    """For a failure's message: what differs, without the bytes."""
+    return json.dumps({name: str(value)[:60] for name, value in outcome.items()}, indent=1)

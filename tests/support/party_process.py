@@ -1,0 +1,55 @@
+"""What a child process of the crash tests runs: a coordinator or a silo, from their own configurations.
+
+Imported once by a fork server, because the learning libraries take seconds to load.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from pathlib import Path
+
+import structlog
+
+from coordinator.config import CoordinatorConfig
+from coordinator.server import Server
+from silo_agent import assembly, logs
+from silo_agent.config import AgentConfig
+from silo_agent.learner import Learner
+from support.crash_points import Crash, CrashPoints
+from support.placed_entropy import PlacedEntropy
+
+
+def _begin(folder: Path, crash: Crash | None) -> None:
+    log = os.open(folder / "log.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    sys.stdout, sys.stderr = os.fdopen(1, "w", 1), os.fdopen(2, "w", 1)
+    structlog.reset_defaults()
+    logs.configure()
+    CrashPoints(folder / "writes", crash).install()
+
+
+def coordinator(folder: Path, crash: Crash | None) -> None:
+    _begin(folder, crash)
+    server = Server(CoordinatorConfig.load(folder / "coordinator.yaml"))
+    asked = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: asked.set())
+    server.start()
+    asked.wait()
+    server.close()
+
+
+def silo(folder: Path, crash: Crash | None) -> None:
+    _begin(folder, crash)
+    entropy = PlacedEntropy(folder.name)
+    Learner.contribution = entropy.during(  # type: ignore[method-assign]  # the same, its draws named
+        Learner.contribution, lambda _, tensor, place, *__: f"{tensor} {place}"
+    )
+    Learner.train_personal = entropy.during(  # type: ignore[method-assign]  # the same, its draws named
+        Learner.train_personal, lambda _, model: f"personal {model.round}"
+    )
+    assembly.SystemEntropy = lambda: entropy  # type: ignore[assignment,misc]  # predictable, for this process alone
+    assembly.run_agent(AgentConfig.load(folder / "agent.yaml"), until_finished=True)
