@@ -23,7 +23,7 @@ from crypto.errors import RosterRefused, SealError, SignatureRefused
 from crypto.identity import Role
 from crypto.stream import KEY_BYTES, derive
 
-_PUBLIC_BYTES = 32
+_PRIVATE_BYTES = 32
 _MIN_SILOS = 2
 
 
@@ -118,7 +118,7 @@ class PairSecrets(Mapping[str, bytes]):
 
 @dataclass(frozen=True)
 class EphemeralKey:
-    """This silo's key pair for one roster of one study. It exists in memory only."""
+    """This silo's key pair for the rosters of one study. On a disk it lies sealed only (`crypto.at_rest`)."""
 
     study: str
     offer: KeyOffer
@@ -131,6 +131,25 @@ class EphemeralKey:
         private = X25519PrivateKey.generate()
         public = private.public_key().public_bytes_raw()
         return cls(study, KeyOffer(public, credential.sign(_offer_message(study, public))), credential, private)
+
+    @classmethod
+    def restore(cls, credential: Credential, study: str, blob: bytes) -> Self:
+        """The inverse of `to_bytes`. Raises `SealError` where the key is not one that this silo signed for the study."""
+        private = X25519PrivateKey.from_private_bytes(blob[:_PRIVATE_BYTES].ljust(_PRIVATE_BYTES, b"\0"))
+        offer = KeyOffer(private.public_key().public_bytes_raw(), blob[_PRIVATE_BYTES:])
+        try:
+            message = _offer_message(study, offer.public)
+            Trust(credential.authority_pem).verify(
+                credential.certificate_pem, message, offer.signature, role=credential.identity.role
+            )
+        except SignatureRefused:
+            msg = "the stored key was not signed by this silo for this study; a new one must be offered"
+            raise SealError(msg) from None
+        return cls(study, offer, credential, private)
+
+    def to_bytes(self) -> bytes:
+        """Private key (32 bytes) and the offer's signature. Secret: seal it before it touches a disk."""
+        return self._private.private_bytes_raw() + self.offer.signature
 
     def meet(self, roster: Roster, me: str) -> PairSecrets:
         """Verify the roster under this silo's own authority and derive the secret with each other member.

@@ -19,13 +19,16 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, ObjectIdentifier
 
+from crypto.canonical import canonical
 from crypto.errors import CertificateError, SignatureRefused
 from crypto.identity import Identity, Role
+from crypto.stream import derive
 
 E = TypeVar("E", bound=x509.ExtensionType)
 
 _MAX_PEM = 1 << 16
 _READABLE_BY_ALL = 0o007
+_SCALAR_BYTES = 32
 
 KEY_USES: dict[Role, ObjectIdentifier] = {
     Role.SILO: ExtendedKeyUsageOID.CLIENT_AUTH,
@@ -166,6 +169,11 @@ class Credential:
     def sign(self, message: bytes) -> bytes:
         """Sign with ECDSA P-256 and SHA-256 (DER). The message must say what it is for: see `canonical`."""
         return self._key.sign(message, ec.ECDSA(hashes.SHA256()))
+
+    def derive(self, purpose: str) -> bytes:
+        """32 bytes that only the holder of this private key can know, for one purpose (HKDF-SHA256, RFC 5869)."""
+        secret = self._key.private_numbers().private_value.to_bytes(_SCALAR_BYTES, "big")
+        return derive(secret, canonical("own secret", purpose))
 
     def __repr__(self) -> str:
         return f"Credential({self.identity})"

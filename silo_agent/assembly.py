@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import signal
 import threading
 
@@ -19,7 +18,7 @@ from silo_agent.gate import Gate
 from silo_agent.learner import Learner
 from silo_agent.learning.device import choose_device, limit_threads
 from silo_agent.metrics import Metrics
-from silo_agent.session import Session
+from silo_agent.session import Session, session_name
 from silo_agent.state import State
 
 log = structlog.get_logger()
@@ -40,7 +39,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     http, http_thread = start_http_server(config.metrics_port, addr=config.metrics_host, registry=metrics.registry)
-    session = secrets.token_hex(16)
+    session = session_name(config.state, credential, entropy)
     client = Client(config.coordinator, credential, session, stop, lambda up: metrics.connected.set(float(up)))
     data_set = gate.policy.data_set
 
@@ -65,7 +64,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
         state,
         metrics,
         learners=learner,
-        sessions=lambda study: Session(study, credential, entropy),
+        sessions=lambda study: Session.open(study, credential, entropy, state.study_folder(study)),
         entropy=entropy,
         session=session,
     )

@@ -118,6 +118,10 @@ class Client:
         """Done, or disputed."""
         self._patiently(lambda: self._calls.Confirm(codec.confirm_to_wire(confirm), timeout=CALL_SECONDS))
 
+    def sign(self, message: bytes) -> bytes:
+        """This silo's signature over a message that says what it is for."""
+        return self._credential.sign(message)
+
     def heartbeat(self) -> None:
         """Still here; tried once."""
         self._calls.Heartbeat(silo_pb2.HeartbeatRequest(session=self._session), timeout=CALL_SECONDS)
@@ -130,6 +134,8 @@ class Client:
         def send() -> None:
             status = self._calls.UploadStatus(silo_pb2.UploadStatusRequest(header=wire), timeout=CALL_SECONDS)
             offset = header.size if status.complete else int(status.offset)
+            if offset:
+                log.info("upload goes on", slot=header.slot, offset=offset, size=header.size)
             chunks = _chunks(wire, signature, content, offset)
             self._calls.Upload(chunks, timeout=STREAM_SECONDS)
 

@@ -13,7 +13,7 @@ difference of two sums that hold the same shares of noise would lay bare a silo 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -94,21 +94,26 @@ class Gate:
             self._metrics.refusals.labels(refusal.reason).inc()
             raise
 
-    def contribute(self, order: Order, sealer: Sealer, compute: Callable[[], Integers]) -> Path:
+    def sealed(self, order: Order) -> Path | None:
+        """The bytes that this order was sealed to before, None where it was not."""
+        return self._state.sealed(order.place.study, order.label.digest)
+
+    def contribute(self, order: Order, sealer: Sealer, compute: Callable[[Place], Integers]) -> Path:
         """Sealed bytes of this order, from the outbox where they were sealed before.
 
-        `compute` returns the noised integers; it is called at most once per charge, and only after the charge is
-        durable. Raises `Refused`, `LedgerError`, `StateError`, `OutOfTurnError`; then nothing has left.
+        `compute` gets the place that was charged and returns the noised integers. What it returns is kept at most once
+        per charge; it is called only after the charge is durable. Raises `Refused`, `LedgerError`, `StateError`,
+        `OutOfTurnError`; then nothing has left.
         """
         study, label = order.place.study, order.label
-        stored = self._state.sealed(study, label.digest)
+        stored = self.sealed(order)
         if stored is not None:
             return stored
         self.decide(order.study, order.place, roster_size=len(order.roster))
         draw = self._charge(order)
         release = self._state.release(order.place, order.tensor, draw)
         if release is None:
-            integers = compute()
+            integers = compute(replace(order.place, attempt=draw))
             self._state.keep_release(order.place, order.tensor, draw, integers, label.digest)
         elif release.label == label.digest or _carries_its_noise(order.study, order.tensor):
             integers = release.integers

@@ -39,7 +39,11 @@ class TrainingLog:
         self._path = path
 
     def record(self, place: Place, tensor: Tensor, ran: Cost) -> None:
-        """A mechanism has run: `ran` is what it was called with. That it draws such noise is what its tests measure."""
+        """A mechanism has run: `ran` is what it was called with. That it draws such noise is what its tests measure.
+
+        One line for each draw that can be released. `place` names the charge; where a process was lost before it could
+        keep its draw, the draw that is made instead is the same line, not one more.
+        """
         line = {
             "study": place.study,
             "round": place.round,
@@ -50,7 +54,13 @@ class TrainingLog:
             "noise_multiplier": ran.noise,
             "times": ran.count,
         }
+        text = json.dumps(line, sort_keys=True) + "\n"
+        written = self._path.read_text(encoding="utf-8") if self._path.exists() else ""
+        if text in written.splitlines(keepends=True):
+            return
+        # A line that was cut by a crash ends here, so that the next one begins on its own.
+        torn = "" if not written or written.endswith("\n") else "\n"
         with self._path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(line, sort_keys=True) + "\n")
+            file.write(torn + text)
             file.flush()
             os.fsync(file.fileno())

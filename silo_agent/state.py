@@ -27,6 +27,7 @@ from sqlalchemy import (
     Table,
     UniqueConstraint,
     create_engine,
+    delete,
     event,
     insert,
     select,
@@ -62,6 +63,12 @@ _sealed = Table(
     _metadata,
     Column("label", String(64), primary_key=True),
     Column("sha256", String(64), nullable=False),
+)
+_attempts = Table(
+    "attempts",
+    _metadata,
+    Column("study", String(64), primary_key=True),
+    Column("body", String, nullable=False),
 )
 
 
@@ -136,6 +143,23 @@ class State:
             rows = connection.execute(select(_studies.c.study, _studies.c.committed, _studies.c.why)).all()
         return [(row.study, row.committed, row.why) for row in rows]
 
+    def attempt(self, study: str) -> str | None:
+        """Where the silo stands in a study (`journal`), None where nothing was kept."""
+        with self._transaction() as connection:
+            row = connection.execute(select(_attempts.c.body).where(_attempts.c.study == study)).first()
+        return None if row is None else str(row.body)
+
+    def keep_attempt(self, study: str, body: str) -> None:
+        """Replace where the silo stands, in one transaction."""
+        with self._transaction() as connection:
+            connection.execute(delete(_attempts).where(_attempts.c.study == study))
+            connection.execute(insert(_attempts).values(study=study, body=body))
+
+    def forget_attempt(self, study: str) -> None:
+        """The study is over."""
+        with self._transaction() as connection:
+            connection.execute(delete(_attempts).where(_attempts.c.study == study))
+
     # --- releases -----------------------------------------------------------------------------------------------
     def release(self, place: Place, tensor: Tensor, attempt: int) -> Release | None:
         """What was drawn for a charge, None where nothing was."""
@@ -178,12 +202,17 @@ class State:
         self._keep(insert(_sealed).values(label=label, sha256=_sha256(sealed)), path, sealed)
         return path
 
+    def note_path(self, place: Place, kind: str) -> Path:
+        """Where a sealed note for the roster lies until its round is committed."""
+        return self.folder / "outbox" / place.study / f"{place.round}-{place.attempt}-{kind}.note"
+
     def forget_round(self, study: str, round_number: int) -> None:
         """A committed round's bytes are not needed again; that its labels and draws are used up stays on record."""
         for path in (self.study_folder(study) / "releases").glob(f"{round_number}-*.i64"):
             path.unlink()
-        for path in (self.folder / "outbox" / study).glob("*.sealed"):
-            path.unlink()
+        for pattern in ("*.sealed", "*.note"):
+            for path in (self.folder / "outbox" / study).glob(pattern):
+                path.unlink()
 
     # --- inside -------------------------------------------------------------------------------------------------
     def _release_path(self, place: Place, tensor: Tensor, attempt: int) -> Path:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from crypto.agreement import EphemeralKey, PairSecrets, Roster, _offer_message
+from crypto.agreement import EphemeralKey, PairSecrets, Roster, RosterEntry, _offer_message
 from crypto.certificates import Trust
 from crypto.errors import CertificateError, RosterRefused, SealError, SignatureRefused
 
@@ -128,3 +128,28 @@ def test_secrets_do_not_print(meeting, silos):
 def test_a_secret_of_another_length_is_refused():
     with pytest.raises(SealError, match="32 bytes"):
         PairSecrets({"a": b"short"})
+
+
+def test_a_stored_key_meets_the_same_roster_with_the_same_secrets(silos):
+    keys = {name: EphemeralKey.create(credential, STUDY) for name, credential in silos.items()}
+    entries = tuple(
+        RosterEntry(name, silos[name].certificate_pem, key.offer.public, key.offer.signature)
+        for name, key in sorted(keys.items())
+    )
+    roster = Roster(STUDY, entries)
+    again = EphemeralKey.restore(silos["north"], STUDY, keys["north"].to_bytes())
+    assert again.offer == keys["north"].offer
+    assert dict(again.meet(roster, "north")) == dict(keys["north"].meet(roster, "north"))
+
+
+def test_a_stored_key_of_another_silo_or_study_is_refused(silos):
+    blob = EphemeralKey.create(silos["north"], STUDY).to_bytes()
+    for credential, study, stored in (
+        (silos["south"], STUDY, blob),
+        (silos["north"], "6" * 64, blob),
+        (silos["north"], STUDY, bytes([blob[0] ^ 8]) + blob[1:]),
+        (silos["north"], STUDY, blob[:40]),
+        (silos["north"], STUDY, b""),
+    ):
+        with pytest.raises(SealError):
+            EphemeralKey.restore(credential, study, stored)

@@ -6,17 +6,20 @@ import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
+from crypto.certificates import Trust
 from crypto.entropy import SystemEntropy
+from crypto.identity import Role
 from crypto.packages import seal_note
 from policies.ledger import Ledger
-from protos.messages import Place, Task, Tensor, Work
+from protos.messages import Note, Place, Publication, Task, Tensor, Work
 from silo_agent.agent import Agent, UnknownDataError
 from silo_agent.client import CallRefused
 from silo_agent.gate import Gate
 from silo_agent.learner import Learner
 from silo_agent.learning.model import SharedModel
+from silo_agent.learning.personal import PersonalModel
 from silo_agent.metrics import Metrics
-from silo_agent.session import Session
+from silo_agent.session import KEY_FILE, Session
 from silo_agent.state import State
 from support.certificates import load
 from support.local_coordinator import LocalCoordinator
@@ -58,13 +61,14 @@ class Silo:
             return Learner(study, self.data, DATA_SET, HOLDOUT, folder, **sources, device="cpu")
 
         self.client = self.coordinator.connect(self.name)
+        self.client.signer = self.credential
         self.agent = Agent(
             self.client,
             self.gate,
             self.state,
             self.metrics,
             learners=learner,
-            sessions=lambda study: Session(study, self.credential, entropy),
+            sessions=lambda study: Session.open(study, self.credential, entropy, self.state.study_folder(study)),
             entropy=entropy,
             session="0" * 32,
         )
@@ -204,11 +208,12 @@ def test_a_study_that_is_not_what_its_digest_names_is_refused(federation):
     assert silos["north"].state.studies() == []
 
 
-@pytest.mark.parametrize("number", [1, 2, 7])
-def test_a_round_that_is_not_next_is_refused(federation, number):
+@pytest.mark.parametrize(("number", "reason"), [(0, "out_of_turn"), (7, "cost")])
+def test_a_round_that_is_committed_or_not_in_the_study_is_refused(federation, number, reason):
     coordinator, _ = federation
-    reason, _ = refusal(coordinator, "north", coordinator.place(number))
-    assert reason == ("cost" if number == 7 else "out_of_turn")
+    for done in (0, 1):
+        coordinator.run_round(done)
+    assert refusal(coordinator, "north", coordinator.place(number))[0] == reason
 
 
 def test_an_edited_policy_ends_the_silos_part_by_name(federation):
@@ -252,7 +257,8 @@ def test_a_roster_with_a_silo_that_the_study_does_not_name_is_disputed(federatio
     coordinator, silos = federation
     place = coordinator.place(0)
     roster = coordinator.offer(place)
-    stranger = Session(place.study, load(authority.credential("silo", "stranger")), SystemEntropy()).member
+    credential = load(authority.credential("silo", "stranger"))
+    stranger = Session(place.study, credential, SystemEntropy(), lambda _: None).member
     padded = (*roster[:2], stranger)
     coordinator.ask("north", Work(Task.DEAL, place, None, padded, "north"))
     assert disputed(coordinator, "north", "roster")
@@ -302,7 +308,8 @@ def test_heads_that_the_sums_do_not_give_are_disputed(federation, plain):
     place, roster = heads_opened(coordinator)
     solver = coordinator.solve(place, roster)
     running = silos[solver].agent._running[place.study]
-    label = silos[solver].agent._note_label(running, Work(Task.SOLVE, place, Tensor.HEADS, roster), place)
+    asked = Work(Task.SOLVE, place, Tensor.HEADS, roster)
+    label = silos[solver].agent._duties._note_label(running, asked, place, Note.HEADS)
     keys = running.session.keys(roster)
     coordinator.content[place, "note-heads"] = seal_note(keys, label, plain, SystemEntropy())
     other = next(name for name in SILOS if name != solver)
@@ -445,6 +452,7 @@ def test_shares_of_noise_do_not_go_to_a_second_roster_of_the_same_attempt(federa
     coordinator.deal(place, roster)
     coordinator.gather(place, roster, Tensor.COUNTS)
     before = dict(silos["north"].client.uploads)
+    Session.forget(silos["south"].model(0).parent)
     silos["south"].restart()
     other = coordinator.offer(place)
     assert other != roster
@@ -489,3 +497,152 @@ def test_two_studies_at_once_do_not_take_each_others_bytes(federation):
     twin.offer(Place(other.digest, 1, 1))
     coordinator.gather(place, roster, Tensor.COUNTS)
     assert silos["north"].client.uploads[place, "counts"] == sent[place, "counts"]
+
+
+# --- going on where the last process stood ----------------------------------------------------------------------------
+def everything(silos):
+    """What must not depend on who was restarted when: models, results, charges."""
+    names = ("model-2.safetensors", "results.json")
+    return {
+        name: [silo.charges, *((silo.model(2).parent / file).read_bytes() for file in names)]
+        for name, silo in silos.items()
+    }
+
+
+@pytest.mark.parametrize("mode", ["local", "distributed"])
+def test_a_silo_that_begins_anew_after_every_task_goes_on_in_the_same_attempts(federate, mode):
+    coordinator, silos = federate(tiny_study(privacy={"mode": mode}, personal={"epochs": 1}))
+    ask = coordinator.ask
+
+    def ask_and_restart(silo, work):
+        ask(silo, work)
+        if silo == "south":
+            silos["south"].restart()
+
+    coordinator.ask = ask_and_restart
+    rosters = {coordinator.run_round(number) for number in range(coordinator.study.rounds + 1)}
+    assert len(rosters) == 1, "a silo that keeps its keys stays who it is"
+    assert len({silo.model(2).read_bytes() for silo in silos.values()}) == 1
+    assert len({tuple(silo.charges) for silo in silos.values()}) == 1
+    assert len(silos["south"].charges) == 5
+    coordinator.finish("south")
+    folder = silos["south"].model(2).parent
+    assert PersonalModel.load(folder / "personal.safetensors").round == 2
+    assert not list(folder.glob("attempt-*"))
+    assert not (folder / KEY_FILE).exists()
+
+
+@pytest.mark.parametrize("task", [Task.DEAL, Task.TAKE, Task.CONTRIBUTE, Task.OPEN, Task.SOLVE, Task.ADOPT])
+def test_work_that_repeats_after_a_restart_is_answered_with_the_stored_words(federation, task):
+    """The answer was lost on its way, and then the process."""
+    coordinator, silos = federation
+    ask, asked, repeated = coordinator.ask, [], []
+
+    def ask_twice(silo, work):
+        ask(silo, work)
+        if work.task is task and (silo, work) not in asked:
+            asked.append((silo, work))
+            client = silos[silo].client
+            said = (client.confirms[-1:], dict(client.uploads), len(silos[silo].charges))
+            silos[silo].restart()
+            ask(silo, work)
+            repeated.append(((client.confirms[-1:], dict(client.uploads), len(silos[silo].charges)), said))
+
+    coordinator.ask = ask_twice
+    for number in range(3):
+        coordinator.run_round(number)
+    assert repeated
+    assert all(now == before for now, before in repeated)
+    assert len({silo.model(2).read_bytes() for silo in silos.values()}) == 1
+    assert {len(silo.charges) for silo in silos.values()} == {5}
+
+
+def test_a_silo_whose_keys_are_gone_asks_for_a_new_attempt(federation):
+    coordinator, silos = federation
+    coordinator.run_round(0)
+    place = coordinator.place(1)
+    roster = coordinator.offer(place)
+    Session.forget(silos["south"].model(0).parent)
+    silos["south"].restart()
+    coordinator.ask("south", Work(Task.CONTRIBUTE, place, Tensor.HEADS, roster))
+    assert disputed(coordinator, "south", "seal")
+    assert coordinator.run_round(1, attempt=2) != roster
+
+
+def test_a_standing_that_was_damaged_is_not_used(federation):
+    coordinator, silos = federation
+    coordinator.run_round(0)
+    (path,) = silos["south"].model(0).parent.glob("attempt-*.safetensors")
+    path.write_bytes(b"damaged")
+    silos["south"].restart()
+    assert refusal(coordinator, "south", coordinator.place(1)) == ("state", "see the log of this silo's agent")
+
+
+# --- catching up ------------------------------------------------------------------------------------------------------
+def test_a_silo_that_was_away_for_a_round_catches_up(federate):
+    coordinator, silos = federate(tiny_study(min_silos=2), min_silos=2, noise_modes=["local"])
+    coordinator.run_round(0)
+    coordinator.run_round(1, silos=("north", "west"))
+    coordinator.run_round(2)
+    assert len({silo.model(2).read_bytes() for silo in silos.values()}) == 1
+    assert [charge[0] for charge in silos["south"].charges] == [0, 2, 2]
+    assert not list((silos["south"].folder / "state" / "inbox").iterdir())
+
+
+def test_a_silo_that_was_never_there_may_join_later(federate):
+    coordinator, silos = federate(tiny_study(min_silos=2), min_silos=2, noise_modes=["local"])
+    for number in (0, 1):
+        coordinator.run_round(number, silos=("north", "west"))
+    coordinator.run_round(2)
+    assert len({silo.model(2).read_bytes() for silo in silos.values()}) == 1
+    counts = [(silo.model(2).parent / "counts.json").read_text() for silo in silos.values()]
+    assert len(set(counts)) == 1
+    assert silos["south"].charges == [(2, 1, "heads"), (2, 1, "metrics")]
+
+
+def test_a_silo_that_lost_a_committed_candidate_catches_up_and_one_that_is_behind_gives_nothing(federate):
+    coordinator, silos = federate(tiny_study(min_silos=2), min_silos=2, noise_modes=["local"])
+    coordinator.run_round(0)
+    coordinator.run_round(1, silos=("north", "west"))
+    place = coordinator.place(2)
+    roster = coordinator.offer(place)
+    coordinator.deal(place, roster)
+    coordinator.ask("south", Work(Task.CONTRIBUTE, place, Tensor.HEADS, roster))
+    assert disputed(coordinator, "south", "out_of_turn")
+    assert "does not hold the model" in coordinator.said("south").explanation
+    assert [charge[0] for charge in silos["south"].charges] == [0]
+
+
+def test_a_model_that_the_coordinator_altered_is_not_taken(federate):
+    coordinator, silos = federate(tiny_study(min_silos=2), min_silos=2, noise_modes=["local"])
+    coordinator.run_round(0)
+    coordinator.run_round(1, silos=("north", "west"))
+    place = coordinator.place(2)
+    roster = coordinator.offer(place)
+    coordinator.deal(place, roster)
+    coordinator.ask("north", Work(Task.SHARE, place, None, roster, "north"))
+    note = coordinator.clients["north"].uploads[place, "note-model"]
+    coordinator.content[place, "note-model"] = note[:500] + bytes([note[500] ^ 1]) + note[501:]
+    coordinator.ask("south", coordinator.fetch(Task.CATCH_UP, place, "note-model", roster, "north"))
+    assert disputed(coordinator, "south", "seal")
+    assert not silos["south"].model(1).exists()
+
+
+# --- publishing -------------------------------------------------------------------------------------------------------
+def test_what_the_study_publishes_is_signed_with_the_last_word_and_nothing_else_is(federate):
+    study = tiny_study(publish=["accuracy", "patients"])
+    coordinator, silos = federate(study)
+    for number in range(3):
+        coordinator.run_round(number)
+    blobs = set()
+    for silo in silos.values():
+        spoken = [confirm for confirm in silo.client.confirms if confirm.publication]
+        (confirm,) = spoken
+        assert (confirm.task, confirm.tensor) == (Task.OPEN, Tensor.METRICS)
+        pem = silo.credential.certificate_pem
+        message = Publication.to_sign(confirm.publication)
+        Trust(silo.credential.authority_pem).verify(pem, message, confirm.signature, role=Role.SILO)
+        blobs.add(confirm.publication)
+    assert len(blobs) == 1
+    figures = Publication.parse(blobs.pop()).figures
+    assert {(f.domain, f.metric) for f in figures} == {(d, m) for d in "ab" for m in ("accuracy", "patients")}

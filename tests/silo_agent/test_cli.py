@@ -1,3 +1,4 @@
+import csv
 import json
 import subprocess
 import sys
@@ -6,15 +7,16 @@ from pathlib import Path
 import grpc
 import numpy as np
 import pytest
+from pyarrow.parquet import read_table as read_parquet
 from typer.testing import CliRunner
 
 from policies.costs import round_costs
 from policies.ledger import Debit, Ledger
 from silo_agent import assembly, cli
 from silo_agent.client import CallRefused
-from silo_agent.learning.model import SharedModel
 from silo_agent.state import State
 from support.local_federation import write_patients
+from support.models import random_model, random_personal
 from support.small_cohort import policy_document, write_yaml
 from support.studies import tiny_study
 
@@ -118,12 +120,42 @@ def test_the_ledger_is_shown_to_people_and_programs(hospital):
     statement = json.loads(invoke("ledger", "show", "--json", "-c", hospital).output)
     assert statement["spent"] == spent
     assert statement["left"] == pytest.approx(4 - spent)
+    assert statement["public"] is False
     assert (statement["data_set"], statement["budget"], statement["delta"]) == ("ward", 4.0, 1e-5)
     assert [(e["round"], sorted(e["costs"])) for e in statement["entries"]] == [
         (0, ["counts"]),
         (1, ["encoder", "heads"]),
     ]
     assert statement["entries"][1]["costs"]["encoder"]["noise"] == 4.0
+
+
+def test_an_unbounded_epsilon_is_a_word_in_the_table_and_in_valid_json(hospital):
+    document = policy_document("ward")
+    write_yaml(hospital.parent / "policy.yaml", document | {"data_set": {**document["data_set"], "public": True}})
+    done = invoke("ledger", "create", "-c", hospital)
+    assert "the ledger of ward, public data, so no budget binds" in done.output
+    study = tiny_study(
+        heads={"pooled_noise": 0, "domain_noise": 0},
+        encoder={"noise": 0},
+        evaluation={"noise": 0},
+        privacy={"mode": "none", "count_noise": 0},
+    )
+    path = hospital.parent / "state" / "ledger.sqlite3"
+    with Ledger.open(path, data_set="ward", holdout=0.2, budget_epsilon=4.0, delta=1e-5, public=True) as ledger:
+        ledger.charge(Debit(study.digest, "p" * 64, 0, 1, round_costs(tiny_study(), 0)))
+        ledger.charge(Debit(study.digest, "p" * 64, 1, 1, round_costs(study, 1)))
+
+    def refuse(constant):
+        pytest.fail(f"{constant} is no JSON")
+
+    statement = json.loads(invoke("ledger", "show", "--json", "-c", hospital).output, parse_constant=refuse)
+    assert (statement["public"], statement["spent"], statement["left"]) == (True, "unbounded", "unbounded")
+    first, second = (entry["epsilon_after"] for entry in statement["entries"])
+    assert 0 < first < 4
+    assert second == "unbounded"
+    shown = " ".join(invoke("ledger", "show", "-c", hospital).output.split())
+    assert "spent unbounded at delta 1e-05; the data are public, so no budget binds" in shown
+    assert invoke("ledger", "verify", "-c", hospital).output == "2 debits, the chain holds\n"
 
 
 def test_the_ledger_can_be_shown_while_an_agent_holds_it(hospital):
@@ -199,25 +231,59 @@ def test_a_program_that_fails_says_one_sentence_and_exits_with_1(tmp_path):
     assert done.stderr == (f"fedward-silo: {tmp_path}/agent.yaml: there is no such file; create it or give its path\n")
 
 
-# --- evaluate ---------------------------------------------------------------------------------------------------------
+# --- models -----------------------------------------------------------------------------------------------------------
 @pytest.fixture
 def studied(hospital):
+    """A finished study of random weights, with a personal model and a charged ledger."""
     study = tiny_study()
     state = State(hospital.parent / "state")
     state.add_study(study.digest, study.canonical())
     state.commit(study.digest, 2)
-    SharedModel.start(study).save(state.study_folder(study.digest) / "model-2.safetensors")
+    random_model(study).save(state.study_folder(study.digest) / "model-2.safetensors")
+    random_personal(study).save(state.study_folder(study.digest) / "personal.safetensors")
     state.close()
+    invoke("ledger", "create", "-c", hospital)
+    charge(hospital, 0, 1, 2)
     return study
 
 
+def model_file(hospital, name="model-2.safetensors"):
+    return next((hospital.parent / "state").rglob(name))
+
+
+# --- evaluate ---------------------------------------------------------------------------------------------------------
 def test_models_are_evaluated_on_a_file(hospital, studied):
     data = hospital.parent / "north.csv"
-    found = json.loads(invoke("evaluate", "--json", studied.digest[:8], data, "-c", hospital).output)
-    assert (found["study"], found["round"], found["shared"], found["personal"]) == (studied.digest, 2, [0.5, 0.5], None)
-    shown = invoke("evaluate", studied.digest, data, "-c", hospital).output
-    assert "AUC, tiny, round 2" in shown
-    assert "0.500" in shown
+    found = json.loads(invoke("evaluate", "--json", studied.digest[:8], data, "-c", hospital).stdout)
+    assert (found["study"], found["round"], found["domains"]) == (studied.digest, 2, ["a", "b"])
+    qualities = found["shared"] + found["personal"]
+    for quality in qualities:
+        assert set(quality) == {"auc", "accuracy", "balanced_accuracy", "calibration", "records"}
+    assert sum(quality["records"] for quality in found["shared"]) == 60
+    rows = table_rows(invoke("evaluate", studied.digest, data, "-c", hospital).output)
+    names = ["domain", "model", "records", "AUC", "accuracy", "balanced", "calibration"]
+    assert rows[0] == names
+    figures = ("auc", "accuracy", "balanced_accuracy", "calibration")
+    for row, (place, model, m) in zip(
+        rows[1:], [("a", "shared", 0), ("", "personal", 0), ("b", "shared", 1), ("", "personal", 1)], strict=True
+    ):
+        quality = found[model][m]
+        assert row == [place, model, str(quality["records"]), *(f"{quality[figure]:.3f}" for figure in figures)]
+
+
+def table_rows(shown):
+    """Cells of a table that rich drew."""
+    lines = [line.replace("┃", "│") for line in shown.splitlines()]
+    return [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines if "│" in line]
+
+
+def test_what_cannot_be_measured_is_a_dash(hospital, studied):
+    model_file(hospital, "personal.safetensors").unlink()
+    data = hospital.parent / "a.csv"
+    data.write_text("patient,group,age,lactate,ill\n1,a,20,3,1\n")
+    rows = table_rows(invoke("evaluate", studied.digest, data, "-c", hospital).output)
+    assert [row[:4] for row in rows[1:]] == [["a", "shared", "1", "-"], ["b", "shared", "0", "-"]]
+    assert rows[2][4:] == ["-", "-", "-"]
 
 
 def test_what_cannot_be_evaluated_is_a_sentence(hospital, studied, sentence):
@@ -226,8 +292,156 @@ def test_what_cannot_be_evaluated_is_a_sentence(hospital, studied, sentence):
     broken = hospital.parent / "broken.csv"
     broken.write_text(data.read_text().replace(",a,", ",z,"))
     assert "column 'group'" in sentence("evaluate", studied.digest[:8], broken, "-c", hospital)
-    model = next((hospital.parent / "state").rglob("model-2.safetensors"))
+    model = model_file(hospital)
     model.write_bytes(b"damaged")
     sentence("evaluate", studied.digest[:8], data, "-c", hospital)
     model.unlink()
     assert "no finished round" in sentence("evaluate", studied.digest[:8], data, "-c", hospital)
+
+
+# --- predict ----------------------------------------------------------------------------------------------------------
+@pytest.fixture
+def newcomers(hospital):
+    """A file without labels; one record of a domain that the study does not know."""
+    path = hospital.parent / "new.csv"
+    path.write_text("patient,group,age,lactate\nann,a,20,3\nbob,b,80,7\ncid,c,50,1\n")
+    return path
+
+
+def test_predictions_are_printed_as_csv_and_told_in_one_line(hospital, studied, newcomers):
+    done = invoke("predict", studied.digest[:8], newcomers, "--unknown-domain", "ensemble", "-c", hospital)
+    assert done.exit_code == 0
+    rows = [line.split(",") for line in done.stdout.splitlines()]
+    assert rows[0] == ["record", "patient", "domain", "how", "probability_0", "probability_1", "predicted"]
+    assert [row[:4] for row in rows[1:]] == [
+        ["1", "ann", "a", "own"],
+        ["2", "bob", "b", "own"],
+        ["3", "cid", "", "ensemble"],
+    ]
+    inputs = np.array([[-2 / 3, -0.4], [1 / 3, 0.4]], np.float32)
+    wanted = random_model(studied).predict(inputs, np.array([0, 1]))
+    np.testing.assert_allclose([[float(cell) for cell in row[4:6]] for row in rows[1:3]], wanted, atol=1e-6)
+    assert done.stderr == (
+        "3 records of tiny, round 2: 1 ensemble, 2 own;"
+        " unknown domains: mean of the 2 domains' predictions, weighted equally\n"
+    )
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.parquet"])
+def test_predictions_go_to_a_file_that_only_the_owner_reads(hospital, studied, newcomers, name):
+    out = hospital.parent / name
+    done = invoke("predict", studied.digest, newcomers, "--domain", "b", "--out", out, "-c", hospital)
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert done.stderr == f"{out}: 3 records of tiny, round 2: 3 own\n"
+    assert out.stat().st_mode & 0o777 == 0o600
+    rows = read_parquet(out).to_pylist() if name.endswith("parquet") else list(csv.DictReader(out.open()))
+    assert [(row["patient"], row["domain"], row["how"]) for row in rows] == [
+        ("ann", "b", "own"),
+        ("bob", "b", "own"),
+        ("cid", "b", "own"),
+    ]
+
+
+def test_predictions_for_programs(hospital, studied, newcomers):
+    command = ["predict", studied.digest, newcomers, "--unknown-domain", "pooled", "--json", "-c", hospital]
+    found = json.loads(invoke(*command).stdout)
+    assert (found["study"], found["round"], found["records"]) == (studied.digest, 2, 3)
+    assert found["ways"] == {"own": 2, "pooled": 1}
+    assert found["unknown_domain"] == "mean of the heads, weighted equally"
+    assert [(row["domain"], row["how"]) for row in found["predictions"]] == [
+        ("a", "own"),
+        ("b", "own"),
+        (None, "pooled"),
+    ]
+    found = json.loads(invoke(*command, "--out", hospital.parent / "out.csv").stdout)
+    assert found["file"].endswith("out.csv")
+    assert "predictions" not in found
+
+
+def test_the_personal_model_predicts_where_it_is_asked_for(hospital, studied, newcomers):
+    command = ["predict", studied.digest, newcomers, "--domain", "a", "--json", "-c", hospital]
+    shared, personal = (json.loads(invoke(*command, *more).stdout)["predictions"] for more in ([], ["--personal"]))
+    inputs = np.array([[-2 / 3, -0.4]], np.float32)
+    for rows, model in ((shared, random_model(studied)), (personal, random_personal(studied))):
+        wanted = model.predict(inputs, np.array([0]))[0, 1]
+        assert rows[0]["probability_1"] == pytest.approx(wanted, abs=1e-6)
+    assert shared[0]["probability_1"] != personal[0]["probability_1"]
+
+
+def test_a_model_file_can_be_given_and_needs_no_agent(hospital, studied, newcomers, tmp_path):
+    model = tmp_path / "given.safetensors"
+    model.write_bytes(model_file(hospital).read_bytes())
+    done = invoke("predict", studied.digest, newcomers, "--domain", "a", "--model", model, "-c", tmp_path / "no.yaml")
+    assert done.exit_code == 0
+    assert done.stdout == invoke("predict", studied.digest, newcomers, "--domain", "a", "-c", hospital).stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ([], "row 4, column 'group': found 'c', expected one of 'a', 'b'"),
+        (["--domain", "c"], "--domain 'c': the study knows a, b"),
+        (["--domain", "a", "--unknown-domain", "pooled"], "exclude each other"),
+        (["--domain", "a", "--out", "out.txt"], "must be one of .csv, .parquet"),
+        (["--domain", "a", "--model", "absent.safetensors"], "absent.safetensors cannot be read"),
+    ],
+)
+def test_what_cannot_be_predicted_is_a_sentence(studied, newcomers, sentence, options, why):
+    assert why in sentence("predict", studied.digest, newcomers, *options, "-c", newcomers.parent / "agent.yaml")
+
+
+def test_a_model_of_another_study_is_a_sentence(hospital, studied, newcomers, sentence, tmp_path):
+    random_model(tiny_study(name="other")).save(tmp_path / "other.safetensors")
+    said = sentence("predict", studied.digest, newcomers, "--model", tmp_path / "other.safetensors", "-c", hospital)
+    assert f"not of {studied.digest}" in said
+
+
+@pytest.mark.parametrize("command", ["predict", "export"])
+def test_a_study_without_the_model_is_a_sentence(hospital, studied, newcomers, sentence, command):
+    model_file(hospital).unlink()
+    model_file(hospital, "personal.safetensors").unlink()
+    more = [newcomers] if command == "predict" else ["--out", hospital.parent / "out"]
+    for options, what in (([], "finished round"), (["--personal"], "personal model")):
+        said = sentence(command, studied.digest, *more, *options, "-c", hospital)
+        assert f"no {what} of this study lies in" in said
+
+
+# --- export -----------------------------------------------------------------------------------------------------------
+def test_a_shared_model_is_exported_with_its_card(hospital, studied):
+    out = hospital.parent / "exported"
+    done = invoke("export", studied.digest[:8], "--out", out, "-c", hospital)
+    names = ["SHA256SUMS", "model-card.json", "model-card.md", "model.onnx", "model.safetensors"]
+    assert done.stdout.splitlines() == [str(out / name) for name in names]
+    card = json.loads((out / "model-card.json").read_bytes())
+    assert (card["study"]["digest"], card["kind"], card["model"]["round"]) == (studied.digest, "shared", 2)
+    assert card["privacy"]["epsilon_charged_here"] == card["privacy"]["epsilon_of_the_plan"] > 0
+
+
+def test_an_export_for_programs_of_one_format(hospital, studied):
+    out = hospital.parent / "exported"
+    done = invoke("export", studied.digest, "--out", out, "--format", "safetensors", "--json", "-c", hospital)
+    assert json.loads(done.stdout) == {
+        "folder": str(out),
+        "files": ["SHA256SUMS", "model-card.json", "model-card.md", "model.safetensors"],
+    }
+
+
+def test_without_a_ledger_the_card_says_that_the_charge_is_not_known(hospital, studied):
+    (hospital.parent / "state" / "ledger.sqlite3").unlink()
+    invoke("export", studied.digest, "--out", hospital.parent / "out", "--format", "safetensors", "-c", hospital)
+    assert "| not known |" in (hospital.parent / "out" / "model-card.md").read_text()
+
+
+def test_a_personal_model_is_exported_only_with_a_second_word(hospital, studied, sentence):
+    out = hospital.parent / "exported"
+    command = ["export", studied.digest, "--out", out, "--personal", "-c", hospital]
+    assert "must not leave the hospital. To export it for use in here, add --inside-hospital" in sentence(*command)
+    assert not out.exists()
+    done = invoke(*command, "--inside-hospital")
+    assert len(done.stdout.splitlines()) == 5
+    assert all("personal-private" in line for line in done.stdout.splitlines())
+
+
+def test_an_export_overwrites_nothing(hospital, studied, sentence):
+    said = sentence("export", studied.digest, "--out", hospital.parent, "-c", hospital)
+    assert "exists already; give a new folder" in said

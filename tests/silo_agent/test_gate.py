@@ -61,8 +61,9 @@ class Hospital:
     def order(self, tensor=Tensor.HEADS, number=1, attempt=1, *, roster=ROSTER, names=SILOS, model="m"):
         return Order(self.study, Place(self.study.digest, number, attempt), tensor, names, roster, model)
 
-    def compute(self):
+    def compute(self, charged):
         """Integers that differ at every call, so that a second draw shows."""
+        self.charged = charged
         self.draws += 1
         self.events.append("compute")
         return np.array([self.draws, -1, 7], np.int64)
@@ -123,11 +124,11 @@ def test_the_steps_come_in_their_order(hospital, monkeypatch):
 def test_whoever_computes_finds_the_whole_round_charged_on_disk(hospital):
     seen = []
 
-    def compute():
+    def compute(charged):
         (entry,) = hospital.on_disk
         seen.append(entry.debit)
         assert hospital.state.release(hospital.order().place, Tensor.HEADS, 1) is None
-        return hospital.compute()
+        return hospital.compute(charged)
 
     hospital.contribute(hospital.order(), compute)
     (debit,) = seen
@@ -207,7 +208,7 @@ def test_what_is_spent_and_left_is_measured(hospital):
 # --- again after a crash ----------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("restart", [False, True])
 def test_a_crash_after_the_charge_charges_nothing_twice(hospital, restart):
-    def die():
+    def die(_):
         raise Crash
 
     with pytest.raises(Crash):
@@ -218,6 +219,19 @@ def test_a_crash_after_the_charge_charges_nothing_twice(hospital, restart):
     hospital.contribute(hospital.order())
     assert len(hospital.on_disk) == 1
     assert hospital.draws == 1
+
+
+def test_a_draw_is_made_under_the_place_of_its_charge(hospital):
+    """With local noise the second attempt owes nothing: what it draws is what the first attempt was charged for."""
+
+    def die(_):
+        raise Crash
+
+    with pytest.raises(Crash):
+        hospital.contribute(hospital.order(), die)
+    hospital.contribute(hospital.order(attempt=2))
+    assert (hospital.charged.round, hospital.charged.attempt) == (1, 1)
+
 
 
 @pytest.mark.parametrize("restart", [False, True])

@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 
 import structlog
 
@@ -26,6 +27,24 @@ def test_a_mechanism_that_ran_is_one_line_that_outlives_the_process(tmp_path):
         "times": 1,
     }
     assert (second["tensor"], second["sampling_rate"], second["times"]) == ("encoder", 0.02, 20)
+
+
+def test_a_draw_that_was_lost_and_made_anew_is_one_line(tmp_path):
+    """Its first making was seen by nobody; a recount must not find more than was charged."""
+    path = tmp_path / "training.jsonl"
+    for _ in range(2):
+        TrainingLog(path).record(PLACE, Tensor.HEADS, Cost("training", 1.0, 15.0, 1))
+    TrainingLog(path).record(replace(PLACE, attempt=4), Tensor.HEADS, Cost("training", 1.0, 15.0, 1))
+    assert [json.loads(line)["attempt"] for line in path.read_text().splitlines()] == [3, 4]
+
+
+def test_a_line_that_a_crash_cut_short_does_not_spoil_the_next(tmp_path):
+    path = tmp_path / "training.jsonl"
+    TrainingLog(path).record(PLACE, Tensor.HEADS, Cost("training", 1.0, 15.0, 1))
+    whole = path.read_text()
+    path.write_text(whole[:-9])
+    TrainingLog(path).record(PLACE, Tensor.HEADS, Cost("training", 1.0, 15.0, 1))
+    assert path.read_text().splitlines() == [whole[:-9], whole.rstrip()]
 
 
 def test_the_operators_log_is_json_lines_on_stderr_from_info_upwards(capsys):

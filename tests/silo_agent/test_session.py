@@ -9,17 +9,22 @@ from crypto.entropy import SystemEntropy
 from crypto.errors import CertificateError, OpeningRefused, RosterRefused, SealError, SignatureRefused
 from crypto.labels import Label
 from crypto.packages import open_note, seal_note
-from protos.messages import Member
-from silo_agent.session import Session
+from protos.messages import Member, Place
+from silo_agent.session import KEY_FILE, Session, session_name
 from support.certificates import load
 from support.entropy import SeededEntropy
 
 STUDY = "5" * 64
+PLACE = Place(STUDY, 0, 1)
+
+
+def fresh(credential, entropy=None):
+    return Session(STUDY, credential, entropy or SystemEntropy(), lambda _: None)
 
 
 @pytest.fixture
 def sessions(credentials):
-    return {name: Session(STUDY, credential, SystemEntropy()) for name, credential in credentials.items()}
+    return {name: fresh(credential) for name, credential in credentials.items()}
 
 
 def roster_of(sessions):
@@ -32,7 +37,7 @@ def forged(roster, name, **fields):
 
 def dealt(sessions, dealer="south"):
     roster = roster_of(sessions)
-    package = sessions[dealer].deal(roster)
+    package = sessions[dealer].deal(roster, PLACE)
     for session in sessions.values():
         session.take(roster, dealer, package)
     return roster, package
@@ -86,7 +91,7 @@ def test_a_roster_without_this_silos_own_key_is_refused(sessions, credentials):
 
 
 def test_a_key_that_another_process_offered_is_not_met(sessions):
-    restarted = {**sessions, "north": Session(STUDY, sessions["north"]._ephemeral._credential, SystemEntropy())}
+    restarted = {**sessions, "north": fresh(sessions["north"]._ephemeral._credential)}
     with pytest.raises(SealError):
         restarted["north"].meet(roster_of(sessions))
 
@@ -113,14 +118,14 @@ def test_a_key_offered_for_another_study_is_refused(sessions, credentials):
 
 def test_a_certificate_of_another_authority_is_refused(sessions, foreign_authority):
     impostor = load(foreign_authority.credential("silo", "south"))
-    member = Session(STUDY, impostor, SystemEntropy()).member
+    member = fresh(impostor).member
     roster = tuple(member if m.silo == "south" else m for m in roster_of(sessions))
     with pytest.raises(CertificateError):
         sessions["north"].meet(roster)
 
 
 def test_a_silo_under_anothers_name_is_refused(sessions, authority):
-    east = Session(STUDY, load(authority.credential("silo", "east")), SystemEntropy()).member
+    east = fresh(load(authority.credential("silo", "east"))).member
     roster = tuple(replace(east, silo="south") if m.silo == "south" else m for m in roster_of(sessions))
     with pytest.raises(RosterRefused):
         sessions["north"].meet(roster)
@@ -166,7 +171,7 @@ def test_a_package_opens_for_its_own_roster_alone(sessions):
 def test_the_group_keys_come_from_the_entropy_given(credentials):
     keys = []
     for _ in range(2):
-        sessions = {name: Session(STUDY, credential, SeededEntropy(3)) for name, credential in credentials.items()}
+        sessions = {name: fresh(credential, SeededEntropy(3)) for name, credential in credentials.items()}
         roster, _ = dealt(sessions)
         keys.append(sessions["north"].keys(roster))
     assert keys[0].group == keys[1].group != keys[0].check
@@ -177,3 +182,69 @@ def test_secrets_are_not_printed(sessions):
     roster, _ = dealt(sessions)
     shown = repr((sessions["north"], sessions["north"].keys(roster), sessions["north"].sealer(roster)))
     assert repr(sessions["north"].keys(roster).group)[2:-1] not in shown
+
+
+# --- outliving the process ----------------------------------------------------------------------------------------------
+@pytest.fixture
+def stored(credentials, tmp_path):
+    """Sessions that lie in folders, and how to begin them again."""
+
+    def begin():
+        folders = {name: tmp_path / name for name in credentials}
+        for folder in folders.values():
+            folder.mkdir(exist_ok=True)
+        return {name: Session.open(STUDY, credentials[name], SystemEntropy(), folders[name]) for name in folders}
+
+    return begin
+
+
+def test_a_silo_that_begins_again_goes_on_with_its_keys(stored):
+    roster, _ = dealt(stored())
+    again = stored()
+    assert roster_of(again) == roster
+    keys = [session.keys(roster) for session in again.values()]
+    assert keys[0] == keys[1] == keys[2]
+
+
+def test_a_dealer_that_begins_again_sends_the_same_package_within_an_attempt(stored):
+    roster, package = dealt(stored())
+    south = stored()["south"]
+    assert south.deal(roster, PLACE) == package
+    assert south.deal(roster, replace(PLACE, attempt=2)) != package
+
+
+def test_keys_lie_sealed_and_open_for_their_owner_alone(stored, credentials, tmp_path):
+    roster, _ = dealt(stored())
+    sessions = stored()
+    path = tmp_path / "north" / KEY_FILE
+    blob, keys = path.read_bytes(), sessions["north"].keys(roster)
+    for secret in (keys.group, keys.check, keys.ckks[:64], sessions["north"]._ephemeral.to_bytes()[:32]):
+        assert secret not in blob
+    assert path.stat().st_mode & 0o777 == 0o600
+    thief = Session.open(STUDY, credentials["west"], SystemEntropy(), tmp_path / "north")
+    assert thief.member.public_key != sessions["north"].member.public_key
+
+
+@pytest.mark.parametrize("damage", [lambda b: b[:-1], lambda b: b[:40] + bytes([b[40] ^ 1]) + b[41:], lambda b: b""])
+def test_a_damaged_key_file_gives_fresh_keys(stored, tmp_path, damage):
+    before = stored()["north"].member
+    path = tmp_path / "north" / KEY_FILE
+    path.write_bytes(damage(path.read_bytes()))
+    after = stored()["north"].member
+    assert after.public_key != before.public_key
+    assert stored()["north"].member == after
+
+
+def test_forgotten_keys_are_gone(stored, tmp_path):
+    before = stored()["north"].member
+    Session.forget(tmp_path / "north")
+    assert not (tmp_path / "north" / KEY_FILE).exists()
+    assert stored()["north"].member.public_key != before.public_key
+
+
+def test_a_key_store_keeps_its_name_until_it_does_not_open(credentials, tmp_path):
+    name = session_name(tmp_path, credentials["north"], SystemEntropy())
+    assert session_name(tmp_path, credentials["north"], SystemEntropy()) == name
+    other = session_name(tmp_path, credentials["south"], SystemEntropy())
+    assert other != name
+    assert session_name(tmp_path, credentials["north"], SystemEntropy()) not in (name, other)

@@ -4,14 +4,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protos.messages import Member, Place, Task, Tensor, Work
-from silo_agent.core.turns import MOVES, OutOfTurnError, Stage, Turn, leave, sit, take
+from protos.messages import FETCHED, Member, Place, Task, Tensor, Work
+from silo_agent.core.turns import MOVES, OutOfTurnError, Stage, Turn, leave, repeats, sit, take
 
 STUDY = "5" * 64
 PLAN = ((Tensor.COUNTS,), (Tensor.HEADS, Tensor.ENCODER), (Tensor.HEADS, Tensor.METRICS))
 EVERYBODY = tuple(Member(name, b"pem", bytes(32), b"signature") for name in ("north", "south", "west"))
 FEWER = EVERYBODY[:2]
-ASKED = (Task.DEAL, Task.TAKE, Task.CONTRIBUTE, Task.OPEN, Task.SOLVE, Task.ADOPT)
+ASKED = (Task.DEAL, Task.TAKE, Task.SHARE, Task.CATCH_UP, Task.CONTRIBUTE, Task.OPEN, Task.SOLVE, Task.ADOPT)
 
 
 def place(number=0, attempt=1, study=STUDY):
@@ -19,7 +19,7 @@ def place(number=0, attempt=1, study=STUDY):
 
 
 def work(task, at, tensor=None, roster=EVERYBODY):
-    fetched = task in (Task.TAKE, Task.OPEN, Task.ADOPT)
+    fetched = task in FETCHED
     return Work(task, at, tensor, roster, size=int(fetched), sha256="0" * 64 if fetched else "")
 
 
@@ -41,9 +41,9 @@ STAGES = {
 }
 ALLOWED = {
     Stage.SEATED: {Task.DEAL: Stage.SEATED, Task.TAKE: Stage.KEYED},
-    Stage.KEYED: {Task.TAKE: Stage.KEYED, Task.CONTRIBUTE: Stage.SENT},
-    Stage.SENT: {Task.CONTRIBUTE: Stage.SENT, Task.OPEN: Stage.OPENED},
-    Stage.OPENED: {Task.OPEN: Stage.OPENED, Task.SOLVE: Stage.OPENED, Task.ADOPT: Stage.KEYED},
+    Stage.KEYED: {Task.SHARE: Stage.KEYED, Task.CATCH_UP: Stage.KEYED, Task.CONTRIBUTE: Stage.SENT},
+    Stage.SENT: {Task.OPEN: Stage.OPENED},
+    Stage.OPENED: {Task.SOLVE: Stage.OPENED, Task.ADOPT: Stage.KEYED},
     Stage.REST: {},
 }
 """What a silo in round 1 (heads, then encoder) may be asked for, and where it stands afterwards."""
@@ -76,8 +76,8 @@ def test_a_study_from_its_first_round_to_its_last():
     assert turn.tensor is Tensor.METRICS
     turn = after(turn, Task.CONTRIBUTE, Task.OPEN)
     assert (turn.stage, turn.finished, turn.committed) == (Stage.REST, 2, 1)
-    with pytest.raises(OutOfTurnError, match="round 4 was offered"):
-        sit(turn, place(4))
+    with pytest.raises(OutOfTurnError, match="the study ends with round 2"):
+        sit(turn, place(3))
 
 
 def test_keys_of_an_unchanged_roster_are_kept_over_rounds_and_attempts():
@@ -101,7 +101,7 @@ def test_after_a_dispute_the_keys_are_not_used_again():
 
 @pytest.mark.parametrize("task", [Task.TAKE, Task.CONTRIBUTE])
 def test_the_roster_stays_the_same_within_an_attempt(task):
-    turn = after(seated(), Task.TAKE)
+    turn = after(seated(), Task.DEAL if task is Task.TAKE else Task.TAKE)
     with pytest.raises(OutOfTurnError, match="roster changed"):
         take(turn, work(task, turn.place, turn.tensor, FEWER))
 
@@ -127,10 +127,57 @@ def test_an_abandoned_candidate_is_forgotten_when_its_round_is_offered_again():
     assert (turn.finished, turn.committed) == (-1, -1)
 
 
-@pytest.mark.parametrize("number", [0, 2, 3])
-def test_a_round_that_is_neither_next_nor_again_is_out_of_turn(number):
-    with pytest.raises(OutOfTurnError, match=f"round {number} was offered"):
-        sit(Turn(PLAN, committed=0, finished=0), place(number))
+def test_a_round_that_is_committed_is_out_of_turn():
+    with pytest.raises(OutOfTurnError, match="round 0 was offered"):
+        sit(Turn(PLAN, committed=0, finished=0), place(0))
+
+
+# --- repeating and catching up ----------------------------------------------------------------------------------------
+@pytest.mark.parametrize("stage", STAGES)
+def test_only_the_last_task_repeats_and_nothing_else(stage):
+    turn = after(seated(1), *STAGES[stage])
+    for task in ASKED:
+        last = bool(STAGES[stage]) and task is STAGES[stage][-1]
+        assert repeats(turn, work(task, turn.place, Tensor.HEADS)) is last
+        assert not repeats(turn, work(task, place(1, 2), Tensor.HEADS))
+        assert not repeats(turn, work(task, turn.place, Tensor.HEADS, FEWER))
+        assert not repeats(turn, work(task, turn.place, Tensor.ENCODER))
+        assert not repeats(leave(turn), work(task, turn.place, Tensor.HEADS))
+
+
+def test_the_last_word_of_a_round_repeats_until_the_next_is_offered():
+    turn = after(seated(0), Task.TAKE, Task.CONTRIBUTE, Task.OPEN)
+    asked = work(Task.OPEN, turn.place, Tensor.COUNTS)
+    assert repeats(turn, asked)
+    assert not repeats(sit(turn, place(1)), asked)
+
+
+def test_a_silo_that_was_away_catches_up_before_it_contributes():
+    turn = sit(Turn(PLAN, committed=0, finished=0), place(2))
+    assert turn.behind
+    turn = after(turn, Task.TAKE)
+    for task in (Task.CONTRIBUTE, Task.SHARE):
+        with pytest.raises(OutOfTurnError, match="does not hold the model"):
+            after(turn, task)
+    turn = after(turn, Task.CATCH_UP)
+    assert (turn.behind, turn.committed, turn.finished) == (False, 1, 1)
+    assert after(turn, Task.CONTRIBUTE).stage is Stage.SENT
+    assert sit(turn, place(2, 2)).behind is False
+
+
+def test_a_silo_that_never_took_part_may_begin_behind():
+    assert sit(Turn(PLAN), place(1)).behind
+
+
+def test_without_the_rosters_keys_no_model_is_shared_or_taken():
+    for task in (Task.SHARE, Task.CATCH_UP):
+        with pytest.raises(OutOfTurnError, match="before the roster's keys were dealt"):
+            after(seated(1), task)
+
+
+def test_a_candidate_that_others_went_beyond_is_left_behind():
+    turn = sit(Turn(PLAN, committed=-1, finished=0), place(2))
+    assert (turn.behind, turn.committed) == (True, -1)
 
 
 def test_an_older_attempt_is_not_accepted_and_the_same_one_is():
@@ -164,9 +211,12 @@ class Witness:
     def sits(self):
         self.given, self.opened = set(), []
 
-    def does(self, done, tensor):
+    def does(self, done, tensor, *, behind):
+        assert not (behind and done.task in (Task.SHARE, Task.CONTRIBUTE)), "gave what it does not have"
         if done.task is Task.TAKE:
             self.keys = done.roster
+        elif done.task in (Task.SHARE, Task.CATCH_UP):
+            assert done.roster == self.keys, "shared a model under other keys than the roster's"
         elif done.task is Task.CONTRIBUTE:
             assert done.roster == self.keys, "contributed under other keys than the roster's"
             assert done.tensor is tensor
@@ -208,15 +258,21 @@ def test_no_sequence_of_work_breaks_the_order(sequence):
             assert turn == before
             continue
         if kind in ("sit", "next", "again"):
-            assert following.place.round == following.committed + 1 == following.finished + 1, "a round was skipped"
-            assert following.committed in (turn.committed, turn.committed + 1)
+            if following.behind:
+                assert following.place.round > following.finished + 1
+                assert (following.committed, following.finished) == (turn.committed, turn.finished)
+            else:
+                assert following.place.round == following.committed + 1 == following.finished + 1, "a round was skipped"
+                assert following.committed in (turn.committed, turn.committed + 1)
             witness.sits()
         elif kind == "leave":
             witness.keys = ()
         else:
             assert asked.place == turn.place, "worked for another attempt"
-            witness.does(asked, turn.tensor)
-            if following.finished != turn.finished:
+            witness.does(asked, turn.tensor, behind=turn.behind)
+            if asked.task is Task.CATCH_UP:
+                assert following.finished == following.committed == turn.place.round - 1
+            elif following.finished != turn.finished:
                 assert following.finished == turn.finished + 1 == turn.place.round
                 assert tuple(witness.opened) == PLAN[turn.place.round], "a round ended before all its sums were opened"
         turn = following
