@@ -8,7 +8,7 @@ OUT ?= demo-out
 SEED ?= 100
 CONSTRAINTS := constraints.txt
 
-.PHONY: help demo test lint proto clean bench-exam
+.PHONY: help demo test reliability lint proto clean bench-exam bench-heart bench-mnist
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -16,7 +16,7 @@ help: ## List the targets.
 $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) torch==2.13.0
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[silo,coordinator,demo,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[silo,coordinator,demo,dicom,export,dev]'
 	@touch $@
 
 demo: $(VENV)/.installed ## A whole private study on this machine; STUDY=folder DATA=folder for real data.
@@ -24,6 +24,9 @@ demo: $(VENV)/.installed ## A whole private study on this machine; STUDY=folder 
 
 test: $(VENV)/.installed ## All tests.
 	$(BIN)/python -m pytest
+
+reliability: $(VENV)/.installed ## Kill coordinator and silo at every durable write of a study; half an hour.
+	FEDWARD_CRASH_STRIDE=1 $(BIN)/python -m pytest tests/reliability
 
 lint: $(VENV)/.installed ## Style, types, import contracts, generated code.
 	$(BIN)/ruff format --check .
@@ -37,6 +40,12 @@ proto: $(VENV)/.installed ## Generate the wire's Python code.
 
 bench-exam: $(VENV)/.installed ## Three seeds of the demo's study against hospitals alone and FedAvg.
 	$(BIN)/python -m bench.exam
+
+bench-heart: $(VENV)/.installed ## Five splits of the four UCI hospitals, with and without noise; DATA=folder.
+	$(BIN)/python -m bench.heart $(if $(DATA),--data $(DATA))
+
+bench-mnist: $(VENV)/.installed ## Five private silos, MNIST under five angles; DATA=folder.
+	$(BIN)/python -m bench.mnist $(if $(DATA),--data $(DATA))
 
 clean: ## Remove what was built; never a ledger.
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -36,7 +36,7 @@ from silo_agent.learning.model import SharedModel
 from silo_agent.learning.newton import solve
 from silo_agent.learning.personal import PersonalModel
 from silo_agent.learning.prior import Prior
-from silo_agent.learning.release import MAX_INTEGER, grid, release, sum_sd
+from silo_agent.learning.release import MAX_INTEGER, grid, release, rounding_sd, sum_sd
 from silo_agent.logs import TrainingLog
 from silo_agent.state import write_whole
 
@@ -184,13 +184,18 @@ class Learner:
         return integers
 
     def train_personal(self, model: SharedModel) -> None:
-        """Train the model that never leaves; it reads the shared one as a constant and feeds no upload."""
+        """Train the model that never leaves; it reads the shared one as a constant and feeds no upload.
+
+        Once for every round: a process that begins again trains nothing anew that it has trained.
+        """
         plan = self.study.personal
         if plan is None:
             return
         self.load()
         path = self._folder / "personal.safetensors"
         personal = PersonalModel.load(path) if path.exists() else PersonalModel.start(model)
+        if path.exists() and personal.round >= model.round:
+            return
         personal.train(model, self._training, plan, entropy=self._personal_entropy, device=self._device).save(path)
 
     # --- public half ----------------------------------------------------------------------------------------------
@@ -217,9 +222,12 @@ class Learner:
         blocks = 1 if pooled else len(study.data.domains)
         classes, width = study.data.label.count, shapes.head_width(study)
         hessian, gradient = unpack(from_grid(total, self._step), blocks, width, classes=classes)
-        noise_sd = hessian_noise_sd(self._sum_sd(self._head_noise(place.round), len(total), silos), classes=classes)
+        sd = self._sum_sd(self._head_noise(place.round), len(total), silos)
+        if not sd:
+            # Without noise, directions in which nobody lies still hold what rounding left there.
+            sd = rounding_sd(silos=silos, step=self._step)
         sums = centred(hessian, gradient, classes=classes)
-        heads = solve(model.heads, *sums, noise_sd, study.heads, pooled=pooled)
+        heads = solve(model.heads, *sums, hessian_noise_sd(sd, classes=classes), study.heads, pooled=pooled)
         return to_grid(heads.ravel(), HEAD_STEP, HEAD_BOUND)
 
     def adopt(self, solution: Integers, total: Integers, place: Place, model: SharedModel, silos: int) -> SharedModel:

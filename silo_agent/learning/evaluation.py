@@ -37,7 +37,11 @@ class Estimate:
 
 @dataclass(frozen=True)
 class DomainResult:
-    """What a noised sum says of one domain. `auc` is None for more than two classes."""
+    """What a noised sum says of one domain. `auc` is None for more than two classes.
+
+    `calibration` estimates the error that many patients would show; the exact one of few lies above it, as sampling
+    alone adds to a sum of absolute values. `patients` are those counted, so only the noise is in its interval.
+    """
 
     auc: Estimate | None
     accuracy: Estimate

@@ -104,3 +104,8 @@ def sum_sd(*, noise: float, mode: Mode, silos: int, colluders: int, step: float,
     """Standard deviation of the noise on each coordinate of the opened sum, in units of the statistic."""
     share = share_sd(noise=noise, mode=mode, silos=silos, colluders=colluders, step=step, values=values)
     return share * math.sqrt(silos)
+
+
+def rounding_sd(*, silos: int, step: float) -> float:
+    """Standard deviation that rounding to the grid alone gives each coordinate of the opened sum."""
+    return step * math.sqrt(silos / 12.0)

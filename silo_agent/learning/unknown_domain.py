@@ -6,6 +6,7 @@ budget; no record's domain is ever guessed. The shared and the personal model ar
 
 from __future__ import annotations
 
+import copy
 import json
 from enum import StrEnum
 from pathlib import Path
@@ -33,10 +34,10 @@ class Way(StrEnum):
 
 
 def network_of(model: Model) -> tuple[Encoder, NDArray[np.float64]]:
-    """The encoder, and the heads (M, W) in float64."""
+    """The encoder, a copy, and the heads (M, W) in float64."""
     if isinstance(model, SharedModel):
         return model.build_encoder(), model.heads
-    return model.network.encoder, model.network.heads.detach().cpu().numpy().astype(np.float64)
+    return copy.deepcopy(model.network.encoder), model.network.heads.detach().cpu().numpy().astype(np.float64)
 
 
 def domain_shares(folder: Path, domains: int) -> tuple[NDArray[np.float64], bool]:

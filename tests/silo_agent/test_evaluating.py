@@ -5,6 +5,7 @@ from silo_agent.data.errors import DataError
 from silo_agent.data.reader import read_records
 from silo_agent.evaluating import NoModelError, evaluate
 from silo_agent.learning.errors import ModelFileError
+from silo_agent.learning.evaluation import quality
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
 from support.entropy import SeededEntropy
@@ -44,9 +45,25 @@ def fresh(folder, **changes):
 def test_auc_by_domain_of_the_shared_and_the_personal_model(folder, study):
     found = evaluate(folder, 2, fresh(folder))
     assert (found.study, found.name, found.round, found.domains) == (study.digest, "tiny", 2, ("a", "b"))
-    assert found.shared[0] > 0.85
-    assert found.shared[1] == 0.5
-    assert found.personal[1] > found.shared[1] + 0.2
+    assert found.shared[0].auc > 0.85
+    assert found.shared[1].auc == 0.5
+    assert found.personal[1].auc > found.shared[1].auc + 0.2
+    assert found.shared[0].accuracy > 0.7
+    assert 0 <= found.shared[0].calibration < 0.2
+    assert found.personal[0].records + found.personal[1].records == 300
+
+
+def test_it_is_the_quality_of_what_the_model_predicts(folder, study):
+    data = fresh(folder)
+    records = read_records(data, study.data)
+    for model, found in (
+        (SharedModel.load(folder / "model-2.safetensors"), evaluate(folder, 2, data).shared),
+        (PersonalModel.load(folder / "personal.safetensors"), evaluate(folder, 2, data).personal),
+    ):
+        probabilities = model.predict(records.inputs, records.domains)
+        for m in range(2):
+            own = records.domains == m
+            assert found[m] == quality(probabilities[own], records.labels[own], study.evaluation.bins)
 
 
 def test_without_a_personal_model_there_is_none(folder):
@@ -57,7 +74,8 @@ def test_without_a_personal_model_there_is_none(folder):
 @pytest.mark.parametrize(("changes", "absent"), [({"domains": (1,)}, (0,)), ({"label": 1}, (0, 1))])
 def test_an_absent_domain_or_class_has_no_auc(folder, changes, absent):
     found = evaluate(folder, 2, fresh(folder, **changes))
-    assert tuple(m for m, value in enumerate(found.shared) if value is None) == absent
+    assert tuple(m for m, value in enumerate(found.shared) if value.auc is None) == absent
+    assert tuple(m for m, value in enumerate(found.shared) if value.balanced_accuracy is None) == absent
 
 
 def test_evaluating_changes_nothing(folder):

@@ -2,7 +2,7 @@ import hashlib
 import json
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +16,9 @@ from silo_agent.learning import onnx_graph
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.unknown_domain import Way
 from silo_agent.predicting import predict
+from support.local_federation import LocalFederation, write_patients
 from support.models import STUDIES, random_model, random_personal, study_of, write_records
+from support.studies import tiny_study
 
 STRANGER = Path(__file__).parents[1] / "support" / "stranger.py"
 
@@ -256,6 +258,22 @@ def test_a_model_of_an_earlier_round_was_not_measured(tmp_path):
     write_results(tmp_path, study)
     assert card_of(tmp_path, random_model(study, round_number=1))["quality"] is None
     assert "Not measured" in (tmp_path / "out" / "model-card.md").read_text()
+
+
+def test_a_study_that_ran_is_exported_with_what_it_measured(tmp_path):
+    study, rng = tiny_study(), np.random.default_rng(1)
+    slopes = np.array([[3.0, 0.0], [0.0, 3.0]])
+    files = {
+        silo: write_patients(tmp_path / f"{silo}.csv", rng, slopes, patients=80) for silo in ("north", "south", "west")
+    }
+    federation = LocalFederation.gather(study, files, tmp_path / "silos").run()
+    export(federation.models["north"], tmp_path / "out", folder=tmp_path / "silos" / "north")
+    card = json.loads((tmp_path / "out" / "model-card.json").read_bytes())
+    assert card["model"]["sha256"] == federation.models["south"].digest
+    assert card["unknown_domain"]["from"] == "noised domain counts"
+    measured = federation.results["south"].by_domain
+    assert [entry["metrics"] for entry in card["quality"]] == [asdict(result) for result in measured]
+    assert set(card["quality"][0]["metrics"]) == {"auc", "accuracy", "balanced_accuracy", "calibration", "patients"}
 
 
 @pytest.mark.parametrize(("changes", "why"), [({"study": "f" * 64}, "of another study"), ({"by_domain": 1}, "damaged")])

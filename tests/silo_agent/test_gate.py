@@ -233,7 +233,6 @@ def test_a_draw_is_made_under_the_place_of_its_charge(hospital):
     assert (hospital.charged.round, hospital.charged.attempt) == (1, 1)
 
 
-
 @pytest.mark.parametrize("restart", [False, True])
 @pytest.mark.parametrize("mode", ["local", "distributed"])
 def test_a_crash_while_sealing_draws_nothing_twice(open_hospital, monkeypatch, restart, mode):

@@ -46,7 +46,9 @@ def test_processors_that_differ_in_the_last_digits_sign_the_same(noise):
     moved = [
         DomainResult(
             *(
-                None if e is None else Estimate(None if e.value is None else e.value + noise, e.low + noise, e.high + noise)
+                None
+                if e is None
+                else Estimate(None if e.value is None else e.value + noise, e.low + noise, e.high + noise)
                 for e in (r.auc, r.accuracy, r.balanced_accuracy, r.calibration, r.patients)
             )
         )

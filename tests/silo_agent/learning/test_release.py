@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from crypto.stream import KeyStream
 from silo_agent.learning.errors import ReleaseError
-from silo_agent.learning.release import GRID, MAX_INTEGER, grid, release, share_sd, sum_sd
+from silo_agent.learning.release import GRID, MAX_INTEGER, grid, release, rounding_sd, share_sd, sum_sd
 
 
 def stream(seed=0):
@@ -92,6 +92,13 @@ def test_without_noise_the_grid_alone_is_between_a_statistic_and_what_leaves():
     np.testing.assert_array_equal(wild, [1000, -1000, 0])
     for sd in (share_sd, sum_sd):
         assert sd(noise=0.0, mode="none", silos=6, colluders=1, step=GRID, values=10) == 0.0
+
+
+def test_rounding_is_as_large_as_it_says():
+    settings = SETTINGS | {"mode": "none", "noise": 0.0}
+    values = np.random.default_rng(0).normal(size=(5, 20_000))
+    errors = sum(release(own, stream=stream(), **settings) * GRID - own for own in values)
+    assert errors.std() == pytest.approx(rounding_sd(silos=5, step=GRID), rel=0.03)
 
 
 @pytest.mark.parametrize("sd", [share_sd, sum_sd])

@@ -2,6 +2,7 @@ import json
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -94,3 +95,15 @@ def test_the_heads_of_both_kinds_of_model_are_given_alike():
         assert heads.shape == (2, 3)
         assert heads.dtype == np.float64
         assert encoder.representation == 2
+
+
+@pytest.mark.parametrize("make", [random_model, random_personal])
+def test_what_is_done_to_the_encoder_does_not_reach_the_model(make):
+    study = study_of("linear mlp")
+    model, x = make(study), records(study)
+    before = model.predict(x, np.zeros(len(x), np.int64))
+    encoder, _ = network_of(model)
+    with torch.no_grad():
+        for parameter in encoder.parameters():
+            parameter.zero_()
+    np.testing.assert_array_equal(model.predict(x, np.zeros(len(x), np.int64)), before)
