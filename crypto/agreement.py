@@ -134,7 +134,7 @@ class EphemeralKey:
 
     @classmethod
     def restore(cls, credential: Credential, study: str, blob: bytes) -> Self:
-        """The inverse of `to_bytes`. Raises `SealError` where the key is not one that this silo signed for the study."""
+        """The inverse of `to_bytes`. Raises `SealError` where this silo did not sign the key for the study."""
         private = X25519PrivateKey.from_private_bytes(blob[:_PRIVATE_BYTES].ljust(_PRIVATE_BYTES, b"\0"))
         offer = KeyOffer(private.public_key().public_bytes_raw(), blob[_PRIVATE_BYTES:])
         try:

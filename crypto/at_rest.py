@@ -1,9 +1,9 @@
 """Secrets that must outlive a process lie on this machine's disk sealed, never in the clear.
 
-Guarantees: AES-256-GCM (NIST SP 800-38D) under a key derived from the party's certificate key, one for each purpose, so a
-copied state folder is useless without that key; a blob that was changed, cut, or sealed for another purpose or party
-gives `SealError`. Leaves it to the installation to keep `key.pem` apart from the folder and its backups, and to the
-caller to erase what is no longer needed.
+Guarantees: AES-256-GCM (NIST SP 800-38D) under a key derived from the party's certificate key, one for each purpose,
+so a copied state folder is useless without that key; a blob that was changed, cut, or sealed for another purpose or
+party gives `SealError`. Leaves it to the installation to keep `key.pem` apart from the folder and its backups, and to
+the caller to erase what is no longer needed.
 """
 
 from __future__ import annotations

@@ -83,7 +83,7 @@ class _Merged(NamedTuple):
 
 
 def epsilon(costs: Iterable[Cost], delta: float) -> float:
-    """Upper bound on epsilon at `delta` for adding or removing one patient; 0.0 for no costs, inf where one is unnoised.
+    """Upper bound on epsilon at `delta` for adding or removing a patient; 0.0 for no costs, inf where one lacks noise.
 
     Raises `CostError` for a delta outside [1e-12, 1): below it, rounding in float64 would decide.
     """

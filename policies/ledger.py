@@ -88,8 +88,9 @@ class Ledger:
     ) -> Self:
         """Take the writer's seat and check the whole chain.
 
-        The budget is the policy's and may change; data set, hold-out, delta and whether it is public must be those of the genesis. Raises
-        `LedgerMissingError`, `LedgerBusyError`, `LedgerMismatchError`, `LedgerTamperedError`, `LedgerWriteError`.
+        The budget is the policy's and may change; data set, hold-out, delta and whether it is public must be those of
+        the genesis. Raises `LedgerMissingError`, `LedgerBusyError`, `LedgerMismatchError`, `LedgerTamperedError`,
+        `LedgerWriteError`.
         """
         if not 0 < budget_epsilon < math.inf:
             msg = f"budget_epsilon {budget_epsilon!r} must be a finite number above 0; mend the policy's budget.epsilon"

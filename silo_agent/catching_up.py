@@ -1,7 +1,7 @@
 """What a silo that was away needs from a peer: the current model, its keyed digest, the domains' noised sizes.
 
-Travels as a sealed note between silos; the coordinator relays it unread. Guarantees that what is taken is a model of this
-study after the round that the offer builds on. That it is the model of the others the sealed channel and the next
+Travels as a sealed note between silos; the coordinator relays it unread. Guarantees that what is taken is a model of
+this study after the round that the offer builds on. That it is the model of the others the sealed channel and the next
 solved heads show: every silo checks them against sums of its own model (`learner.adopt`).
 """
 

@@ -1,7 +1,8 @@
 """The tasks of an attempt, each in two halves: `act` computes and keeps, `say` tells the coordinator what was kept.
 
 `say` reads durable state alone, so it can be repeated after a crash and gives the same bytes. Whose turn it is, and
-that a standing is durable between the halves, is `agent`'s; training, sums and keys are `learner`, `gate` and `session`.
+that a standing is durable between the halves, is `agent`'s; training, sums and keys are `learner`'s, `gate`'s and
+`session`'s.
 """
 
 from __future__ import annotations
@@ -202,9 +203,7 @@ class Duties:
         if tensor is Tensor.METRICS and running.study.publish:
             publication = (self._state.study_folder(place.study) / PUBLICATION).read_bytes()
             signature = self._client.sign(Publication.to_sign(publication))
-        return Confirm(
-            place, work.task, tensor, model=running.digest, publication=publication, signature=signature
-        )
+        return Confirm(place, work.task, tensor, model=running.digest, publication=publication, signature=signature)
 
     def _sealer(self, running: Running, work: Work) -> Sealer:
         """One sealer per roster and keys dealt to it: it remembers which labels it has used."""

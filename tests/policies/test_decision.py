@@ -202,7 +202,7 @@ def test_public_data_may_be_used_without_noise_and_without_a_budget(make_policy,
     decide(public, make_study(), **{**CALL, "spent_costs": [Cost("training", 1.0, 0, 1)]})
 
 
-@pytest.mark.parametrize(("policy", "reason"), [({"limits.rounds": 4}, "too_many_rounds"), ({"min_silos": 4}, "too_few")])
+@pytest.mark.parametrize(("policy", "reason"), [({"limits.rounds": 4}, "many_rounds"), ({"min_silos": 4}, "too_few")])
 def test_the_other_limits_hold_for_public_data_too(make_policy, make_study, policy, reason):
     with pytest.raises(Refused, match=reason):
         decide(make_policy({"data_set.public": True, **policy}), make_study(UNNOISED), **CALL)

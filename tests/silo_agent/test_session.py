@@ -184,7 +184,7 @@ def test_secrets_are_not_printed(sessions):
     assert repr(sessions["north"].keys(roster).group)[2:-1] not in shown
 
 
-# --- outliving the process ----------------------------------------------------------------------------------------------
+# --- outliving the process --------------------------------------------------------------------------------------------
 @pytest.fixture
 def stored(credentials, tmp_path):
     """Sessions that lie in folders, and how to begin them again."""

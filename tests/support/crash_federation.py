@@ -7,7 +7,7 @@ import multiprocessing
 import os
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -15,7 +15,7 @@ from pathlib import Path
 import yaml
 
 from coordinator.config import OperatorConfig
-from coordinator.operating import Operator
+from coordinator.operating import Operator, OperatorError
 from policies.ledger import Ledger, read_ledger
 from policies.study import Study
 from protos.messages import StudyStatus
@@ -72,7 +72,8 @@ class CrashFederation:
         for silo in self.study.silos:
             folder = self.root / silo / "state"
             results = folder / "studies" / self.study.digest
-            for name in (f"model-{self.study.rounds}.safetensors", "personal.safetensors", "results.json", "counts.json"):
+            model = f"model-{self.study.rounds}.safetensors"
+            for name in (model, "personal.safetensors", "results.json", "counts.json"):
                 if (results / name).exists():
                     found[f"{silo} {name}"] = (results / name).read_bytes()
             _, entries = read_ledger(folder / "ledger.sqlite3")
@@ -128,17 +129,18 @@ class CrashFederation:
         self._insist(lambda operator: operator.create(self.study.canonical()), "ALREADY_EXISTS")
         self._insist(lambda operator: operator.start(self.study.digest), "only a created one can start")
 
-    def _insist(self, call: object, done: str) -> None:
+    def _insist(self, call: Callable[[Operator], object], done: str) -> None:
         end = time.monotonic() + SECONDS
         while True:
             self._revive()
             operator = self._operator()
             try:
-                call(operator)  # type: ignore[operator]  # one of the two calls above
-            except Exception as error:
+                call(operator)
+            except OperatorError as error:
                 if done in str(error):
                     return
-                assert time.monotonic() < end, f"{error}\n{self.log(HUB)}"
+                if time.monotonic() > end:
+                    raise AssertionError(f"{error}\n{self.log(HUB)}") from error  # noqa: EM102, TRY003
                 time.sleep(0.1)
             else:
                 return
@@ -164,7 +166,7 @@ class CrashFederation:
         if self.doomed is None or self.killed:
             return False
         process = self.processes[self.doomed[0]]
-        if process.exitcode == -9:  # noqa: PLR2004  # SIGKILL
+        if process.exitcode == -9:  # SIGKILL
             self.killed = True
             self._start(self.doomed[0])
         return self.killed

@@ -1,7 +1,7 @@
 """Kills the process it runs in before or after its n-th durable write: what a power cut does, at a chosen moment.
 
-A durable write is a synced file, a committed transaction that changed something, or a ledger entry. Every one is noted in
-a file first, so that an undisturbed run tells how many there are and what they were.
+A durable write is a synced file, a committed transaction that changed something, or a ledger entry. Every one is noted
+in a file first, so that an undisturbed run tells how many there are and what they were.
 """
 
 from __future__ import annotations

@@ -49,6 +49,21 @@ def write_patients(
     return path
 
 
+def write_kinds(path: Path, rng: np.random.Generator, slopes: NDArray[np.float64], *, patients: int) -> Path:
+    """The same with one of C kinds of illness, 0 to C - 1, by a softmax law; slopes (2, C, 2) are the domains'."""
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["patient", "group", "age", "lactate", "ill"])
+        for number in range(patients):
+            group = int(rng.integers(2))
+            x = rng.uniform(-1, 1, 2)
+            odds = np.exp(slopes[group] @ x)
+            kind = int(rng.choice(len(odds), p=odds / odds.sum()))
+            age, lactate = np.round((60 + 60 * x[0], 5 + 5 * x[1]), 4)
+            writer.writerow([f"{path.stem}-{number}", "ab"[group], age, lactate, kind])
+    return path
+
+
 @dataclass
 class LocalFederation:
     """`models` holds every silo's model, `payloads` every contribution as it would have been sealed."""
