@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import logging
 import sys
 from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -23,12 +25,13 @@ from crypto.errors import CryptoError
 from crypto.identity import Identity, Role
 from policies.document import DocumentError
 from policies.study import load_study
-from protos.messages import StudyStatus
+from protos.messages import MemberStatus, StudyResults, StudyStatus
 
 app = typer.Typer(help="The blind coordinator of a federation.", no_args_is_help=True, pretty_exceptions_enable=False)
 study_app = typer.Typer(help="Create, start, watch and stop studies.", no_args_is_help=True)
 app.add_typer(study_app, name="study")
 ConfigOption = Annotated[Path, typer.Option("--config", "-c", envvar="FEDWARD_COORDINATOR_CONFIG")]
+JsonOption = Annotated[bool, typer.Option("--json", help="For programs.")]
 OperatorOption = Annotated[Path, typer.Option("--operator", "-o", envvar="FEDWARD_OPERATOR_CONFIG")]
 
 
@@ -85,11 +88,38 @@ def abort(
 
 
 @study_app.command()
+def pause(study: str, operator: OperatorOption = Path("operator.yaml")) -> None:
+    """Hand out no more work until the study is resumed; what silos still send counts, time does not."""
+    _operator(operator).pause(study)
+
+
+@study_app.command()
+def resume(study: str, operator: OperatorOption = Path("operator.yaml")) -> None:
+    """Go on with a study that is paused, or that waits for silos."""
+    _operator(operator).resume(study)
+
+
+@study_app.command()
+def results(
+    study: str,
+    operator: OperatorOption = Path("operator.yaml"),
+    *,
+    as_json: JsonOption = False,
+) -> None:
+    """Show the figures of a finished study on which enough silos agree, and who signed; --json brings the proofs."""
+    found = _operator(operator).results(study)
+    if as_json:
+        typer.echo(json.dumps(asdict(found), default=_plain, indent=1))
+        return
+    Console().print(_figures(found))
+
+
+@study_app.command()
 def status(
     study: Annotated[str | None, typer.Argument(help="Name or digest; all studies where absent.")] = None,
     operator: OperatorOption = Path("operator.yaml"),
     *,
-    as_json: Annotated[bool, typer.Option("--json", help="For programs.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Show how studies stand and whom they wait for."""
     client = _operator(operator)
@@ -112,8 +142,36 @@ def _table(one: StudyStatus) -> Table:
     for column in ("silo", "state", "waited for", "why"):
         table.add_column(column)
     for member in one.members:
-        table.add_row(member.silo, member.state, "yes" if member.silo in one.waiting_for else "", member.why)
+        waited = "yes" if member.silo in one.waiting_for else ""
+        table.add_row(member.silo, _member_state(member), waited, member.why)
     return table
+
+
+def _member_state(member: MemberStatus) -> str:
+    if member.state != "away" or not member.last_seen:
+        return member.state
+    return f"away since {datetime.fromtimestamp(member.last_seen, UTC):%Y-%m-%d %H:%M} UTC"
+
+
+def _figures(found: StudyResults) -> Table:
+    signers = ", ".join(one.silo for one in found.publications)
+    caption = f"signed by {signers}; shown is what at least {found.needed} of them agree on"
+    table = Table(title=found.name, caption=caption, title_justify="left", caption_justify="left")
+    for column in ("domain", "metric", "value", "95 % interval", "silos"):
+        table.add_column(column)
+    for one in found.agreed:
+        figure = one.figure
+        value = "-" if figure.value is None else f"{figure.value:.4g}"
+        table.add_row(figure.domain, figure.metric, value, f"{figure.low:.4g} to {figure.high:.4g}", str(one.silos))
+    return table
+
+
+def _plain(value: object) -> str:
+    """Bytes in JSON are base64: what was signed must come out byte for byte."""
+    if not isinstance(value, bytes):
+        msg = f"{type(value).__name__} has no JSON form"
+        raise TypeError(msg)
+    return base64.b64encode(value).decode()
 
 
 def main() -> None:

@@ -11,45 +11,44 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from typing import Literal
 
 import structlog
 
-from coordinator.adding import add_contents, check_content, ring_of
+from coordinator import publishing
+from coordinator.adding import add_contents
 from coordinator.core import study as studies
-from coordinator.core.round import (
-    OVER,
+from coordinator.core.events import (
     Add,
     Added,
     Answered,
     Clear,
     Confirmed,
+    Effect,
     Event,
-    Limits,
-    OutOfTurnError,
     Passed,
     Persist,
-    Phase,
     Restarted,
-    Round,
+    Returned,
     Stopped,
     Total,
     Uploaded,
 )
-from coordinator.core.study import Life, Progress, Script
+from coordinator.core.round import Limits, OutOfTurnError, Phase, Round
+from coordinator.core.study import Life, Progress, Script, StudyStateError
+from coordinator.describing import describe, ended_attempt, ended_phases, measure, where
+from coordinator.intake import Intake
 from coordinator.metrics import Metrics
 from coordinator.spool import SUM, Spool, digest
 from coordinator.store import Store
-from crypto.errors import FrameError
+from coordinator.work import check_fetch, check_upload, work_in
 from policies import shapes
 from policies.study import Study, parse_study
 from protos.messages import (
     Answer,
     Confirm,
-    MemberStatus,
-    Note,
-    PhaseTime,
     Place,
+    SignedPublication,
+    StudyResults,
     StudyStatus,
     Task,
     Tensor,
@@ -59,10 +58,6 @@ from protos.messages import (
 
 log = structlog.get_logger()
 TICK_SECONDS = 0.25
-SUM_KIND = "sum"
-"""How a silo asks for a sum, beside the kinds of notes."""
-MAX_NOTE = 4 << 20
-"""Bytes of a relayed note: wrapped keys for 256 silos, or the largest heads a study may ask for."""
 
 
 class UnknownStudyError(Exception):
@@ -90,6 +85,7 @@ class Engine:
 
     def __init__(self, store: Store, spool: Spool, metrics: Metrics, clock: Callable[[], float] = time.time) -> None:
         self._store, self._spool, self._metrics, self._clock = store, spool, metrics, clock
+        self._intake = Intake(store, spool, metrics)
         self._changed = threading.Condition(threading.RLock())
         self._progress = {progress.script.study: progress for progress in store.load()}
         self._studies: dict[str, Study] = {}
@@ -101,13 +97,14 @@ class Engine:
 
     # --- life ---------------------------------------------------------------------------------------------------
     def start(self) -> None:
-        """Resume what was under way and let time pass."""
+        """Resume what was under way and let time pass, from now on."""
         with self._changed:
-            running = [p.round.place for p in self._progress.values() if p.round and p.life is Life.RUNNING]
-            self._spool.sweep(running)
-            for progress in self._progress.values():
+            live = [progress for progress in self._progress.values() if progress.life in studies.LIVE]
+            self._spool.sweep([progress.round.place for progress in live if progress.round])
+            for progress in live:
+                self._commit(progress, *studies.restart_clock(progress, self._clock()))
                 round_ = progress.round
-                if progress.life is Life.RUNNING and round_ is not None and round_.phase is Phase.ADD:
+                if round_ is not None and round_.phase is Phase.ADD:
                     self._perform(Add(round_.place, round_.tensors[round_.cursor], round_.names))
             self._measure()
         self._ticker.start()
@@ -135,28 +132,48 @@ class Engine:
         return study.digest
 
     def start_study(self, wanted: str) -> None:
-        """Ask the silos to join."""
-        with self._changed:
-            progress = self._find(wanted)
-            self._commit(progress, *studies.start(progress, self._clock()))
+        """Ask the silos to join. Raises `StudyStateError`, as the calls below do."""
+        self._command(wanted, studies.start)
+
+    def pause_study(self, wanted: str, reason: str) -> None:
+        """Hand out no more work of a study; its time stands still."""
+        self._command(wanted, lambda progress, now: studies.pause(progress, reason, now))
+
+    def resume_study(self, wanted: str) -> None:
+        """Go on with a study that is paused or waits for silos."""
+        self._command(wanted, studies.resume)
 
     def abort_study(self, wanted: str, reason: str) -> None:
         """Stop a study for good."""
-        with self._changed:
-            progress = self._find(wanted)
-            self._commit(progress, *studies.abort(progress, reason, self._clock()))
+        self._command(wanted, lambda progress, now: studies.abort(progress, reason, now))
 
     def status(self, wanted: str) -> StudyStatus:
         """How a study stands."""
         with self._changed:
             progress = self._find(wanted)
             study = progress.script.study
-            return replace(self._describe(progress), times=self._store.times(study), uploads=self._store.uploads(study))
+            described = describe(progress, self._seen)
+            return replace(described, times=self._store.times(study), uploads=self._store.uploads(study))
 
     def statuses(self) -> list[StudyStatus]:
         """How all studies stand, without their histories."""
         with self._changed:
-            return [self._describe(progress) for progress in self._progress.values()]
+            return [describe(progress, self._seen) for progress in self._progress.values()]
+
+    def results(self, wanted: str) -> StudyResults:
+        """What a finished study has published. Raises `StudyStateError` where it has not, or publishes nothing."""
+        with self._changed:
+            progress = self._find(wanted)
+        script, round_ = progress.script, progress.round
+        if not self._study(script.study).publish:
+            msg = f"{script.name} publishes nothing; its `publish` lists no metric"
+            raise StudyStateError(msg)
+        if progress.life is not Life.FINISHED or round_ is None:
+            msg = f"the study is {progress.life}; only a finished one has results"
+            raise StudyStateError(msg)
+        signed = self._store.publications(round_.place)
+        figures = publishing.agreed(signed, script.min_silos)
+        return StudyResults(script.study, script.name, script.min_silos, figures, signed)
 
     # --- silos --------------------------------------------------------------------------------------------------
     def seen(self, silo: str) -> None:
@@ -174,10 +191,10 @@ class Engine:
         return text
 
     def poll(self, silo: str, session: str, hold: float) -> Work:
-        """What the silo must do next; waits up to `hold` seconds for something."""
+        """What the silo must do next; waits up to `hold` seconds for something. Whoever polls is not away."""
         until = time.monotonic() + hold
         with self._changed:
-            self._notice_restart(silo, session)
+            self._notice(silo, session)
             while True:
                 work = self._work(silo)
                 left = until - time.monotonic()
@@ -188,51 +205,40 @@ class Engine:
     def answer(self, silo: str, answer: Answer) -> None:
         """A silo takes part or refuses."""
         self._at(answer.place, Answered(silo, answer))
-        log.info("answered", silo=silo, **_where(answer.place), refusal=answer.refusal or None)
+        log.info("answered", silo=silo, **where(answer.place), refusal=answer.refusal or None)
 
-    def confirm(self, silo: str, confirm: Confirm) -> None:
-        """A silo has done its part, disputes it, or knows that the study is over."""
+    def confirm(self, silo: str, confirm: Confirm, certificate_pem: bytes = b"") -> None:
+        """A silo has done its part, disputes it, or knows that the study is over.
+
+        What it publishes was verified with `certificate_pem`, and is stored with the state that counts it. Raises
+        `OutOfTurnError`, `MessageError` where it does not publish what the study lists.
+        """
+        place = confirm.place
         if confirm.task is Task.FINISH:
             with self._changed:
-                self._check_over(confirm.place.study, silo)
-                self._store.tell(confirm.place.study, silo)
-                self._told.add((confirm.place.study, silo))
+                self._check_over(place.study, silo)
+                self._store.tell(place.study, silo)
+                self._told.add((place.study, silo))
             return
         if confirm.dispute:
-            log.warning("disputed", silo=silo, **_where(confirm.place), task=confirm.task, dispute=confirm.dispute)
-        self._at(confirm.place, Confirmed(silo, confirm))
+            log.warning("disputed", silo=silo, **where(place), task=confirm.task, dispute=confirm.dispute)
+        with self._changed:
+            self._round(place)
+            signed = publishing.accept(self._study(place.study), silo, confirm, certificate_pem)
+            self._apply(self._progress[place.study], Confirmed(silo, confirm), signed)
 
     def expect(self, header: UploadHeader) -> None:
-        """Refuse an upload that nobody waits for, or whose size the study's shape does not imply."""
+        """Refuse an upload that nobody waits for, or whose size the study does not imply."""
         with self._changed:
-            round_ = self._round(header.place)
-            if header.silo not in round_.names:
-                msg = f"{header.silo} is not in the roster"
-                raise OutOfTurnError(msg)
-            if header.tensor is None:
-                wanted = {Phase.DEAL: Note.KEYS, Phase.SOLVE: Note.HEADS}.get(round_.phase)
-                if wanted is None or header.kind != wanted or header.silo != round_.actor:
-                    msg = f"the phase {round_.phase} waits for no such note from {header.silo}"
-                    raise OutOfTurnError(msg)
-                if header.size > MAX_NOTE:
-                    msg = f"the note has {header.size} bytes, at most {MAX_NOTE} are relayed"
-                    raise ValueError(msg)
-                return
-            if round_.phase is not Phase.GATHER or round_.tensor is not header.tensor:
-                msg = f"the phase {round_.phase} does not gather {header.tensor}"
-                raise OutOfTurnError(msg)
-            values = shapes.values(self._study(header.place.study), header.place.round, header.tensor)
-            size = ring_of(header.tensor).content_size(values)
-            if (header.values, header.size) != (values, size):
-                msg = (
-                    f"{header.tensor} of this study has {values} values in {size} bytes; "
-                    f"{header.values} values in {header.size} bytes were announced"
-                )
-                raise ValueError(msg)
+            check_upload(self._round(header.place), self._study(header.place.study), header)
 
     def stored(self, header: UploadHeader) -> bool:
         """Whether the slot holds exactly these bytes already. Raises `ContentConflictError` where it holds others."""
-        return self._store.holds(header)
+        return self._intake.recorded(header)
+
+    def offset(self, header: UploadHeader) -> int:
+        """Bytes of an upload that need not be sent: where to resume."""
+        return self._intake.offset(header)
 
     def keep(self, place: Place) -> None:
         """Sealed bytes were stored: forget them where they came after the attempt's end. Raises `OutOfTurnError`."""
@@ -248,10 +254,11 @@ class Engine:
         place = header.place
         if not self.stored(header):
             try:
-                self._publish_upload(header, signature)
+                self._intake.settle(header, signature)
             except FileNotFoundError:
                 self.keep(place)  # the attempt's end has cleared its files; if it goes on, the fault is ours
                 raise
+            log.info("received", silo=header.silo, **where(place), slot=header.slot, size=header.size)
         with self._changed:
             self.keep(place)
             if header.silo in self._round(place).waiting_for:
@@ -260,32 +267,9 @@ class Engine:
     def download(self, silo: str, place: Place, tensor: Tensor | None, kind: str) -> tuple[str, str]:
         """Slot and file name of what a silo of the roster may fetch now. Raises `OutOfTurnError`."""
         with self._changed:
-            round_ = self._round(place)
-            fetched = {Phase.OPEN: SUM_KIND, Phase.TAKE: str(Note.KEYS), Phase.ADOPT: str(Note.HEADS)}.get(round_.phase)
-            if silo not in round_.names or kind != fetched or (kind == SUM_KIND and tensor is not round_.tensor):
-                msg = f"in the phase {round_.phase} there is no {kind} for {silo} to fetch"
-                raise OutOfTurnError(msg)
-            return (str(tensor), SUM) if kind == SUM_KIND else (f"note-{kind}", round_.actor)
+            return check_fetch(self._round(place), silo, tensor, kind)
 
     # --- inside -------------------------------------------------------------------------------------------------
-    def _publish_upload(self, header: UploadHeader, signature: bytes) -> None:
-        place = header.place
-        partial = self._spool.partial(place, header.slot, header.silo)
-        if digest(partial) != header.sha256:
-            self._spool.discard(partial)
-            msg = "the bytes received do not have the SHA-256 that was signed; the upload starts anew"
-            raise ValueError(msg)
-        if header.tensor is not None:
-            try:
-                check_content(partial, header.tensor)
-            except FrameError:
-                self._spool.discard(partial)
-                raise
-        self._spool.publish(partial, self._spool.complete(place, header.slot, header.silo))
-        self._store.add_content(header, signature)
-        self._metrics.received.labels(header.kind).inc(header.size)
-        log.info("received", silo=header.silo, **_where(place), slot=header.slot, size=header.size)
-
     def _find(self, wanted: str) -> Progress:
         found = [p for p in self._progress.values() if p.script.name == wanted or p.script.study.startswith(wanted)]
         if not wanted or len(found) != 1:
@@ -306,7 +290,7 @@ class Engine:
         if progress is None:
             raise UnknownStudyError(place.study)
         round_ = progress.round
-        if round_ is None or round_.place != place or progress.life is not Life.RUNNING:
+        if round_ is None or round_.place != place or progress.life not in studies.LIVE:
             msg = f"round {place.round}, attempt {place.attempt} is not the current one"
             raise OutOfTurnError(msg)
         return round_
@@ -319,19 +303,27 @@ class Engine:
             msg = f"the study is {progress.life}, and {silo} takes part"
             raise OutOfTurnError(msg)
 
+    def _command(self, wanted: str, move: Callable[[Progress, float], studies.Outcome]) -> None:
+        with self._changed:
+            progress = self._find(wanted)
+            self._commit(progress, *move(progress, self._clock()))
+
     def _at(self, place: Place, event: Event) -> None:
         with self._changed:
             self._round(place)
             self._apply(self._progress[place.study], event)
 
-    def _apply(self, progress: Progress, event: Event) -> None:
-        self._commit(progress, *studies.advance(progress, event, self._clock()))
+    def _apply(self, progress: Progress, event: Event, signed: SignedPublication | None = None) -> None:
+        self._commit(progress, *studies.advance(progress, event, self._clock()), signed)
 
-    def _commit(self, before: Progress, after: Progress, effects: list[Persist | Add | Clear]) -> None:
+    def _commit(
+        self, before: Progress, after: Progress, effects: list[Effect], signed: SignedPublication | None = None
+    ) -> None:
         if not effects:
             return
-        times = _ended_phases(before, after, effects, self._clock())
-        self._store.save(after, times)
+        times = ended_phases(before, after, effects, self._clock())
+        published = (before.round.place, signed) if before.round and signed else None
+        self._store.save(after, times, published)
         for time_ in times:
             self._metrics.phase_seconds.labels(time_.phase).observe(time_.seconds)
         self._progress[after.script.study] = after
@@ -362,25 +354,26 @@ class Engine:
         except Exception as error:
             # A sum that cannot be made must end the attempt by name, not leave it hanging. Silos see no paths of ours.
             reason = error.strerror if isinstance(error, OSError) else error
-            log.exception("adding failed", **_where(place))
+            log.exception("adding failed", **where(place))
             try:
                 self._at(place, Stopped(f"adding {slot} failed: {reason}"))
             except OutOfTurnError:
                 self._not_wanted(place)
 
     def _not_wanted(self, place: Place) -> None:
-        log.info("sum not wanted any more", **_where(place))
+        log.info("sum not wanted any more", **where(place))
         self._spool.clear(place)
 
-    def _notice_restart(self, silo: str, session: str) -> None:
-        for progress in list(self._progress.values()):
-            round_ = progress.round
-            if progress.life is Life.RUNNING and round_ is not None and round_.phase not in OVER:
-                self._apply(progress, Restarted(silo, session))
+    def _notice(self, silo: str, session: str) -> None:
+        """A silo polls: it may have lost its keys, and is not away."""
+        for study in list(self._progress):
+            for event in (Restarted(silo, session), Returned(silo)):
+                if (progress := self._progress[study]).life in studies.LIVE:
+                    self._apply(progress, event)
 
     def _work(self, silo: str) -> Work:
         for progress in self._progress.values():
-            work = _work_in(progress, silo, told=(progress.script.study, silo) in self._told)
+            work = work_in(progress, silo, told=(progress.script.study, silo) in self._told)
             if work is not None:
                 return work
         return Work(Task.WAIT)
@@ -396,105 +389,15 @@ class Engine:
                             # A database that fails now must not stop the clock for ever: the next tick tries again.
                             log.exception("time could not pass", study=progress.script.study)
 
-    def _describe(self, progress: Progress) -> StudyStatus:
-        round_, script = progress.round, progress.script
-        return StudyStatus(
-            study=script.study,
-            name=script.name,
-            state=progress.life,
-            why=progress.why,
-            round=round_.place.round if round_ else 0,
-            rounds=len(script.tensors) - 1,
-            attempt=round_.place.attempt if round_ else 0,
-            phase=round_.phase if round_ else "",
-            tensor=round_.tensor if round_ else None,
-            waiting_for=round_.waiting_for if round_ and progress.life is Life.RUNNING else (),
-            members=tuple(
-                MemberStatus(
-                    silo.name,
-                    "left" if silo.why else "active" if round_ and silo.name in round_.names else "invited",
-                    silo.why,
-                    self._seen.get(silo.name, 0.0),
-                )
-                for silo in progress.silos
-            ),
-        )
-
-    def _report(self, before: Progress, after: Progress, effects: list[Persist | Add | Clear]) -> None:
-        if any(isinstance(effect, Clear) for effect in effects) and before.round is not None:
-            follows = after.life in (Life.RUNNING, Life.FINISHED) and (
-                after.round is None or after.round.place.round > before.round.place.round or after.life is Life.FINISHED
-            )
-            self._metrics.attempts.labels("committed" if follows else "aborted").inc()
-            log.info("attempt over", **_where(before.round.place), committed=follows)
+    def _report(self, before: Progress, after: Progress, effects: list[Effect]) -> None:
+        outcome = ended_attempt(before, after, effects)
+        if outcome is not None and before.round is not None:
+            self._metrics.attempts.labels(outcome).inc()
+            log.info("attempt over", **where(before.round.place), outcome=outcome)
         if after.life is not before.life:
             log.info("study changed", study=after.script.study, state=after.life, why=after.why or None)
+        if after.away != before.away:
+            log.info("silos away", study=after.script.study, silos=after.away)
 
     def _measure(self) -> None:
-        lives = [progress.life for progress in self._progress.values()]
-        for life in Life:
-            self._metrics.studies.labels(life).set(lives.count(life))
-        for progress in self._progress.values():
-            if progress.round is not None:
-                name = progress.script.name
-                self._metrics.round.labels(name).set(progress.round.place.round)
-                self._metrics.waiting.labels(name).set(
-                    len(progress.round.waiting_for) if progress.life is Life.RUNNING else 0
-                )
-
-
-_OUTCOMES: dict[Life, Literal["finished", "ended", "aborted"]] = {
-    Life.FINISHED: "finished",
-    Life.ENDED: "ended",
-    Life.ABORTED: "aborted",
-}
-
-
-def _work_in(progress: Progress, silo: str, *, told: bool) -> Work | None:
-    """What one study asks of one silo now."""
-    round_, script = progress.round, progress.script
-    mine = next((s for s in progress.silos if s.name == silo), None)
-    if mine is None or round_ is None:
-        return None
-    if progress.life in studies.OVER or mine.why:
-        outcome = "left" if mine.why else _OUTCOMES.get(progress.life, "ended")
-        return None if told else Work(Task.FINISH, round_.place, why=mine.why or progress.why, outcome=outcome)
-    if silo not in round_.waiting_for:
-        return None
-    task = {
-        Phase.OFFER: Task.DECIDE,
-        Phase.DEAL: Task.DEAL,
-        Phase.TAKE: Task.TAKE,
-        Phase.GATHER: Task.CONTRIBUTE,
-        Phase.OPEN: Task.OPEN,
-        Phase.SOLVE: Task.SOLVE,
-        Phase.ADOPT: Task.ADOPT,
-    }[round_.phase]
-    fetched = {Task.OPEN: round_.total, Task.TAKE: round_.note, Task.ADOPT: round_.note}.get(task)
-    return Work(
-        task=task,
-        place=round_.place,
-        tensor=round_.tensor,
-        roster=round_.members,
-        actor=round_.actor if task in (Task.DEAL, Task.TAKE, Task.SOLVE, Task.ADOPT) else "",
-        size=fetched.size if fetched else 0,
-        sha256=fetched.sha256 if fetched else "",
-        why=script.name,
-    )
-
-
-def _ended_phases(
-    before: Progress, after: Progress, effects: list[Persist | Add | Clear], now: float
-) -> list[PhaseTime]:
-    """The phase that this change ended, if it ended one."""
-    old, new = before.round, after.round
-    if old is None or old.phase in OVER or new is None:
-        return []
-    same = (new.place, new.phase, new.cursor) == (old.place, old.phase, old.cursor)
-    if same and not any(isinstance(effect, Clear) for effect in effects):
-        return []
-    return [PhaseTime(old.place.round, old.place.attempt, old.phase, old.tensor, now - old.since)]
-
-
-def _where(place: Place) -> dict[str, object]:
-    return {"study": place.study[:12], "round": place.round, "attempt": place.attempt}
+        measure(self._metrics, self._progress.values())

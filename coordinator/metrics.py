@@ -17,6 +17,12 @@ class Metrics:
         self.waiting = Gauge(
             "fedward_coordinator_waiting_silos", "Silos the current phase waits for.", ["study"], registry=self.registry
         )
+        self.away = Gauge(
+            "fedward_coordinator_silos_away",
+            "Silos of a study of which nothing is heard.",
+            ["study"],
+            registry=self.registry,
+        )
         self.attempts = Counter(
             "fedward_coordinator_attempts_total",
             "Attempts at rounds that ended, by outcome.",

@@ -11,7 +11,7 @@ from coordinator.config import OperatorConfig
 from crypto.certificates import Credential
 from crypto.tls import channel_credentials
 from protos import codec
-from protos.messages import MAX_MESSAGE, StudyStatus
+from protos.messages import MAX_MESSAGE, StudyResults, StudyStatus
 from protos.v1 import operator_pb2, operator_pb2_grpc
 
 DEADLINE_SECONDS = 30.0
@@ -45,6 +45,16 @@ class Operator:
         with self._errors():
             self._calls.StartStudy(operator_pb2.StudyRequest(study=study), timeout=DEADLINE_SECONDS)
 
+    def pause(self, study: str) -> None:
+        """Have no more work of a study handed out, until it is resumed."""
+        with self._errors():
+            self._calls.PauseStudy(operator_pb2.StudyRequest(study=study), timeout=DEADLINE_SECONDS)
+
+    def resume(self, study: str) -> None:
+        """Go on with a study that is paused or waits for silos."""
+        with self._errors():
+            self._calls.ResumeStudy(operator_pb2.StudyRequest(study=study), timeout=DEADLINE_SECONDS)
+
     def abort(self, study: str, reason: str) -> None:
         """Stop a study for good."""
         with self._errors():
@@ -62,6 +72,12 @@ class Operator:
         with self._errors():
             reply = self._calls.ListStudies(operator_pb2.ListStudiesRequest(), timeout=DEADLINE_SECONDS)
             return [codec.status_from_wire(status) for status in reply.studies]
+
+    def results(self, study: str) -> StudyResults:
+        """What a finished study has published."""
+        with self._errors():
+            request = operator_pb2.StudyRequest(study=study)
+            return codec.results_from_wire(self._calls.GetResults(request, timeout=DEADLINE_SECONDS))
 
     def close(self) -> None:
         """Close the connection."""

@@ -25,7 +25,7 @@ from crypto.certificates import Trust
 from crypto.errors import CertificateError, CryptoError, FrameError, SignatureRefused
 from crypto.identity import Role
 from protos import codec
-from protos.messages import MAX_CHUNK, PROTOCOL, MessageError, UploadHeader
+from protos.messages import MAX_CHUNK, PROTOCOL, MessageError, Publication, UploadHeader
 from protos.v1 import operator_pb2, operator_pb2_grpc, silo_pb2, silo_pb2_grpc
 
 log = structlog.get_logger()
@@ -73,11 +73,11 @@ class Caller:
             raise CertificateError(msg)
         return bytes(pem)
 
-    def verify(self, context: grpc.ServicerContext, header: UploadHeader, signature: bytes) -> None:
-        """Raises `SignatureRefused` unless the caller signed this header in its own name."""
-        signer = self._trust.verify(self.certificate(context), header.canonical(), signature, role=self._role)
-        if not hmac.compare_digest(signer.name, header.silo):
-            msg = f"{signer.name} may not upload in the name of {header.silo}"
+    def verify(self, context: grpc.ServicerContext, silo: str, message: bytes, signature: bytes) -> None:
+        """Raises `SignatureRefused` unless the caller is this silo and signed the message."""
+        signer = self._trust.verify(self.certificate(context), message, signature, role=self._role)
+        if not hmac.compare_digest(signer.name, silo):
+            msg = f"{signer.name} may not upload in the name of {silo}"
             raise SignatureRefused(msg)
 
 
@@ -181,14 +181,14 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
             msg = "upload: the first message must carry the header"
             raise MessageError(msg)
         header = codec.header_from_wire(first.header)
-        self._caller.verify(context, header, first.signature)
+        self._caller.verify(context, header.silo, header.canonical(), first.signature)
         if self._engine.stored(header):
             self._engine.finish_upload(header, first.signature)
             return silo_pb2.UploadReply()
         self._engine.expect(header)
         with self._alone(header):
             partial = self._spool.partial(header.place, header.slot, silo)
-            length = self._spool.length(partial)
+            length = self._engine.offset(header)
             for chunk in request:
                 if chunk.offset != length or not 0 < len(chunk.data) <= MAX_CHUNK:
                     msg = f"upload: a chunk of {len(chunk.data)} bytes at {chunk.offset} cannot follow {length}"
@@ -217,8 +217,7 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
             raise SignatureRefused(msg)
         if self._engine.stored(header):
             return silo_pb2.UploadStatusReply(offset=header.size, complete=True)
-        length = self._spool.length(self._spool.partial(header.place, header.slot, silo))
-        return silo_pb2.UploadStatusReply(offset=length, complete=False)
+        return silo_pb2.UploadStatusReply(offset=self._engine.offset(header), complete=False)
 
     @mapped_stream
     def Download(
@@ -239,8 +238,12 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
 
     @mapped
     def Confirm(self, request: silo_pb2.ConfirmRequest, context: grpc.ServicerContext) -> silo_pb2.ConfirmReply:
-        """Done, or disputed."""
-        self._engine.confirm(self._silo(context), codec.confirm_from_wire(request))
+        """Done, or disputed; of a study that publishes, with figures that the caller has signed."""
+        silo = self._silo(context)
+        confirm = codec.confirm_from_wire(request)
+        if confirm.publication:
+            self._caller.verify(context, silo, Publication.to_sign(confirm.publication), confirm.signature)
+        self._engine.confirm(silo, confirm, self._caller.certificate(context))
         return silo_pb2.ConfirmReply()
 
     @mapped
@@ -306,6 +309,29 @@ class OperatorService(operator_pb2_grpc.OperatorServiceServicer):
         log.info("operator", name=name, call="abort")
         self._engine.abort_study(request.study, f"stopped by {name}: {request.reason or 'no reason given'}")
         return operator_pb2.StudyReply()
+
+    @mapped
+    def PauseStudy(self, request: operator_pb2.StudyRequest, context: grpc.ServicerContext) -> operator_pb2.StudyReply:
+        """Hand out no more work."""
+        name = self._caller.name(context)
+        log.info("operator", name=name, call="pause")
+        self._engine.pause_study(request.study, f"paused by {name}")
+        return operator_pb2.StudyReply()
+
+    @mapped
+    def ResumeStudy(self, request: operator_pb2.StudyRequest, context: grpc.ServicerContext) -> operator_pb2.StudyReply:
+        """Go on."""
+        log.info("operator", name=self._caller.name(context), call="resume")
+        self._engine.resume_study(request.study)
+        return operator_pb2.StudyReply()
+
+    @mapped_stream
+    def GetResults(
+        self, request: operator_pb2.StudyRequest, context: grpc.ServicerContext
+    ) -> Iterator[operator_pb2.ResultsPart]:
+        """What a finished study has published."""
+        self._caller.name(context)
+        yield from codec.results_to_wire(self._engine.results(request.study))
 
     @mapped
     def GetStudyStatus(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 
 from sqlalchemy import (
@@ -33,7 +34,7 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from coordinator import record
 from coordinator.core.study import Progress
-from protos.messages import PhaseTime, Tensor, UploadHeader, UploadSize
+from protos.messages import PhaseTime, Place, SignedPublication, Tensor, UploadHeader, UploadSize
 
 _metadata = MetaData()
 _studies = Table(
@@ -44,6 +45,13 @@ _studies = Table(
     Column("canonical", LargeBinary, nullable=False),
     Column("progress", String, nullable=False),
 )
+_created = Table(
+    "created",
+    _metadata,
+    Column("id", Integer, primary_key=True),
+    Column("study", String(64), nullable=False, unique=True),
+)
+"""The order of the studies. Those of version 0.1 have no row here."""
 _contents = Table(
     "contents",
     _metadata,
@@ -69,6 +77,17 @@ _phases = Table(
     Column("phase", String(16), nullable=False),
     Column("tensor", String(16), nullable=False),
     Column("seconds", Float, nullable=False),
+)
+_publications = Table(
+    "publications",
+    _metadata,
+    Column("study", String(64), primary_key=True),
+    Column("round", Integer, primary_key=True),
+    Column("attempt", Integer, primary_key=True),
+    Column("silo", String(63), primary_key=True),
+    Column("blob", LargeBinary, nullable=False),
+    Column("signature", LargeBinary, nullable=False),
+    Column("certificate_pem", LargeBinary, nullable=False),
 )
 _told = Table(
     "told",
@@ -123,12 +142,15 @@ class Store:
         try:
             with self._transaction() as connection:
                 connection.execute(insert(_studies).values(row))
+                connection.execute(insert(_created).values(study=script.study))
         except IntegrityError:
             msg = f"a study named {script.name!r} exists already; give the new one another name"
             raise StudyExistsError(msg) from None
 
-    def save(self, progress: Progress, times: list[PhaseTime]) -> None:
-        """Store a study's new state and the phases that ended with it."""
+    def save(
+        self, progress: Progress, times: list[PhaseTime], published: tuple[Place, SignedPublication] | None = None
+    ) -> None:
+        """Store a study's new state, the phases that ended with it, and what a silo published with it."""
         study = progress.script.study
         with self._transaction() as connection:
             connection.execute(update(_studies).where(_studies.c.study == study).values(progress=record.dump(progress)))
@@ -143,11 +165,19 @@ class Store:
                         seconds=time.seconds,
                     )
                 )
+            if published is not None:
+                place, signed = published
+                connection.execute(insert(_publications).values(**asdict(place), **asdict(signed)))
 
     def load(self) -> list[Progress]:
-        """All studies, in the order of their creation."""
+        """All studies, in the order of their creation; those of version 0.1 first, by name."""
+        query = (
+            select(_studies.c.progress)
+            .outerjoin(_created, _created.c.study == _studies.c.study)
+            .order_by(_created.c.id.nulls_first(), _studies.c.name)
+        )
         with self._transaction() as connection:
-            rows = connection.execute(select(_studies.c.progress)).all()
+            rows = connection.execute(query).all()
         return [record.load(row.progress) for row in rows]
 
     def canonical(self, study: str) -> bytes | None:
@@ -207,6 +237,19 @@ class Store:
             rows = connection.execute(select(_phases).where(_phases.c.study == study).order_by(_phases.c.id)).all()
         return tuple(
             PhaseTime(row.round, row.attempt, row.phase, Tensor(row.tensor) if row.tensor else None, row.seconds)
+            for row in rows
+        )
+
+    def publications(self, place: Place) -> tuple[SignedPublication, ...]:
+        """What the silos published in an attempt, by name."""
+        table = _publications.c
+        query = select(_publications).where(
+            table.study == place.study, table.round == place.round, table.attempt == place.attempt
+        )
+        with self._transaction() as connection:
+            rows = connection.execute(query.order_by(table.silo)).all()
+        return tuple(
+            SignedPublication(row.silo, bytes(row.blob), bytes(row.signature), bytes(row.certificate_pem))
             for row in rows
         )
 

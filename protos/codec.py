@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, TypeVar, cast
 
 from protos.messages import (
+    AgreedFigure,
     Answer,
     Confirm,
+    Figure,
     Member,
     MemberStatus,
     MessageError,
     PhaseTime,
     Place,
+    SignedPublication,
+    StudyResults,
     StudyStatus,
     Task,
     Tensor,
@@ -40,7 +44,11 @@ _TASKS = {
     Task.SOLVE: silo_pb2.TASK_SOLVE,
     Task.ADOPT: silo_pb2.TASK_ADOPT,
     Task.FINISH: silo_pb2.TASK_FINISH,
+    Task.SHARE: silo_pb2.TASK_SHARE,
+    Task.CATCH_UP: silo_pb2.TASK_CATCH_UP,
 }
+FIGURES_A_PART = 1000
+"""Agreed figures in one message of the results."""
 _TENSOR_OF: dict[int, Tensor] = {int(number): tensor for tensor, number in _TENSORS.items()}
 _TASK_OF: dict[int, Task] = {int(number): task for task, number in _TASKS.items()}
 
@@ -177,6 +185,8 @@ def confirm_to_wire(confirm: Confirm) -> silo_pb2.ConfirmRequest:
         model=confirm.model,
         dispute=confirm.dispute,
         explanation=confirm.explanation,
+        publication=confirm.publication,
+        signature=confirm.signature,
     )
 
 
@@ -189,6 +199,8 @@ def confirm_from_wire(wire: silo_pb2.ConfirmRequest) -> Confirm:
         model=wire.model,
         dispute=wire.dispute,
         explanation=wire.explanation,
+        publication=wire.publication,
+        signature=wire.signature,
     )
 
 
@@ -248,3 +260,49 @@ def status_from_wire(wire: operator_pb2.StudyStatus) -> StudyStatus:
             UploadSize(u.round, u.attempt, tensor_from_wire(u.tensor), u.kind, u.silo, u.bytes) for u in wire.uploads
         ),
     )
+
+
+def results_to_wire(results: StudyResults) -> Iterator[operator_pb2.ResultsPart]:
+    """Encode in parts that each fit a message."""
+    yield operator_pb2.ResultsPart(study=results.study, name=results.name, needed=results.needed)
+    for start in range(0, len(results.agreed), FIGURES_A_PART):
+        figures = results.agreed[start : start + FIGURES_A_PART]
+        yield operator_pb2.ResultsPart(agreed=[_agreed_to_wire(one) for one in figures])
+    for one in results.publications:
+        yield operator_pb2.ResultsPart(
+            publication=operator_pb2.SignedPublication(
+                silo=one.silo, blob=one.blob, signature=one.signature, certificate_pem=one.certificate_pem
+            )
+        )
+
+
+def results_from_wire(parts: Iterable[operator_pb2.ResultsPart]) -> StudyResults:
+    """Decode and validate. Raises `MessageError` where nothing came."""
+    rest = iter(parts)
+    first = next(rest, None)
+    if first is None:
+        msg = "results: no part came"
+        raise MessageError(msg)
+    received = list(rest)
+    return StudyResults(
+        study=first.study,
+        name=first.name,
+        needed=first.needed,
+        agreed=tuple(_agreed_from_wire(one) for part in received for one in part.agreed),
+        publications=tuple(
+            SignedPublication(p.silo, p.blob, p.signature, p.certificate_pem)
+            for p in (part.publication for part in received if part.HasField("publication"))
+        ),
+    )
+
+
+def _agreed_to_wire(one: AgreedFigure) -> operator_pb2.AgreedFigure:
+    f = one.figure
+    figure = operator_pb2.Figure(domain=f.domain, metric=f.metric, value=f.value, low=f.low, high=f.high)
+    return operator_pb2.AgreedFigure(figure=figure, silos=one.silos)
+
+
+def _agreed_from_wire(wire: operator_pb2.AgreedFigure) -> AgreedFigure:
+    f = wire.figure
+    value = f.value if f.HasField("value") else None
+    return AgreedFigure(Figure(f.domain, f.metric, value, f.low, f.high), wire.silos)

@@ -6,11 +6,13 @@ cannot be meant (a negative size, a digest that is none) is refused here, once, 
 
 from __future__ import annotations
 
+import json
+import math
 import re
 import struct
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Literal
+from typing import Any, Literal, Self
 
 PROTOCOL = 1
 MAX_CHUNK = 1 << 20
@@ -19,6 +21,10 @@ MAX_MESSAGE = 4 << 20
 """Bytes of any message: a chunk, or a roster of 256 certificates."""
 MAX_CONTENT = 16 << 30
 """Bytes of one upload, download or note."""
+MAX_PUBLICATION = 1 << 20
+"""Bytes of what one silo publishes."""
+MAX_FIGURE = 1e12
+"""Beyond it a published number cannot be meant."""
 
 _MAX_PEM = 16_384
 _MAX_SIGNATURE = 256
@@ -67,6 +73,7 @@ class Note(StrEnum):
 
     KEYS = "keys"
     HEADS = "heads"
+    MODEL = "model"
 
 
 class Task(StrEnum):
@@ -81,6 +88,12 @@ class Task(StrEnum):
     SOLVE = "solve"
     ADOPT = "adopt"
     FINISH = "finish"
+    SHARE = "share"
+    CATCH_UP = "catch_up"
+
+
+FETCHED = (Task.TAKE, Task.OPEN, Task.ADOPT, Task.CATCH_UP)
+"""Tasks that begin with a download."""
 
 
 @dataclass(frozen=True, order=True)
@@ -135,7 +148,7 @@ class Work:
         )
         needs_tensor = self.task in (Task.CONTRIBUTE, Task.OPEN)
         _require(not needs_tensor or self.tensor is not None, "work.tensor", f"is missing for the task {self.task}")
-        if self.task in (Task.TAKE, Task.OPEN, Task.ADOPT):
+        if self.task in FETCHED:
             require_digest(self.sha256, "work.sha256")
             _require(0 < self.size <= MAX_CONTENT, "work.size", "lies outside what may be downloaded")
 
@@ -208,14 +221,120 @@ class Confirm:
     model: str = ""
     dispute: str = ""
     explanation: str = ""
+    publication: bytes = b""
+    """Of a study that publishes, with the opening of the metrics: `Publication.canonical`."""
+    signature: bytes = b""
+    """The certificate key's, over `Publication.to_sign`."""
 
     def __post_init__(self) -> None:
         _require(self.task not in (Task.WAIT, Task.DECIDE), "confirm.task", "is not confirmed")
         _require(
-            bool(self.dispute) or self.task in (Task.TAKE, Task.OPEN, Task.ADOPT, Task.FINISH),
+            bool(self.dispute) or self.task in (*FETCHED, Task.FINISH),
             "confirm.task",
             "is done by an upload; only a dispute is confirmed here",
         )
+        publishes = bool(self.publication)
+        opens = self.task is Task.OPEN and self.tensor is Tensor.METRICS and not self.dispute
+        _require(not publishes or opens, "confirm.publication", "comes with the opening of the metrics alone")
+        _require(len(self.publication) <= MAX_PUBLICATION, "confirm.publication", "is above 1 MiB")
+        _require(publishes == bool(self.signature), "confirm.signature", "is needed exactly with a publication")
+        _require(len(self.signature) <= _MAX_SIGNATURE, "confirm.signature", "is too long")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One number of one domain, with the 95 % interval that noise and sampling leave; no value where too few count."""
+
+    domain: str
+    metric: str
+    value: float | None
+    low: float
+    high: float
+
+    def __post_init__(self) -> None:
+        for name, number in (("value", self.value or 0.0), ("low", self.low), ("high", self.high)):
+            sensible = math.isfinite(number) and abs(number) <= MAX_FIGURE
+            _require(sensible, f"figure.{name}", f"is not a number within {MAX_FIGURE:g}")
+        _require(self.low <= self.high, "figure.low", "lies above figure.high")
+
+
+@dataclass(frozen=True)
+class Publication:
+    """What one silo says of the study's last metric sums, in the form that it signs."""
+
+    study: str
+    figures: tuple[Figure, ...]
+
+    def __post_init__(self) -> None:
+        require_digest(self.study, "publication.study")
+        named = {(figure.domain, figure.metric) for figure in self.figures}
+        _require(len(named) == len(self.figures), "publication.figures", "has a metric of a domain twice")
+
+    def canonical(self) -> bytes:
+        """Canonical JSON: sorted keys, no spaces, every number written as a float."""
+        figures = [asdict(figure) | _floats(figure) for figure in self.figures]
+        return json.dumps({"figures": figures, "study": self.study}, sort_keys=True, separators=(",", ":")).encode()
+
+    @classmethod
+    def parse(cls, blob: bytes) -> Self:
+        """The inverse of `canonical`. Raises `MessageError` for anything else than its result."""
+        _require(len(blob) <= MAX_PUBLICATION, "publication", "is above 1 MiB")
+        try:
+            parsed = cls(**_read_publication(json.loads(blob)))
+            same = parsed.canonical() == blob
+        except MessageError:
+            raise
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError):
+            same = False
+        _require(same, "publication", "is not a publication in canonical JSON")
+        return parsed
+
+    @staticmethod
+    def to_sign(blob: bytes) -> bytes:
+        """What the silo's certificate key signs."""
+        return b"fedward publication 1\n" + blob
+
+
+def _floats(figure: Figure) -> dict[str, float | None]:
+    """The numbers of a figure as plain floats, whatever numeric type they were given in."""
+    value = None if figure.value is None else float(figure.value)
+    return {"value": value, "low": float(figure.low), "high": float(figure.high)}
+
+
+def _read_publication(document: dict[str, Any]) -> dict[str, Any]:
+    figures = tuple(Figure(**figure) for figure in document["figures"])
+    names = [text for figure in figures for text in (figure.domain, figure.metric)]
+    _require(all(isinstance(name, str) for name in names), "publication.figures", "names a domain by something else")
+    return document | {"figures": figures}
+
+
+@dataclass(frozen=True)
+class SignedPublication:
+    """A publication as the coordinator keeps it: whoever trusts the authority can verify it without the coordinator."""
+
+    silo: str
+    blob: bytes
+    signature: bytes
+    certificate_pem: bytes
+
+
+@dataclass(frozen=True)
+class AgreedFigure:
+    """A figure that `silos` silos have signed exactly so."""
+
+    figure: Figure
+    silos: int
+
+
+@dataclass(frozen=True)
+class StudyResults:
+    """What a finished study has published: figures on which at least `needed` silos agree, and what each signed."""
+
+    study: str
+    name: str
+    needed: int
+    agreed: tuple[AgreedFigure, ...]
+    publications: tuple[SignedPublication, ...]
 
 
 @dataclass(frozen=True)

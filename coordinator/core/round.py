@@ -1,4 +1,6 @@
-"""One attempt at one round as a transition table: offer -> (deal -> take) -> gather -> add -> open -> (solve -> adopt).
+"""One attempt at one round as a transition table.
+
+offer (-> wait -> offer)* -> (deal -> take) -> (share -> catch up) -> gather -> add -> open -> (solve -> adopt).
 
 `MOVES` is the whole truth: which event is allowed in which phase, and what it does. `step` is pure; the clock comes in
 as an argument. An event that repeats what is already so changes nothing; one that is out of turn raises
@@ -14,15 +16,35 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from protos.messages import Answer, Confirm, Member, Note, Place, Task, Tensor, UploadHeader
+from coordinator.core.events import (
+    Add,
+    Added,
+    Answered,
+    Clear,
+    Confirmed,
+    Effect,
+    Event,
+    Passed,
+    Persist,
+    Restarted,
+    Returned,
+    Stopped,
+    Total,
+    Uploaded,
+)
+from protos.messages import Member, Note, Place, Task, Tensor
 
 
 class Phase(StrEnum):
     """Where an attempt stands."""
 
     OFFER = "offer"
+    WAIT = "wait"
+    """The offer's time is up with too few seats; it is opened again when somebody absent is heard of."""
     DEAL = "deal"
     TAKE = "take"
+    SHARE = "share"
+    CATCH_UP = "catch_up"
     GATHER = "gather"
     ADD = "add"
     OPEN = "open"
@@ -33,6 +55,19 @@ class Phase(StrEnum):
 
 
 OVER = frozenset({Phase.COMMITTED, Phase.ABORTED})
+RELAYED = {
+    Phase.DEAL: (Note.KEYS, Phase.TAKE),
+    Phase.SHARE: (Note.MODEL, Phase.CATCH_UP),
+    Phase.SOLVE: (Note.HEADS, Phase.ADOPT),
+}
+"""What the actor seals for the others in a phase, and the phase that follows, in which they fetch it."""
+CONFIRMED = {
+    Phase.TAKE: Task.TAKE,
+    Phase.CATCH_UP: Task.CATCH_UP,
+    Phase.OPEN: Task.OPEN,
+    Phase.ADOPT: Task.ADOPT,
+}
+"""What everybody concerned confirms before a phase ends."""
 
 
 class OutOfTurnError(Exception):
@@ -55,6 +90,8 @@ class Limits:
             Phase.OFFER: self.offer,
             Phase.DEAL: self.keys,
             Phase.TAKE: self.keys,
+            Phase.SHARE: self.open,
+            Phase.CATCH_UP: self.open,
             Phase.GATHER: self.train,
             Phase.ADD: self.train,
             Phase.OPEN: self.open,
@@ -66,7 +103,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Seat:
-    """A silo that has accepted: the key it brought, the process it lives in, the model it holds."""
+    """A silo that has accepted: the key it brought, the key store it has it in, the model it holds."""
 
     member: Member
     session: str
@@ -83,14 +120,6 @@ class Refusal:
 
 
 @dataclass(frozen=True)
-class Total:
-    """The finished sum of the current tensor."""
-
-    size: int
-    sha256: str
-
-
-@dataclass(frozen=True)
 class Round:
     """State of one attempt. `cursor` indexes `tensors`; `done` holds who has acted in the current phase."""
 
@@ -100,6 +129,11 @@ class Round:
     min_silos: int
     limits: Limits
     keyed: tuple[Member, ...] = ()
+    expected: str | None = None
+    """Keyed digest of the model after the last committed round. None where version 0.1 did not store it: then what most
+    seats hold stands for it."""
+    absent: frozenset[str] = frozenset()
+    """Silos that are asked but not waited for."""
     phase: Phase = Phase.OFFER
     since: float = 0.0
     cursor: int = 0
@@ -123,6 +157,17 @@ class Round:
         return tuple(seat.member for seat in self.seats)
 
     @property
+    def agreed(self) -> str:
+        """Digest of the model that the round builds on."""
+        held = [seat.model for seat in self.seats]
+        return max(sorted(set(held)), key=held.count, default="") if self.expected is None else self.expected
+
+    @property
+    def behind(self) -> tuple[str, ...]:
+        """Seats that came with another model than the one the round builds on."""
+        return tuple(seat.member.silo for seat in self.seats if seat.model != self.agreed)
+
+    @property
     def tensor(self) -> Tensor | None:
         """What is being summed; none before the first sum and after the last."""
         summing = self.phase in (Phase.GATHER, Phase.ADD, Phase.OPEN, Phase.SOLVE, Phase.ADOPT)
@@ -130,8 +175,10 @@ class Round:
 
     @property
     def actor(self) -> str:
-        """Who deals keys or solves: it rotates with round and attempt."""
-        return self.names[(self.place.round + self.place.attempt) % len(self.seats)]
+        """Who deals keys, shares the model or solves: it rotates with round and attempt among those who can."""
+        sharing = self.phase in (Phase.SHARE, Phase.CATCH_UP)
+        able = [name for name in self.names if not sharing or name not in self.behind]
+        return able[(self.place.round + self.place.attempt) % len(able)]
 
     @property
     def deadline(self) -> float:
@@ -139,96 +186,42 @@ class Round:
         return self.since + self.limits.of(self.phase)
 
     @property
-    def waiting_for(self) -> tuple[str, ...]:
-        """Silos that must still act in this phase."""
+    def unanswered(self) -> tuple[str, ...]:
+        """Invited silos that have neither accepted nor refused."""
+        answered = {*self.names, *(refusal.silo for refusal in self.refusals)}
+        return tuple(name for name in self.invited if name not in answered)
+
+    @property
+    def lacking(self) -> str:
+        """What the seats lack for a roster; empty where they lack nothing."""
+        if len(self.seats) < self.min_silos:
+            return f"{len(self.seats)} silos take part, the study needs {self.min_silos}"
+        if len(self.behind) == len(self.seats):
+            return f"none of {', '.join(self.names)} holds the model of the last committed round"
+        return ""
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """Silos that are given something to do in this phase."""
         match self.phase:
             case Phase.OFFER:
-                answered = {*self.names, *(refusal.silo for refusal in self.refusals)}
-                return tuple(name for name in self.invited if name not in answered)
-            case Phase.DEAL | Phase.SOLVE:
+                return self.unanswered
+            case Phase.DEAL | Phase.SHARE | Phase.SOLVE:
                 return (self.actor,)
+            case Phase.CATCH_UP:
+                return tuple(name for name in self.behind if name not in self.done)
             case Phase.TAKE | Phase.GATHER | Phase.OPEN | Phase.ADOPT:
                 return tuple(name for name in self.names if name not in self.done)
         return ()
 
-
-# --- events ---------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class Answered:
-    """A silo answered the offer."""
-
-    silo: str
-    answer: Answer
+    @property
+    def waiting_for(self) -> tuple[str, ...]:
+        """Silos without which this phase does not end: those asked, and absent ones only where nobody else is left."""
+        if self.phase in (Phase.OFFER, Phase.WAIT):
+            return tuple(name for name in self.unanswered if name not in self.absent) or self.unanswered
+        return self.asked
 
 
-@dataclass(frozen=True)
-class Uploaded:
-    """A silo's content is complete, checked and durable."""
-
-    header: UploadHeader
-
-
-@dataclass(frozen=True)
-class Added:
-    """The coordinator has added all contributions to the current tensor."""
-
-    total: Total
-
-
-@dataclass(frozen=True)
-class Confirmed:
-    """A silo has taken, opened or adopted, or disputes."""
-
-    silo: str
-    confirm: Confirm
-
-
-@dataclass(frozen=True)
-class Restarted:
-    """A silo of the roster lives in another process now: the keys it brought are gone."""
-
-    silo: str
-    session: str
-
-
-@dataclass(frozen=True)
-class Passed:
-    """Time has passed."""
-
-
-@dataclass(frozen=True)
-class Stopped:
-    """The operator stops the round."""
-
-    reason: str
-
-
-Event = Answered | Uploaded | Added | Confirmed | Restarted | Passed | Stopped
-
-
-# --- effects --------------------------------------------------------------------------------------------------------
-@dataclass(frozen=True)
-class Persist:
-    """Store the new state before anything else happens."""
-
-
-@dataclass(frozen=True)
-class Add:
-    """Add the roster's contributions to this tensor, then report `Added`."""
-
-    place: Place
-    tensor: Tensor
-    silos: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Clear:
-    """Nobody needs the sealed bytes of this attempt any more."""
-
-    place: Place
-
-
-Effect = Persist | Add | Clear
 Outcome = tuple[Round, list[Effect]]
 
 
@@ -243,8 +236,8 @@ def step(state: Round, event: Event, now: float) -> Outcome:
 
 
 def open_round(state: Round, now: float) -> Round:
-    """An attempt begins with its offer."""
-    return replace(state, phase=Phase.OFFER, since=now)
+    """An attempt begins with its offer; one that waits begins it again, and keeps its seats."""
+    return replace(state, phase=Phase.OFFER, since=now, why="")
 
 
 # --- moves ----------------------------------------------------------------------------------------------------------
@@ -261,40 +254,53 @@ def _answered(state: Round, event: Answered, now: float) -> Outcome:
     if silo not in state.invited:
         msg = f"{silo} is not invited to this attempt"
         raise OutOfTurnError(msg)
-    if silo not in state.waiting_for:
+    if silo not in state.unanswered:
         return state, []
+    state = _present(state, silo, now)
     if answer.member is None:
         refusal = Refusal(silo, answer.refusal, answer.explanation)
-        state = replace(state, refusals=(*state.refusals, refusal))
-    else:
-        seats = sorted([*state.seats, Seat(answer.member, answer.session, answer.model)], key=lambda s: s.member.silo)
-        state = replace(state, seats=tuple(seats))
-    return _close_offer(state, now) if not state.waiting_for else (state, [])
+        return _consider(replace(state, refusals=(*state.refusals, refusal)), now)
+    seats = sorted([*state.seats, Seat(answer.member, answer.session, answer.model)], key=lambda s: s.member.silo)
+    return _consider(replace(state, seats=tuple(seats)), now)
+
+
+def _consider(state: Round, now: float) -> Outcome:
+    """The offer ends when nobody present owes an answer and the seats suffice, or never will; or when time is up."""
+    due = now >= state.deadline
+    if not due and not state.absent.issuperset(state.unanswered):
+        return state, []
+    if not state.lacking:
+        return _close_offer(state, now)
+    possible = len(state.seats) + len(state.unanswered) >= state.min_silos
+    if not state.unanswered or not possible:
+        return _abort(state, state.lacking, now)
+    if not due:
+        return state, []
+    state = replace(state, absent=state.absent.union(state.unanswered))
+    why = f"{state.lacking}; waits for {', '.join(state.unanswered)}"
+    return replace(_enter(state, Phase.WAIT, now), why=why), []
 
 
 def _close_offer(state: Round, now: float) -> Outcome:
-    """Everybody has answered or time is up: the roster is fixed, or there is none."""
-    held = [seat.model for seat in state.seats]
-    common = max(sorted(set(held)), key=held.count, default="")
-    behind = [seat for seat in state.seats if seat.model != common]
-    refusals = tuple(Refusal(s.member.silo, "behind", "holds another model than the rest") for s in behind)
-    seats = tuple(seat for seat in state.seats if seat.model == common)
-    state = replace(state, seats=seats, refusals=(*state.refusals, *refusals), model=common)
-    if len(seats) < state.min_silos:
-        return _abort(state, f"{len(seats)} silos take part, the study needs {state.min_silos}", now)
+    """The roster is fixed. Who has not answered is away."""
+    agreed, absent = state.agreed, state.absent.union(state.unanswered)
+    state = replace(state, expected=agreed, model=agreed, absent=absent)
     if state.members == state.keyed:
-        return _enter(state, Phase.GATHER, now), []
+        return _keyed(state, now), []
     return _enter(state, Phase.DEAL, now), []
 
 
+def _keyed(state: Round, now: float) -> Round:
+    """The whole roster has its keys: who is behind catches up before anything is summed."""
+    return _enter(state, Phase.SHARE if state.behind else Phase.GATHER, now)
+
+
 def _noted(state: Round, event: Uploaded, now: float) -> Outcome:
-    """The dealer's keys or the solver's heads have arrived."""
-    header = event.header
-    wanted = Note.KEYS if state.phase is Phase.DEAL else Note.HEADS
+    """The actor's note has arrived: keys, the model, or solved heads."""
+    header, (wanted, following) = event.header, RELAYED[state.phase]
     if header.tensor is not None or header.kind != wanted or header.silo != state.actor:
         msg = f"the phase {state.phase} waits for {state.actor}'s {wanted}"
         raise OutOfTurnError(msg)
-    following = Phase.TAKE if state.phase is Phase.DEAL else Phase.ADOPT
     state = replace(state, note=Total(header.size, header.sha256))
     return _enter(state, following, now), []
 
@@ -314,18 +320,28 @@ def _added(state: Round, event: Added, now: float) -> Outcome:
     return replace(_enter(state, Phase.OPEN, now), total=event.total), []
 
 
-def _confirmed(state: Round, event: Confirmed, now: float) -> Outcome:
+def _disputed(state: Round, event: Confirmed, now: float) -> Outcome:
+    """A silo of the roster may say at any time that it cannot do what it was asked."""
     silo, confirm = event.silo, event.confirm
     if silo not in state.names:
         msg = f"{silo} is not in the roster"
         raise OutOfTurnError(msg)
-    if confirm.dispute:
-        return _abort(state, f"{silo} disputes {confirm.task}: {confirm.dispute}: {confirm.explanation}", now, (silo,))
-    expected = {Phase.TAKE: Task.TAKE, Phase.OPEN: Task.OPEN, Phase.ADOPT: Task.ADOPT}.get(state.phase)
-    if confirm.task is not expected or (state.phase is Phase.OPEN and confirm.tensor is not state.tensor):
+    if not confirm.dispute:
         msg = f"the phase {state.phase} does not wait for {confirm.task}"
         raise OutOfTurnError(msg)
-    if state.phase is not Phase.TAKE:
+    return _abort(state, f"{silo} disputes {confirm.task}: {confirm.dispute}: {confirm.explanation}", now, (silo,))
+
+
+def _confirmed(state: Round, event: Confirmed, now: float) -> Outcome:
+    silo, confirm = event.silo, event.confirm
+    concerned = state.behind if state.phase is Phase.CATCH_UP else state.names
+    due = confirm.task is CONFIRMED[state.phase] and (state.phase is not Phase.OPEN or confirm.tensor is state.tensor)
+    if confirm.dispute or silo not in concerned or not due:
+        return _disputed(state, event, now)
+    if state.phase is Phase.CATCH_UP and confirm.model != state.model:
+        why = f"{silo} holds another model after {confirm.task} than the last committed round's"
+        return _abort(state, why, now, (silo,))
+    if state.phase in (Phase.OPEN, Phase.ADOPT):
         if state.done and confirm.model != state.model:
             return _abort(state, f"{silo} holds another model after {confirm.task} than the others", now)
         state = replace(state, model=confirm.model)
@@ -336,6 +352,8 @@ def _confirmed(state: Round, event: Confirmed, now: float) -> Outcome:
 def _advance(state: Round, now: float) -> Outcome:
     """Everybody has confirmed: on to what follows in the plan."""
     if state.phase is Phase.TAKE:
+        return _keyed(state, now), []
+    if state.phase is Phase.CATCH_UP:
         return _enter(state, Phase.GATHER, now), []
     if state.phase is Phase.OPEN and state.tensor is Tensor.HEADS:
         return _enter(state, Phase.SOLVE, now), []
@@ -348,18 +366,31 @@ def _restarted(state: Round, event: Restarted, now: float) -> Outcome:
     seat = next((seat for seat in state.seats if seat.member.silo == event.silo), None)
     if seat is None or seat.session == event.session:
         return state, []
-    if state.phase is Phase.OFFER:
-        return replace(state, seats=tuple(s for s in state.seats if s is not seat)), []
+    if state.phase in (Phase.OFFER, Phase.WAIT):
+        seats = tuple(s for s in state.seats if s is not seat)
+        return _present(replace(state, seats=seats), event.silo, now), []
     return _abort(state, f"{event.silo} was restarted and has lost its keys", now, (event.silo,))
 
 
+def _returned(state: Round, event: Returned, now: float) -> Outcome:
+    return (_present(state, event.silo, now) if event.silo in state.absent else state), []
+
+
+def _present(state: Round, silo: str, now: float) -> Round:
+    """The silo is heard of: an offer waits for it again, and one that waited for somebody goes on."""
+    state = replace(state, absent=state.absent - {silo})
+    return open_round(state, now) if state.phase is Phase.WAIT else state
+
+
 def _passed(state: Round, event: Passed, now: float) -> Outcome:  # noqa: ARG001  # the event carries nothing
+    """Who is late is away from now on; nobody leaves for it."""
     if now < state.deadline:
         return state, []
     if state.phase is Phase.OFFER:
-        return _close_offer(state, now)
+        return _consider(state, now)
     late = state.waiting_for
     by = ", ".join(late) or "the coordinator"
+    state = replace(state, absent=state.absent.union(late))
     return _abort(state, f"no {state.phase} from {by} within {state.limits.of(state.phase):g} s", now, late)
 
 
@@ -372,18 +403,15 @@ Move = Callable[[Round, Any, float], Outcome]
 _LIVE = tuple(phase for phase in Phase if phase not in OVER)
 MOVES: dict[tuple[Phase, type[Event]], Move] = {
     (Phase.OFFER, Answered): _answered,
-    (Phase.DEAL, Uploaded): _noted,
-    (Phase.TAKE, Confirmed): _confirmed,
+    (Phase.WAIT, Answered): _answered,
     (Phase.GATHER, Uploaded): _gathered,
+    (Phase.GATHER, Confirmed): _disputed,
     (Phase.ADD, Added): _added,
-    (Phase.OPEN, Confirmed): _confirmed,
-    (Phase.SOLVE, Uploaded): _noted,
-    (Phase.ADOPT, Confirmed): _confirmed,
-    # A silo may say at any time that it cannot do what it was asked; only a dispute is heard in these phases.
-    (Phase.DEAL, Confirmed): _confirmed,
-    (Phase.GATHER, Confirmed): _confirmed,
-    (Phase.SOLVE, Confirmed): _confirmed,
+    **dict.fromkeys(((phase, Uploaded) for phase in RELAYED), _noted),
+    **dict.fromkeys(((phase, Confirmed) for phase in RELAYED), _disputed),
+    **dict.fromkeys(((phase, Confirmed) for phase in CONFIRMED), _confirmed),
     **dict.fromkeys(((phase, Restarted) for phase in _LIVE), _restarted),
-    **dict.fromkeys(((phase, Passed) for phase in _LIVE), _passed),
+    **dict.fromkeys(((phase, Returned) for phase in _LIVE), _returned),
+    **dict.fromkeys(((phase, Passed) for phase in _LIVE if phase is not Phase.WAIT), _passed),
     **dict.fromkeys(((phase, Stopped) for phase in _LIVE), _stopped),
 }

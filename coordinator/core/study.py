@@ -1,8 +1,11 @@
-"""A study as a sequence of rounds: created -> running -> finished, ended or aborted.
+"""A study as a sequence of rounds: created -> running (<-> waiting, paused) -> finished, ended or aborted.
 
 Round 0 deals keys and sums the domain counts; rounds 1..R train. A round that aborts is attempted anew with the silos
-that still take part, until the study's attempts are used up. A silo that refuses leaves the study by name; the study
-goes on while enough silos remain. Pure: the clock comes in as an argument.
+that still take part, until the study's attempts are used up. A silo that refuses leaves the study by name; one that is
+silent is away until it is heard of again. The study goes on while enough silos remain, and waits while too few of them
+are present. While the operator has paused it its clock stands still: what silos still send counts, time does not.
+
+Pure: the clock comes in as an argument.
 """
 
 from __future__ import annotations
@@ -10,7 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from coordinator.core.round import Effect, Event, Limits, Persist, Phase, Round, Stopped, open_round, step
+from coordinator.core.events import Effect, Event, Persist, Stopped
+from coordinator.core.round import Limits, Phase, Round, open_round, step
 from protos.messages import Member, Place, Tensor
 
 
@@ -19,11 +23,16 @@ class Life(StrEnum):
 
     CREATED = "created"
     RUNNING = "running"
+    PAUSED = "paused"
+    """By the operator, until the operator resumes it."""
+    WAITING = "waiting"
+    """Too few silos are present; goes on by itself when one of the others is heard of."""
     FINISHED = "finished"
     ENDED = "ended"
     ABORTED = "aborted"
 
 
+LIVE = frozenset({Life.RUNNING, Life.PAUSED, Life.WAITING})
 OVER = frozenset({Life.FINISHED, Life.ENDED, Life.ABORTED})
 
 
@@ -33,10 +42,11 @@ class StudyStateError(Exception):
 
 @dataclass(frozen=True)
 class Silo:
-    """One invited silo: `why` is empty while it takes part, else why it left."""
+    """One invited silo: `why` is empty while it takes part, else why it left; `away` while nothing is heard of it."""
 
     name: str
     why: str = ""
+    away: bool = False
 
 
 @dataclass(frozen=True)
@@ -62,11 +72,25 @@ class Progress:
     life: Life = Life.CREATED
     round: Round | None = None
     why: str = ""
+    paused_at: float = 0.0
+    """When the clock was stopped, while it is."""
 
     @property
     def active(self) -> tuple[str, ...]:
         """Silos that still take part."""
         return tuple(silo.name for silo in self.silos if not silo.why)
+
+    @property
+    def away(self) -> tuple[str, ...]:
+        """Silos that take part and of which nothing is heard."""
+        return tuple(silo.name for silo in self.silos if silo.away and not silo.why)
+
+    def clock(self, now: float) -> float:
+        """The study's own time: it stands still during a pause."""
+        return self.paused_at if self.life is Life.PAUSED else now
+
+
+Outcome = tuple[Progress, list[Effect]]
 
 
 def create(script: Script) -> Progress:
@@ -74,50 +98,92 @@ def create(script: Script) -> Progress:
     return Progress(script, tuple(Silo(name) for name in script.silos))
 
 
-def start(state: Progress, now: float) -> tuple[Progress, list[Effect]]:
+def start(state: Progress, now: float) -> Outcome:
     """Begin with round 0. Raises `StudyStateError` unless the study was just created."""
     if state.life is not Life.CREATED:
         msg = f"the study is {state.life}; only a created one can start"
         raise StudyStateError(msg)
-    return replace(state, life=Life.RUNNING, round=_attempt(state, 0, 1, (), now)), [Persist()]
+    place = Place(state.script.study, 0, 1)
+    return replace(state, life=Life.RUNNING, round=_attempt(state, place, (), "", now)), [Persist()]
 
 
-def abort(state: Progress, reason: str, now: float) -> tuple[Progress, list[Effect]]:
+def pause(state: Progress, reason: str, now: float) -> Outcome:
+    """Hand out no more work; time stands still. Raises `StudyStateError` unless the study is running or waiting."""
+    if state.life not in (Life.RUNNING, Life.WAITING):
+        msg = f"the study is {state.life}; only a running or waiting one can be paused"
+        raise StudyStateError(msg)
+    return replace(state, life=Life.PAUSED, why=reason, paused_at=now), [Persist()]
+
+
+def resume(state: Progress, now: float) -> Outcome:
+    """Go on where the study stood, with the time that was left; who was waited for is asked again.
+
+    Raises `StudyStateError` unless the study is paused or waiting.
+    """
+    if state.round is None or state.life not in (Life.PAUSED, Life.WAITING):
+        msg = f"the study is {state.life}; only a paused or waiting one can be resumed"
+        raise StudyStateError(msg)
+    round_ = replace(state.round, since=state.round.since + now - state.clock(now))
+    if round_.phase is Phase.WAIT:
+        round_ = open_round(round_, now)
+    return _in_tune(replace(state, life=Life.RUNNING, round=round_, paused_at=0.0)), [Persist()]
+
+
+def restart_clock(state: Progress, now: float) -> Outcome:
+    """Time while the coordinator was down does not count: the current phase of a running study begins anew."""
+    if state.round is None or state.life is not Life.RUNNING:
+        return state, []
+    return replace(state, round=replace(state.round, since=now)), [Persist()]
+
+
+def abort(state: Progress, reason: str, now: float) -> Outcome:
     """Stop for good. Raises `StudyStateError` where the study is over already."""
     if state.life in OVER:
         msg = f"the study is {state.life} already"
         raise StudyStateError(msg)
-    if state.round is None or state.life is Life.CREATED:
+    if state.round is None:
         return replace(state, life=Life.ABORTED, why=reason), [Persist()]
-    round_, effects = step(state.round, Stopped(reason), now)
+    round_, effects = step(state.round, Stopped(reason), state.clock(now))
     return replace(state, life=Life.ABORTED, why=reason, round=round_), effects
 
 
-def advance(state: Progress, event: Event, now: float) -> tuple[Progress, list[Effect]]:
+def advance(state: Progress, event: Event, now: float) -> Outcome:
     """Hand an event to the current round, and go on to the next where it is over. Raises `OutOfTurnError`."""
-    if state.round is None or state.life is not Life.RUNNING:
+    if state.round is None or state.life not in LIVE:
         msg = f"the study is {state.life}"
         raise StudyStateError(msg)
+    now = state.clock(now)
     round_, effects = step(state.round, event, now)
     if not effects:
         return state, []
-    state = replace(state, round=round_)
+    silos = tuple(replace(silo, away=silo.name in round_.absent) for silo in state.silos)
+    state = replace(state, round=round_, silos=silos)
     if round_.phase is Phase.COMMITTED:
         state = _after_commit(state, round_, now)
     elif round_.phase is Phase.ABORTED:
         state = _after_abort(state, round_, now)
-    return state, effects
+    return _in_tune(state), effects
 
 
-def _attempt(state: Progress, number: int, attempt: int, keyed: tuple[Member, ...], now: float) -> Round:
+def _in_tune(state: Progress) -> Progress:
+    """Whether a study runs or waits is its round's word; a pause and an end are not."""
+    if state.round is None or state.life not in (Life.RUNNING, Life.WAITING):
+        return state
+    waits = state.round.phase is Phase.WAIT
+    return replace(state, life=Life.WAITING if waits else Life.RUNNING, why=state.round.why)
+
+
+def _attempt(state: Progress, place: Place, keyed: tuple[Member, ...], expected: str | None, now: float) -> Round:
     script = state.script
     blank = Round(
-        place=Place(script.study, number, attempt),
-        tensors=script.tensors[number],
+        place=place,
+        tensors=script.tensors[place.round],
         invited=state.active,
         min_silos=script.min_silos,
         limits=script.limits,
         keyed=keyed,
+        expected=expected,
+        absent=frozenset(state.away),
     )
     return open_round(blank, now)
 
@@ -133,7 +199,8 @@ def _after_commit(state: Progress, round_: Round, now: float) -> Progress:
     following = round_.place.round + 1
     if following == len(state.script.tensors):
         return replace(state, life=Life.FINISHED, why="all rounds are committed")
-    return replace(state, round=_attempt(state, following, 1, round_.members, now))
+    place = Place(state.script.study, following, 1)
+    return replace(state, round=_attempt(state, place, round_.members, round_.model, now))
 
 
 def _after_abort(state: Progress, round_: Round, now: float) -> Progress:
@@ -145,4 +212,5 @@ def _after_abort(state: Progress, round_: Round, now: float) -> Progress:
     if place.attempt >= state.script.max_attempts:
         return replace(state, life=Life.ENDED, why=f"attempt {place.attempt} of round {place.round}: {round_.why}")
     # New keys for every new attempt after a failure: whoever caused it may have kept the old ones.
-    return replace(state, round=_attempt(state, place.round, place.attempt + 1, (), now))
+    following = Place(place.study, place.round, place.attempt + 1)
+    return replace(state, round=_attempt(state, following, (), round_.expected, now))

@@ -118,3 +118,51 @@ class StudyStatus(_message.Message):
     times: _containers.RepeatedCompositeFieldContainer[PhaseTime]
     uploads: _containers.RepeatedCompositeFieldContainer[UploadSize]
     def __init__(self, study: _Optional[str] = ..., name: _Optional[str] = ..., state: _Optional[str] = ..., why: _Optional[str] = ..., round: _Optional[int] = ..., rounds: _Optional[int] = ..., attempt: _Optional[int] = ..., phase: _Optional[str] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., waiting_for: _Optional[_Iterable[str]] = ..., members: _Optional[_Iterable[_Union[MemberStatus, _Mapping]]] = ..., times: _Optional[_Iterable[_Union[PhaseTime, _Mapping]]] = ..., uploads: _Optional[_Iterable[_Union[UploadSize, _Mapping]]] = ...) -> None: ...
+
+class Figure(_message.Message):
+    __slots__ = ("domain", "metric", "value", "low", "high")
+    DOMAIN_FIELD_NUMBER: _ClassVar[int]
+    METRIC_FIELD_NUMBER: _ClassVar[int]
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    LOW_FIELD_NUMBER: _ClassVar[int]
+    HIGH_FIELD_NUMBER: _ClassVar[int]
+    domain: str
+    metric: str
+    value: float
+    low: float
+    high: float
+    def __init__(self, domain: _Optional[str] = ..., metric: _Optional[str] = ..., value: _Optional[float] = ..., low: _Optional[float] = ..., high: _Optional[float] = ...) -> None: ...
+
+class AgreedFigure(_message.Message):
+    __slots__ = ("figure", "silos")
+    FIGURE_FIELD_NUMBER: _ClassVar[int]
+    SILOS_FIELD_NUMBER: _ClassVar[int]
+    figure: Figure
+    silos: int
+    def __init__(self, figure: _Optional[_Union[Figure, _Mapping]] = ..., silos: _Optional[int] = ...) -> None: ...
+
+class SignedPublication(_message.Message):
+    __slots__ = ("silo", "blob", "signature", "certificate_pem")
+    SILO_FIELD_NUMBER: _ClassVar[int]
+    BLOB_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_PEM_FIELD_NUMBER: _ClassVar[int]
+    silo: str
+    blob: bytes
+    signature: bytes
+    certificate_pem: bytes
+    def __init__(self, silo: _Optional[str] = ..., blob: _Optional[bytes] = ..., signature: _Optional[bytes] = ..., certificate_pem: _Optional[bytes] = ...) -> None: ...
+
+class ResultsPart(_message.Message):
+    __slots__ = ("study", "name", "needed", "agreed", "publication")
+    STUDY_FIELD_NUMBER: _ClassVar[int]
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    NEEDED_FIELD_NUMBER: _ClassVar[int]
+    AGREED_FIELD_NUMBER: _ClassVar[int]
+    PUBLICATION_FIELD_NUMBER: _ClassVar[int]
+    study: str
+    name: str
+    needed: int
+    agreed: _containers.RepeatedCompositeFieldContainer[AgreedFigure]
+    publication: SignedPublication
+    def __init__(self, study: _Optional[str] = ..., name: _Optional[str] = ..., needed: _Optional[int] = ..., agreed: _Optional[_Iterable[_Union[AgreedFigure, _Mapping]]] = ..., publication: _Optional[_Union[SignedPublication, _Mapping]] = ...) -> None: ...

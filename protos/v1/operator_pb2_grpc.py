@@ -49,6 +49,16 @@ class OperatorServiceStub:
                 request_serializer=protos_dot_v1_dot_operator__pb2.AbortStudyRequest.SerializeToString,
                 response_deserializer=protos_dot_v1_dot_operator__pb2.StudyReply.FromString,
                 _registered_method=True)
+        self.PauseStudy = channel.unary_unary(
+                '/fedward.v1.OperatorService/PauseStudy',
+                request_serializer=protos_dot_v1_dot_operator__pb2.StudyRequest.SerializeToString,
+                response_deserializer=protos_dot_v1_dot_operator__pb2.StudyReply.FromString,
+                _registered_method=True)
+        self.ResumeStudy = channel.unary_unary(
+                '/fedward.v1.OperatorService/ResumeStudy',
+                request_serializer=protos_dot_v1_dot_operator__pb2.StudyRequest.SerializeToString,
+                response_deserializer=protos_dot_v1_dot_operator__pb2.StudyReply.FromString,
+                _registered_method=True)
         self.GetStudyStatus = channel.unary_unary(
                 '/fedward.v1.OperatorService/GetStudyStatus',
                 request_serializer=protos_dot_v1_dot_operator__pb2.StudyRequest.SerializeToString,
@@ -58,6 +68,11 @@ class OperatorServiceStub:
                 '/fedward.v1.OperatorService/ListStudies',
                 request_serializer=protos_dot_v1_dot_operator__pb2.ListStudiesRequest.SerializeToString,
                 response_deserializer=protos_dot_v1_dot_operator__pb2.ListStudiesReply.FromString,
+                _registered_method=True)
+        self.GetResults = channel.unary_stream(
+                '/fedward.v1.OperatorService/GetResults',
+                request_serializer=protos_dot_v1_dot_operator__pb2.StudyRequest.SerializeToString,
+                response_deserializer=protos_dot_v1_dot_operator__pb2.ResultsPart.FromString,
                 _registered_method=True)
 
 
@@ -82,6 +97,19 @@ class OperatorServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def PauseStudy(self, request, context):
+        """Hands out no more work until the study is resumed; time limits stand still.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ResumeStudy(self, request, context):
+        """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GetStudyStatus(self, request, context):
         """Missing associated documentation comment in .proto file."""
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -90,6 +118,13 @@ class OperatorServiceServicer:
 
     def ListStudies(self, request, context):
         """Missing associated documentation comment in .proto file."""
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetResults(self, request, context):
+        """What the silos of a finished study have signed and agree on, in parts.
+        """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
@@ -112,6 +147,16 @@ def add_OperatorServiceServicer_to_server(servicer, server):
                     request_deserializer=protos_dot_v1_dot_operator__pb2.AbortStudyRequest.FromString,
                     response_serializer=protos_dot_v1_dot_operator__pb2.StudyReply.SerializeToString,
             ),
+            'PauseStudy': grpc.unary_unary_rpc_method_handler(
+                    servicer.PauseStudy,
+                    request_deserializer=protos_dot_v1_dot_operator__pb2.StudyRequest.FromString,
+                    response_serializer=protos_dot_v1_dot_operator__pb2.StudyReply.SerializeToString,
+            ),
+            'ResumeStudy': grpc.unary_unary_rpc_method_handler(
+                    servicer.ResumeStudy,
+                    request_deserializer=protos_dot_v1_dot_operator__pb2.StudyRequest.FromString,
+                    response_serializer=protos_dot_v1_dot_operator__pb2.StudyReply.SerializeToString,
+            ),
             'GetStudyStatus': grpc.unary_unary_rpc_method_handler(
                     servicer.GetStudyStatus,
                     request_deserializer=protos_dot_v1_dot_operator__pb2.StudyRequest.FromString,
@@ -121,6 +166,11 @@ def add_OperatorServiceServicer_to_server(servicer, server):
                     servicer.ListStudies,
                     request_deserializer=protos_dot_v1_dot_operator__pb2.ListStudiesRequest.FromString,
                     response_serializer=protos_dot_v1_dot_operator__pb2.ListStudiesReply.SerializeToString,
+            ),
+            'GetResults': grpc.unary_stream_rpc_method_handler(
+                    servicer.GetResults,
+                    request_deserializer=protos_dot_v1_dot_operator__pb2.StudyRequest.FromString,
+                    response_serializer=protos_dot_v1_dot_operator__pb2.ResultsPart.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -215,6 +265,60 @@ class OperatorService:
             _registered_method=True)
 
     @staticmethod
+    def PauseStudy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fedward.v1.OperatorService/PauseStudy',
+            protos_dot_v1_dot_operator__pb2.StudyRequest.SerializeToString,
+            protos_dot_v1_dot_operator__pb2.StudyReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ResumeStudy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fedward.v1.OperatorService/ResumeStudy',
+            protos_dot_v1_dot_operator__pb2.StudyRequest.SerializeToString,
+            protos_dot_v1_dot_operator__pb2.StudyReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def GetStudyStatus(request,
             target,
             options=(),
@@ -258,6 +362,33 @@ class OperatorService:
             '/fedward.v1.OperatorService/ListStudies',
             protos_dot_v1_dot_operator__pb2.ListStudiesRequest.SerializeToString,
             protos_dot_v1_dot_operator__pb2.ListStudiesReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetResults(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/fedward.v1.OperatorService/GetResults',
+            protos_dot_v1_dot_operator__pb2.StudyRequest.SerializeToString,
+            protos_dot_v1_dot_operator__pb2.ResultsPart.FromString,
             options,
             channel_credentials,
             insecure,

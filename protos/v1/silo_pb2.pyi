@@ -20,6 +20,8 @@ class Task(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TASK_SOLVE: _ClassVar[Task]
     TASK_ADOPT: _ClassVar[Task]
     TASK_FINISH: _ClassVar[Task]
+    TASK_SHARE: _ClassVar[Task]
+    TASK_CATCH_UP: _ClassVar[Task]
 TASK_UNSPECIFIED: Task
 TASK_WAIT: Task
 TASK_DECIDE: Task
@@ -30,6 +32,8 @@ TASK_OPEN: Task
 TASK_SOLVE: Task
 TASK_ADOPT: Task
 TASK_FINISH: Task
+TASK_SHARE: Task
+TASK_CATCH_UP: Task
 
 class JoinRequest(_message.Message):
     __slots__ = ("protocol", "agent_version", "session")
@@ -184,20 +188,24 @@ class DownloadChunk(_message.Message):
     def __init__(self, offset: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
 
 class ConfirmRequest(_message.Message):
-    __slots__ = ("place", "task", "tensor", "model", "dispute", "explanation")
+    __slots__ = ("place", "task", "tensor", "model", "dispute", "explanation", "publication", "signature")
     PLACE_FIELD_NUMBER: _ClassVar[int]
     TASK_FIELD_NUMBER: _ClassVar[int]
     TENSOR_FIELD_NUMBER: _ClassVar[int]
     MODEL_FIELD_NUMBER: _ClassVar[int]
     DISPUTE_FIELD_NUMBER: _ClassVar[int]
     EXPLANATION_FIELD_NUMBER: _ClassVar[int]
+    PUBLICATION_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
     place: _common_pb2.Place
     task: Task
     tensor: _common_pb2.Tensor
     model: str
     dispute: str
     explanation: str
-    def __init__(self, place: _Optional[_Union[_common_pb2.Place, _Mapping]] = ..., task: _Optional[_Union[Task, str]] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., model: _Optional[str] = ..., dispute: _Optional[str] = ..., explanation: _Optional[str] = ...) -> None: ...
+    publication: bytes
+    signature: bytes
+    def __init__(self, place: _Optional[_Union[_common_pb2.Place, _Mapping]] = ..., task: _Optional[_Union[Task, str]] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., model: _Optional[str] = ..., dispute: _Optional[str] = ..., explanation: _Optional[str] = ..., publication: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
 
 class ConfirmReply(_message.Message):
     __slots__ = ()

@@ -134,7 +134,7 @@ class SiloServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Confirm(self, request, context):
-        """The silo has taken keys, opened a sum or adopted heads, or disputes them by name.
+        """The silo has taken keys, caught up, opened a sum or adopted heads, or disputes them by name.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

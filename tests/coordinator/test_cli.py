@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
 import subprocess
@@ -13,6 +14,8 @@ import yaml
 from typer.testing import CliRunner
 
 from coordinator import cli
+from crypto.certificates import Trust
+from protos.messages import Publication
 from support.studies import tiny_document, tiny_study
 
 COMMAND = [sys.executable, "-c", "from coordinator.cli import main; main()"]
@@ -80,6 +83,56 @@ def test_a_study_from_the_command_line(run, operator_file, tmp_path):
     assert re.search(r"north\W+invited\W+yes", out)
     assert run("study", "abort", "typed", "--reason", "enough", "-o", operator_file)[0] == 0
     assert "stopped by ops: enough" in run("study", "status", "typed", "-o", operator_file)[1]
+
+
+def test_a_pause_from_the_command_line(run, operator_file, tmp_path):
+    study_file = tmp_path / "study.yaml"
+    study_file.write_text(yaml.safe_dump(tiny_document(name="typed-pause")))
+    for command in (("create", study_file), ("start", "typed-pause"), ("pause", "typed-pause")):
+        assert run("study", *command, "-o", operator_file)[0] == 0
+    _, out, _ = run("study", "status", "typed-pause", "-o", operator_file)
+    assert "typed-pause paused round 0/2" in " ".join(out.split())
+    assert "paused by ops" in out
+    assert run("study", "resume", "typed-pause", "-o", operator_file) == (0, "", "")
+    code, _, err = run("study", "resume", "typed-pause", "-o", operator_file)
+    assert (code, "only a paused or waiting one can be resumed" in err) == (1, True)
+
+
+def test_who_is_away_is_shown_with_the_time(run, operator_file, make_scene):
+    scene = make_scene(deadlines={"offer": 1.0})
+    silent, heard, *_ = scene.silos.values()
+    heard.join()
+    status = scene.play(lambda status: status.state == "waiting", silent=(silent.name, heard.name))
+    assert [member.state for member in status.members] == ["away", "away", "active"]
+    _, out, _ = run("study", "status", scene.study.name, "-o", operator_file)
+    assert f"{scene.study.name} waiting round 0/2, attempt 1, wait" in " ".join(out.split())
+    assert f"the study needs 3; waits for {silent.name}, {heard.name}" in " ".join(out.split())
+    assert re.search(rf"{silent.name}\W+away\W+yes", out)
+    assert re.search(rf"{heard.name}\W+away since 2\d\d\d-\d\d-\d\d \d\d:\d\d UTC\W+yes", out)
+
+
+def test_results_from_the_command_line(run, operator_file, make_scene, authority):
+    scene = make_scene(publish=["patients"])
+    code, out, err = run("study", "results", scene.study.name, "-o", operator_file)
+    assert (code, out, "only a finished one has results" in err) == (1, "", True)
+    scene.play(lambda status: status.state == "finished")
+    code, out, _ = run("study", "results", scene.study.name, "-o", operator_file)
+    assert code == 0
+    assert re.search(r"a\W+patients\W+0.5\W+0.25 to 0.75\W+3", out)
+    assert f"signed by {', '.join(sorted(scene.silos))}; shown is what at least 3" in " ".join(out.split())
+    code, out, _ = run("study", "results", scene.study.name, "--json", "-o", operator_file)
+    found = json.loads(out)
+    assert found["agreed"][0]["figure"] == {
+        "domain": "a",
+        "metric": "patients",
+        "value": 0.5,
+        "low": 0.25,
+        "high": 0.75,
+    }
+    for one in found["publications"]:
+        blob, signature, certificate = (base64.b64decode(one[k]) for k in ("blob", "signature", "certificate_pem"))
+        signer = Trust(authority.pem).verify(certificate, Publication.to_sign(blob), signature)
+        assert signer.name == one["silo"]
 
 
 def test_an_abort_needs_a_reason(run, operator_file):

@@ -18,6 +18,7 @@ NAMES = {
     "fedward_coordinator_round": ("study",),
     "fedward_coordinator_sent_bytes": ("kind",),
     "fedward_coordinator_silo_last_seen_seconds": ("silo",),
+    "fedward_coordinator_silos_away": ("study",),
     "fedward_coordinator_studies": ("state",),
     "fedward_coordinator_waiting_silos": ("study",),
 }

@@ -34,6 +34,26 @@ def test_a_study_is_created_started_watched_and_stopped(client):
     assert study.digest in {one.study for one in client.statuses()}
 
 
+def test_a_study_is_paused_and_resumed(client):
+    client.create(tiny_study(name="halted").canonical())
+    client.start("halted")
+    client.pause("halted")
+    assert (client.status("halted").state, client.status("halted").why) == ("paused", "paused by ops")
+    client.resume("halted")
+    assert client.status("halted").state == "running"
+    with pytest.raises(OperatorError, match=r"^FAILED_PRECONDITION: the study is running; only a paused or waiting"):
+        client.resume("halted")
+
+
+def test_results_come_as_values(client, make_scene):
+    scene = make_scene(publish=["accuracy"])
+    with pytest.raises(OperatorError, match=r"^FAILED_PRECONDITION: the study is running; only a finished one"):
+        client.results(scene.study.name)
+    scene.play(lambda status: status.state == "finished")
+    assert client.results(scene.study.name) == scene.results()
+    assert [one.silo for one in scene.results().publications] == sorted(scene.silos)
+
+
 def test_a_refusal_is_its_code_and_sentence(client):
     with pytest.raises(OperatorError, match=r"^NOT_FOUND: 0 studies match 'nothing'; give the name or the digest$"):
         client.start("nothing")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from dacite import DaciteError
 
 from coordinator import record
+from coordinator.core.round import Phase
 from coordinator.core.study import Life, Script, abort, advance, create, start
 from protos.messages import Tensor
 from support.rounds import LIMITS, STUDY, accept, refuse, wanted
@@ -40,6 +42,39 @@ def test_every_state_survives():
         loaded = record.load(record.dump(state))
         assert loaded == state
         assert record.dump(loaded) == record.dump(state)
+
+
+OLD = json.loads((Path(__file__).parent / "states-0.1.json").read_text())
+"""States as version 0.1 stored them: three of four silos in every round, keys dealt in round 0."""
+
+
+@pytest.mark.parametrize("says", OLD)
+def test_a_state_of_version_0_1_is_loaded(says):
+    state = record.load(json.dumps(OLD[says]))
+    stored = json.loads(record.dump(state))
+    assert {field: stored[field] for field in OLD[says] if field not in ("silos", "round")} == {
+        field: value for field, value in OLD[says].items() if field not in ("silos", "round")
+    }
+    assert state.away == ()
+    if state.round is not None:
+        assert (state.round.expected, state.round.absent, state.round.behind) == (None, frozenset(), ())
+
+
+@pytest.mark.parametrize("says", [says for says in OLD if OLD[says]["life"] == "running"])
+def test_a_study_of_version_0_1_goes_on_to_its_end(says):
+    """Its next offer takes for expected what most hold, and from the next commit on it knows."""
+    state = record.load(json.dumps(OLD[says]))
+    seen = []
+    while state.life is Life.RUNNING:
+        round_ = state.round
+        # Who acts after the upgrade agrees with those who had acted before it.
+        model = round_.model if round_.done else f"model of round {round_.place.round}"
+        for event in wanted(round_, model):
+            state, _ = advance(state, event, 4.0)
+        seen.append(state.round.phase)
+    assert state.life is Life.FINISHED
+    assert Phase.SHARE not in seen, "nobody is behind who was not"
+    assert state.round.expected
 
 
 def test_types_survive_too():

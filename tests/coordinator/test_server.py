@@ -19,7 +19,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from coordinator import engine as engines
 from coordinator.config import CoordinatorConfig
 from coordinator.server import SERVICES, Server
-from protos.messages import Note, Place, Tensor
+from protos.messages import Note, Place, Task, Tensor
 from protos.v1 import silo_pb2
 from support.silos import Caller, Scene, refused, summed
 from support.studies import tiny_study
@@ -151,6 +151,46 @@ def test_a_restart_in_any_other_phase_goes_on(restarts, phase):
     )
     ended = len(before.times)
     scene.play(lambda status: len(status.times) >= ended + 2)
+
+
+def test_a_restart_while_somebody_catches_up(make_server, authority, operator_folder, tmp_path):
+    names = tuple(f"{letter}-{next(numbers)}" for letter in "abc")
+    study = tiny_study(silos=names, min_silos=2, deadlines={"offer": 1.0})
+    made = Restarts(make_server, authority, operator_folder, tmp_path / "data", study)
+    try:
+        late = names[0]
+        made.scene.play(lambda status: status.round == 1, silent=(late,))
+        made.scene.silos[late].do(made.scene.silos[late].poll())
+        for phase in ("share", "catch_up"):
+            before = made.scene.play(lambda status, p=phase: status.phase == p)
+            made.restart()
+            after = made.scene.status()
+            assert (after.phase, after.waiting_for, after.attempt) == (phase, before.waiting_for, 1)
+        assert made.scene.play(lambda status: status.state != "running").state == "finished"
+    finally:
+        made.scene.close()
+        made.stop()
+
+
+def test_a_restart_in_a_pause_and_while_waiting(make_server, authority, operator_folder, tmp_path):
+    names = tuple(f"{letter}-{next(numbers)}" for letter in "abc")
+    study = tiny_study(silos=names, deadlines={"offer": 1.0})
+    made = Restarts(make_server, authority, operator_folder, tmp_path / "data", study)
+    try:
+        made.scene.play(lambda status: status.state == "waiting", silent=(names[0],))
+        made.restart()
+        assert made.scene.status().waiting_for == (names[0],)
+        made.scene.silos[names[0]].do(made.scene.silos[names[0]].poll())
+        made.scene.play(lambda status: status.phase == "take")
+        made.scene.pause()
+        made.restart()
+        assert made.scene.status().state == "paused"
+        assert {silo.poll().task for silo in made.scene.silos.values()} == {Task.WAIT}
+        made.scene.resume()
+        assert made.scene.play(lambda status: status.state != "running").state == "finished"
+    finally:
+        made.scene.close()
+        made.stop()
 
 
 # --- as a process ---------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import hashlib
 import math
 import threading
 import time
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import grpc
@@ -15,12 +16,24 @@ import pytest
 
 from coordinator import service
 from coordinator.spool import SUM
+from coordinator.work import note_limit
 from crypto import ckks_public
-from crypto.certificates import Credential
+from crypto.certificates import Credential, Trust
 from crypto.errors import CertificateError
 from policies import shapes
 from protos import codec
-from protos.messages import MAX_CHUNK, PROTOCOL, Member, Note, Place, Task, Tensor
+from protos.messages import (
+    MAX_CHUNK,
+    MAX_PUBLICATION,
+    PROTOCOL,
+    Figure,
+    Member,
+    Note,
+    Place,
+    Publication,
+    Task,
+    Tensor,
+)
 from protos.v1 import common_pb2, operator_pb2, silo_pb2
 from support.certificates import make_authority
 from support.silos import Silo, content_size, refused, summed
@@ -238,11 +251,15 @@ def test_an_operator_is_no_silo_and_a_silo_no_operator(operator, scene):
         (calls.CreateStudy, operator_pb2.CreateStudyRequest()),
         (calls.StartStudy, operator_pb2.StudyRequest()),
         (calls.AbortStudy, operator_pb2.AbortStudyRequest()),
+        (calls.PauseStudy, operator_pb2.StudyRequest()),
+        (calls.ResumeStudy, operator_pb2.StudyRequest()),
         (calls.GetStudyStatus, operator_pb2.StudyRequest()),
         (calls.ListStudies, operator_pb2.ListStudiesRequest()),
     ):
         with refused(Code.PERMISSION_DENIED, "but a operator is needed|but an operator is needed"):
             call(request)
+    with refused(Code.PERMISSION_DENIED, "operator is needed"):
+        next(calls.GetResults(operator_pb2.StudyRequest()))
 
 
 def test_another_protocol_is_refused_by_number(scene):
@@ -521,11 +538,29 @@ def test_a_dispute_ends_the_attempt_by_name(scene, gathering):
         silo.confirm(place, Task.CONTRIBUTE, Tensor.COUNTS, dispute="data")
 
 
+def test_an_offer_without_enough_silos_waits_and_goes_on_when_one_calls(make_scene):
+    scene = make_scene(deadlines={"offer": 1.0}, max_attempts=1)
+    late = first(scene)
+    status = scene.play(lambda status: status.state != "running", silent=(late.name,))
+    why = f"2 silos take part, the study needs 3; waits for {late.name}"
+    assert (status.state, status.why, status.waiting_for) == ("waiting", why, (late.name,))
+    assert [member.state for member in status.members] == ["away", "active", "active"]
+    late.silo.Heartbeat(silo_pb2.HeartbeatRequest())
+    assert scene.status().state == "waiting", "only who asks for work is present"
+    late.do(late.poll())
+    status = scene.play(lambda status: status.phase == "gather")
+    assert (status.state, status.attempt) == ("running", 1)
+
+
 def test_deadlines_end_attempts_and_attempts_the_study(make_scene):
-    scene = make_scene(deadlines={"offer": 0.3, "train": 0.3}, max_attempts=2)
-    late = first(scene).name
-    status = scene.play(lambda status: status.state != "running", silent=(late,))
-    assert (status.state, status.why) == ("ended", "attempt 2 of round 0: 2 silos take part, the study needs 3")
+    scene = make_scene(deadlines={"train": 1.5}, max_attempts=2)
+    late = first(scene)
+    for attempt in (1, 2):
+        assert scene.gathering().attempt == attempt
+        status = scene.play(
+            lambda status, n=attempt: status.attempt > n or status.state == "ended", silent=(late.name,)
+        )
+    assert (status.state, status.why) == ("ended", f"attempt 2 of round 0: no gather from {late.name} within 1.5 s")
 
 
 def test_a_silo_that_stops_in_the_middle(make_scene):
@@ -560,6 +595,215 @@ def test_the_operator_stops_a_study_for_good(scene, operator):
         scene.abort()
     with refused(Code.FAILED_PRECONDITION, "only a created one can start"):
         scene.start()
+
+
+def test_a_paused_study_hands_out_nothing_and_takes_what_comes(scene):
+    place = scene.gathering(Tensor.COUNTS)
+    scene.pause()
+    assert (scene.status().state, scene.status().why) == ("paused", "paused by ops")
+    with refused(Code.FAILED_PRECONDITION, "the study is paused; only a running or waiting one can be paused"):
+        scene.pause()
+    for silo in scene.silos.values():
+        assert silo.poll().task is Task.WAIT
+        content = silo.contribution(place, Tensor.COUNTS)
+        silo.upload(silo.header(place, content, Tensor.COUNTS), content)
+    wait_for(lambda: scene.status().phase == "open")
+    assert (scene.status().state, scene.status().attempt) == ("paused", 1)
+    scene.resume()
+    with refused(Code.FAILED_PRECONDITION, "the study is running; only a paused or waiting one can be resumed"):
+        scene.resume()
+    assert scene.play(lambda status: status.round == 1).state == "running"
+
+
+# --- catching up ----------------------------------------------------------------------------------------------------
+@pytest.fixture
+def behind(make_scene):
+    """Round 1 is offered; one silo of three was silent in round 0. Returns the scene and that silo."""
+    scene = make_scene(min_silos=2, deadlines={"offer": 1.0})
+    late = first(scene)
+    scene.play(lambda status: status.round == 1, silent=(late.name,))
+    return scene, late
+
+
+def test_who_missed_a_round_catches_up_and_takes_part(behind):
+    scene, late = behind
+    late.do(late.poll())
+    status = scene.play(lambda status: status.phase == "share")
+    (name,) = status.waiting_for
+    sharer = scene.silos[name]
+    place = Place(scene.study.digest, 1, 1)
+    assert name != late.name
+    with refused(Code.FAILED_PRECONDITION, f"waits for no such note from {late.name}"):
+        late.upload(late.header(place, b"model", Note.MODEL), b"model")
+    sharer.do(sharer.poll())
+    work = late.poll()
+    assert (work.task, work.actor, work.size) == (Task.CATCH_UP, sharer.name, len(sharer.model))
+    assert late.download(place, "model") == sharer.model.encode()
+    content = late.contribution(place, Tensor.HEADS)
+    with refused(Code.FAILED_PRECONDITION, "the phase catch_up does not gather heads"):
+        late.upload(late.header(place, content, Tensor.HEADS), content)
+    status = scene.play(lambda status: status.state != "running")
+    assert (status.state, status.attempt) == ("finished", 1)
+    assert len({silo.model for silo in scene.silos.values()}) == 1
+    assert [u.silo for u in status.uploads if u.kind == "model"] == [sharer.name]
+
+
+def test_a_shared_model_has_a_bound_that_grows_with_the_study(behind):
+    scene, late = behind
+    late.do(late.poll())
+    status = scene.play(lambda status: status.phase == "share")
+    sharer = scene.silos[status.waiting_for[0]]
+    limit = note_limit(scene.study, Note.MODEL)
+    with refused(Code.INVALID_ARGUMENT, f"at most {limit} are relayed"):
+        sharer.upload(sharer.header(Place(scene.study.digest, 1, 1), b"model", Note.MODEL, size=limit + 1), b"model")
+
+
+def test_another_model_than_the_last_committed_one_ends_the_attempt(behind):
+    scene, late = behind
+    late.do(late.poll())
+    scene.play(lambda status: status.phase == "catch_up")
+    late.confirm(Place(scene.study.digest, 1, 1), Task.CATCH_UP, model="another")
+    assert (scene.status().attempt, scene.status().state) == (2, "running")
+    assert scene.play(lambda status: status.state != "running").state == "finished"
+
+
+# --- publishing -----------------------------------------------------------------------------------------------------
+PUBLISH = ["auc", "patients"]
+
+
+def to_metrics(scene):
+    """The metrics are summed; nobody has opened them yet."""
+    scene.play(lambda status: status.phase in ("add", "open") and status.tensor is Tensor.METRICS)
+    wait_for(lambda: scene.status().phase == "open")
+
+
+@pytest.fixture
+def publishing(make_scene):
+    """The metrics are to be opened by everybody. Returns the scene and a silo that is to publish."""
+    scene = make_scene(publish=PUBLISH, min_silos=2)
+    to_metrics(scene)
+    return scene, first(scene)
+
+
+def confirm_metrics(scene, silo, **fields):
+    place = Place(scene.study.digest, scene.study.rounds, 1)
+    silo.confirm(place, Task.OPEN, Tensor.METRICS, **{"model": "the last", **fields})
+
+
+def test_what_all_have_signed_is_shown_and_can_be_verified(make_scene, authority):
+    scene = make_scene(publish=PUBLISH)
+    scene.play(lambda status: status.state == "finished")
+    results = scene.results()
+    assert (results.study, results.name, results.needed) == (scene.study.digest, scene.study.name, 3)
+    assert [(one.figure.domain, one.figure.metric, one.silos) for one in results.agreed] == [
+        (domain, metric, 3) for domain in ("a", "b") for metric in PUBLISH
+    ]
+    assert results.agreed[0].figure == Figure("a", "auc", 0.5, 0.25, 0.75)
+    assert [one.silo for one in results.publications] == sorted(scene.silos)
+    trust = Trust(authority.pem)
+    for one in results.publications:
+        signer = trust.verify(one.certificate_pem, Publication.to_sign(one.blob), one.signature)
+        assert (signer.name, Publication.parse(one.blob).study) == (one.silo, scene.study.digest)
+
+
+def test_only_what_enough_agree_on_is_shown(publishing):
+    scene, liar = publishing
+    one, two, three = scene.silos.values()
+    confirm_metrics(scene, liar, **liar.signed(liar.publication(auc=0.99)))
+    confirm_metrics(scene, two, **two.signed(two.publication(patients=7.0)))
+    with refused(Code.FAILED_PRECONDITION, "only a finished one has results"):
+        scene.results()
+    confirm_metrics(scene, three, **three.signed(three.publication(auc=0.6)))
+    results = scene.results()
+    assert [(f.figure.metric, f.figure.domain, f.figure.value, f.silos) for f in results.agreed] == [
+        ("patients", "a", 0.5, 2),
+        ("patients", "b", 0.5, 2),
+    ]
+    assert len(results.publications) == 3
+    assert one is liar
+
+
+def test_a_signature_of_somebody_else_is_refused(publishing):
+    scene, silo = publishing
+    other = list(scene.silos.values())[1]
+    fields = silo.signed(silo.publication())
+    for signature in (other.signed(silo.publication())["signature"], silo.credential.sign(fields["publication"]), b"x"):
+        with refused(Code.UNAUTHENTICATED, "does not fit what it came with"):
+            confirm_metrics(scene, silo, publication=fields["publication"], signature=signature)
+    assert silo.name in scene.status().waiting_for
+
+
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (lambda p: (*p, Figure("a", "accuracy", 0.5, 0.0, 1.0)), "the study does not publish accuracy of 'a'"),
+        (lambda p: (*p, Figure("c", "auc", 0.5, 0.0, 1.0)), "the study does not publish auc of 'c'"),
+        (lambda p: (replace(p[0], domain="the name of a patient"), *p[1:]), "the study does not publish auc of 'the"),
+        (lambda p: p[1:], "it lacks auc of 'a'"),
+    ],
+    ids=["another metric", "another domain", "free text", "less than all"],
+)
+def test_nothing_is_published_that_the_study_does_not_list_and_nothing_less(publishing, change, sentence):
+    scene, silo = publishing
+    publication = silo.publication()
+    wrong = replace(publication, figures=change(publication.figures))
+    with refused(Code.INVALID_ARGUMENT, sentence):
+        confirm_metrics(scene, silo, **silo.signed(wrong))
+    confirm_metrics(scene, silo, **silo.signed(publication))
+    assert silo.name not in scene.status().waiting_for
+
+
+def test_another_study_s_figures_are_refused(publishing):
+    scene, silo = publishing
+    with refused(Code.INVALID_ARGUMENT, "confirm.publication: is about the study ffffffffffff"):
+        confirm_metrics(scene, silo, **silo.signed(replace(silo.publication(), study="f" * 64)))
+
+
+def test_a_publication_that_is_too_large_or_none_is_refused(publishing):
+    scene, silo = publishing
+    place = codec.place_to_wire(Place(scene.study.digest, scene.study.rounds, 1))
+    blob = b" " * (MAX_PUBLICATION + 1)
+    request = silo_pb2.ConfirmRequest(
+        place=place,
+        task=silo_pb2.TASK_OPEN,
+        tensor=common_pb2.TENSOR_METRICS,
+        publication=blob,
+        signature=silo.credential.sign(Publication.to_sign(blob)),
+    )
+    with refused(Code.INVALID_ARGUMENT, "confirm.publication: is above 1 MiB"):
+        silo.silo.Confirm(request)
+    with refused(Code.INVALID_ARGUMENT, "publication: is not a publication in canonical JSON"):
+        blob = b'{"patient": 17}'
+        confirm_metrics(scene, silo, publication=blob, signature=silo.credential.sign(Publication.to_sign(blob)))
+
+
+def test_a_confirmation_that_publishes_nothing_is_refused_where_the_study_asks(publishing):
+    scene, silo = publishing
+    with refused(Code.INVALID_ARGUMENT, "confirm.publication: is missing; the study publishes auc, patients"):
+        confirm_metrics(scene, silo)
+    confirm_metrics(scene, silo, dispute="data", explanation="a row does not fit")
+    assert scene.status().attempt == 2, "a dispute needs no publication"
+
+
+def test_a_study_that_publishes_nothing_takes_nothing_and_shows_nothing(make_scene):
+    scene = make_scene()
+    to_metrics(scene)
+    silo = first(scene)
+    with refused(Code.INVALID_ARGUMENT, "confirm.publication: the study publishes nothing"):
+        confirm_metrics(scene, silo, **silo.signed(Publication(scene.study.digest, ())))
+    scene.play(lambda status: status.state == "finished")
+    with refused(Code.FAILED_PRECONDITION, "publishes nothing; its `publish` lists no metric"):
+        scene.results()
+
+
+def test_what_an_attempt_published_that_failed_is_not_shown(publishing):
+    scene, silo = publishing
+    confirm_metrics(scene, silo, **silo.signed(silo.publication(auc=0.9)))
+    other = list(scene.silos.values())[1]
+    confirm_metrics(scene, other, dispute="data")
+    scene.play(lambda status: status.state == "finished")
+    assert {one.figure.value for one in scene.results().agreed} == {0.5}
+    assert len(scene.results().publications) == 3
 
 
 def test_a_stop_without_reason_says_so(make_scene):

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 from sqlalchemy import text
+from sqlalchemy.exc import IntegrityError
 
 from coordinator.core.study import Script, create, start
 from coordinator.store import ContentConflictError, Store, StoreError, StudyExistsError
-from protos.messages import PhaseTime, Place, Tensor, UploadHeader, UploadSize
+from protos.messages import PhaseTime, Place, SignedPublication, Tensor, UploadHeader, UploadSize
 from support.rounds import LIMITS, SHA, STUDY
 
 PLACE = Place(STUDY, 1, 2)
@@ -40,6 +41,34 @@ def test_studies_are_loaded_in_the_order_of_creation(store):
     store.save(start(studies[0], 1.0)[0], [])
     loaded = again(store).load()
     assert loaded == [start(studies[0], 1.0)[0], *studies[1:]]
+
+
+def test_studies_of_version_0_1_come_first_by_name(store):
+    studies = [progress(digit * 64, f"study-{digit}") for digit in "974"]
+    for one in studies:
+        store.create(b"{}", one)
+    with store.engine.begin() as connection:
+        connection.execute(text("DROP TABLE created"))
+    upgraded = again(store)
+    upgraded.create(b"{}", progress("1" * 64, "a-new-one"))
+    assert [one.script.name for one in again(store).load()] == ["study-4", "study-7", "study-9", "a-new-one"]
+
+
+def test_a_publication_is_saved_with_the_state_that_counts_it(store):
+    store.create(b"{}", progress())
+    running, _ = start(progress(), 1.0)
+    for silo in ("south", "north"):
+        store.save(running, [], (PLACE, signed(silo)))
+    store.save(running, [], (Place(STUDY, 1, 1), signed("north")))
+    assert again(store).publications(PLACE) == (signed("north"), signed("south"))
+    assert store.publications(Place(STUDY, 2, 1)) == ()
+    with pytest.raises(IntegrityError):
+        store.save(progress(), [], (PLACE, signed("north")))
+    assert store.load() == [running], "half a change is none"
+
+
+def signed(silo):
+    return SignedPublication(silo, b"{}", b"\x00signature", b"certificate")
 
 
 def test_a_study_s_text(store):

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protos import codec
-from protos.messages import MessageError, Task, Tensor
+from protos.messages import AgreedFigure, Figure, MessageError, StudyResults, Task, Tensor
 from protos.v1 import common_pb2, silo_pb2
-from support.wire import answers, confirms, headers, members, places, statuses, works
+from support.wire import answers, confirms, headers, members, places, results, statuses, works
 
 SHA = "a" * 64
 PLACE = common_pb2.Place(study=SHA, round=1, attempt=1)
@@ -55,6 +55,21 @@ def test_status(status):
     assert codec.status_from_wire(through_bytes(codec.status_to_wire(status))) == status
 
 
+@given(results)
+def test_results(found):
+    assert codec.results_from_wire(through_bytes(part) for part in codec.results_to_wire(found)) == found
+
+
+def test_results_come_in_parts_that_fit_a_message():
+    agreed = tuple(AgreedFigure(Figure(f"domain {i}", "auc", None, 0.0, 1.0), 3) for i in range(2500))
+    found = StudyResults(SHA, "tiny", 3, agreed, ())
+    parts = list(codec.results_to_wire(found))
+    assert [len(part.agreed) for part in parts] == [0, 1000, 1000, 500]
+    assert codec.results_from_wire(parts) == found
+    with pytest.raises(MessageError, match="results: no part came"):
+        codec.results_from_wire([])
+
+
 def test_every_tensor_has_its_number():
     numbers = {codec.tensor_to_wire(tensor): tensor for tensor in (None, *Tensor)}
     assert {common_pb2.Tensor.Name(n): t for n, t in numbers.items()} == {
@@ -76,7 +91,7 @@ def test_an_unknown_tensor_is_refused(number):
         codec.tensor_from_wire(number)
 
 
-@pytest.mark.parametrize("number", [0, 10, -1])
+@pytest.mark.parametrize("number", [0, 12, -1])
 def test_an_unknown_task_is_refused(number):
     with pytest.raises(MessageError, match=f"task: the number {number} is unknown"):
         codec.work_from_wire(through_bytes(silo_pb2.Work(task=number)))

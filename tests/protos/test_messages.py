@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import json
+import math
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from protos.messages import (
+    FETCHED,
     MAX_CONTENT,
+    MAX_PUBLICATION,
     Answer,
     Confirm,
+    Figure,
     Member,
     MessageError,
     Note,
     Place,
+    Publication,
     Task,
     Tensor,
     UploadHeader,
@@ -22,12 +29,17 @@ from protos.messages import (
     require_digest,
     require_name,
 )
-from support.wire import headers
+from support.wire import headers, publications
 
 SHA = "a" * 64
 PLACE = Place(SHA, 1, 2)
 MEMBER = Member("north", b"pem", b"k" * 32, b"signature")
+FIGURE = Figure("old men", "auc", 0.75, 0.7, 0.8)
 HEADER = UploadHeader(PLACE, "ckks", Tensor.HEADS, "north", 9, 65536, SHA)
+
+
+def opened(**fields):
+    return Confirm(PLACE, Task.OPEN, Tensor.METRICS, **fields)
 
 
 @pytest.mark.parametrize(
@@ -80,6 +92,26 @@ HEADER = UploadHeader(PLACE, "ckks", Tensor.HEADS, "north", 9, 65536, SHA)
         ("confirm.task", lambda: Confirm(PLACE, Task.DEAL)),
         ("confirm.task", lambda: Confirm(PLACE, Task.CONTRIBUTE)),
         ("confirm.task", lambda: Confirm(PLACE, Task.SOLVE)),
+        ("confirm.task", lambda: Confirm(PLACE, Task.SHARE)),
+        ("work.sha256", lambda: Work(Task.CATCH_UP, PLACE, size=1)),
+        ("work.size", lambda: Work(Task.CATCH_UP, PLACE, sha256=SHA)),
+        ("confirm.signature", lambda: opened(publication=b"{}")),
+        ("confirm.signature", lambda: opened(signature=b"s")),
+        ("confirm.signature", lambda: opened(publication=b"{}", signature=b"s" * 257)),
+        ("confirm.publication", lambda: opened(publication=b" " * (MAX_PUBLICATION + 1), signature=b"s")),
+        ("confirm.publication", lambda: opened(publication=b"{}", signature=b"s", dispute="data")),
+        (
+            "confirm.publication",
+            lambda: Confirm(PLACE, Task.OPEN, Tensor.HEADS, publication=b"{}", signature=b"s"),
+        ),
+        ("confirm.publication", lambda: Confirm(PLACE, Task.ADOPT, publication=b"{}", signature=b"s")),
+        ("figure.value", lambda: Figure("a", "auc", math.nan, 0.0, 1.0)),
+        ("figure.value", lambda: Figure("a", "auc", 1e13, 0.0, 1.0)),
+        ("figure.low", lambda: Figure("a", "auc", 0.5, -math.inf, 1.0)),
+        ("figure.high", lambda: Figure("a", "auc", 0.5, 0.0, math.inf)),
+        ("figure.low", lambda: Figure("a", "auc", 0.5, 0.6, 0.5)),
+        ("publication.study", lambda: Publication("tiny", ())),
+        ("publication.figures", lambda: Publication(SHA, (FIGURE, replace(FIGURE, value=None)))),
     ],
 )
 def test_nonsense_is_refused_by_field(field, make):
@@ -87,12 +119,12 @@ def test_nonsense_is_refused_by_field(field, make):
         make()
 
 
-@pytest.mark.parametrize("task", [Task.TAKE, Task.OPEN, Task.ADOPT, Task.FINISH])
+@pytest.mark.parametrize("task", [*FETCHED, Task.FINISH])
 def test_what_is_no_upload_is_confirmed(task):
     assert Confirm(PLACE, task).task is task
 
 
-@pytest.mark.parametrize("task", [Task.DEAL, Task.CONTRIBUTE, Task.SOLVE])
+@pytest.mark.parametrize("task", [Task.DEAL, Task.SHARE, Task.CONTRIBUTE, Task.SOLVE])
 def test_an_upload_can_be_disputed(task):
     assert Confirm(PLACE, task, dispute="data").task is task
 
@@ -129,3 +161,65 @@ def test_what_is_signed_is_fixed():
 @given(headers(), headers())
 def test_two_headers_that_differ_are_signed_differently(one, other):
     assert (one == other) == (one.canonical() == other.canonical())
+
+
+@given(publications)
+def test_a_publication_comes_back_from_its_canonical_form(publication):
+    blob = publication.canonical()
+    assert Publication.parse(blob) == publication
+    assert blob == json.dumps(json.loads(blob), sort_keys=True, separators=(",", ":")).encode()
+
+
+def test_what_is_published_is_fixed():
+    """A change of this form would make what silos have signed unverifiable."""
+    blob = Publication(SHA, (FIGURE, Figure("x", "patients", None, 0, 3))).canonical()
+    assert blob == (
+        b'{"figures":[{"domain":"old men","high":0.8,"low":0.7,"metric":"auc","value":0.75},'
+        b'{"domain":"x","high":3.0,"low":0.0,"metric":"patients","value":null}],"study":"' + SHA.encode() + b'"}'
+    )
+    assert Publication.to_sign(blob) == b"fedward publication 1\n" + blob
+
+
+def document(**changes):
+    return {**json.loads(Publication(SHA, (FIGURE,)).canonical()), **changes}
+
+
+def canonical(content):
+    return json.dumps(content, sort_keys=True, separators=(",", ":")).encode()
+
+
+@pytest.mark.parametrize(
+    "blob",
+    [
+        b"",
+        b"1",
+        b"[]",
+        b"{}",
+        b"\xff",
+        b"[" * 100_000,
+        json.dumps(document(), sort_keys=True).encode(),
+        Publication(SHA, (FIGURE,)).canonical() + b" ",
+        canonical(document(extra=1)),
+        canonical(document(figures={})),
+        canonical(document(figures=[[]])),
+        canonical(document(figures=[{**document()["figures"][0], "extra": 1}])),
+        *(
+            canonical(document(figures=[{**document()["figures"][0], **wrong}]))
+            for wrong in ({"value": True}, {"value": "1"}, {"low": 0}, {"low": None}, {"domain": 1}, {"metric": []})
+        ),
+        canonical(document(figures=[{**document()["figures"][0], "value": math.nan}])),
+        canonical(document(study=SHA.upper())),
+        canonical(document(figures=document()["figures"] * 2)),
+        b" " * (MAX_PUBLICATION + 1),
+    ],
+    ids=lambda blob: blob[:60].decode(errors="replace"),
+)
+def test_anything_else_is_no_publication(blob):
+    with pytest.raises(MessageError, match=r"^(publication|figure)"):
+        Publication.parse(blob)
+
+
+@given(st.binary(max_size=200))
+def test_no_bytes_break_the_reader(blob):
+    with pytest.raises(MessageError):
+        Publication.parse(blob)

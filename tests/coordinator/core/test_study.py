@@ -12,20 +12,36 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from coordinator import record
 from coordinator.core import round as rounds
-from coordinator.core.round import (
+from coordinator.core.events import (
     Add,
     Added,
+    Answered,
     Clear,
-    OutOfTurnError,
+    Confirmed,
     Passed,
     Persist,
-    Phase,
     Restarted,
+    Returned,
     Stopped,
     Total,
     Uploaded,
 )
-from coordinator.core.study import OVER, Life, Script, StudyStateError, abort, advance, create, start
+from coordinator.core.round import OutOfTurnError, Phase
+from coordinator.core.study import (
+    LIVE,
+    OVER,
+    Life,
+    Script,
+    StudyStateError,
+    abort,
+    advance,
+    create,
+    pause,
+    restart_clock,
+    resume,
+    start,
+)
+from coordinator.work import work_in
 from protos.messages import Note, Place, Task, Tensor
 from support.rounds import (
     LIMITS,
@@ -142,13 +158,158 @@ def test_an_abort_before_the_start():
     assert (state.life, state.why, effects) == (Life.ABORTED, "no", [Persist()])
 
 
+# --- away, waiting, paused ------------------------------------------------------------------------------------------
+def waiting():
+    """Round 0 with north's seat alone."""
+    state = started()
+    return feed(feed(state, accept(state.round.place, "north")), Passed(), now=LIMITS.offer)
+
+
+def test_too_few_present_wait_by_name_and_use_up_no_attempt():
+    state = waiting()
+    assert (state.life, state.away) == (Life.WAITING, ("south", "west"))
+    assert state.why == "1 silos take part, the study needs 2; waits for south, west"
+    assert (state.round.place.attempt, state.round.names, state.active) == (1, ("north",), SILOS)
+
+
+def test_who_returns_lets_the_study_go_on_where_it_stood():
+    state = feed(waiting(), Returned("south"), now=5000.0)
+    assert (state.life, state.why, state.away) == (Life.RUNNING, "", ("west",))
+    assert (state.round.phase, state.round.since, state.round.names) == (Phase.OFFER, 5000.0, ("north",))
+    state = feed(state, accept(state.round.place, "south"), now=5001.0)
+    assert (state.round.phase, state.round.place.attempt) == (Phase.DEAL, 1), "west is away and not waited for"
+    state = until(state, lambda s: s.round.place.round == 1)
+    assert (state.away, state.round.absent, state.silos[2].why) == (("west",), {"west"}, "")
+
+
+def test_waiting_may_be_repeated_without_end():
+    state = waiting()
+    for time in (1000.0, 2000.0, 3000.0):
+        state = feed(state, Returned("south"), now=time)
+        state = feed(state, Passed(), now=time + LIMITS.offer)
+        assert (state.life, state.round.place) == (Life.WAITING, Place(STUDY, 0, 1))
+
+
+def test_the_operator_may_have_it_asked_again_or_stop_it():
+    state, effects = resume(waiting(), 77.0)
+    assert effects == [Persist()]
+    assert (state.life, state.round.phase, state.round.since, state.why) == (Life.RUNNING, Phase.OFFER, 77.0, "")
+    assert state.round.asked == ("south", "west")
+    state, effects = abort(waiting(), "stopped by ops", 77.0)
+    assert (state.life, effects) == (Life.ABORTED, [Persist(), Clear(Place(STUDY, 0, 1))])
+
+
+def test_who_was_late_is_not_waited_for_in_the_next_attempt_until_it_is_back():
+    state = until(started(), lambda s: s.round.phase is Phase.GATHER)
+    place = state.round.place
+    state = feed(state, upload(place, "north", Tensor.COUNTS), upload(place, "west", Tensor.COUNTS))
+    state = feed(state, Passed(), now=LIMITS.train)
+    assert (state.away, state.round.place.attempt, state.round.waiting_for) == (("south",), 2, ("north", "west"))
+    state = feed(state, Returned("south"), now=LIMITS.train)
+    assert (state.away, state.round.waiting_for) == ((), SILOS)
+
+
+def test_a_pause_stops_the_clock_and_nothing_else():
+    state = until(started(), lambda s: s.round.phase is Phase.GATHER)
+    state = feed(state, upload(state.round.place, "north", Tensor.COUNTS), now=10.0)
+    state, effects = pause(state, "paused by ops", LIMITS.train - 10)
+    assert (state.life, state.why, effects) == (Life.PAUSED, "paused by ops", [Persist()])
+    state = feed(state, Passed(), now=1e6)
+    assert (state.life, state.round.phase) == (Life.PAUSED, Phase.GATHER)
+    state = feed(state, upload(state.round.place, "south", Tensor.COUNTS), now=1e6)
+    assert state.round.waiting_for == ("west",), "what is still sent counts"
+    state, effects = resume(state, 2e6)
+    assert (state.life, state.why, effects) == (Life.RUNNING, "", [Persist()])
+    assert state.round.deadline == 2e6 + 10
+    assert feed(state, Passed(), now=2e6 + 9).round.place.attempt == 1
+    assert feed(state, Passed(), now=2e6 + 10).round.place.attempt == 2
+
+
+def test_a_phase_that_begins_in_a_pause_has_its_full_time_after_it():
+    state = until(started(), lambda s: s.round.phase is Phase.GATHER, now=5.0)
+    state, _ = pause(state, "paused by ops", 20.0)
+    state = until(state, lambda s: s.round.phase is Phase.ADD, now=1000.0)
+    state = feed(state, Added(Total(1, SHA)), now=1000.0)
+    state, _ = resume(state, 3000.0)
+    assert (state.round.phase, state.round.deadline) == (Phase.OPEN, 3000.0 + LIMITS.open)
+
+
+def test_a_study_may_end_while_it_is_paused():
+    state, _ = pause(until(started(), lambda s: s.round.place.round == 2), "paused by ops", 5.0)
+    state = until(state, lambda s: s.life is not Life.PAUSED, now=6.0)
+    assert (state.life, state.why) == (Life.FINISHED, "all rounds are committed")
+
+
+def test_a_pause_outlasts_the_attempt_and_the_waiting():
+    state, _ = pause(waiting(), "paused by ops", 50.0)
+    state = feed(state, Returned("south"), now=60.0)
+    assert (state.life, state.round.phase, state.why) == (Life.PAUSED, Phase.OFFER, "paused by ops")
+    state = feed(state, Stopped("x"), now=60.0)
+    assert (state.life, state.round.place.attempt) == (Life.PAUSED, 2)
+    state, _ = resume(state, 100.0)
+    assert (state.life, state.round.deadline) == (Life.RUNNING, 100.0 + LIMITS.offer)
+
+
+@pytest.mark.parametrize(
+    ("state", "move", "sentence"),
+    [
+        (create(script()), pause, "the study is created; only a running or waiting one can be paused"),
+        (pause(started(), "x", 1.0)[0], pause, "the study is paused; only a running or waiting one can be paused"),
+        (abort(started(), "x", 1.0)[0], pause, "the study is aborted; only a running"),
+        (create(script()), resume, "the study is created; only a paused or waiting one can be resumed"),
+        (started(), resume, "the study is running; only a paused or waiting one can be resumed"),
+        (abort(started(), "x", 1.0)[0], resume, "the study is aborted; only a paused"),
+    ],
+)
+def test_what_cannot_be_paused_or_resumed(state, move, sentence):
+    with pytest.raises(StudyStateError, match=sentence):
+        move(state, "x", 2.0) if move is pause else move(state, 2.0)
+
+
+def test_time_without_coordinator_does_not_count():
+    state = until(started(), lambda s: s.round.phase is Phase.GATHER)
+    again, effects = restart_clock(state, 500.0)
+    assert (again.round.deadline, effects) == (500.0 + LIMITS.train, [Persist()])
+    for other in (create(script()), waiting(), pause(state, "x", 3.0)[0], abort(state, "x", 3.0)[0]):
+        assert restart_clock(other, 500.0) == (other, [])
+
+
+def test_who_missed_a_round_catches_up_before_it_gives_anything():
+    state = started()
+    place = state.round.place
+    state = feed(feed(state, accept(place, "north"), accept(place, "south")), Passed(), now=LIMITS.offer)
+    state = until(state, lambda s: s.round.place.round == 1)
+    assert state.round.expected == "m"
+    state = feed(state, Returned("west"), accept(state.round.place, "west"))
+    seen = []
+    while state.round.place.round == 1:
+        seen.append((state.round.phase, state.round.asked))
+        state = feed(state, *wanted(state.round))
+    assert seen[:5] == [
+        (Phase.OFFER, ("north", "south")),
+        (Phase.DEAL, ("west",)),
+        (Phase.TAKE, SILOS),
+        (Phase.SHARE, ("north",)),
+        (Phase.CATCH_UP, ("west",)),
+    ]
+    assert seen[5] == (Phase.GATHER, SILOS)
+    assert state.active == SILOS
+
+
 # --- laws under any order of events ---------------------------------------------------------------------------------
 NAMES = ("east", "north", "south", "west", "elsewhere")
 name = st.sampled_from(NAMES)
-TROUBLES = ("refuse", "disagree", "dispute", "stop_the_attempt", "wait", "come_back_anew")
-"""What may end an attempt. A run has only some of them, else hardly any would get past its first sums."""
-ROOM = LIMITS.offer + 2 * LIMITS.keys + 2 * (2 * LIMITS.train + LIMITS.open) + 2 * LIMITS.solve
-"""Seconds that the phases of the longest round may last together."""
+TROUBLES = (
+    "refuse",
+    "disagree",
+    "dispute",
+    "stop_the_attempt",
+    "wait",
+    "come_back_anew",
+    "pause_or_resume",
+    "fall_back",
+)
+"""What may end or stop an attempt. A run has only some of them, else hardly any would get past its first sums."""
 
 
 def troubled(method):
@@ -157,10 +318,10 @@ def troubled(method):
 
 
 class Federation(RuleBasedStateMachine):
-    """A coordinator among silos that answer, repeat, restart, disagree, fall silent or speak out of turn.
+    """A coordinator among silos that answer, repeat, restart, disagree, fall silent or behind, or speak out of turn.
 
-    Only what really happened is kept beside the state: who was counted in which sum, which sums were opened, when the
-    attempt began. The laws compare the state with it.
+    Only what really happened is kept beside the state: who was counted in which sum, which sums were opened, what model
+    each has confirmed, how long the coordinator has run in the current phase. The laws compare the state with it.
     """
 
     @initialize(
@@ -173,10 +334,14 @@ class Federation(RuleBasedStateMachine):
     def begin(self, silos, needed, attempts, faithful, troubles):
         self.script = script(NAMES[:silos], min(needed, silos), attempts)
         self.state, _ = start(create(self.script), 0.0)
-        self.now, self.began, self.faithful, self.troubles = 0.0, 0.0, faithful, troubles
+        self.now, self.faithful, self.troubles = 0.0, faithful, troubles
+        self.ran = 0.0
         self.last = None
         self.counted: dict[tuple[Place, Tensor], Counter[str]] = {}
         self.opened: Counter[tuple[Place, Tensor]] = Counter()
+        self.said: dict[tuple[Place, str], str] = {}
+        self.caught_up: set[tuple[Place, str]] = set()
+        self.held = ""
         self.places = [self.state.round.place]
 
     def send(self, event):
@@ -199,7 +364,7 @@ class Federation(RuleBasedStateMachine):
     def notice(self, before, event, effects):
         old, new = before.round, self.state.round
         if isinstance(event, Uploaded) and event.header.tensor is not None:
-            self.counted.setdefault((old.place, event.header.tensor), Counter())[event.header.silo] += 1
+            self.count(old, event.header)
         for effect in effects:
             if isinstance(effect, Add):
                 witnesses = self.counted[effect.place, effect.tensor]
@@ -207,28 +372,67 @@ class Federation(RuleBasedStateMachine):
                 assert len(effect.silos) >= self.script.min_silos
             if isinstance(effect, Clear):
                 assert effect.place == old.place
-                assert self.now - self.began <= ROOM
         if isinstance(event, Added):
             self.opened[old.place, old.tensor] += 1
+        if isinstance(event, Confirmed) and old.phase is Phase.CATCH_UP:
+            self.caught_up.add((old.place, event.silo))
+        if isinstance(event, Confirmed) and old.phase in (Phase.OPEN, Phase.ADOPT):
+            self.said[old.place, event.silo] = event.confirm.model
+        self.notice_time(old, new)
+        self.notice_end(before, old, new, effects)
+        assert set(self.state.active) <= set(before.active), "who has left does not return"
+        gone = set(before.active) - set(self.state.active)
+        refused = {r.silo for r in old.refusals}
+        if isinstance(event, Answered) and event.answer.member is None:
+            refused.add(event.silo)
+        assert gone <= refused, "nobody leaves but by refusing"
+
+    def count(self, old, header):
+        self.counted.setdefault((old.place, header.tensor), Counter())[header.silo] += 1
+        seat = next(seat for seat in old.seats if seat.member.silo == header.silo)
+        assert seat.model == self.held or (old.place, header.silo) in self.caught_up, "nobody gives who is behind"
+
+    def notice_time(self, old, new):
+        if (new.place, new.phase, new.cursor) != (old.place, old.phase, old.cursor):
+            self.ran = 0.0
+
+    def notice_end(self, before, old, new, effects):
+        over = any(isinstance(effect, Clear) for effect in effects)
+        assert over or new.place == old.place, "no attempt follows one that is not over"
+        if not over:
+            return
+        committed = self.state.life is Life.FINISHED or new.place.round > old.place.round
+        if committed:
+            words = {silo: self.said.get((old.place, silo)) for silo in old.names}
+            assert len(set(words.values())) == 1, "all seats hold one model"
+            (self.held,) = set(words.values())
+            assert self.held is not None
         if new.place != old.place:
-            assert any(isinstance(effect, Clear) for effect in effects), "no attempt follows one that is not over"
             assert new.place > self.places[-1]
             self.places.append(new.place)
-            self.began = self.now
-        assert set(self.state.active) <= set(before.active), "who has left does not return"
+            assert new.expected == self.held
+            assert new.absent == set(self.state.away)
 
     @property
     def place(self):
         return self.state.round.place
 
-    @rule(
-        silo=name,
-        model=st.sampled_from(("m", "m", "m", "other")),
-        number=st.integers(1, 2),
-        key=st.sampled_from((b"k", b"k", b"n")),
-    )
-    def answer(self, silo, model, number, key):
-        self.send(accept(self.place, silo, model=model, number=number, key=key))
+    @property
+    def next_model(self):
+        """What this attempt's sums lead to."""
+        return f"model {self.place.round} {self.place.attempt}"
+
+    @rule(silo=name, number=st.integers(1, 2), key=st.sampled_from((b"k", b"k", b"n")))
+    def answer(self, silo, number, key):
+        self.send(accept(self.place, silo, model=self.held, number=number, key=key))
+
+    @troubled
+    @rule(number=st.integers(0, 3), model=st.sampled_from(("", "old")))
+    def fall_back(self, number, model):
+        """Somebody who is asked accepts with another model than the last committed round's."""
+        asked = self.state.round.unanswered
+        if asked:
+            self.send(accept(self.place, asked[number % len(asked)], model=model))
 
     @troubled
     @rule(silo=name)
@@ -244,15 +448,22 @@ class Federation(RuleBasedStateMachine):
         if self.state.round.phase is Phase.GATHER:
             self.send(upload(self.place, silo, self.state.round.tensor))
 
-    @rule(silo=name, task=st.sampled_from((Task.TAKE, Task.OPEN, Task.ADOPT)), tensor=st.sampled_from((None, *Tensor)))
+    @rule(
+        silo=name,
+        task=st.sampled_from((Task.TAKE, Task.CATCH_UP, Task.OPEN, Task.ADOPT)),
+        tensor=st.sampled_from((None, *Tensor)),
+    )
     def confirm(self, silo, task, tensor):
-        self.send(confirm(self.place, silo, task, tensor))
+        model = self.held if task is Task.CATCH_UP else self.next_model
+        self.send(confirm(self.place, silo, task, tensor, model=model))
 
     @troubled
     @rule(silo=name, model=st.just("other"))
     def disagree(self, silo, model):
-        if self.state.round.phase in (Phase.OPEN, Phase.ADOPT):
-            task = Task.OPEN if self.state.round.phase is Phase.OPEN else Task.ADOPT
+        task = {Phase.CATCH_UP: Task.CATCH_UP, Phase.OPEN: Task.OPEN, Phase.ADOPT: Task.ADOPT}.get(
+            self.state.round.phase
+        )
+        if task is not None:
             self.send(confirm(self.place, silo, task, self.state.round.tensor, model=model))
 
     @troubled
@@ -266,7 +477,12 @@ class Federation(RuleBasedStateMachine):
 
     @rule(silo=name)
     def poll(self, silo):
+        """As the engine does: whoever polls is not away, and may have lost its keys."""
+        attempt, waited = self.place, self.state.life is Life.WAITING
         self.send(Restarted(silo, session(silo)))
+        self.send(Returned(silo))
+        assert self.state.life in OVER or silo not in self.state.away
+        assert not waited or self.place == attempt, "waiting uses up no attempt"
 
     @troubled
     @rule(silo=name)
@@ -283,10 +499,35 @@ class Federation(RuleBasedStateMachine):
     @rule(seconds=st.floats(0, 150))
     def wait(self, seconds):
         """The clock stops at a deadline, as the coordinator's ticks do."""
-        if self.state.life is Life.RUNNING:
-            self.now = min(self.now + seconds, max(self.state.round.deadline, self.now))
+        attempt, life = self.place, self.state.life
+        if life is Life.RUNNING:
+            left = max(self.state.round.deadline - self.now, 0.0)
+            seconds = min(seconds, left)
+            self.now = self.state.round.deadline if seconds == left else self.now + seconds
+            self.ran += seconds
             self.send(Passed())
-            assert self.state.life in OVER or self.now < self.state.round.deadline
+            assert self.state.life is not Life.RUNNING or self.now < self.state.round.deadline
+            assert self.state.life is not Life.WAITING or self.place == attempt, "waiting uses up no attempt"
+        elif life in LIVE:
+            before = self.state
+            self.now += 100 * seconds
+            self.send(Passed())
+            assert self.state == before, "time stands still"
+
+    @troubled
+    @rule()
+    def pause_or_resume(self):
+        before = self.state
+        if before.life is Life.PAUSED:
+            self.state, effects = resume(before, self.now)
+            if before.round.phase is Phase.WAIT:
+                self.ran = 0.0
+        elif before.life in LIVE:
+            self.state, effects = pause(before, "paused by ops", self.now)
+        else:
+            return
+        assert effects == [Persist()]
+        assert (self.state.round.place, self.state.round.seats) == (before.round.place, before.round.seats)
 
     @troubled
     @rule()
@@ -297,12 +538,15 @@ class Federation(RuleBasedStateMachine):
     def go_on(self, steps):
         """Silos and coordinator do what is asked; without this few runs would get far."""
         for _ in range(steps):
-            if self.state.life is Life.RUNNING:
-                self.send(wanted(self.state.round)[0])
+            if self.state.life in LIVE:
+                self.send(wanted(self.state.round, self.next_model)[0])
 
-    @rule()
-    def restart_the_coordinator(self):
-        self.state = record.load(record.dump(self.state))
+    @rule(seconds=st.floats(0, 1e5))
+    def restart_the_coordinator(self, seconds):
+        self.now += seconds
+        self.state, _ = restart_clock(record.load(record.dump(self.state)), self.now)
+        if self.state.life is Life.RUNNING:
+            self.ran = 0.0
 
     @precondition(lambda self: hasattr(self, "state"))
     @invariant()
@@ -319,28 +563,51 @@ class Federation(RuleBasedStateMachine):
         assert len(set(round_.names)) == len(round_.names)
         assert list(round_.names) == sorted(round_.names)
         assert set(round_.names) | {r.silo for r in round_.refusals} <= set(round_.invited)
-        if round_.phase not in (Phase.OFFER, Phase.ABORTED):
+        if round_.phase not in (Phase.OFFER, Phase.WAIT, Phase.ABORTED):
             assert len(round_.names) >= self.script.min_silos
-        if state.life is Life.RUNNING:
-            assert round_.phase not in rounds.OVER
-            assert round_.deadline < float("inf"), "no phase lasts for ever"
-            assert round_.waiting_for or round_.phase is Phase.ADD
+        if state.life in LIVE:
+            self.laws_of_a_live_study(state, round_)
         if state.life in OVER:
             assert state.why
 
+    def laws_of_a_live_study(self, state, round_):
+        assert round_.phase not in rounds.OVER
+        assert round_.waiting_for or round_.phase is Phase.ADD
+        assert set(state.away) == round_.absent
+        if state.life is Life.PAUSED:
+            given = [work_in(state, silo, told=False) for silo in state.active]
+            assert given == [None] * len(given), "nobody is given work in a pause"
+        else:
+            assert (state.life is Life.WAITING) == (round_.phase is Phase.WAIT)
+            assert bool(state.why) == (state.life is Life.WAITING)
+        if round_.phase is Phase.WAIT:
+            assert set(round_.unanswered) == round_.absent, "whoever is present is asked"
+            assert round_.lacking
+        else:
+            left = round_.deadline - state.clock(self.now)
+            assert left == pytest.approx(round_.limits.of(round_.phase) - self.ran, abs=1e-3), (
+                "only time running counts"
+            )
+        if round_.phase is Phase.OFFER:
+            assert round_.lacking or not round_.absent.issuperset(round_.unanswered), "nobody away blocks an offer"
+
     def teardown(self):
-        """Whatever has happened: with faithful silos or with silent ones, the study comes to its end."""
+        """Whatever has happened: with faithful silos the study comes to its end, with silent ones it ends or waits."""
         if not hasattr(self, "state"):
             return
-        for _ in range(len(PLAN) * self.script.max_attempts * 60):
-            if self.state.life in OVER:
+        if self.state.life is Life.PAUSED:
+            self.pause_or_resume()
+        for _ in range(len(PLAN) * self.script.max_attempts * 80):
+            if self.state.life in OVER or (self.state.life is Life.WAITING and not self.faithful):
                 break
             if self.faithful:
-                self.send(wanted(self.state.round)[0])
+                self.send(wanted(self.state.round, self.next_model)[0])
             else:
+                self.ran += self.state.round.deadline - self.now
                 self.now = self.state.round.deadline
                 self.send(Passed())
-        assert self.state.life in OVER
+        else:
+            pytest.fail("it comes to no end")
         assert (self.state.life is Life.FINISHED) == (self.state.round.phase is Phase.COMMITTED)
 
 
@@ -351,10 +618,10 @@ TestFederation = Federation.TestCase
 
 
 def test_an_attempt_that_begins_late_has_its_full_time():
-    state = started()
-    state = feed(state, Passed(), now=LIMITS.offer + 1000)
+    state = until(started(), lambda s: s.round.phase is Phase.GATHER)
+    state = feed(state, Passed(), now=LIMITS.train + 1000)
     assert state.round.place == Place(STUDY, 0, 2)
-    assert state.round.deadline == LIMITS.offer + 1000 + LIMITS.offer
+    assert state.round.deadline == LIMITS.train + 1000 + LIMITS.offer
 
 
 def test_a_silo_that_is_silent_is_asked_again_in_the_next_round():

@@ -1,0 +1,101 @@
+"""What happens to an attempt (events) and what the shell must do about it (effects). Values alone, no rules."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from protos.messages import Answer, Confirm, Place, Tensor, UploadHeader
+
+
+@dataclass(frozen=True)
+class Total:
+    """A finished sum, or a note that is relayed."""
+
+    size: int
+    sha256: str
+
+
+# --- events ---------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Answered:
+    """A silo answered the offer."""
+
+    silo: str
+    answer: Answer
+
+
+@dataclass(frozen=True)
+class Uploaded:
+    """A silo's content is complete, checked and durable."""
+
+    header: UploadHeader
+
+
+@dataclass(frozen=True)
+class Added:
+    """The coordinator has added all contributions to the current tensor."""
+
+    total: Total
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    """A silo has taken, caught up, opened or adopted, or disputes."""
+
+    silo: str
+    confirm: Confirm
+
+
+@dataclass(frozen=True)
+class Restarted:
+    """A silo of the roster has another key store now: the keys it brought are gone."""
+
+    silo: str
+    session: str
+
+
+@dataclass(frozen=True)
+class Returned:
+    """A silo that was away is heard of again."""
+
+    silo: str
+
+
+@dataclass(frozen=True)
+class Passed:
+    """Time has passed."""
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """The operator, or a fault of the coordinator, stops the round."""
+
+    reason: str
+
+
+Event = Answered | Uploaded | Added | Confirmed | Restarted | Returned | Passed | Stopped
+
+
+# --- effects --------------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Persist:
+    """Store the new state before anything else happens."""
+
+
+@dataclass(frozen=True)
+class Add:
+    """Add the roster's contributions to this tensor, then report `Added`."""
+
+    place: Place
+    tensor: Tensor
+    silos: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Clear:
+    """Nobody needs the sealed bytes of this attempt any more."""
+
+    place: Place
+
+
+Effect = Persist | Add | Clear

@@ -1,0 +1,89 @@
+"""How a study looks from outside: the operator's status, ended phases, gauges. Pure, but for the gauges it sets."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Literal
+
+from coordinator.core import study as studies
+from coordinator.core.events import Clear, Effect
+from coordinator.core.round import OVER, Round
+from coordinator.core.study import Life, Progress, Silo
+from coordinator.metrics import Metrics
+from protos.messages import MemberStatus, PhaseTime, Place, StudyStatus
+
+
+def describe(progress: Progress, seen: Mapping[str, float]) -> StudyStatus:
+    """A study without its history. `seen`: when each silo was last heard, in seconds since the epoch."""
+    round_, script = progress.round, progress.script
+    return StudyStatus(
+        study=script.study,
+        name=script.name,
+        state=progress.life,
+        why=progress.why,
+        round=round_.place.round if round_ else 0,
+        rounds=len(script.tensors) - 1,
+        attempt=round_.place.attempt if round_ else 0,
+        phase=round_.phase if round_ else "",
+        tensor=round_.tensor if round_ else None,
+        waiting_for=_waiting_for(progress),
+        members=tuple(
+            MemberStatus(silo.name, _state(silo, round_), silo.why, seen.get(silo.name, 0.0)) for silo in progress.silos
+        ),
+    )
+
+
+def ended_phases(before: Progress, after: Progress, effects: Sequence[Effect], now: float) -> list[PhaseTime]:
+    """The phase that a change ended, if it ended one, with the seconds that it lasted by the study's own clock."""
+    old, new = before.round, after.round
+    if old is None or old.phase in OVER or new is None:
+        return []
+    same = (new.place, new.phase, new.cursor) == (old.place, old.phase, old.cursor)
+    if same and not _clears(effects):
+        return []
+    seconds = before.clock(now) - old.since
+    return [PhaseTime(old.place.round, old.place.attempt, old.phase, old.tensor, seconds)]
+
+
+def ended_attempt(
+    before: Progress, after: Progress, effects: Sequence[Effect]
+) -> Literal["committed", "aborted"] | None:
+    """How the attempt ended that a change ended, if it ended one."""
+    if before.round is None or not _clears(effects):
+        return None
+    further = after.round is not None and after.round.place.round > before.round.place.round
+    return "committed" if further or after.life is Life.FINISHED else "aborted"
+
+
+def measure(metrics: Metrics, all_studies: Collection[Progress]) -> None:
+    """Set the gauges of all studies."""
+    lives = [progress.life for progress in all_studies]
+    for life in Life:
+        metrics.studies.labels(life).set(lives.count(life))
+    for progress in all_studies:
+        if progress.round is not None:
+            name = progress.script.name
+            metrics.round.labels(name).set(progress.round.place.round)
+            metrics.waiting.labels(name).set(len(_waiting_for(progress)))
+            metrics.away.labels(name).set(len(progress.away) if progress.life in studies.LIVE else 0)
+
+
+def where(place: Place) -> dict[str, object]:
+    """A place in the log."""
+    return {"study": place.study[:12], "round": place.round, "attempt": place.attempt}
+
+
+def _waiting_for(progress: Progress) -> tuple[str, ...]:
+    return progress.round.waiting_for if progress.round and progress.life in studies.LIVE else ()
+
+
+def _state(silo: Silo, round_: Round | None) -> str:
+    if silo.why:
+        return "left"
+    if silo.away:
+        return "away"
+    return "active" if round_ and silo.name in round_.names else "invited"
+
+
+def _clears(effects: Sequence[Effect]) -> bool:
+    return any(isinstance(effect, Clear) for effect in effects)

@@ -1,0 +1,62 @@
+"""What a study publishes: each silo signs the figures that `publish` lists; shown is what enough silos agree on.
+
+Guarantees: nothing is accepted that the study does not list, nor less than it lists; a figure is shown only where at
+least `needed` silos have signed exactly the same, and no other figure of that name has as many. The coordinator sees
+no sum: that a figure is right is the silos' word, and their signatures prove whose. Verifying those is `service`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from policies.study import Study
+from protos.messages import (
+    AgreedFigure,
+    Confirm,
+    MessageError,
+    Publication,
+    SignedPublication,
+    Task,
+    Tensor,
+)
+
+FIELD = "confirm.publication"
+
+
+def accept(study: Study, silo: str, confirm: Confirm, certificate_pem: bytes) -> SignedPublication | None:
+    """What a confirmation publishes, None where it is none that publishes. Raises `MessageError`."""
+    due = bool(study.publish) and confirm.task is Task.OPEN and confirm.tensor is Tensor.METRICS
+    if not due or confirm.dispute:
+        if confirm.publication:
+            msg = f"{FIELD}: the study publishes nothing"
+            raise MessageError(msg)
+        return None
+    if not confirm.publication:
+        msg = f"{FIELD}: is missing; the study publishes {', '.join(study.publish)}"
+        raise MessageError(msg)
+    _check(study, Publication.parse(confirm.publication))
+    return SignedPublication(silo, confirm.publication, confirm.signature, certificate_pem)
+
+
+def agreed(publications: Sequence[SignedPublication], needed: int) -> tuple[AgreedFigure, ...]:
+    """Figures that at least `needed` silos have signed exactly so, in the order in which they are first named."""
+    signed = [figure for one in publications for figure in Publication.parse(one.blob).figures]
+    enough = {figure: silos for figure, silos in Counter(signed).items() if silos >= needed}
+    versions = Counter((figure.domain, figure.metric) for figure in enough)
+    return tuple(
+        AgreedFigure(figure, silos) for figure, silos in enough.items() if versions[figure.domain, figure.metric] == 1
+    )
+
+
+def _check(study: Study, publication: Publication) -> None:
+    if publication.study != study.digest:
+        msg = f"{FIELD}: is about the study {publication.study[:12]}, not {study.digest[:12]}"
+        raise MessageError(msg)
+    listed = {(domain, metric) for domain in study.data.domains for metric in study.publish}
+    named: set[tuple[str, str]] = {(figure.domain, figure.metric) for figure in publication.figures}
+    for fault, names in (("the study does not publish", named - listed), ("it lacks", listed - named)):
+        if names:
+            domain, metric = min(names)
+            msg = f"{FIELD}: {fault} {metric} of {domain!r}"
+            raise MessageError(msg)

@@ -1,0 +1,127 @@
+"""What the operator sees of a study, and what is measured of its changes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from coordinator.core.events import Passed, Returned, Stopped
+from coordinator.core.round import Phase
+from coordinator.core.study import Life, Script, advance, create, pause, resume, start
+from coordinator.describing import describe, ended_attempt, ended_phases, measure, where
+from coordinator.metrics import Metrics
+from protos.messages import MemberStatus, PhaseTime, Place, Tensor
+from support.rounds import LIMITS, SILOS, STUDY, accept, refuse, wanted
+
+PLAN = ((Tensor.COUNTS,), (Tensor.HEADS, Tensor.METRICS))
+
+
+def started():
+    return start(create(Script(STUDY, "tiny", SILOS, 2, PLAN, LIMITS, 2)), 0.0)[0]
+
+
+def feed(state, *events, now=0.0):
+    for event in events:
+        state, _ = advance(state, event, now)
+    return state
+
+
+def until(state, phase):
+    while state.round.phase is not phase:
+        state = feed(state, *wanted(state.round))
+    return state
+
+
+def waiting():
+    state = started()
+    return feed(feed(state, accept(state.round.place, "north")), Passed(), now=LIMITS.offer)
+
+
+def test_a_study_that_was_not_started():
+    status = describe(create(started().script), {})
+    assert (status.state, status.phase, status.round, status.rounds, status.attempt) == ("created", "", 0, 1, 0)
+    assert (status.waiting_for, status.tensor) == ((), None)
+    assert status.members[0] == MemberStatus("north", "invited", "", 0.0)
+
+
+def test_every_silo_has_its_state():
+    state = started()
+    place = state.round.place
+    state = feed(state, refuse(place, "west"), accept(place, "north"), Stopped("x"))
+    state = feed(state, accept(state.round.place, "north"))
+    state = feed(state, Passed(), now=LIMITS.offer)
+    status = describe(state, {"south": 5.0})
+    assert status.members == (
+        MemberStatus("north", "active", "", 0.0),
+        MemberStatus("south", "away", "", 5.0),
+        MemberStatus("west", "left", "budget_spent: policy.budget is spent", 0.0),
+    )
+    assert (status.state, status.waiting_for) == ("waiting", ("south",))
+    assert status.why == "1 silos take part, the study needs 2; waits for south"
+
+
+@pytest.mark.parametrize("state", [waiting(), pause(started(), "x", 1.0)[0], until(started(), Phase.GATHER)])
+def test_whom_a_live_study_waits_for_is_shown(state):
+    assert describe(state, {}).waiting_for == state.round.waiting_for != ()
+
+
+def test_a_study_that_is_over_waits_for_nobody():
+    ended = feed(started(), Stopped("a"), Stopped("b"))
+    assert (ended.life, describe(ended, {}).waiting_for) == (Life.ENDED, ())
+
+
+def ended(before, event, now):
+    after, effects = advance(before, event, now)
+    return ended_phases(before, after, effects, now), ended_attempt(before, after, effects)
+
+
+def test_a_phase_that_ends_has_its_time():
+    state = until(started(), Phase.DEAL)
+    (event,) = wanted(state.round)
+    assert ended(state, event, 7.5) == ([PhaseTime(0, 1, "deal", None, 7.5)], None)
+    state = until(started(), Phase.TAKE)
+    assert ended(state, wanted(state.round)[0], 7.5) == ([], None), "the others have yet to act"
+
+
+def test_an_attempt_that_ends_is_committed_or_aborted():
+    state = until(started(), Phase.OPEN)
+    *most, last = wanted(state.round)
+    state = feed(state, *most)
+    assert ended(state, last, 2.0) == ([PhaseTime(0, 1, "open", Tensor.COUNTS, 2.0)], "committed")
+    assert ended(state, Stopped("x"), 2.0) == ([PhaseTime(0, 1, "open", Tensor.COUNTS, 2.0)], "aborted")
+    last_round = feed(replace(state, script=replace(state.script, tensors=PLAN[:1])))
+    after, effects = advance(last_round, last, 2.0)
+    assert (after.life, ended_attempt(last_round, after, effects)) == (Life.FINISHED, "committed")
+
+
+def test_a_pause_is_no_part_of_a_phase():
+    state = until(started(), Phase.DEAL)
+    state, _ = pause(state, "x", 3.0)
+    (event,) = wanted(state.round)
+    assert ended(state, event, 500.0)[0] == [PhaseTime(0, 1, "deal", None, 3.0)]
+    state, _ = resume(state, 500.0)
+    assert ended(state, event, 501.0)[0] == [PhaseTime(0, 1, "deal", None, 4.0)]
+
+
+def test_waiting_has_a_time_of_its_own():
+    assert ended(waiting(), Returned("south"), 60.0) == ([PhaseTime(0, 1, "wait", None, 50.0)], None)
+
+
+def test_the_gauges_say_what_the_status_says():
+    metrics = Metrics()
+    state = waiting()
+    measure(metrics, [state, create(replace(state.script, name="other"))])
+    value = metrics.registry.get_sample_value
+    assert value("fedward_coordinator_silos_away", {"study": "tiny"}) == 2.0
+    assert value("fedward_coordinator_waiting_silos", {"study": "tiny"}) == 2.0
+    assert {life: value("fedward_coordinator_studies", {"state": life}) for life in Life} == {
+        life: float(life in (Life.WAITING, Life.CREATED)) for life in Life
+    }
+    over = replace(state, life=Life.ABORTED)
+    measure(metrics, [over])
+    assert value("fedward_coordinator_silos_away", {"study": "tiny"}) == 0.0, "nobody is missed in a study that is over"
+
+
+def test_a_place_in_the_log():
+    assert where(Place(STUDY, 1, 2)) == {"study": "5" * 12, "round": 1, "attempt": 2}
