@@ -32,8 +32,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
-from coordinator import record
 from coordinator.core.study import Progress
+from protos import record
 from protos.messages import PhaseTime, Place, SignedPublication, Tensor, UploadHeader, UploadSize
 
 _metadata = MetaData()
@@ -178,7 +178,7 @@ class Store:
         )
         with self._transaction() as connection:
             rows = connection.execute(query).all()
-        return [record.load(row.progress) for row in rows]
+        return [record.load(Progress, row.progress) for row in rows]
 
     def canonical(self, study: str) -> bytes | None:
         """A study's canonical JSON, None where it is unknown."""

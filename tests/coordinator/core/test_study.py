@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from coordinator import record
 from coordinator.core import round as rounds
 from coordinator.core.events import (
     Add,
@@ -31,6 +30,7 @@ from coordinator.core.study import (
     LIVE,
     OVER,
     Life,
+    Progress,
     Script,
     StudyStateError,
     abort,
@@ -42,6 +42,7 @@ from coordinator.core.study import (
     start,
 )
 from coordinator.work import work_in
+from protos import record
 from protos.messages import Note, Place, Task, Tensor
 from support.rounds import (
     LIMITS,
@@ -544,14 +545,14 @@ class Federation(RuleBasedStateMachine):
     @rule(seconds=st.floats(0, 1e5))
     def restart_the_coordinator(self, seconds):
         self.now += seconds
-        self.state, _ = restart_clock(record.load(record.dump(self.state)), self.now)
+        self.state, _ = restart_clock(record.load(Progress, record.dump(self.state)), self.now)
         if self.state.life is Life.RUNNING:
             self.ran = 0.0
 
     @precondition(lambda self: hasattr(self, "state"))
     @invariant()
     def what_is_stored_is_the_state(self):
-        assert record.load(record.dump(self.state)) == self.state
+        assert record.load(Progress, record.dump(self.state)) == self.state
 
     @precondition(lambda self: hasattr(self, "state"))
     @invariant()

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from dacite import DaciteError
 
-from coordinator import record
 from coordinator.core.round import Phase
-from coordinator.core.study import Life, Script, abort, advance, create, start
+from coordinator.core.study import Life, Progress, Script, abort, advance, create, start
+from protos import record
 from protos.messages import Tensor
 from support.rounds import LIMITS, STUDY, accept, refuse, wanted
 
@@ -39,7 +39,7 @@ def test_every_state_survives():
     states = list(life())
     assert {s.life for s in states} == {Life.CREATED, Life.RUNNING, Life.FINISHED, Life.ABORTED}
     for state in states:
-        loaded = record.load(record.dump(state))
+        loaded = record.load(Progress, record.dump(state))
         assert loaded == state
         assert record.dump(loaded) == record.dump(state)
 
@@ -50,7 +50,7 @@ OLD = json.loads((Path(__file__).parent / "states-0.1.json").read_text())
 
 @pytest.mark.parametrize("says", OLD)
 def test_a_state_of_version_0_1_is_loaded(says):
-    state = record.load(json.dumps(OLD[says]))
+    state = record.load(Progress, json.dumps(OLD[says]))
     stored = json.loads(record.dump(state))
     assert {field: stored[field] for field in OLD[says] if field not in ("silos", "round")} == {
         field: value for field, value in OLD[says].items() if field not in ("silos", "round")
@@ -63,7 +63,7 @@ def test_a_state_of_version_0_1_is_loaded(says):
 @pytest.mark.parametrize("says", [says for says in OLD if OLD[says]["life"] == "running"])
 def test_a_study_of_version_0_1_goes_on_to_its_end(says):
     """Its next offer takes for expected what most hold, and from the next commit on it knows."""
-    state = record.load(json.dumps(OLD[says]))
+    state = record.load(Progress, json.dumps(OLD[says]))
     seen = []
     while state.life is Life.RUNNING:
         round_ = state.round
@@ -79,7 +79,7 @@ def test_a_study_of_version_0_1_goes_on_to_its_end(says):
 
 def test_types_survive_too():
     state = next(s for s in life() if s.round is not None and s.round.done)
-    loaded = record.load(record.dump(state))
+    loaded = record.load(Progress, record.dump(state))
     assert isinstance(loaded.round.done, frozenset)
     assert isinstance(loaded.round.tensors[0], Tensor)
     assert isinstance(loaded.round.members[0].public_key, bytes)
@@ -106,7 +106,7 @@ def test_what_is_no_state_is_refused(mend):
     content = json.loads(record.dump(list(life())[4]))
     mend(content)
     with pytest.raises((DaciteError, ValueError)):
-        record.load(json.dumps(content))
+        record.load(Progress, json.dumps(content))
 
 
 def test_what_has_no_json_form_is_refused():
