@@ -74,6 +74,8 @@ class Agent:
         self._duties = Duties(client, gate, state, metrics, entropy)
         self._journal = Journal(state)
         self._running: dict[str, Running] = {}
+        self._refused: Work | None = None
+        """The last work, where what came of it was refused."""
         self.finished: list[tuple[str, str]] = []
         """Studies that ended since the start: name, why."""
 
@@ -93,10 +95,14 @@ class Agent:
         with self._metrics.task_seconds.labels(work.task).time():
             try:
                 self._do(work, place)
+                self._refused = None
             except CallRefused as refusal:
-                # The coordinator has moved on meanwhile; its next word says where to.
+                # Most often the coordinator has heard it before, or moved on meanwhile; its next word says where to. Who
+                # asks for the same again and refuses it again is not waited for.
                 log.info("refused", task=work.task, why=str(refusal))
-                self._abandon(place.study)
+                if work == self._refused:
+                    self._abandon(place.study)
+                self._refused = work
 
     def _do(self, work: Work, place: Place) -> None:
         if work.task is Task.FINISH:

@@ -354,17 +354,32 @@ def test_work_that_is_repeated_gives_the_same_bytes_and_digests(federation):
     assert len(coordinator.adopt(place, roster, coordinator.solve(place, roster))) == 1
 
 
-def test_a_coordinator_that_refuses_makes_the_silo_abandon_the_attempt(federation):
+def refuse(_header):
+    raise CallRefused(grpc.StatusCode.FAILED_PRECONDITION, "the attempt is over")
+
+
+def test_a_coordinator_that_has_heard_it_before_is_followed(federation):
+    """Its reply was lost, and what is repeated does not fit any more."""
     coordinator, silos = federation
     place = coordinator.place(0)
     roster = coordinator.offer(place)
     coordinator.deal(place, roster)
-
-    def refuse(_header):
-        raise CallRefused(grpc.StatusCode.FAILED_PRECONDITION, "the attempt is over")
-
     silos["north"].client.on_upload = refuse
     coordinator.ask("north", Work(Task.CONTRIBUTE, place, Tensor.COUNTS, roster))
+    silos["north"].client.on_upload = None
+    coordinator.gather(place, roster, Tensor.COUNTS)
+    assert len(coordinator.open(place, roster, Tensor.COUNTS)) == 1
+    assert silos["north"].charges == [(0, 1, "counts")]
+
+
+def test_a_coordinator_that_refuses_again_what_it_asks_again_makes_the_silo_abandon_the_attempt(federation):
+    coordinator, silos = federation
+    place = coordinator.place(0)
+    roster = coordinator.offer(place)
+    coordinator.deal(place, roster)
+    silos["north"].client.on_upload = refuse
+    for _ in range(2):
+        coordinator.ask("north", Work(Task.CONTRIBUTE, place, Tensor.COUNTS, roster))
     assert silos["north"].charges == [(0, 1, "counts")]
     silos["north"].client.on_upload = None
     coordinator.ask("north", Work(Task.CONTRIBUTE, place, Tensor.COUNTS, roster))

@@ -22,7 +22,7 @@ from silo_agent.data import Images, Records
 
 @pytest.fixture
 def make_study():
-    def _make(inputs=5, domains=3, cmi=0.0, prior="averaged", classes=2, image=None, **model):
+    def _make(inputs=5, domains=3, *, cmi=0.0, prior="averaged", classes=2, image=None, **model):
         codes = (
             {"positive": (1,), "negative": (0,)} if classes == 2 else {"classes": tuple((c,) for c in range(classes))}
         )
@@ -67,7 +67,9 @@ def make_records():
         names = tuple(f"p{i}" for i in range(len(set(whose.tolist()))))
         scans = None
         if image is not None:
-            levels = r.integers(0, 256, (n, 1, image, image)) // 4 + (y * 192 // classes)[:, None, None, None]
+            # The class is told by which rows are bright.
+            bright = np.arange(image) * classes // image == y[:, None]
+            levels = r.integers(0, 64, (n, 1, image, image)) + 192 * bright[:, None, :, None]
             scans = Images(levels.astype(np.uint8))
         return Records(x, y, d, whose.astype(np.int64), names, scans)
 

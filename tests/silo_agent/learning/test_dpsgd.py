@@ -282,14 +282,16 @@ NETWORKS = {
 }
 
 
-@pytest.mark.parametrize(("network", "classes", "cmi"), [(None, 4, 0.3), ("cnn", 2, 0.0), ("cnn", 3, 0.3)])
+@pytest.mark.usefixtures("silent")
+@pytest.mark.parametrize("case", [(None, 4, 0.3), ("cnn", 2, 0.0), ("cnn", 3, 0.3)])
 def test_a_step_with_classes_and_images_sums_clipped_gradients_of_one_record_at_a_time(
-    make_study, make_records, silent, monkeypatch, network, classes, cmi
+    make_study, make_records, monkeypatch, case
 ):
+    network, classes, cmi = case
     count = 40
     study = make_study(cmi=cmi, classes=classes, **NETWORKS[network])
     records = make_records(count, classes=classes, image=NETWORKS[network].get("image"))
-    one = one_step(study, l2r=0.2)
+    one = study.encoder.model_copy(update={"l2r": 0.2, "steps": 1, "sampling_rate": 1.0, "max_update": 1e6})
     study = study.model_copy(update={"encoder": one})
     latent = np.random.default_rng(5).normal(size=(count, study.model.representation))
     monkeypatch.setattr(dpsgd, "gaussian", lambda stream, shape: latent.copy())
@@ -302,16 +304,10 @@ def test_a_step_with_classes_and_images_sums_clipped_gradients_of_one_record_at_
     np.testing.assert_allclose(update.vector, expected, atol=2e-5 * np.abs(expected).max())
 
 
-def one_step(study, **changes):
-    return study.encoder.model_copy(update={"steps": 1, "sampling_rate": 1.0, "max_update": 1e6} | changes)
-
-
-@pytest.mark.parametrize("cmi", [0.0, 0.3])
-@pytest.mark.parametrize("network", [None, "cnn"])
+@pytest.mark.parametrize("case", [(None, 0.0), (None, 0.3), ("cnn", 0.0), ("cnn", 0.3)])
 @pytest.mark.parametrize("size", [1, 7, 20])
-def test_a_batch_in_parts_is_the_whole_batch_with_the_noise_of_one(
-    make_study, make_records, monkeypatch, cmi, network, size
-):
+def test_a_batch_in_parts_is_the_whole_batch_with_the_noise_of_one(make_study, make_records, monkeypatch, size, case):
+    network, cmi = case
     study = make_study(cmi=cmi, classes=3, **NETWORKS[network])
     records = make_records(40, classes=3, image=NETWORKS[network].get("image"))
     plan = {"steps": 3, "sampling_rate": 0.5, "clip": 0.4, "noise": 0.7}

@@ -223,7 +223,7 @@ def test_float32_features_agree_with_float64(classes):
 
 # --- more than two classes --------------------------------------------------------------------------------------------
 def records_of_one_patient():
-    """As `one_patient`, with 3 to 7 classes and heads so large that probabilities come to lie on the simplex's edges."""
+    """As `one_patient`, with 3 to 7 classes and heads so large that probabilities come to lie on simplex edges."""
     n = st.shared(st.integers(1, 5), key="n")
     classes = st.shared(st.sampled_from(MANY), key="classes")
     return st.tuples(

@@ -70,7 +70,7 @@ def test_the_mean_of_shares_is_covered_also_at_the_edge(truths, n, sd):
         value, low, high = intervals.clipped(intervals.mean(shares))
         covered += low <= np.mean(truths) <= high
         values.append(value)
-    assert 0.91 <= covered / 400
+    assert covered / 400 >= 0.91
     assert abs(np.mean(values) - np.mean(truths)) < 0.01
 
 

@@ -47,17 +47,19 @@ def test_it_starts_as_the_shared_model_and_fits_the_silos_own_records(shared, ma
 @pytest.mark.parametrize("image", [None, 8])
 def test_it_fits_many_classes_and_images(make_study, make_records, image):
     network = {} if image is None else {"encoder": "cnn", "channels": (4,)}
-    study = make_study(gain=2.0, classes=3, image=image, **network)
+    study = make_study(inputs=5 if image is None else 0, gain=2.0, classes=3, image=image, **network)
     shared = SharedModel.start(study).with_heads(np.random.default_rng(0).normal(size=(3, 15)), 1)
     records = make_records(200, classes=3, image=image)
+    if image is not None:
+        records = dataclasses.replace(records, inputs=records.inputs[:, :0])
     start = PersonalModel.start(shared)
     np.testing.assert_allclose(
         start.predict(records.inputs, records.domains, records.images),
         shared.predict(records.inputs, records.domains, records.images),
         atol=1e-6,
     )
-    trained = fit(shared, records, epochs=10, mmd=0.1, ditto=0.01)
-    assert loss(trained, records) < loss(start, records) - 0.05
+    trained = fit(shared, records, epochs=20, mmd=0.1, ditto=0.01)
+    assert loss(trained, records) < 0.85 < loss(start, records), "of three classes, chance is log 3 = 1.1"
     again = PersonalModel.from_bytes(trained.to_bytes())
     np.testing.assert_array_equal(
         again.predict(records.inputs, records.domains, records.images),
