@@ -20,7 +20,7 @@ def records(seed, n, domain=None):
     """Labels follow the first input."""
     rng = np.random.default_rng(seed)
     inputs = rng.uniform(-1, 1, size=(n, D)).astype(np.float32)
-    labels = (rng.random(n) < 1 / (1 + np.exp(-4 * inputs[:, 0]))).astype(np.float32)
+    labels = (rng.random(n) < 1 / (1 + np.exp(-4 * inputs[:, 0]))).astype(np.int64)
     domains = rng.integers(0, M, n) if domain is None else np.full(n, domain)
     patients = np.sort(np.r_[np.arange(n - n // 4), rng.integers(0, n - n // 4, n // 4)])
     return Records(inputs, labels, domains, patients, tuple(f"p{i}" for i in range(n - n // 4)))
@@ -33,16 +33,23 @@ TESTS = [records(10 + m, 300, m) for m in range(M)]
 @pytest.mark.parametrize("seed", range(3))
 def test_area_is_the_chance_that_a_positive_scores_higher(seed):
     rng = np.random.default_rng(seed)
-    scores, labels = rng.integers(0, 6, 60).astype(float), rng.integers(0, 2, 60).astype(np.float32)
+    scores, labels = rng.integers(0, 6, 60).astype(float), rng.integers(0, 2, 60)
     pairs = scores[labels > 0][:, None] - scores[labels == 0][None]
     assert baselines.area(scores, labels) == pytest.approx(((pairs > 0) + 0.5 * (pairs == 0)).mean())
-    assert np.isnan(baselines.area(scores, np.ones(60, np.float32)))
+    assert np.isnan(baselines.area(scores, np.ones(60, np.int64)))
 
 
 def test_a_hospital_alone_learns_what_its_data_say():
     auc = baselines.alone(SITES, TESTS)
     assert auc.shape == (3, M)
     assert (auc > 0.75).all()
+
+
+def test_the_logistic_regression_finds_the_direction_of_the_labels():
+    weights = baselines.logistic(records(3, 2000))
+    assert weights.shape == (D + 1,)
+    assert 3 < weights[0] < 5
+    assert np.abs(weights[1:]).max() < 0.6
 
 
 @pytest.mark.parametrize("target", [1.0, 3.9])
@@ -67,7 +74,7 @@ def test_one_head_for_all_domains_has_one_output():
     found = baselines.fedavg(SITES, TESTS, STUDY, 3.9, seed=1, plan=SMALL, multi_head=False)
     assert len(found.auc) == M
     with torch.no_grad():
-        assert baselines._Network(STUDY.model, D, 1)(torch.zeros(2, D)).shape == (2, 1)
+        assert baselines._Network(STUDY.model, STUDY.data, 1)(torch.zeros(2, D)).shape == (2, 1)
 
 
 def test_fedavgs_noise_is_there():

@@ -1,3 +1,4 @@
+import math
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -14,6 +15,7 @@ from deploy.demo.report_data import (
     Phase,
     ReportData,
     RoundBytes,
+    SealedDomain,
     SiloBudget,
     TensorBytes,
 )
@@ -34,7 +36,16 @@ DATA = ReportData(
         Method("FedWard", "ours", (0.81, 0.79), 3.9),
         Method("alone", "none", (0.75, 0.70), None, ((0.7, 0.8), (0.6, 0.75))),
     ),
-    sealed=(Interval(0.8, 0.7, 0.9), None),
+    sealed=(
+        SealedDomain(
+            Interval(61.7, 50.0, 70.0),
+            Interval(0.8, 0.7, 0.9),
+            Interval(0.88, 0.81, 0.93),
+            Interval(0.75, 0.65, 0.85),
+            Interval(0.05, 0.0, 0.12),
+        ),
+        SealedDomain(Interval(3.0, 0.0, 9.0), None, None, None, None),
+    ),
     uploads=(TensorBytes("heads", "CKKS", 300, 65536, 3),),
     rounds=(RoundBytes(0, 1000, 2000), RoundBytes(1, 65536, 90000)),
     phases=(Phase("training", 5.0), Phase("sums", 1.0)),
@@ -42,6 +53,7 @@ DATA = ReportData(
     settings=(("rounds", "2"),),
     digests=(("model", "cd" * 32),),
 )
+INF = math.inf
 BARE = replace(DATA, methods=(), sealed=(), uploads=(), rounds=(), phases=(), personal=(), settings=(), digests=())
 
 
@@ -100,7 +112,9 @@ def test_best_and_worst_are_marked_and_the_guarantee_is_told(tmp_path):
     assert '<td class="worst">0.790</td>' in text
     assert '<td class="sum best">0.800</td>' in text
     assert "epsilon 3.90 at delta 1e-05" in text
-    assert "too few held-out patients" in text
+    assert text.count("too few held-out patients") == 1
+    assert text.count("<td>too few</td>") == 4
+    assert "<td>0.750 (0.650 to 0.850)</td>" in text
 
 
 def test_a_study_without_public_test_data_has_a_page_without_those_sections(tmp_path):
@@ -118,6 +132,35 @@ def test_two_accountants_agree_within_one_per_cent(factor, agrees):
     assert replace(DATA, budgets=budgets).ledgers_agree() is agrees
 
 
+@pytest.mark.parametrize(("spent", "counted", "agrees"), [(INF, INF, True), (3.9, INF, False), (INF, 3.9, False)])
+def test_two_accountants_agree_on_what_has_no_bound(spent, counted, agrees):
+    assert replace(DATA, budgets=(SiloBudget("one", spent, counted, 8.0),)).ledgers_agree() is agrees
+
+
+def test_a_study_without_noise_says_that_nothing_is_protected(tmp_path):
+    public = replace(DATA, noise_mode="none", budgets=(SiloBudget("one", INF, INF, 8.0),))
+    text, _ = page(public, tmp_path)
+    assert "<strong>Nothing</strong>: no noise was used" in text
+    assert "Differential privacy for every" not in text
+    assert "The sum over all 2 hospitals" in text
+    assert re.search(r"\binf\b", text) is None
+    assert text.count("<svg") == 4
+    assert "no noise was used" not in page(DATA, tmp_path)[0]
+    out = StringIO()
+    print_terminal(public, Console(file=out, width=180))
+    assert "No noise was used" in out.getvalue()
+    assert "inf" not in out.getvalue()
+
+
+def test_more_than_two_classes_have_no_auc(tmp_path):
+    several = replace(DATA, sealed=tuple(replace(domain, auc=None) for domain in DATA.sealed))
+    text, _ = page(several, tmp_path)
+    assert "balanced accuracy on held-out patients, from noised sums" in text
+    assert text.count("<td>too few</td>") == 3
+    assert "<th>AUC</th>" not in text
+    assert "<th>AUC</th>" in page(DATA, tmp_path)[0]
+
+
 def test_a_ledger_that_disagrees_is_told_loudly(tmp_path):
     wrong = replace(DATA, budgets=(SiloBudget("one", 3.0, 3.9, 8.0),))
     assert "A ledger disagrees" in page(wrong, tmp_path)[0]
@@ -126,9 +169,10 @@ def test_a_ledger_that_disagrees_is_told_loudly(tmp_path):
 
 def test_the_terminal_shows_every_number_that_is_there():
     out = StringIO()
-    print_terminal(DATA, Console(file=out, width=140))
-    for wanted in ("0.810", "0.800", "0.700 to 0.900", "too few", "3.900", "4.100", "64.0 KiB"):
+    print_terminal(DATA, Console(file=out, width=180))
+    for wanted in ("0.810", "0.800", "0.700 to 0.900", "0.810 to 0.930", "0.000 to 0.120", "too few", "3.900", "4.100"):
         assert wanted in out.getvalue()
+    assert "64.0 KiB" in out.getvalue()
     print_terminal(BARE, Console(file=StringIO()))
 
 
@@ -141,7 +185,7 @@ def test_data_that_does_not_fit_together_is_refused():
     with pytest.raises(ValueError, match="one AUC per domain"):
         replace(DATA, methods=(Method("x", "", (0.5,)),))
     with pytest.raises(ValueError, match="one entry per domain"):
-        replace(DATA, sealed=(None,))
+        replace(DATA, sealed=DATA.sealed[:1])
     with pytest.raises(ValueError, match="budget of one silo"):
         replace(DATA, budgets=())
     assert DATA.spent == 3.9

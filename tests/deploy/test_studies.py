@@ -1,18 +1,19 @@
 """The demo's study files: they load, cost what they claim and fit the policies beside them."""
 
+import math
 from pathlib import Path
 
 import pytest
 
+from deploy.demo.sources import load_source
 from policies.accountant import epsilon
 from policies.costs import study_costs
-from policies.decision import decide
-from policies.document import parse_document
-from policies.policy import Policy
+from policies.decision import Reason, Refused, decide
 from policies.study import load_study
 
 DEMO = Path(__file__).parents[2] / "deploy" / "demo"
 CLAIMS = [("exam", 3.9), ("heart-disease", 8.0)]
+ALL = [*(name for name, _ in CLAIMS), "heart-disease-public"]
 
 
 @pytest.mark.parametrize(("name", "claim"), CLAIMS)
@@ -25,15 +26,39 @@ def test_a_study_costs_no_more_than_it_claims_in_either_cohort(name, claim):
             assert spent > 0.98 * claim
 
 
-@pytest.mark.parametrize(("name", "claim"), CLAIMS)
-def test_a_study_is_allowed_by_the_policy_beside_it(name, claim):
-    study = load_study(DEMO / name / "study.yaml")
-    path = DEMO / name / "policy.yaml"
+@pytest.mark.parametrize("name", ALL)
+def test_a_study_is_allowed_by_the_policy_beside_it(name):
+    source = load_source(DEMO / name)
+    study = source.study
     for silo in study.silos:
-        policy = parse_document(path.read_text(encoding="utf-8").replace("{data_set}", silo), Policy, path)
+        policy = source.policy_of(silo)
         everyone = len(study.silos)
         decide(policy, study, silo=silo, roster_size=everyone, spent_costs=[], round=0, attempt=1, charged_attempts=0)
-        assert policy.budget.epsilon >= claim
+        assert policy.data_set.id == silo
+        assert policy.budget.epsilon >= dict(CLAIMS).get(name, 0)
+
+
+def test_the_study_without_noise_runs_on_data_that_their_policy_declares_public_and_on_no_other():
+    public = load_source(DEMO / "heart-disease-public")
+    assert public.policy_of("va").data_set.public
+    assert epsilon(study_costs(public.study), public.study.privacy.delta) == math.inf
+    for name, _ in CLAIMS:
+        source = load_source(DEMO / name)
+        policy = source.policy_of(source.study.silos[0])
+        assert not policy.data_set.public
+    with pytest.raises(Refused) as refused:
+        decide(policy, public.study, silo="va", roster_size=4, spent_costs=[], round=0, attempt=1, charged_attempts=0)
+    assert refused.value.reason is Reason.NOT_PUBLIC
+
+
+def test_both_heart_disease_studies_ask_the_same_of_the_same_records():
+    private, public = (load_source(DEMO / name) for name in ("heart-disease", "heart-disease-public"))
+    assert set(public.study.data.features) < set(private.study.data.features)
+    left_out = {"features": ()}
+    same = [source.study.data.model_copy(update=left_out) for source in (private, public)]
+    assert same[0] == same[1]
+    assert private.files == public.files
+    assert private.policy_of("va").data_set.holdout == public.policy_of("va").data_set.holdout == 0.34
 
 
 @pytest.mark.parametrize(("name", "claim"), CLAIMS)

@@ -1,0 +1,117 @@
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from bench import heart
+from deploy.demo.federation import FederationError
+from deploy.demo.report_data import Interval, SealedDomain, SiloBudget
+
+SILOS = ("one", "two", "three", "four")
+
+
+def measured(public, same, pooled, complete, recipe):
+    """Two splits that agree."""
+    found = heart.Measured()
+    found.hospital = {heart.PUBLIC: [np.array(public)] * 2, heart.SAME: [np.array(same)] * 2}
+    found.hospital[heart.POOLED] = [np.array(pooled)] * 2
+    found.complete = {heart.PUBLIC: [np.array(complete)] * 2}
+    found.flamby = [np.array(recipe)] * 2
+    return found
+
+
+FINE = ([80.0] * 4, [83.0] * 4, [83.0] * 4, [70.0] * 4, [73.0] * 4)
+
+
+def judged(*, own=heart.ACCEPTED, values=FINE):
+    return [figure.met for figure in heart.figures(measured(*values), np.array(own), SILOS)]
+
+
+def test_three_points_below_are_met_and_more_are_missed_at_one_hospital_alone():
+    assert judged() == [True] * 16
+    below = ([80.0, 79.9, 80.0, 80.0], *FINE[1:])
+    assert judged(values=below) == [True] * 5 + [False] + [True] * 3 + [False] + [True] * 6
+    stronger = (FINE[0], FINE[1], [83.1, 83.0, 83.0, 83.0], *FINE[3:])
+    assert judged(values=stronger) == [True] * 8 + [False] + [True] * 7
+    complete = (*FINE[:3], [70.0, 70.0, 70.0, 69.9], FINE[4])
+    assert judged(values=complete) == [True] * 15 + [False]
+    above = ([99.0] * 4, *FINE[1:])
+    assert judged(values=above) == [True] * 16
+
+
+@pytest.mark.parametrize(("change", "met"), [(0.49, True), (-0.49, True), (0.51, False), (-0.51, False)])
+def test_the_recipe_must_give_what_flamby_published(change, met):
+    own = np.array(heart.ACCEPTED)
+    own[2] += change
+    assert judged(own=own) == [True, True, met] + [True] * 13
+
+
+def test_the_mean_over_splits_is_judged():
+    values = measured(*FINE)
+    values.hospital[heart.PUBLIC] = [np.array([70.0] * 4), np.array([90.0] * 4)]
+    assert all(figure.met for figure in heart.figures(values, np.array(heart.ACCEPTED), SILOS))
+
+
+@pytest.mark.parametrize(("spent", "counted", "met"), [(8.0, 8.0, [True, True]), (7.9, 8.1, [True, False])])
+def test_every_ledger_counts(spent, counted, met):
+    cheap = SimpleNamespace(budgets=(SiloBudget("one", 1.0, 1.0, 8.0),))
+    dear = SimpleNamespace(budgets=(SiloBudget("one", 1.0, 1.0, 8.0), SiloBudget("two", spent, counted, 8.0)))
+    assert [figure.met for figure in heart.budget_figures([cheap, dear])] == met
+
+
+def test_the_interval_is_students():
+    low, high = heart.interval(np.array([80.0, 82.0, 84.0, 86.0, 88.0]))
+    # 2.7764 is the 97.5 % quantile for four degrees of freedom, sqrt(10) the deviation.
+    assert (low + high) / 2 == pytest.approx(84.0)
+    assert high - 84.0 == pytest.approx(2.7764 * np.sqrt(10) / np.sqrt(5), rel=1e-4)
+
+
+def test_the_deviation_between_draws_leaves_the_splits_out():
+    draws = [np.array([[80.0, 50.0], [82.0, 50.0]]), np.array([[90.0, 60.0], [92.0, 60.0]])]
+    assert heart.noise_deviation(draws) == pytest.approx([np.sqrt(2.0), 0.0])
+
+
+def test_a_method_counts_with_the_mean_of_its_draws():
+    cohorts = SimpleNamespace(
+        domains=("a",),
+        held_out={"one": SimpleNamespace(labels=np.array([1, 0]), domains=np.array([0, 0]))},
+        complete_held_out={"one": np.array([True, False])},
+    )
+    found = heart.Measured()
+    found.add("m", [{"one": np.array([1.0, -1.0])}, {"one": np.array([-2.0, -1.0])}], cohorts)
+    assert found.hospital["m"][0].tolist() == [75.0]
+    assert found.domain["m"][0].tolist() == [75.0]
+    assert found.complete["m"][0].tolist() == [50.0]
+    assert found.area["m"][0].tolist() == [0.5]
+
+
+def sealed(*patients):
+    return SimpleNamespace(sealed=[SealedDomain(Interval(n, n, n), None, None, None, None) for n in patients])
+
+
+def test_agents_that_held_out_other_records_are_found_out():
+    cohorts = SimpleNamespace(
+        domains=("a", "b"),
+        held_out={name: SimpleNamespace(domains=np.array(d)) for name, d in {"x": [0, 1, 1], "y": [0, 0]}.items()},
+    )
+    heart.check_cohorts(sealed(3.0, 2.0), cohorts)
+    with pytest.raises(FederationError, match="splits differ"):
+        heart.check_cohorts(sealed(2.0, 3.0), cohorts)
+
+
+def test_no_reported_split_is_one_that_the_studies_were_tuned_on():
+    assert len(set(heart.SPLITS)) == 5
+    assert not any(name.startswith("tune") for name in heart.SPLITS)
+
+
+def test_without_the_files_it_says_which_are_missing(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["heart", "--data", str(tmp_path)])
+    assert heart.main() == 1
+    assert "processed.cleveland.data" in capsys.readouterr().out.replace("\n", "")
+
+
+@pytest.mark.parametrize("arguments", [["--draws", "1"], ["--splits", "a"]])
+def test_an_interval_needs_two(monkeypatch, arguments):
+    monkeypatch.setattr("sys.argv", ["heart", *arguments])
+    with pytest.raises(SystemExit):
+        heart.main()
