@@ -15,8 +15,8 @@ from enum import StrEnum
 from typing import Any, Literal, Self
 
 PROTOCOL = 1
-MAX_CHUNK = 1 << 20
-"""Bytes of data in one message of a stream."""
+MAX_CHUNK = 1 << 18
+"""Bytes of data in one message of a stream. Many streams hold several of them in memory at once."""
 MAX_MESSAGE = 4 << 20
 """Bytes of any message: a chunk, or a roster of 256 certificates."""
 MAX_CONTENT = 16 << 30
