@@ -88,8 +88,14 @@ class Policy(Closed):
         return self
 
     def canonical(self) -> bytes:
-        """The policy as canonical JSON (sorted keys, no spaces): what is hashed."""
-        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":")).encode()
+        """The policy as canonical JSON (sorted keys, no spaces): what is hashed.
+
+        `public` is left out where it is false, so that policies that are older than the field keep their names.
+        """
+        document = self.model_dump(mode="json")
+        if not self.data_set.public:
+            del document["data_set"]["public"]
+        return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
     @property
     def digest(self) -> str:

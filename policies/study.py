@@ -365,13 +365,33 @@ class Study(Closed):
         return self.heads.pooled_rounds + self.heads.domain_rounds
 
     def canonical(self) -> bytes:
-        """The study as canonical JSON (sorted keys, no spaces): what travels and what is hashed."""
-        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":")).encode()
+        """The study as canonical JSON (sorted keys, no spaces): what travels and what is hashed.
+
+        Fields that the first version did not have are left out at their defaults, so that its studies keep their names.
+        """
+        document = self.model_dump(mode="json")
+        for path, default in _ADDED:
+            *parents, field = path
+            part = document
+            for parent in parents:
+                part = part[parent]
+            if part[field] == default:
+                del part[field]
+        return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
     @property
     def digest(self) -> str:
         """SHA-256 of `canonical()`, lowercase hex."""
         return hashlib.sha256(self.canonical()).hexdigest()
+
+
+_ADDED: tuple[tuple[tuple[str, ...], object], ...] = (
+    (("publish",), []),
+    (("data", "image"), None),
+    (("data", "label", "classes"), []),
+    (("model", "channels"), [16, 32]),
+)
+"""Fields added since the first version, with their defaults."""
 
 
 def load_study(path: Path) -> Study:

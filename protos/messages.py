@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Literal, Self
 
-PROTOCOL = 1
+PROTOCOL = 2
 MAX_CHUNK = 1 << 18
 """Bytes of data in one message of a stream. Many streams hold several of them in memory at once."""
 MAX_MESSAGE = 4 << 20

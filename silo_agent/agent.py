@@ -97,8 +97,8 @@ class Agent:
                 self._do(work, place)
                 self._refused = None
             except CallRefused as refusal:
-                # Most often the coordinator has heard it before, or moved on meanwhile; its next word says where to. Who
-                # asks for the same again and refuses it again is not waited for.
+                # Most often the coordinator has heard it before, or moved on meanwhile; its next word says where to.
+                # Who asks for the same again and refuses it again is not waited for.
                 log.info("refused", task=work.task, why=str(refusal))
                 if work == self._refused:
                     self._abandon(place.study)

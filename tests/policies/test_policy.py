@@ -13,7 +13,10 @@ from policies.policy import Policy, load_policy
 SAMPLES = Path(policies.__file__).parent / "samples"
 
 
-@pytest.mark.parametrize("name", ["strict", "consortium", "research", "evaluation-only"])
+NAMES = ("strict", "consortium", "research", "evaluation-only", "published")
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_every_sample_loads(name):
     policy = load_policy(SAMPLES / f"{name}.yaml")
     assert len(policy.digest) == 64
@@ -21,7 +24,7 @@ def test_every_sample_loads(name):
 
 
 def test_no_sample_is_untested():
-    assert {path.stem for path in SAMPLES.iterdir()} == {"strict", "consortium", "research", "evaluation-only"}
+    assert {path.stem for path in SAMPLES.iterdir()} == set(NAMES)
 
 
 def test_the_samples_say_what_their_names_promise():
@@ -29,6 +32,14 @@ def test_the_samples_say_what_their_names_promise():
     assert strict.noise_modes == ("local",)
     assert strict.studies == ()
     assert alone.limits.rounds == 1
+    assert [name for name in NAMES if load_policy(SAMPLES / f"{name}.yaml").data_set.public] == ["published"]
+
+
+def test_data_are_private_unless_the_policy_says_otherwise_and_old_policies_keep_their_names(make_policy):
+    policy = make_policy()
+    assert not policy.data_set.public
+    assert b"public" not in policy.canonical()
+    assert make_policy({"data_set.public": True}).digest != policy.digest
 
 
 def test_a_missing_policy_is_an_error(tmp_path):

@@ -8,6 +8,7 @@ from pydantic import ValidationError
 
 from policies.document import DocumentError
 from policies.study import Study, load_study, parse_study
+from support.studies import tiny_study
 
 
 def test_the_digest_names_the_meaning_and_not_the_spelling(make_study, tmp_path):
@@ -141,3 +142,23 @@ def test_classes_have_codes_in_order(make_study):
     assert make_study().data.label.codes == (make_study().data.label.negative, make_study().data.label.positive)
     label = make_study({"data.label": {"column": "y", "classes": [["a"], ["b", "B"], ["c"]]}}).data.label
     assert (label.count, label.codes) == (3, (("a",), ("b", "B"), ("c",)))
+
+
+def test_a_study_of_the_first_version_keeps_its_name():
+    """Ledgers, labels and models carry it."""
+    assert tiny_study().digest == "22ec758abdb53f2f4895b56bd9fbc7839a127f5590baaab9e23d606cf5d52d11"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"publish": ["accuracy"]},
+        {"data": {"label": {"positive": [], "negative": [], "classes": [[0], [1], [2]]}}},
+        {"data": {"image": IMAGE}, "model": {"encoder": "cnn"}},
+        {"data": {"image": IMAGE}, "model": {"encoder": "cnn", "channels": [8]}},
+    ],
+)
+def test_every_field_counts_for_the_digest_once_it_is_set(changes):
+    study = tiny_study(**changes)
+    assert study.digest != tiny_study().digest
+    assert parse_study(study.canonical(), study.digest) == study

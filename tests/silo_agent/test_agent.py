@@ -604,6 +604,29 @@ def test_a_silo_that_was_away_for_a_round_catches_up(federate):
     assert not list((silos["south"].folder / "state" / "inbox").iterdir())
 
 
+@pytest.mark.parametrize("repeat", [False, True])
+def test_sharing_and_catching_up_survive_a_restart(federate, repeat):
+    coordinator, silos = federate(tiny_study(min_silos=2), min_silos=2, noise_modes=["local"])
+    coordinator.run_round(0)
+    coordinator.run_round(1, silos=("north", "west"))
+    ask, seen = coordinator.ask, set()
+
+    def ask_and_restart(silo, work):
+        ask(silo, work)
+        if work.task in (Task.SHARE, Task.CATCH_UP) and work.task not in seen:
+            seen.add(work.task)
+            said = (silos[silo].client.confirms[-1:], dict(silos[silo].client.uploads))
+            silos[silo].restart()
+            if repeat:
+                ask(silo, work)
+                assert (silos[silo].client.confirms[-1:], silos[silo].client.uploads) == said
+
+    coordinator.ask = ask_and_restart
+    coordinator.run_round(2)
+    assert seen == {Task.SHARE, Task.CATCH_UP}
+    assert len({silo.model(2).read_bytes() for silo in silos.values()}) == 1
+
+
 def test_a_silo_that_was_never_there_may_join_later(federate):
     coordinator, silos = federate(tiny_study(min_silos=2), min_silos=2, noise_modes=["local"])
     for number in (0, 1):
