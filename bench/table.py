@@ -32,6 +32,7 @@ def judge(name: str, figures: list[Figure], details: object) -> int:
         cells = (figure.name.ljust(widths[0]), figure.wanted.ljust(widths[1]), figure.measured.ljust(widths[2]))
         print("| " + " | ".join(cells) + " | " + ("met" if figure.met else "MISSED") + " |")
     OUT.mkdir(exist_ok=True)
-    content = {"command": " ".join(sys.argv), "figures": [asdict(f) for f in figures], "details": details}
+    lines = [{**asdict(figure), "met": bool(figure.met)} for figure in figures]
+    content = {"command": " ".join(sys.argv), "figures": lines, "details": details}
     (OUT / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
     return 0 if all(figure.met for figure in figures) else 1

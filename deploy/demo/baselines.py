@@ -24,7 +24,7 @@ from torch import nn
 
 from policies.accountant import epsilon as spent
 from policies.costs import Cost
-from policies.study import Model, Study
+from policies.study import DataSchema, Model, Study
 from silo_agent.data.records import Records
 from silo_agent.learning.encoder import build_encoder, flatten, unflatten
 from silo_agent.learning.evaluation import auc
@@ -63,7 +63,7 @@ class FedAvgResult:
     noise: float
 
 
-def area(scores: Array, labels: NDArray[np.float32]) -> float:
+def area(scores: Array, labels: NDArray[np.int64]) -> float:
     """Exact AUC; nan where a class is absent."""
     found = auc(scores, labels)
     return float("nan") if found is None else found
@@ -72,15 +72,17 @@ def area(scores: Array, labels: NDArray[np.float32]) -> float:
 def alone(training: Sequence[Records], tests: Sequence[Records]) -> Array:
     """AUC (S, M) of every hospital's own logistic regression on every domain's test patients.
 
-    L2-regularised over the study's inputs, the ridge chosen by five-fold cross-validation over patients. No privacy.
-    `tests` holds one set of records per domain.
+    No privacy. `tests` holds one set of records per domain.
     """
-    models = [_logistic(records) for records in training]
+    models = [logistic(records) for records in training]
     return np.array([[area(_design(t) @ weights, t.labels) for t in tests] for weights in models])
 
 
-def _logistic(records: Records) -> Array:
-    """Weights (d + 1,), bias last."""
+def logistic(records: Records) -> Array:
+    """Weights (d + 1,), bias last, of the logistic regression over the study's inputs.
+
+    L2-regularised, the ridge chosen by five-fold cross-validation over patients.
+    """
     design, labels = _design(records), records.labels.astype(np.float64)
     weight = 1.0 / np.bincount(records.patients)[records.patients]
     fold = records.patients % _FOLDS
@@ -114,9 +116,9 @@ def _fit(design: Array, labels: Array, weight: Array, ridge: float) -> Array:
 class _Network(nn.Module):
     """The study's encoder and one linear head per domain, or one head for all, trained together."""
 
-    def __init__(self, model: Model, inputs: int, heads: int) -> None:
+    def __init__(self, model: Model, data: DataSchema, heads: int) -> None:
         super().__init__()
-        self.encoder = build_encoder(model, inputs, stochastic=False)
+        self.encoder = build_encoder(model, data, stochastic=False)
         self.heads = nn.Linear(model.representation, heads)
         with torch.no_grad():
             self.heads.weight.zero_()
@@ -144,7 +146,7 @@ def fedavg(
     noise = calibrate(plan, target, study.privacy.delta)
     generator = torch.Generator().manual_seed(seed)
     heads = len(study.data.domains) if multi_head else 1
-    network = _Network(study.model, study.data.inputs, heads)
+    network = _Network(study.model, study.data, heads)
     trainer = _Trainer(network, plan, noise, generator)
     for _ in range(plan.rounds):
         before = flatten(network)
@@ -214,5 +216,5 @@ def _loss(network: _Network, records: Records, rows: NDArray[np.int64]) -> torch
     logits = network.heads(phi)
     domains = torch.tensor(records.domains[rows])[:, None]
     own = logits.gather(1, domains) if logits.shape[1] > 1 else logits
-    labels = torch.tensor(records.labels[rows])[:, None]
+    labels = torch.tensor(records.labels[rows], dtype=torch.float32)[:, None]
     return nn.functional.binary_cross_entropy_with_logits(own, labels, reduction="sum")

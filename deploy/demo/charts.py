@@ -67,20 +67,25 @@ def auc_chart(data: ReportData) -> str:
 
 
 def sealed_chart(data: ReportData) -> str:
-    """AUC per domain from sealed sums, with 95 % intervals."""
+    """AUC per domain from sealed sums, with 95 % intervals; of more than two classes the balanced accuracy."""
     figure, axes = _axes(0.4 * len(data.domains) + 0.6)
-    for place, interval in enumerate(data.sealed):
+    intervals = [domain.auc if data.ranked else domain.balanced_accuracy for domain in data.sealed]
+    for place, interval in enumerate(intervals):
         if interval is None:
             _note(axes, 0.5, place, "too few held-out patients to tell")
             continue
         axes.plot([interval.low, interval.high], [place, place], color=COLOURS[0], linewidth=2, solid_capstyle="round")
-        axes.scatter([interval.auc], [place], s=52, color=COLOURS[0], edgecolors="white", linewidths=0.8, zorder=3)
-    axes.axvline(0.5, color=MUTED, linewidth=0.8, linestyle=(0, (2, 3)))
+        axes.scatter([interval.value], [place], s=52, color=COLOURS[0], edgecolors="white", linewidths=0.8, zorder=3)
     axes.set_yticks(range(len(data.domains)), data.domains)
     axes.set_ylim(len(data.domains) - 0.4, -0.6)
-    lowest = min((i.low for i in data.sealed if i is not None), default=0.5)
+    lowest = min((i.low for i in intervals if i is not None), default=0.5)
     axes.set_xlim(min(0.48, lowest - 0.02), 1.005)
-    axes.set_xlabel("AUC on held-out patients, from noised sums (dotted: a coin)")
+    sums = "noised sums" if data.noised else "sealed sums"
+    if data.ranked:
+        axes.axvline(0.5, color=MUTED, linewidth=0.8, linestyle=(0, (2, 3)))
+        axes.set_xlabel(f"AUC on held-out patients, from {sums} (dotted: a coin)")
+    else:
+        axes.set_xlabel(f"balanced accuracy on held-out patients, from {sums}")
     return _svg(figure, "sealed")
 
 

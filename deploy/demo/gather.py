@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from deploy.demo.federation import Federation, run
 from deploy.demo.recount import recount
-from deploy.demo.report_data import Interval, PersonalResult, Phase, RoundBytes, SiloBudget, TensorBytes
+from deploy.demo.report_data import (
+    Interval,
+    PersonalResult,
+    Phase,
+    RoundBytes,
+    SealedDomain,
+    SiloBudget,
+    TensorBytes,
+)
 from policies import shapes
+from policies.chain import UNBOUNDED
 from policies.study import Study
 from protos.messages import StudyStatus, Tensor
 
@@ -18,6 +29,8 @@ PHASES = {
     "offer": "offers and decisions",
     "deal": "keys",
     "take": "keys",
+    "share": "catching up",
+    "catch_up": "catching up",
     "gather": "training and uploads",
     "add": "adding sealed sums",
     "open": "opening sums",
@@ -32,19 +45,35 @@ def budgets(federation: Federation) -> tuple[SiloBudget, ...]:
     for silo in federation.data:
         ledger = _json("fedward-silo", "ledger", "show", "--json", "-c", str(federation.config(silo)))
         log = federation.state(silo) / "training.jsonl"
-        found.append(SiloBudget(silo, ledger["spent"], recount(log, ledger["delta"]), ledger["budget"]))
+        spent = math.inf if ledger["spent"] == UNBOUNDED else float(ledger["spent"])
+        found.append(SiloBudget(silo, spent, recount(log, ledger["delta"]), ledger["budget"]))
     return tuple(found)
 
 
-def sealed_results(federation: Federation) -> tuple[Interval | None, ...]:
-    """AUC per domain as every silo reads it from the opened metric sums. All silos must read the same."""
+def sealed_results(federation: Federation) -> tuple[SealedDomain, ...]:
+    """What every silo reads from the opened metric sums, by domain. All silos must read the same."""
     texts = {(federation.state(silo) / "results.json").read_text(encoding="utf-8") for silo in federation.data}
     if len(texts) != 1:
         msg = "the silos do not agree on the results of the study"
         raise ValueError(msg)
-    return tuple(
-        None if one["auc"] is None else Interval(one["auc"], one["low"], one["high"])
-        for one in json.loads(texts.pop())["auc"]
+    return tuple(sealed_domain(one) for one in json.loads(texts.pop())["by_domain"])
+
+
+def sealed_domain(result: Mapping[str, Any]) -> SealedDomain:
+    """One domain of `results.json`."""
+
+    def interval(name: str) -> Interval | None:
+        estimate = result[name]
+        known = estimate is not None and estimate["value"] is not None
+        return Interval(estimate["value"], estimate["low"], estimate["high"]) if known else None
+
+    patients = result["patients"]
+    return SealedDomain(
+        Interval(patients["value"], patients["low"], patients["high"]),
+        interval("auc"),
+        interval("accuracy"),
+        interval("balanced_accuracy"),
+        interval("calibration"),
     )
 
 
@@ -100,8 +129,8 @@ def personal(found: dict[str, dict[str, Any]]) -> tuple[PersonalResult, ...]:
     )
 
 
-def _mean(values: list[float | None]) -> float:
-    known = [value for value in values if value is not None]
+def _mean(domains: list[dict[str, float | None]]) -> float:
+    known = [value for one in domains if (value := one["auc"]) is not None]
     return sum(known) / len(known)
 
 

@@ -16,7 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from deploy.demo import charts
-from deploy.demo.report_data import ReportData
+from deploy.demo.report_data import ReportData, SealedDomain
 
 _TEMPLATES: Final = Path(__file__).parent / "templates"
 _UNITS: Final = ("B", "KiB", "MiB", "GiB")
@@ -40,7 +40,11 @@ def render(result: ReportData, html: Path) -> None:
         best_mean=max((m.mean for m in result.methods), default=0.0),
         best_worst=max((m.worst for m in result.methods), default=0.0),
         spread=any(m.spread for m in result.methods),
-        sealed_rows=list(zip(result.domains, result.sealed, strict=False)),
+        sealed_names=sealed_names(result),
+        sealed_rows=[
+            (domain, f"{one.patients.value:.0f}", sealed_cells(one, result))
+            for domain, one in zip(result.domains, result.sealed, strict=False)
+        ],
         agree=result.ledgers_agree(),
     )
     html.parent.mkdir(parents=True, exist_ok=True)
@@ -60,7 +64,7 @@ def _charts(result: ReportData) -> dict[str, Markup]:
     wanted = {
         "auc": (charts.auc_chart, bool(result.methods)),
         "sealed": (charts.sealed_chart, bool(result.sealed)),
-        "budget": (charts.budget_chart, True),
+        "budget": (charts.budget_chart, result.noised),
         "bytes": (charts.bytes_chart, bool(result.rounds)),
         "time": (charts.time_chart, bool(result.phases)),
     }
@@ -78,13 +82,16 @@ def _cards(result: ReportData) -> list[dict[str, str]]:
             {"label": "Mean AUC over domains", "value": f"{ours.mean:.3f}", "aside": against},
             {"label": f"Worst domain ({result.worst_domain})", "value": f"{ours.worst:.3f}", "aside": against_worst},
         ]
-    cards.append(
-        {
-            "label": f"Epsilon spent per {result.unit}",
-            "value": f"{result.spent:.2f}",
-            "aside": f"of a budget of {result.budget:g}, delta {result.delta:g}",
-        }
-    )
+    if result.noised:
+        cards.append(
+            {
+                "label": f"Epsilon spent per {result.unit}",
+                "value": f"{result.spent:.2f}",
+                "aside": f"of a budget of {result.budget:g}, delta {result.delta:g}",
+            }
+        )
+    else:
+        cards.append({"label": "Noise", "value": "none", "aside": "every hospital declares these data public"})
     if result.rounds:
         cards.append(
             {
@@ -97,31 +104,55 @@ def _cards(result: ReportData) -> list[dict[str, str]]:
 
 
 def print_terminal(result: ReportData, console: Console | None = None) -> None:
-    """Print the summary: AUC per domain, sealed AUC, budgets, sizes and times."""
+    """Print the summary: AUC per domain, sealed figures, budgets, sizes and times."""
     out = console or Console()
     out.print(f"\n[bold]{result.title}[/bold]  [dim]study {result.study_digest[:16]}[/dim]")
     if result.methods:
         out.print(_auc_table(result))
     if result.sealed:
-        sealed = Table(title="AUC from sealed, noised sums", title_justify="left")
-        sealed.add_column("domain")
-        sealed.add_column("AUC", justify="right")
-        sealed.add_column("95 % interval", justify="right")
-        for domain, interval in zip(result.domains, result.sealed, strict=True):
-            cells = ("-", "too few") if interval is None else (
-                f"{interval.auc:.3f}", f"{interval.low:.3f} to {interval.high:.3f}"
-            )  # fmt: skip
-            sealed.add_row(domain, *cells)
-        out.print(sealed)
-    budgets = Table(title=f"Epsilon at delta {result.delta:g}, per {result.unit}", title_justify="left")
-    for name in ("hospital", "spent", "counted again", "budget", "left"):
-        budgets.add_column(name, justify="left" if name == "hospital" else "right")
-    for b in result.budgets:
-        budgets.add_row(b.silo, f"{b.spent:.3f}", f"{b.recomputed:.3f}", f"{b.budget:g}", f"{b.left:.3f}")
-    out.print(budgets)
+        out.print(_sealed_table(result))
+    if result.noised:
+        out.print(_budget_table(result))
+    else:
+        out.print("No noise was used: every hospital's policy declares these data public.")
     for upload in result.uploads:
         out.print(f"{upload.tensor}: {upload.values:,} values, {size(upload.bytes)} sealed by {upload.ring}")
     out.print(f"one hospital sent {size(result.sent)}; the study took {result.seconds:.0f} s")
+
+
+def sealed_names(result: ReportData) -> tuple[str, ...]:
+    """Figures that are told of every domain, in order."""
+    return (*(("AUC",) if result.ranked else ()), "Accuracy", "Balanced accuracy", "Calibration error")
+
+
+def sealed_cells(domain: SealedDomain, result: ReportData) -> tuple[str, ...]:
+    """One text per figure: the estimate and its interval, or that too few patients are held out to tell."""
+    figures = (domain.accuracy, domain.balanced_accuracy, domain.calibration)
+    return tuple(
+        "too few" if one is None else f"{one.value:.3f} ({one.low:.3f} to {one.high:.3f})"
+        for one in ((domain.auc, *figures) if result.ranked else figures)
+    )
+
+
+def _sealed_table(result: ReportData) -> Table:
+    """What the sealed sums say by domain, with 95 % intervals."""
+    table = Table(title="From sealed sums over held-out patients, 95 % intervals", title_justify="left")
+    table.add_column("domain")
+    for name in ("Patients", *sealed_names(result)):
+        table.add_column(name, justify="right")
+    for domain, one in zip(result.domains, result.sealed, strict=True):
+        table.add_row(domain, f"{one.patients.value:.0f}", *sealed_cells(one, result))
+    return table
+
+
+def _budget_table(result: ReportData) -> Table:
+    """What every ledger says."""
+    table = Table(title=f"Epsilon at delta {result.delta:g}, per {result.unit}", title_justify="left")
+    for name in ("hospital", "spent", "counted again", "budget", "left"):
+        table.add_column(name, justify="left" if name == "hospital" else "right")
+    for b in result.budgets:
+        table.add_row(b.silo, f"{b.spent:.3f}", f"{b.recomputed:.3f}", f"{b.budget:g}", f"{b.left:.3f}")
+    return table
 
 
 def _auc_table(result: ReportData) -> Table:

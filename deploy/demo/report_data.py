@@ -6,6 +6,7 @@ data. Gathering the values is the demo's work, laying them out that of `report` 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -36,16 +37,33 @@ class Method:
 
 @dataclass(frozen=True)
 class Interval:
-    """An AUC read from sealed, noised sums, with its 95 % interval (noise and sampling)."""
+    """A figure read from sealed, noised sums, with its 95 % interval (noise and sampling)."""
 
-    auc: float
+    value: float
     low: float
     high: float
 
 
 @dataclass(frozen=True)
+class SealedDomain:
+    """What the sealed, noised sums say of one domain; None where they hold too few patients to tell.
+
+    `auc` is None for more than two classes, too. `calibration` is the expected calibration error.
+    """
+
+    patients: Interval
+    auc: Interval | None
+    accuracy: Interval | None
+    balanced_accuracy: Interval | None
+    calibration: Interval | None
+
+
+@dataclass(frozen=True)
 class SiloBudget:
-    """Epsilon of one silo's data set: what its ledger says, and what another accountant finds in the training log."""
+    """Epsilon of one silo's data set: what its ledger says, and what another accountant finds in the training log.
+
+    Infinite where the data set is public and a study used it without noise.
+    """
 
     silo: str
     spent: float
@@ -88,7 +106,7 @@ class Phase:
 
 @dataclass(frozen=True)
 class PersonalResult:
-    """AUC on one hospital's own held-out patients: the shared model, and the personal one that never leaves."""
+    """Mean AUC over the domains of one hospital's models: the shared one, and the personal one that never leaves."""
 
     silo: str
     shared: float
@@ -114,8 +132,7 @@ class ReportData:
     """Wall-clock time of the study, from the first offer to the last opening."""
     methods: tuple[Method, ...] = ()
     """FedWard first."""
-    sealed: tuple[Interval | None, ...] = ()
-    """Per domain, None where the noised counts hold no patient of one class."""
+    sealed: tuple[SealedDomain, ...] = ()
     uploads: tuple[TensorBytes, ...] = ()
     rounds: tuple[RoundBytes, ...] = ()
     phases: tuple[Phase, ...] = ()
@@ -136,6 +153,16 @@ class ReportData:
         if not self.budgets:
             msg = "the budget of one silo at least is needed"
             raise ValueError(msg)
+
+    @property
+    def noised(self) -> bool:
+        """Whether the study used noise; without it nothing is protected, and there is no epsilon to speak of."""
+        return self.noise_mode != "none"
+
+    @property
+    def ranked(self) -> bool:
+        """Whether the sealed sums tell an AUC; for more than two classes the balanced accuracy stands in."""
+        return any(domain.auc is not None for domain in self.sealed)
 
     @property
     def spent(self) -> float:
@@ -162,4 +189,8 @@ class ReportData:
 
     def ledgers_agree(self, tolerance: float = 0.01) -> bool:
         """Whether every ledger's epsilon is within 1 % of what another accountant finds in the training log."""
-        return all(abs(b.spent - b.recomputed) <= tolerance * b.recomputed for b in self.budgets)
+        return all(
+            b.spent == b.recomputed
+            or (math.isfinite(b.recomputed) and abs(b.spent - b.recomputed) <= tolerance * b.recomputed)
+            for b in self.budgets
+        )

@@ -16,7 +16,7 @@ from rich.progress import Progress
 from deploy.demo import baselines, cohort, gather, report
 from deploy.demo.federation import Federation, FederationError
 from deploy.demo.report_data import Method, PersonalResult, ReportData
-from deploy.demo.sources import load_source
+from deploy.demo.sources import Source, load_source
 from deploy.demo.watching import bars, watch
 from policies.study import Study
 from protos.messages import StudyStatus
@@ -24,7 +24,6 @@ from silo_agent.data.reader import read_records
 from silo_agent.data.records import Records
 from silo_agent.data.split import split
 
-HOLDOUT = 0.2
 STUDY_SECONDS = 900.0
 MARK = ".made-by-fedward-demo"
 
@@ -135,7 +134,7 @@ class Demo:
     def _compare(self, files: Mapping[str, Path], target: float) -> tuple[Method, ...]:
         """FedAvg with DP-SGD at the same epsilon, and every hospital alone without privacy, on the same records."""
         study = self._source.study
-        training = [training_records(study, silo, file) for silo, file in files.items()]
+        training = [training_records(self._source, silo, file) for silo, file in files.items()]
         public = [read_records(test, study.data) for test in self._tests]
         average = baselines.fedavg(training, public, study, target, seed=self._request.seed)
         alone = baselines.alone(training, public)
@@ -169,9 +168,10 @@ def empty(folder: Path) -> None:
     (folder / MARK).touch()
 
 
-def training_records(study: Study, silo: str, file: Path) -> Records:
-    """The records that this silo's agent trains on: its data set is named after it."""
-    return split(read_records(file, study.data), silo, HOLDOUT)[0]
+def training_records(source: Source, silo: str, file: Path) -> Records:
+    """The records that this silo's agent trains on."""
+    data_set = source.policy_of(silo).data_set
+    return split(read_records(file, source.study.data), data_set.id, data_set.holdout)[0]
 
 
 def join_files(files: list[Path], target: Path) -> Path:
@@ -185,10 +185,11 @@ def join_files(files: list[Path], target: Path) -> Path:
 
 def settings(study: Study) -> tuple[tuple[str, str], ...]:
     """The study's choices that a reader asks for first."""
-    heads, encoder = study.heads, study.encoder
-    layers = " - ".join(map(str, (study.data.inputs, *study.model.hidden, study.model.representation)))
+    heads, encoder, model = study.heads, study.encoder, study.model
+    inputs = f"{study.data.inputs} inputs" if study.data.image is None else f"image and {study.data.inputs} inputs"
+    layers = " - ".join(map(str, (inputs, *model.hidden, model.representation)))
     return (
-        ("encoder", f"MLP {layers}, tanh"),
+        ("encoder", f"{model.encoder}, {layers}, tanh"),
         ("rounds", f"{heads.pooled_rounds} on one pooled head, {heads.domain_rounds} on a head per domain"),
         ("noise of heads", f"{heads.pooled_noise:g} pooled, {heads.domain_noise:g} per domain ({study.privacy.mode})"),
         ("encoder steps", f"{encoder.steps} a round, sampling rate {encoder.sampling_rate:g}, noise {encoder.noise:g}"),

@@ -9,8 +9,12 @@ from typing import Annotated
 
 from pydantic import Field
 
-from policies.document import Closed, read_document
+from policies.document import Closed, parse_document, read_document
+from policies.policy import Policy
 from policies.study import Name, Study, load_study
+
+DATA_SET = "{data_set}"
+"""Stands in a demo's policy for the name of the silo's data set."""
 
 
 class DataFiles(Closed):
@@ -28,8 +32,13 @@ class Source:
     study: Study
     study_file: Path
     policy: str
+    """Text of every silo's policy, with `DATA_SET` for its data set."""
     title: str
     files: Mapping[str, str]
+
+    def policy_of(self, silo: str) -> Policy:
+        """A silo's policy; its data set is named after it."""
+        return parse_document(self.policy.replace(DATA_SET, silo), Policy, self.study_file.parent / "policy.yaml")
 
 
 def load_source(folder: Path) -> Source:

@@ -38,7 +38,8 @@ def watch(federation: Federation, progress: Progress, *, limit: float) -> StudyS
             waiting = f", waiting for {len(status.waiting_for)}" if status.waiting_for else ""
             tensor = f" {status.tensor}" if status.tensor else ""
             attempt = f", attempt {status.attempt}" if status.attempt > 1 else ""
-            note = "" if finished else f"{status.phase}{tensor}{waiting}{attempt}"
+            state = "" if status.state == "running" else f"{status.state}: "
+            note = "" if finished else f"{state}{status.phase}{tensor}{waiting}{attempt}"
             progress.update(task, completed=study.rounds + 1 if finished else status.round, note=note)
             if status.state in OVER:
                 break

@@ -1,0 +1,193 @@
+"""One split of the four hospitals of UCI Heart Disease: who trains, who is held out, what every method says of them.
+
+Guarantees like with like: all methods see the records that the agents train on (the split is the agents' own, a public
+hash of data set and record) and are measured on the records that the agents hold out. Logistic regressions read the
+inputs that the study's schema makes, FLamby's recipe its own (`bench.flamby`). Federations run with real processes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+
+from bench import flamby
+from deploy.demo import baselines, gather
+from deploy.demo.federation import Federation, FederationError
+from deploy.demo.report_data import SealedDomain, SiloBudget
+from deploy.demo.run import empty
+from deploy.demo.sources import DATA_SET, Source
+from deploy.demo.watching import bars, watch
+from policies.document import parse_document
+from policies.policy import Policy
+from silo_agent.data.reader import read_records
+from silo_agent.data.records import Records
+from silo_agent.data.split import split
+from silo_agent.learning.evaluation import auc
+from silo_agent.learning.model import SharedModel
+
+SECONDS = 600.0
+FLAMBY_SEED = flamby.SEEDS[0]
+
+Array = NDArray[np.float64]
+Scores = Mapping[str, Array]
+"""By hospital: the higher, the likelier is the disease, for every held-out record; above 0 it is predicted."""
+
+
+@dataclass(frozen=True)
+class Cohorts:
+    """One split of every hospital's records."""
+
+    domains: tuple[str, ...]
+    training: Mapping[str, Records]
+    held_out: Mapping[str, Records]
+    centres: Mapping[str, flamby.Centre]
+    complete_training: Mapping[str, flamby.Mask]
+    """Of the rows of a `flamby.Centre`, those that train."""
+    complete_held_out: Mapping[str, flamby.Mask]
+    """Of the held-out records, those that have FLamby's ten features."""
+
+
+def data_set(silo: str, name: str) -> str:
+    """Name of a hospital's data set under a split."""
+    return f"{silo}-{name}"
+
+
+def policy_text(source: Source, name: str) -> str:
+    """The study's policy with its data sets named after the split."""
+    return source.policy.replace(DATA_SET, data_set(DATA_SET, name))
+
+
+def draw_cohorts(source: Source, files: Mapping[str, Path], name: str) -> Cohorts:
+    """Split as the agents of `federated` do."""
+    training, held_out, centres, complete_training, complete_held_out = {}, {}, {}, {}, {}
+    for silo, file in files.items():
+        text = policy_text(source, name).replace(DATA_SET, silo)
+        policy = parse_document(text, Policy, source.study_file.parent / "policy.yaml")
+        records = read_records(file, source.study.data)
+        centre = flamby.read_centre(file)
+        training[silo], held_out[silo] = split(records, policy.data_set.id, policy.data_set.holdout)
+        held = np.isin(records.identities, held_out[silo].identities)
+        centres[silo] = centre
+        complete_training[silo] = ~held[centre.rows]
+        complete_held_out[silo] = np.isin(np.flatnonzero(held), centre.rows)
+    domains = source.study.data.domains
+    return Cohorts(domains, training, held_out, centres, complete_training, complete_held_out)
+
+
+@dataclass(frozen=True)
+class Study:
+    """What one federation left."""
+
+    model: SharedModel
+    sealed: tuple[SealedDomain, ...]
+    budgets: tuple[SiloBudget, ...]
+    rounds: int
+
+
+def federated(source: Source, files: Mapping[str, Path], name: str, folder: Path, console: Console) -> Study:
+    """Run a study with a coordinator and one agent per hospital. Raises `FederationError`."""
+    empty(folder)
+    federation = Federation(folder / "federation", source.study_file, files, policy_text(source, name))
+    federation.prepare()
+    with bars(console) as progress, federation:
+        federation.begin()
+        watch(federation, progress, limit=SECONDS)
+        federation.wait_for_silos()
+        rounds = source.study.rounds
+        models = [SharedModel.load(federation.state(silo) / f"model-{rounds}.safetensors") for silo in files]
+        if len({model.digest for model in models}) != 1:
+            msg = f"{source.study.name}, {name}: the hospitals do not hold the same model"
+            raise FederationError(msg)
+        return Study(models[0], gather.sealed_results(federation), gather.budgets(federation), rounds)
+
+
+# --- what the methods say -----------------------------------------------------------------------------------------
+def of_model(model: SharedModel, cohorts: Cohorts) -> Scores:
+    """A federation's model: probability of the disease above one half."""
+    held_out = cohorts.held_out.items()
+    return {silo: model.predict(r.inputs, r.domains)[:, 1] - 0.5 for silo, r in held_out}
+
+
+def of_pooled(cohorts: Cohorts) -> Scores:
+    """One logistic regression on everybody's training records."""
+    weights = baselines.logistic(pooled(list(cohorts.training.values())))
+    return {silo: _linear(weights, r) for silo, r in cohorts.held_out.items()}
+
+
+def of_alone(cohorts: Cohorts) -> Scores:
+    """Every hospital's own logistic regression on its own held-out records."""
+    return {silo: _linear(baselines.logistic(cohorts.training[silo]), r) for silo, r in cohorts.held_out.items()}
+
+
+def of_majority(cohorts: Cohorts) -> Scores:
+    """The class that is more frequent among a hospital's training records."""
+    return {
+        silo: np.full(len(r), np.sign(cohorts.training[silo].labels.mean() - 0.5))
+        for silo, r in cohorts.held_out.items()
+    }
+
+
+def of_flamby(cohorts: Cohorts) -> Array:
+    """Accuracy by hospital of FLamby's recipe on the complete held-out records."""
+    return flamby.pooled_accuracies(
+        list(cohorts.centres.values()), list(cohorts.complete_training.values()), FLAMBY_SEED
+    )
+
+
+def pooled(parts: Sequence[Records]) -> Records:
+    """All records together; patients of two hospitals stay two."""
+    starts = np.cumsum([0, *(part.patient_count for part in parts)])
+    return Records(
+        np.concatenate([part.inputs for part in parts]),
+        np.concatenate([part.labels for part in parts]),
+        np.concatenate([part.domains for part in parts]),
+        np.concatenate([part.patients + start for part, start in zip(parts, starts, strict=False)]),
+        tuple(identity for part in parts for identity in part.identities),
+    )
+
+
+def _linear(weights: Array, records: Records) -> Array:
+    return np.asarray(records.inputs.astype(np.float64) @ weights[:-1] + weights[-1], np.float64)
+
+
+# --- how good that is ---------------------------------------------------------------------------------------------
+def by_hospital(scores: Scores, cohorts: Cohorts) -> Array:
+    """Accuracy in per cent on every hospital's held-out records."""
+    return np.array([_accuracy(scores[silo], r.labels) for silo, r in cohorts.held_out.items()])
+
+
+def on_complete(scores: Scores, cohorts: Cohorts) -> Array:
+    """The same on the held-out records that FLamby's recipe can read."""
+    masks = cohorts.complete_held_out
+    return np.array([_accuracy(scores[s][masks[s]], r.labels[masks[s]]) for s, r in cohorts.held_out.items()])
+
+
+def by_domain(scores: Scores, cohorts: Cohorts) -> Array:
+    """Accuracy in per cent on every domain's held-out records of all hospitals."""
+    together, values, domains = _together(scores, cohorts)
+    return np.array([_accuracy(values[domains == m], together[domains == m]) for m in range(len(cohorts.domains))])
+
+
+def areas(scores: Scores, cohorts: Cohorts) -> Array:
+    """AUC by domain over all hospitals; nan where a class is absent."""
+    together, values, domains = _together(scores, cohorts)
+    found = [auc(values[domains == m], together[domains == m]) for m in range(len(cohorts.domains))]
+    return np.array([np.nan if area is None else area for area in found])
+
+
+def _together(scores: Scores, cohorts: Cohorts) -> tuple[NDArray[np.int64], Array, NDArray[np.int64]]:
+    held_out = cohorts.held_out
+    return (
+        np.concatenate([r.labels for r in held_out.values()]),
+        np.concatenate([scores[silo] for silo in held_out]),
+        np.concatenate([r.domains for r in held_out.values()]),
+    )
+
+
+def _accuracy(scores: Array, labels: NDArray[np.int64]) -> float:
+    return 100.0 * float(np.mean((scores >= 0) == (labels > 0)))
