@@ -176,5 +176,5 @@ class Gate:
 
 
 def _carries_its_noise(study: Study, tensor: str) -> bool:
-    """Whether a release is private by its own noise, so that it may be sent again to others."""
-    return tensor == Tensor.ENCODER or study.privacy.mode == "local"
+    """Whether a release may be sent again to others: it is private by its own noise, or public without any."""
+    return tensor == Tensor.ENCODER or study.privacy.mode != "distributed"

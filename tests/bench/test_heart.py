@@ -1,3 +1,5 @@
+import json
+from dataclasses import asdict
 from types import SimpleNamespace
 
 import numpy as np
@@ -37,6 +39,24 @@ def test_three_points_below_are_met_and_more_are_missed_at_one_hospital_alone():
     assert judged(values=complete) == [True] * 15 + [False]
     above = ([99.0] * 4, *FINE[1:])
     assert judged(values=above) == [True] * 16
+
+
+def test_what_is_judged_can_be_written_down():
+    found = [asdict(figure) for figure in heart.figures(measured(*FINE), np.array(heart.ACCEPTED), SILOS)]
+    assert json.loads(json.dumps(found)) == found
+
+
+def test_the_tables_hold_means_over_splits_and_the_interval_of_the_first_method():
+    found = heart.Measured()
+    for number, method in enumerate(heart.METHODS):
+        found.hospital[method] = [np.array([80.0 + number]), np.array([82.0 + number])]
+        found.domain[method] = [np.array([60.0]), np.array([60.0])]
+        found.area[method] = [np.array([0.8]), np.array([0.9])]
+    lines = heart.accuracy_table(found, ("one", "a"))
+    assert lines[2] == "| one | 81.0 | 68.3 to 93.7 | 82.0 | 83.0 | 84.0 | 85.0 | 86.0 |"
+    assert lines[3].startswith("| a | 60.0 | 60.0 to 60.0 |")
+    assert len({line.count("|") for line in lines}) == 1
+    assert heart.area_table(found, ("a",))[2] == "| a | 0.850 | 0.215 to 1.485 | 0.850 | 0.850 | 0.850 |"
 
 
 @pytest.mark.parametrize(("change", "met"), [(0.49, True), (-0.49, True), (0.51, False), (-0.51, False)])

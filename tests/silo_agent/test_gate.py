@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from policies.costs import Cost, round_costs
 from policies.decision import Reason, Refused
 from policies.document import DocumentError
-from policies.ledger import Debit, Ledger, LedgerMissingError, LedgerWriteError, read_ledger
+from policies.ledger import Debit, Ledger, LedgerMismatchError, LedgerMissingError, LedgerWriteError, read_ledger
 from policies.policy import load_policy
 from protos.messages import Place, Tensor
 from silo_agent.core.turns import OutOfTurnError
@@ -41,6 +41,7 @@ class Hospital:
                 data_set="ward",
                 holdout=settings_.data_set.holdout,
                 delta=settings_.budget.delta,
+                public=settings_.data_set.public,
             )
         self.events = []
         self.draws = 0
@@ -291,6 +292,40 @@ def test_with_local_noise_attempts_use_up_nothing(open_hospital):
         hospital.contribute(hospital.order(attempt=attempt, roster=f"{attempt:064}"))
     assert hospital.draws == 1
     assert len(hospital.on_disk) == 1
+
+
+# --- no noise: public data -----------------------------------------------------------------------------------------
+UNNOISED = {
+    "privacy": {"mode": "none", "count_noise": 0},
+    "heads": {"pooled_noise": 0, "domain_noise": 0},
+    "encoder": {"noise": 0},
+    "evaluation": {"noise": 0},
+}
+
+
+def test_public_data_are_charged_as_unbounded_once_for_all_attempts(open_hospital):
+    hospital = open_hospital(study=tiny_study(**UNNOISED), public=True)
+    for attempt in (1, 2, 3):
+        hospital.contribute(hospital.order(attempt=attempt, roster=f"{attempt:064}"))
+    assert (hospital.draws, len(hospital.on_disk)) == (1, 1)
+    assert hospital.metrics.registry.get_sample_value("fedward_silo_epsilon_spent") == float("inf")
+
+
+def test_private_data_are_never_used_without_noise(open_hospital):
+    hospital = open_hospital(study=tiny_study(**UNNOISED))
+    with pytest.raises(Refused, match="not_public"):
+        hospital.contribute(hospital.order())
+    assert (hospital.draws, hospital.on_disk, hospital.left) == (0, (), [])
+
+
+def test_an_edit_of_the_policy_cannot_make_private_data_public(open_hospital):
+    hospital = open_hospital(study=tiny_study(**UNNOISED))
+    hospital.close()
+    write_yaml(hospital.policy, policy_document("ward", public=True))
+    with pytest.raises(LedgerMismatchError, match="public"):
+        hospital.start()
+    write_yaml(hospital.policy, policy_document("ward"))
+    hospital.start()
 
 
 # --- distributed noise: a draw is for one roster ----------------------------------------------------------------------

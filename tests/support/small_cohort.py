@@ -66,12 +66,12 @@ def study_document(**changes: object) -> dict[str, object]:
     return {**document, **changes}
 
 
-def policy_document(data_set: str = "{data_set}", **changes: object) -> dict[str, object]:
+def policy_document(data_set: str = "{data_set}", *, public: bool = False, **changes: object) -> dict[str, object]:
     """A policy that allows the study."""
     document: dict[str, object] = {
         "version": 1,
         "contact": "data-protection@hospital.example",
-        "data_set": {"id": data_set, "unit": "patient", "holdout": 0.2},
+        "data_set": {"id": data_set, "unit": "patient", "holdout": 0.2, "public": public},
         "budget": {"epsilon": 4.0, "delta": 1e-5},
         "min_silos": 3,
         "noise_modes": ["local", "distributed"],
