@@ -16,7 +16,6 @@ from pathlib import Path
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 from scipy.stats import t
 
 from bench import flamby, hospitals
@@ -88,8 +87,7 @@ def main() -> int:
         studies += measure_split(measured, (private, public), files, name, draws=given.draws, console=console)
     own = flamby_accuracies([flamby.read_centre(file) for file in files.values()])
     rows = (*files, *private.study.data.domains)
-    console.print(overview(measured, rows))
-    console.print(area_table(measured, private.study.data.domains))
+    print("", *accuracy_table(measured, rows), "", *area_table(measured, private.study.data.domains), sep="\n")
     found = [*figures(measured, own, tuple(files)), *budget_figures(studies)]
     return judge("heart", found, details(measured, own, studies, rows))
 
@@ -142,7 +140,9 @@ def figures(measured: Measured, own: Array, silos: Sequence[str]) -> list[Figure
     for silo, value, wanted in zip(silos, own, ACCEPTED, strict=True):
         text = f"{wanted:.2f} +- {WITHIN:g}"
         found.append(
-            Figure(f"FLamby's recipe on FLamby's split, {silo}", text, f"{value:.2f}", abs(value - wanted) <= WITHIN)
+            Figure(
+                f"FLamby's recipe on FLamby's split, {silo}", text, f"{value:.2f}", bool(abs(value - wanted) <= WITHIN)
+            )
         )
     for ours, other, reference in (
         (measured.hospital[PUBLIC], "pooled logistic regression on its inputs", measured.hospital[SAME]),
@@ -151,7 +151,9 @@ def figures(measured: Measured, own: Array, silos: Sequence[str]) -> list[Figure
     ):
         for silo, value, against in zip(silos, np.mean(ours, axis=0), np.mean(reference, axis=0), strict=True):
             text = f">= {against:.1f} - {POINTS:g}"
-            found.append(Figure(f"no noise, against {other}, {silo}", text, f"{value:.1f}", value >= against - POINTS))
+            found.append(
+                Figure(f"no noise, against {other}, {silo}", text, f"{value:.1f}", bool(value >= against - POINTS))
+            )
     return found
 
 
@@ -165,31 +167,27 @@ def budget_figures(studies: Sequence[Study]) -> list[Figure]:
     ]
 
 
-def overview(measured: Measured, rows: Sequence[str]) -> Table:
-    """Accuracy of every method by hospital and by domain, with the interval of the private study."""
-    table = Table(title="accuracy in per cent on held-out records, mean over the splits", title_justify="left")
-    table.add_column("")
-    for name in (PRIVATE, "95 % interval", *METHODS[1:]):
-        table.add_column(name, justify="right")
+def accuracy_table(measured: Measured, rows: Sequence[str]) -> list[str]:
+    """Accuracy of every method by hospital and by domain, with the interval of the private study, in Markdown."""
+    return _table("accuracy, per cent", METHODS, {m: _rows(measured, m) for m in METHODS}, rows, digits=1)
+
+
+def area_table(measured: Measured, domains: Sequence[str]) -> list[str]:
+    """AUC by domain over all hospitals, with the interval of the private study, in Markdown."""
+    return _table("AUC", RANKED, {m: np.array(measured.area[m]) for m in RANKED}, domains, digits=3)
+
+
+def _table(
+    title: str, methods: Sequence[str], values: Mapping[str, Array], rows: Sequence[str], *, digits: int
+) -> list[str]:
+    """Means over the splits of `values` (splits, rows) by method; the first method comes with its interval."""
+    lines = [[title, methods[0], "95 % interval", *methods[1:]]]
+    lines.append(["---"] * len(lines[0]))
     for number, row in enumerate(rows):
-        split_means = {method: _rows(measured, method)[:, number] for method in METHODS}
-        low, high = interval(split_means[PRIVATE])
-        means = [f"{split_means[method].mean():.1f}" for method in METHODS]
-        table.add_row(row, means[0], f"{low:.1f} to {high:.1f}", *means[1:])
-    return table
-
-
-def area_table(measured: Measured, domains: Sequence[str]) -> Table:
-    """AUC by domain over all hospitals, with the interval of the private study."""
-    table = Table(title="AUC on held-out records, mean over the splits", title_justify="left")
-    for name in ("", PRIVATE, "95 % interval", *RANKED[1:]):
-        table.add_column(name, justify="right" if name else "left")
-    for number, domain in enumerate(domains):
-        found = {method: np.array(measured.area[method])[:, number] for method in RANKED}
-        low, high = interval(found[PRIVATE])
-        means = [f"{found[method].mean():.3f}" for method in found]
-        table.add_row(domain, means[0], f"{low:.3f} to {high:.3f}", *means[1:])
-    return table
+        low, high = interval(values[methods[0]][:, number])
+        means = [f"{values[method][:, number].mean():.{digits}f}" for method in methods]
+        lines.append([row, means[0], f"{low:.{digits}f} to {high:.{digits}f}", *means[1:]])
+    return ["| " + " | ".join(line) + " |" for line in lines]
 
 
 def interval(values: Array) -> tuple[float, float]:
