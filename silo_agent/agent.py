@@ -103,6 +103,9 @@ class Agent:
                 if work == self._refused:
                     self._abandon(place.study)
                 self._refused = work
+            running = self._running.get(place.study)
+            if running is not None:
+                self._train_personal(running)
 
     def _do(self, work: Work, place: Place) -> None:
         if work.task is Task.FINISH:
@@ -120,8 +123,6 @@ class Agent:
                 self._duties.say(running, work, place)
             except FAULTS as fault:
                 self._dispute(work, place, fault)
-            else:
-                self._train_personal(running)
 
     # --- offer --------------------------------------------------------------------------------------------------
     def _decide(self, place: Place) -> None:

@@ -372,6 +372,23 @@ def test_a_coordinator_that_has_heard_it_before_is_followed(federation):
     assert silos["north"].charges == [(0, 1, "counts")]
 
 
+def test_a_lost_reply_at_the_end_of_a_round_does_not_cost_the_personal_model_a_round(federation):
+    coordinator, silos = federation
+    coordinator.run_round(0)
+    client = silos["north"].client
+    confirm = client.confirm
+
+    def heard_before(said):
+        confirm(said)
+        if said.tensor is Tensor.ENCODER:
+            raise CallRefused(grpc.StatusCode.FAILED_PRECONDITION, "the round is over")
+
+    client.confirm = heard_before
+    coordinator.run_round(1)
+    personal = silos["north"].model(1).parent / "personal.safetensors"
+    assert PersonalModel.load(personal).round == 1
+
+
 def test_a_coordinator_that_refuses_again_what_it_asks_again_makes_the_silo_abandon_the_attempt(federation):
     coordinator, silos = federation
     place = coordinator.place(0)
