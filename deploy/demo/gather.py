@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -120,6 +120,12 @@ def evaluations(federation: Federation, data: Path) -> dict[str, dict[str, Any]]
     }
 
 
+def areas(domains: Sequence[Mapping[str, float | None]]) -> tuple[float, ...]:
+    """AUC by domain of one model's evaluation; nan where a class is absent."""
+    found = (one["auc"] for one in domains)
+    return tuple(math.nan if area is None else area for area in found)
+
+
 def personal(found: dict[str, dict[str, Any]]) -> tuple[PersonalResult, ...]:
     """Mean AUC over the domains of each silo's shared and personal model."""
     return tuple(
@@ -129,8 +135,8 @@ def personal(found: dict[str, dict[str, Any]]) -> tuple[PersonalResult, ...]:
     )
 
 
-def _mean(domains: list[dict[str, float | None]]) -> float:
-    known = [value for one in domains if (value := one["auc"]) is not None]
+def _mean(domains: Sequence[Mapping[str, float | None]]) -> float:
+    known = [area for area in areas(domains) if not math.isnan(area)]
     return sum(known) / len(known)
 
 

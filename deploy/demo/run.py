@@ -103,7 +103,7 @@ class Demo:
                 together = join_files(self._tests, self._request.out / "public-test.csv")
                 found = gather.evaluations(federation, together)
             personal = gather.personal(found)
-            shared = tuple(found[study.silos[0]]["shared"])
+            shared = gather.areas(found[study.silos[0]]["shared"])
             spent = max(budget.spent for budget in budgets)
             with stage(progress, "FedAvg and hospitals alone"):
                 compared = self._compare(federation.data, spent)

@@ -1,3 +1,4 @@
+import math
 from types import SimpleNamespace
 
 from deploy.demo import gather
@@ -45,6 +46,12 @@ def test_a_round_counts_the_most_that_one_silo_sent_and_everything_that_it_fetch
     )
     (found,) = gather.rounds(SimpleNamespace(uploads=uploads))
     assert (found.round, found.sent, found.fetched) == (1, 130, 130)
+
+
+def test_a_models_areas_are_numbers_by_domain():
+    area = gather.areas([{"auc": 0.6, "accuracy": 0.9}, {"auc": None, "accuracy": 0.8}])
+    assert area[0] == 0.6
+    assert math.isnan(area[1])
 
 
 def test_the_mean_of_a_model_leaves_out_domains_without_a_figure():
