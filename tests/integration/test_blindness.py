@@ -95,7 +95,7 @@ class Silos:
             state,
             metrics,
             learners=learner,
-            sessions=lambda study: Session(study, credential, SystemEntropy()),
+            sessions=lambda study: Session.open(study, credential, SystemEntropy(), state.study_folder(study)),
             entropy=SystemEntropy(),
             session=session,
         )

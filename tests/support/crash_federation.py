@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -29,6 +30,8 @@ SECONDS = 90.0
 TESTS = Path(__file__).parent.parent
 # The fork server of Python 3.11 does not get its parent's search path, and would import nothing in advance.
 os.environ["PYTHONPATH"] = os.pathsep.join([str(TESTS.parent), str(TESTS), os.environ.get("PYTHONPATH", "")])
+# Starting a process looks after all the others, and two threads that ask for one's end can get an answer only once.
+_one_at_a_time = threading.RLock()
 _processes = multiprocessing.get_context("forkserver")
 _processes.set_forkserver_preload(["support.party_process"])
 
@@ -55,12 +58,8 @@ class CrashFederation:
             self._begin_study()
             return self._follow()
         finally:
-            for process in self.processes.values():
-                process.terminate()
-                process.join(20)
-                if process.is_alive():
-                    process.kill()
-                    process.join()
+            for name in self.processes:
+                self._end(name)
 
     def writes(self, name: str) -> list[str]:
         """What a party wrote durably, in order."""
@@ -121,7 +120,8 @@ class CrashFederation:
     def _start(self, name: str, crash: Crash | None = None) -> None:
         target = party_process.coordinator if name == HUB else party_process.silo
         process = _processes.Process(target=target, args=(self.root / name, crash), name=name)
-        process.start()
+        with _one_at_a_time:
+            process.start()
         self.processes[name] = process
 
     def _begin_study(self) -> None:
@@ -149,12 +149,13 @@ class CrashFederation:
 
     def _follow(self) -> StudyStatus:
         end = time.monotonic() + SECONDS
-        while any(self.processes[silo].is_alive() for silo in self.study.silos) or self._revive():
+        while any(self._exit_code(silo) is None for silo in self.study.silos) or self._revive():
             self._revive()
             assert time.monotonic() < end, "\n".join(map(self.log, (HUB, *self.study.silos)))
             time.sleep(0.02)
         for silo in self.study.silos:
-            assert self.processes[silo].exitcode == 0, self.log(silo)
+            code = self._exit_code(silo)
+            assert code == 0, f"{silo} ended with {code}\n{self.log(silo)}"
         operator = self._operator()
         try:
             return operator.status(self.study.digest)
@@ -165,11 +166,22 @@ class CrashFederation:
         """Start again whoever was killed as planned."""
         if self.doomed is None or self.killed:
             return False
-        process = self.processes[self.doomed[0]]
-        if process.exitcode == -9:  # SIGKILL
+        if self._exit_code(self.doomed[0]) == -9:  # SIGKILL
             self.killed = True
             self._start(self.doomed[0])
         return self.killed
+
+    def _exit_code(self, name: str) -> int | None:
+        with _one_at_a_time:
+            return self.processes[name].exitcode
+
+    def _end(self, name: str) -> None:
+        self.processes[name].terminate()
+        end = time.monotonic() + 20
+        while self._exit_code(name) is None:
+            if time.monotonic() > end:
+                self.processes[name].kill()
+            time.sleep(0.02)
 
     def _operator(self) -> Operator:
         return Operator(OperatorConfig.load(self.root / "operator" / "operator.yaml"))
