@@ -10,7 +10,7 @@ from crypto.certificates import Trust
 from crypto.identity import Role
 from crypto.tls import server_credentials
 from protos import codec
-from protos.messages import MAX_CHUNK, Answer, Confirm, Member, Place, Task, Tensor, UploadHeader, Work
+from protos.messages import MAX_CHUNK, PROTOCOL, Answer, Confirm, Member, Place, Task, Tensor, UploadHeader, Work
 from protos.v1 import silo_pb2, silo_pb2_grpc
 from silo_agent import client as client_module
 from silo_agent.client import CallRefused, Client, ContentError, Heartbeat, Stopped
@@ -149,7 +149,7 @@ def test_calls_carry_the_silos_certificate(ward, authority):
     assert ward.client.join("1.2").coordinator_version == "7"
     assert Trust(authority.pem).identify(ward.fake.peer, role=Role.SILO).name == "north"
     request = ward.fake.seen[0]
-    assert (request.protocol, request.agent_version, request.session) == (1, "1.2", "s" * 32)
+    assert (request.protocol, request.agent_version, request.session) == (PROTOCOL, "1.2", "s" * 32)
 
 
 def test_a_coordinator_of_another_authority_is_never_spoken_to(ward, foreign_authority):
