@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Any, Literal, Self
 
 PROTOCOL = 2
-MAX_CHUNK = 1 << 18
+MAX_CHUNK = 1 << 17
 """Bytes of data in one message of a stream. Many streams hold several of them in memory at once."""
 MAX_MESSAGE = 4 << 20
 """Bytes of any message: a chunk, or a roster of 256 certificates."""
