@@ -38,5 +38,14 @@ class OpeningRefused(CryptoError):
     """A sum does not open to what an honest roster would have summed."""
 
 
+class RecoveryRefused(CryptoError):
+    """Shares, deposits or reveals of an attempt do not give what the masks of its survivors need."""
+
+    def __init__(self, message: str, culprit: str = "") -> None:
+        """`culprit`: the silo whose own signed note shows the fault; empty where no signed evidence shows one."""
+        super().__init__(message)
+        self.culprit = culprit
+
+
 class FrameError(CryptoError):
     """Sealed bytes are malformed: wrong length, header or residue."""

@@ -25,7 +25,9 @@ from crypto.stream import KEY_BYTES, derive
 _MAGIC = b"fedward keys 1\0\0"
 _NONCE = 12
 _TAG = 16
-_WRAP = _NONCE + KEY_BYTES + _TAG
+SEAL_BYTES = _NONCE + _TAG
+"""What sealing adds to the length."""
+_WRAP = KEY_BYTES + SEAL_BYTES
 
 
 @dataclass(frozen=True)
@@ -52,60 +54,70 @@ def deal(keys: GroupKeys, pairs: PairSecrets, me: str, roster: Roster, entropy: 
     (nonce 12, key 32, tag 16), then the content (nonce 12, CKKS key, group key 32, check key 32, tag 16).
     Raises `SealError` where the pair secrets are not those of the roster.
     """
-    _check_members(pairs, me, roster)
+    pairs.check(me, roster)
     content_key = entropy.bytes(KEY_BYTES)
     pieces = [_MAGIC, bytes.fromhex(PARAMETERS_DIGEST)]
     for name in roster.names:
         if name != me:
-            wrap = AESGCM(_wrap_key(pairs[name], me, name))
-            pieces.append(_seal(wrap, content_key, _bound("wrap", roster, me, name), entropy))
+            wrap = _wrap_key(pairs[name], me, name)
+            pieces.append(seal_under(wrap, content_key, _bound("wrap", roster, me, name), entropy))
     plain = keys.ckks + keys.group + keys.check
-    pieces.append(_seal(AESGCM(content_key), plain, _bound("keys", roster, me, ""), entropy))
+    pieces.append(seal_under(content_key, plain, _bound("keys", roster, me, ""), entropy))
     return b"".join(pieces)
 
 
 def take(blob: bytes, pairs: PairSecrets, me: str, dealer: str, roster: Roster) -> GroupKeys:
     """Open a package that `dealer` made for the roster. Raises `SealError` for anything else."""
-    _check_members(pairs, me, roster)
+    pairs.check(me, roster)
     others = [name for name in roster.names if name != dealer]
     if dealer not in pairs or len(others) == len(roster.names):
         msg = "a key package comes from another member of the roster; ask the coordinator who deals"
         raise SealError(msg)
     head = _MAGIC + bytes.fromhex(PARAMETERS_DIGEST)
     body = len(head) + _WRAP * len(others)
-    if not hmac.compare_digest(blob[: len(head)], head) or len(blob) <= body + _NONCE + 2 * KEY_BYTES + _TAG:
+    if not hmac.compare_digest(blob[: len(head)], head) or len(blob) <= body + 2 * KEY_BYTES + SEAL_BYTES:
         msg = "the key package has another version or length; all silos must run the same version of FedWard"
         raise SealError(msg)
     begin = len(head) + _WRAP * others.index(me)
-    wrap = AESGCM(_wrap_key(pairs[dealer], dealer, me))
-    content_key = _open(wrap, blob[begin : begin + _WRAP], _bound("wrap", roster, dealer, me), "key package")
-    plain = _open(AESGCM(content_key), blob[body:], _bound("keys", roster, dealer, ""), "key package")
+    wrap = _wrap_key(pairs[dealer], dealer, me)
+    content_key = open_under(wrap, blob[begin : begin + _WRAP], _bound("wrap", roster, dealer, me), "key package")
+    plain = open_under(content_key, blob[body:], _bound("keys", roster, dealer, ""), "key package")
     return GroupKeys(plain[: -2 * KEY_BYTES], plain[-2 * KEY_BYTES : -KEY_BYTES], plain[-KEY_BYTES:])
 
 
 def seal_note(keys: GroupKeys, label: Label, plain: bytes, entropy: Entropy) -> bytes:
     """Seal bytes for the roster: nonce (12), ciphertext, tag (16), under a key of this label."""
-    return _seal(_note_cipher(keys, label), plain, label.canonical(), entropy)
+    return seal_under(_note_key(keys, label), plain, label.canonical(), entropy)
 
 
 def open_note(keys: GroupKeys, label: Label, blob: bytes) -> bytes:
     """Open a note of the roster for this label. Raises `SealError` where it is not authentic."""
-    return _open(_note_cipher(keys, label), blob, label.canonical(), "note")
+    return open_under(_note_key(keys, label), blob, label.canonical(), "note")
 
 
-def model_digest(keys: GroupKeys, previous: str, study: str, sums: Sequence[bytes]) -> str:
-    """HMAC-SHA256 under the check key over the previous digest, the study and the opened integer sums, lowercase hex.
+def seal_under(key: bytes, plain: bytes, bound: bytes, entropy: Entropy) -> bytes:
+    """AES-256-GCM with associated data: nonce (12), ciphertext, tag (16); `SEAL_BYTES` more than the plain text."""
+    nonce = entropy.bytes(_NONCE)
+    return nonce + AESGCM(key).encrypt(nonce, plain, bound)
 
-    All silos agree on it whatever their hardware, and the coordinator cannot test guesses with it (design:
-    sealed-sums.md, layer 2).
+
+def open_under(key: bytes, blob: bytes, bound: bytes, what: str) -> bytes:
+    """The inverse of `seal_under`. Raises `SealError`, which calls the blob `what`."""
+    try:
+        return AESGCM(key).decrypt(blob[:_NONCE], blob[_NONCE:], bound)
+    except (InvalidTag, ValueError):
+        msg = f"the {what} is not authentic for this roster and purpose; have it sent again, then begin a new attempt"
+        raise SealError(msg) from None
+
+
+def model_digest(keys: GroupKeys, previous: str, study: str, made: Sequence[bytes]) -> str:
+    """HMAC-SHA256 under the check key over the previous digest, the study and what the step made, lowercase hex.
+
+    `made` is the opened integers and the digest of the model that came of them: silos that hold one model agree on it,
+    who computed another one differs at once, and the coordinator cannot test guesses with it (design: sealed-sums.md,
+    layer 2, which binds the integers alone).
     """
-    return hmac.digest(keys.check, canonical("model", previous, study, *sums), "sha256").hex()
-
-
-def _check_members(pairs: PairSecrets, me: str, roster: Roster) -> None:
-    if {me, *pairs} != set(roster.names) or me in pairs:
-        msg = "the pair secrets are not those of this roster; agree on keys again"
-        raise SealError(msg)
+    return hmac.digest(keys.check, canonical("model", previous, study, *made), "sha256").hex()
 
 
 def _wrap_key(pair: bytes, dealer: str, member: str) -> bytes:
@@ -116,18 +128,5 @@ def _bound(purpose: str, roster: Roster, dealer: str, member: str) -> bytes:
     return canonical("package", purpose, bytes.fromhex(roster.digest), PARAMETERS_DIGEST, dealer, member)
 
 
-def _note_cipher(keys: GroupKeys, label: Label) -> AESGCM:
-    return AESGCM(derive(keys.group, canonical("note", label.canonical())))
-
-
-def _seal(cipher: AESGCM, plain: bytes, bound: bytes, entropy: Entropy) -> bytes:
-    nonce = entropy.bytes(_NONCE)
-    return nonce + cipher.encrypt(nonce, plain, bound)
-
-
-def _open(cipher: AESGCM, blob: bytes, bound: bytes, what: str) -> bytes:
-    try:
-        return cipher.decrypt(blob[:_NONCE], blob[_NONCE:], bound)
-    except (InvalidTag, ValueError):
-        msg = f"the {what} is not authentic for this roster and purpose; have it sent again, then begin a new attempt"
-        raise SealError(msg) from None
+def _note_key(keys: GroupKeys, label: Label) -> bytes:
+    return derive(keys.group, canonical("note", label.canonical()))

@@ -9,7 +9,17 @@ from crypto.agreement import PairSecrets
 from crypto.ckks_public import PARAMETERS_DIGEST
 from crypto.errors import SealError
 from crypto.labels import Label
-from crypto.packages import GroupKeys, deal, model_digest, open_note, seal_note, take
+from crypto.packages import (
+    SEAL_BYTES,
+    GroupKeys,
+    deal,
+    model_digest,
+    open_note,
+    open_under,
+    seal_note,
+    seal_under,
+    take,
+)
 from support.entropy import SeededEntropy
 
 KEYS = GroupKeys(b"a CKKS key", b"g" * 32, b"c" * 32)
@@ -58,11 +68,11 @@ def test_it_opens_for_nobody_else(meeting, package):
         take(package, strangers, "north", "south", roster)
 
 
-def test_2000_mutated_packages_and_notes_give_only_named_errors(meeting, package):
+def test_4000_mutated_packages_and_notes_give_only_named_errors(meeting, package):
     roster, pairs = meeting
     note = seal_note(KEYS, LABEL, b"heads" * 10, SeededEntropy(2))
     chance = random.Random(3)  # noqa: S311  # mutations that repeat
-    for _ in range(1000):
+    for _ in range(2000):
         with pytest.raises(SealError):
             # A change in the other member's wrapped key is none of this silo's business: this cut has none.
             take(mutate(package, chance, keep=range(48 + 60, 48 + 120)), pairs["north"], "north", "south", roster)
@@ -120,3 +130,12 @@ def test_dealing_needs_the_secrets_of_the_roster(meeting):
     roster, pairs = meeting
     with pytest.raises(SealError, match="not those of this roster"):
         deal(KEYS, pairs["north"], "south", roster, SeededEntropy(1))
+
+
+def test_what_is_sealed_under_a_key_opens_for_what_it_is_bound_to():
+    blob = seal_under(b"k" * 32, b"plain", b"bound", SeededEntropy(5))
+    assert len(blob) == len(b"plain") + SEAL_BYTES
+    assert open_under(b"k" * 32, blob, b"bound", "letter") == b"plain"
+    for key, wrong, bound in ((b"j" * 32, blob, b"bound"), (b"k" * 32, blob, b"other"), (b"k" * 32, b"", b"bound")):
+        with pytest.raises(SealError, match="the letter is not authentic"):
+            open_under(key, wrong, bound, "letter")
