@@ -2,9 +2,11 @@
 
 Knows vectors and bytes, nothing of models.
 
-- For everybody: `errors`, `canonical`, `identity`, `certificates`, `tls`, `labels`, `content`, `entropy`, `enrolment`
-  (with `key_files`, `hosts`).
-- For the coordinator, which adds what it cannot read: `ring`, `ckks_public`. They need neither keys nor TenSEAL.
-- For silos alone: `stream`, `agreement`, `packages`, `pads`, `seal_format`, `ckks_secret`, `sealing`, `grid`.
+- For everybody: `errors`, `canonical`, `identity`, `certificates`, `tls`, `labels`, `entropy`, `enrolment` (with
+  `key_files`, `hosts`), `at_rest`.
+- For the coordinator, which adds what it cannot read: `rings`, `ckks_public`, `layout`, `survivors`. They need neither
+  keys nor TenSEAL.
+- For silos alone. Keys: `agreement`, `packages`, `stream`. What survives a dropout: `shamir`, `recovery`. Sums:
+  `masks`, `checks`, `seal_format`, `ckks_secret`, `sealing`, `grid`.
 - For the keeper of the offline authority: `authority`, `authority_cli`.
 """

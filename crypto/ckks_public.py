@@ -1,13 +1,22 @@
-"""CKKS, public side: the parameter set, and adding ciphertexts without any key or homomorphic library.
+"""CKKS, public side: the parameter set, frames, and adding ciphertexts without any key or homomorphic library.
 
-Guarantees: `add_frames` is the homomorphic addition itself (coefficientwise, mod the data prime), bit-identical to
-TenSEAL's; after `check_frame` every residue is reduced and the ciphertext is not transparent. A frame is the residues
-of (c0, c1), 2 x 4096 little-endian uint64 below the prime, and nothing else. Leaves encryption, masks and opening to
-the silos (`ckks_secret`, `pads`).
+Guarantees: `add_residues` is the homomorphic addition itself (coefficientwise, mod the prime), bit-identical to SEAL's;
+what `read_frame` returns is reduced and not transparent, and has exactly one frame, which `write_frame` gives back.
+Leaves encryption and opening to the silos (`ckks_secret`), masks to `masks`, and the size of a silo's values to
+`rings`.
 
-Parameters: ring degree 4096 with 109 bits of modulus in all, the 128-bit bound (classical, homomorphicencryption.org);
-symmetric encryption; the last prime is SEAL's key-switching prime, which no ciphertext carries. Values are integers,
-at scale 2^20: a sum up to 2^38 in magnitude stays below half the data prime, and its error far below one half.
+Parameters: ring degree 2048 with one prime of 54 bits, the 128-bit bound for that degree (classical,
+homomorphicencryption.org; SEAL enforces it); symmetric encryption; sums alone, so there is no key-switching prime. A
+ciphertext carries 1024 complex slots: value 2j is the real part of slot j, value 2j + 1 its imaginary part.
+
+Range law. A polynomial m encodes slots z if m(r_j) = SCALE z_j at one primitive 4096th root of unity r_j of every
+conjugate pair, so its coefficient k is (2 / DEGREE) times the sum over the 1024 slots of Re(SCALE z_j r_j^-k), and
+|m_k| <= SCALE max |z_j|. Both parts of a slot of a sum are at most MAX_SUM in magnitude, hence
+|m_k| <= sqrt(2) MAX_SUM SCALE = 2^52.5 < PRIME / 2, with a factor sqrt(2) to spare: a sum in range never wraps around,
+as each ciphertext adds an error of at most 22 to a coefficient (`ckks_secret`).
+
+Frame. Residue i of (c0, c1), 2 x 2048 of them, is bits 54 i to 54 i + 53 of the frame read as one little-endian
+integer: four residues are 27 bytes. Every bit is used, so the residues have no other frame.
 """
 
 from __future__ import annotations
@@ -20,72 +29,93 @@ from numpy.typing import NDArray
 from crypto.canonical import canonical
 from crypto.errors import FrameError
 
-DEGREE = 4096
-PRIME = 1152921504606830593
-SPECIAL_PRIME = 562949953216513
-COEFFICIENT_BITS = (60, 49)
-SCALE = 2.0**20
-FRAME_VALUES = DEGREE // 2
-"""Real slots of one ciphertext."""
-FRAME_WORDS = 2 * DEGREE
-FRAME_BYTES = 8 * FRAME_WORDS
+DEGREE = 2048
+PRIME = 18014398509404161
+PRIME_BITS = 54
+SCALE = 2.0**17
+FRAME_VALUES = DEGREE
+"""Values of one ciphertext: two to a complex slot."""
+RESIDUES = 2 * DEGREE
+"""Residues of one ciphertext: c0, then c1."""
+FRAME_BYTES = RESIDUES * PRIME_BITS // 8
 MAX_VALUE = 1 << 30
 """Largest magnitude of one silo's value."""
-MAX_SUM = 1 << 38
-"""Largest magnitude of an opened sum: 256 silos at `MAX_VALUE`."""
+MAX_SUM = 1 << 35
+"""Largest magnitude of an opened sum: 32 silos at `MAX_VALUE`, or more silos at less."""
 MARGIN = 0.25
 """An opened value must lie this close to an integer."""
 
 PARAMETERS_DIGEST = hashlib.sha256(
-    canonical("ckks parameters", DEGREE, PRIME, SPECIAL_PRIME, int(SCALE), FRAME_VALUES, MAX_VALUE, MAX_SUM)
+    canonical("ckks parameters", DEGREE, PRIME, int(SCALE), FRAME_VALUES, FRAME_BYTES, MAX_VALUE, MAX_SUM)
 ).hexdigest()
 """Names this parameter set; stands in every key package."""
 
-
-def frames(values: int) -> int:
-    """Ciphertexts that carry so many values."""
-    return -(-values // FRAME_VALUES)
+_GROUP, _GROUP_BYTES = 4, 4 * PRIME_BITS // 8
+_MASK = np.uint64((1 << PRIME_BITS) - 1)
 
 
-def content_size(values: int) -> int:
-    """Bytes of a sealed vector of so many values."""
-    return FRAME_BYTES * frames(values)
+def read_frame(frame: bytes | bytearray | memoryview) -> NDArray[np.uint64]:
+    """Return the residues of one ciphertext, shape (4096,), c0 then c1.
 
-
-def check_frame(frame: bytes | bytearray | memoryview) -> None:
-    """Raise `FrameError` unless this is one ciphertext: length, every residue below the prime, c1 not all zero."""
+    Raises `FrameError` unless the length is right, every residue below the prime, and c1 not all zero.
+    """
     if len(frame) != FRAME_BYTES:
         msg = f"a ciphertext frame has {FRAME_BYTES} bytes; send the upload again"
         raise FrameError(msg)
-    residues = np.frombuffer(frame, dtype="<u8")
-    _check_reduced(residues)
+    residues = unpack(frame)
+    check_residues(residues)
+    return residues
+
+
+def write_frame(residues: NDArray[np.uint64]) -> bytes:
+    """Return the frame of one ciphertext's residues, shape (4096,). Raises `FrameError` for what no frame holds."""
+    check_residues(residues)
+    return pack(residues)
+
+
+def check_residues(residues: NDArray[np.uint64]) -> None:
+    """Raise `FrameError` unless these are a ciphertext's: uint64, shape (4096,), reduced, c1 not all zero."""
+    if residues.dtype != np.uint64 or residues.shape != (RESIDUES,):
+        msg = f"a ciphertext has {RESIDUES} residues of 64 bits; both sides must run the same version of FedWard"
+        raise FrameError(msg)
+    if int(residues.max()) >= PRIME:
+        msg = "a residue of a ciphertext is not reduced; both sides must run the same version of FedWard"
+        raise FrameError(msg)
     if not residues[DEGREE:].any():
-        msg = "a ciphertext frame is transparent: it hides nothing; both sides must run the same version of FedWard"
+        msg = "a ciphertext is transparent: it hides nothing; both sides must run the same version of FedWard"
         raise FrameError(msg)
-
-
-def add_frames(total: bytearray | memoryview, frame: bytes | bytearray | memoryview) -> None:
-    """Add ciphertexts to a total of the same length, in place, mod the data prime.
-
-    Raises `FrameError` where lengths differ or a residue of either is not reduced; the total is then unchanged.
-    """
-    if len(total) != len(frame) or len(frame) % FRAME_BYTES:
-        msg = "ciphertexts that are added have one length in whole frames; send the upload again"
-        raise FrameError(msg)
-    accumulator, addend = np.frombuffer(total, dtype="<u8"), np.frombuffer(frame, dtype="<u8")
-    _check_reduced(accumulator)
-    _check_reduced(addend)
-    add_residues(accumulator, addend)
 
 
 def add_residues(accumulator: NDArray[np.uint64], addend: NDArray[np.uint64]) -> None:
-    """Add residues below the prime, in place. The prime has 60 bits, so the sum of two never overflows 64."""
+    """Add residues below the prime, in place. The prime has 54 bits, so the sum of two never overflows 64."""
     np.add(accumulator, addend, out=accumulator)
     # Where the sum is below the prime the subtraction wraps around to a huge word, so the smaller one is right.
     np.minimum(accumulator, accumulator - np.uint64(PRIME), out=accumulator)
 
 
-def _check_reduced(residues: NDArray[np.uint64]) -> None:
-    if residues.size and int(residues.max()) >= PRIME:
-        msg = "a residue of a ciphertext frame is not reduced; both sides must run the same version of FedWard"
-        raise FrameError(msg)
+def pack(residues: NDArray[np.uint64]) -> bytes:
+    """Pack residues below 2^54, a multiple of four of them, into 27 bytes for every four."""
+    packed = bytearray(residues.size // _GROUP * _GROUP_BYTES)
+    r0, r1, r2, r3 = np.ascontiguousarray(residues.reshape(-1, _GROUP).T)
+    _words(packed, 0)[:] = r0 | r1 << 54
+    _words(packed, 8)[:] = r1 >> 10 | r2 << 44
+    _words(packed, 16)[:] = r2 >> 20 | r3 << 34
+    # The last 24 bits come with the 40 before them: a word from byte 24 on would reach into the next group.
+    _words(packed, 19)[:] = r2 >> 44 | r3 << 10
+    return bytes(packed)
+
+
+def unpack(packed: bytes | bytearray | memoryview) -> NDArray[np.uint64]:
+    """Return the residues, below 2^54, of a multiple of 27 bytes."""
+    residues = np.empty((len(packed) // _GROUP_BYTES, _GROUP), dtype=np.uint64)
+    # Each residue lies within eight bytes of its group: where they begin, and its first bit in them.
+    for index, (begin, bit) in enumerate(((0, 0), (6, 6), (13, 4), (19, 10))):
+        residues[:, index] = _words(packed, begin) >> bit
+    residues &= _MASK
+    return residues.reshape(-1)
+
+
+def _words(packed: bytes | bytearray | memoryview, begin: int) -> NDArray[np.uint64]:
+    """View the 64-bit word at one byte of every group."""
+    groups = len(packed) // _GROUP_BYTES
+    return np.ndarray((groups,), dtype="<u8", buffer=packed, offset=begin, strides=(_GROUP_BYTES,))

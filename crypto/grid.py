@@ -1,13 +1,14 @@
 """Fixed point: real numbers on a public grid, as integers that add exactly.
 
 Guarantees: values are clamped to a public bound before they are rounded, never refused for their size; rounding moves
-a value by at most half a step (nearest) or less than one step (stochastic, unbiased). Leaves noise and the range of
-the rings to others. Step and bound are in the value's own unit.
+a value by at most half a step (nearest) or less than one step (stochastic, unbiased); beside what comes in and goes
+out, memory is a chunk. Leaves noise and the range of the rings to others. Step and bound are in the value's own unit.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,7 +25,7 @@ def to_grid(x: NDArray[np.float64], step: float, bound: float) -> NDArray[np.int
 
     Raises `SealError` for NaN, or a step and bound that do not fit 53-bit integers.
     """
-    return np.rint(_scaled(x, step, bound)).astype(np.int64)
+    return _on_grid(x, step, bound, np.rint)
 
 
 def to_grid_stochastic(x: NDArray[np.float64], step: float, bound: float, stream: KeyStream) -> NDArray[np.int64]:
@@ -32,14 +33,12 @@ def to_grid_stochastic(x: NDArray[np.float64], step: float, bound: float, stream
 
     One 64-bit word of the stream a value, of which 53 bits decide. Raises `SealError` as `to_grid` does.
     """
-    scaled = _scaled(x, step, bound)
-    low = np.floor(scaled)
-    rest = (scaled - low).reshape(-1)
-    up = np.empty(rest.size, dtype=np.bool_)
-    for begin in range(0, rest.size, _CHUNK):
-        part = rest[begin : begin + _CHUNK]
-        up[begin : begin + _CHUNK] = (stream.words64(part.size) >> np.uint64(11)) * 2.0**-53 < part
-    return low.astype(np.int64) + up.reshape(low.shape)
+
+    def rounded(scaled: NDArray[np.float64]) -> NDArray[np.float64]:
+        low = np.floor(scaled)
+        return low + ((stream.words64(scaled.size) >> np.uint64(11)) * 2.0**-53 < scaled - low)
+
+    return _on_grid(x, step, bound, rounded)
 
 
 def from_grid(integers: NDArray[np.int64], step: float) -> NDArray[np.float64]:
@@ -47,12 +46,24 @@ def from_grid(integers: NDArray[np.int64], step: float) -> NDArray[np.float64]:
     return np.asarray(integers, dtype=np.float64) * step
 
 
-def _scaled(x: NDArray[np.float64], step: float, bound: float) -> NDArray[np.float64]:
+def _on_grid(
+    x: NDArray[np.float64],
+    step: float,
+    bound: float,
+    rounded: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+) -> NDArray[np.int64]:
+    """Clamp, scale and round chunk by chunk: a long vector is not held several times over."""
     if not (math.isfinite(step) and math.isfinite(bound) and step > 0 and 0 < bound / step <= _MAX_INTEGER):
         msg = "step and bound of a grid are positive, with at most 2^52 steps up to the bound; mend the study"
         raise SealError(msg)
-    values = np.asarray(x, dtype=np.float64)
-    if np.isnan(values).any():
-        msg = "a value to be sealed is not a number; the computation before it diverged: lower the learning rate"
-        raise SealError(msg)
-    return np.clip(values, -bound, bound) / step
+    values = np.asarray(x).reshape(-1)
+    integers = np.empty(values.size, dtype=np.int64)
+    for begin in range(0, values.size, _CHUNK):
+        part = values[begin : begin + _CHUNK].astype(np.float64)
+        if np.isnan(part).any():
+            msg = "a value to be sealed is not a number; the computation before it diverged: lower the learning rate"
+            raise SealError(msg)
+        np.clip(part, -bound, bound, out=part)
+        part /= step
+        integers[begin : begin + _CHUNK] = rounded(part)
+    return integers.reshape(np.shape(x))

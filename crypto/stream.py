@@ -19,6 +19,8 @@ from crypto.canonical import canonical
 from crypto.errors import SealError
 
 KEY_BYTES = 32
+_ZEROS = memoryview(bytes(1 << 16))
+"""What is encrypted to get the stream itself, cut so that it stays in the processor's cache."""
 
 
 def derive(key: bytes, info: bytes, *, salt: bytes | None = None) -> bytes:
@@ -42,6 +44,13 @@ class KeyStream:
         """Return the next n bytes."""
         return self._encryptor.update(builtins.bytes(n))
 
+    def fill(self, out: NDArray[np.unsignedinteger]) -> None:
+        """Overwrite a contiguous array with the next bytes; they are little-endian words, as its type should be."""
+        view = out.view(np.uint8)
+        for begin in range(0, view.size, len(_ZEROS)):
+            part = view[begin : begin + len(_ZEROS)]
+            self._encryptor.update_into(_ZEROS[: part.size], part.data)
+
     def words32(self, n: int) -> NDArray[np.uint32]:
         """Return the next 4n bytes as n uniform uint32."""
         return self._words(n, np.dtype("<u4")).astype(np.uint32, copy=False)
@@ -59,8 +68,10 @@ class KeyStream:
             msg = "a uniform number needs a modulus between 1 and 2^64"
             raise SealError(msg)
         mask, last = np.uint64((1 << (q - 1).bit_length()) - 1), np.uint64(q - 1)
-        drawn = self.words64(n) & mask
-        misfits = np.flatnonzero(drawn > last)
+        drawn = self.words64(n)
+        np.bitwise_and(drawn, mask, out=drawn)
+        # For a modulus just below a power of two, misfits are so rare that looking for one comes cheaper than listing.
+        misfits = np.flatnonzero(drawn > last) if n and drawn.max() > last else np.empty(0, np.intp)
         while misfits.size:
             again = self.words64(misfits.size) & mask
             drawn[misfits] = again
@@ -68,9 +79,8 @@ class KeyStream:
         return drawn
 
     def _words(self, n: int, dtype: np.dtype[np.unsignedinteger]) -> NDArray[np.unsignedinteger]:
-        words = np.zeros(n, dtype)
-        view = words.view(np.uint8).data
-        self._encryptor.update_into(view, view)
+        words = np.empty(n, dtype)
+        self.fill(words)
         return words
 
     def __repr__(self) -> str:

@@ -16,6 +16,7 @@ from crypto.identity import Identity, Role
 STUDY = "5" * 64
 Enrol = Callable[..., Credential]
 Gather = Callable[..., tuple[dict[str, EphemeralKey], Roster]]
+Introduce = Callable[[dict[str, EphemeralKey], Roster], dict[str, PairSecrets]]
 
 
 def enrol_in(authority_folder: Path, folder: Path) -> Enrol:
@@ -64,8 +65,8 @@ def gather() -> Gather:
     def gather(credentials: dict[str, Credential], study: str = STUDY) -> tuple[dict[str, EphemeralKey], Roster]:
         keys = {name: EphemeralKey.create(credential, study) for name, credential in credentials.items()}
         entries = tuple(
-            RosterEntry(name, credentials[name].certificate_pem, keys[name].offer.public, keys[name].offer.signature)
-            for name in sorted(keys)
+            RosterEntry(name, credentials[name].certificate_pem, offer.public, offer.kem, offer.signature)
+            for name, offer in sorted(((name, key.offer) for name, key in keys.items()), key=lambda pair: pair[0])
         )
         return keys, Roster(study, entries)
 
@@ -73,6 +74,18 @@ def gather() -> Gather:
 
 
 @pytest.fixture(scope="session")
-def meeting(silos, gather) -> tuple[Roster, dict[str, PairSecrets]]:
+def introduce() -> Introduce:
+    """Everybody greets, then everybody meets."""
+
+    def introduce(keys: dict[str, EphemeralKey], roster: Roster) -> dict[str, PairSecrets]:
+        said = {name: key.greet(roster, name) for name, key in keys.items()}
+        notes = {name: greeting.note for name, greeting in said.items()}
+        return {name: key.meet(roster, name, said[name].secrets, notes) for name, key in keys.items()}
+
+    return introduce
+
+
+@pytest.fixture(scope="session")
+def meeting(silos, gather, introduce) -> tuple[Roster, dict[str, PairSecrets]]:
     keys, roster = gather(silos)
-    return roster, {name: key.meet(roster, name) for name, key in keys.items()}
+    return roster, introduce(keys, roster)

@@ -1,110 +1,135 @@
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
-import tenseal
-import tenseal.sealapi
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from tenseal import sealapi
 
-from crypto import ckks_public
-from crypto.ckks_public import DEGREE, FRAME_BYTES, PRIME
+from crypto import ckks_public, ckks_secret, seal_format
+from crypto.ckks_public import DEGREE, FRAME_BYTES, MAX_SUM, PRIME, PRIME_BITS, RESIDUES, SCALE
 from crypto.ckks_secret import CkksKey
 from crypto.errors import FrameError
-from crypto.seal_format import read_vector, write_vector
 
-
-def frame_of(residues) -> bytes:
-    return np.asarray(residues).astype("<u8").tobytes()
+EDGES = [0, 1, PRIME // 2, PRIME // 2 + 1, PRIME - 1]
 
 
 @pytest.fixture(scope="module")
-def random_frames():
+def random_residues():
     generator = np.random.default_rng(0)
-    return [frame_of(generator.integers(0, PRIME, 2 * DEGREE, dtype=np.uint64)) for _ in range(3)]
+    return [generator.integers(0, PRIME, RESIDUES, dtype=np.uint64) for _ in range(3)]
 
 
-def test_adding_is_bit_identical_to_tenseals_own(random_frames):
+def one_integer(residues) -> bytes:
+    """The frame as its definition says it: one little-endian integer."""
+    bits = sum(int(residue) << PRIME_BITS * index for index, residue in enumerate(residues))
+    return bits.to_bytes(len(residues) * PRIME_BITS // 8, "little")
+
+
+def test_adding_is_bit_identical_to_seals_own(random_residues):
     key = CkksKey.create()
+    evaluator = sealapi.Evaluator(ckks_secret._context())
     real = [key.encrypt(np.arange(i, 2048 + i)) for i in range(3)]
-    for addends in (random_frames, real):
-        total = bytearray(addends[0])
-        vectors = []
-        for frame in addends:
-            residues = np.frombuffer(frame, "<u8").reshape(2, 1, DEGREE)
-            vectors.append(tenseal.ckks_vector_from(key._context, write_vector(residues)))
-        expected = vectors[0]
-        for frame, vector in zip(addends[1:], vectors[1:], strict=True):
-            ckks_public.add_frames(total, frame)
-            expected += vector
-        assert bytes(total) == frame_of(read_vector(expected.serialize()))
+    for addends in (random_residues, real):
+        total, expected = addends[0].copy(), sealapi.Ciphertext()
+        ckks_secret._load(expected, seal_format.write_ciphertext(addends[0]))
+        for addend in addends[1:]:
+            ckks_public.add_residues(total, addend)
+            other = sealapi.Ciphertext()
+            ckks_secret._load(other, seal_format.write_ciphertext(addend))
+            evaluator.add_inplace(expected, other)
+        np.testing.assert_array_equal(total, seal_format.read_ciphertext(ckks_secret._saved(expected)))
 
 
-def test_adding_is_exact_at_the_edges():
-    edges = [0, 1, PRIME // 2, PRIME - 1]
-    left, right = np.ones(2 * DEGREE, np.uint64), np.zeros(2 * DEGREE, np.uint64)
-    pairs = [(a, b) for a in edges for b in edges]
-    left[: len(pairs)], right[: len(pairs)] = zip(*pairs, strict=True)
-    total = bytearray(frame_of(left))
-    ckks_public.add_frames(total, frame_of(right))
-    assert np.frombuffer(total, "<u8")[: len(pairs)].tolist() == [(a + b) % PRIME for a, b in pairs]
+@given(st.lists(st.tuples(*[st.integers(0, PRIME - 1) | st.sampled_from(EDGES)] * 2), min_size=1, max_size=20))
+def test_adding_is_addition_mod_the_prime(pairs):
+    left, right = (np.array(side, dtype=np.uint64) for side in zip(*pairs, strict=True))
+    ckks_public.add_residues(left, right)
+    assert left.tolist() == [(a + b) % PRIME for a, b in pairs]
 
 
-def test_many_frames_add_at_once_and_views_work(random_frames):
-    a, b, c = random_frames
-    buffer = bytearray(a + b)
-    ckks_public.add_frames(memoryview(buffer), b + c)
-    single = bytearray(b)
-    ckks_public.add_frames(single, c)
-    assert buffer[FRAME_BYTES:] == single
+@given(arrays(np.uint64, st.integers(1, 9).map(lambda n: 4 * n), elements=st.integers(0, (1 << PRIME_BITS) - 1)))
+def test_residues_are_bits_of_one_little_endian_integer(residues):
+    packed = ckks_public.pack(residues)
+    assert packed == one_integer(residues)
+    unpacked = ckks_public.unpack(packed)
+    assert unpacked.dtype == np.uint64
+    np.testing.assert_array_equal(unpacked, residues)
 
 
-def test_a_frame_is_checked(random_frames):
-    good = random_frames[0]
-    ckks_public.check_frame(good)
-    unreduced = bytearray(good)
-    unreduced[8:16] = PRIME.to_bytes(8, "little")
+def test_a_frame_is_its_definition_and_reads_back(random_residues):
+    for residues in random_residues:
+        frame = ckks_public.write_frame(residues)
+        assert len(frame) == FRAME_BYTES == 27_648
+        assert frame == one_integer(residues)
+        for form in (frame, bytearray(frame), memoryview(frame)):
+            read = ckks_public.read_frame(form)
+            np.testing.assert_array_equal(read, residues)
+            read += np.uint64(1)  # what was read may be worked on, and the frame stays
+        assert frame == one_integer(residues)
+
+
+def test_every_bit_of_a_frame_counts(random_residues):
+    frame = ckks_public.write_frame(random_residues[0])
+    for bit in [*range(4 * PRIME_BITS), 8 * FRAME_BYTES - 1]:
+        changed = bytearray(frame)
+        changed[bit // 8] ^= 1 << bit % 8
+        different = np.flatnonzero(ckks_public.unpack(changed) != random_residues[0])
+        assert different.tolist() == [bit // PRIME_BITS]
+
+
+def test_a_frame_is_checked(random_residues):
+    good = ckks_public.write_frame(random_residues[0])
+    half = FRAME_BYTES // 2
     for bad, sentence in (
-        (b"", "bytes"),
-        (good[:-8], "bytes"),
-        (good + bytes(8), "bytes"),
-        (bytes(unreduced), "not reduced"),
-        (good[: FRAME_BYTES // 2] + bytes(FRAME_BYTES // 2), "transparent"),
+        (b"", "27648 bytes"),
+        (good[:-1], "27648 bytes"),
+        (good + bytes(1), "27648 bytes"),
+        (ckks_public.pack(np.array([0, 0, 0, PRIME], np.uint64)) + good[27:], "not reduced"),
+        (good[:-27] + ckks_public.pack(np.array([0, 0, 0, PRIME], np.uint64)), "not reduced"),
+        (b"\xff" * FRAME_BYTES, "not reduced"),
+        (good[:half] + bytes(half), "transparent"),
     ):
         with pytest.raises(FrameError, match=sentence):
-            ckks_public.check_frame(bad)
+            ckks_public.read_frame(bad)
+    largest = np.full(RESIDUES, PRIME - 1, np.uint64)
+    np.testing.assert_array_equal(ckks_public.read_frame(one_integer(largest)), largest)
 
 
-def test_what_does_not_fit_is_not_added(random_frames):
-    total = bytearray(random_frames[0])
-    unreduced = b"\xff" * FRAME_BYTES
-    for bad in (b"", random_frames[1][:-8], random_frames[1] * 2, unreduced):
-        with pytest.raises(FrameError):
-            ckks_public.add_frames(total, bad)
-    assert total == random_frames[0]
-    with pytest.raises(FrameError):
-        ckks_public.add_frames(bytearray(8), bytes(8))
+def test_what_no_frame_holds_is_not_written(random_residues):
+    good = random_residues[0]
+    unreduced, transparent = good.copy(), good.copy()
+    unreduced[17] = PRIME
+    transparent[DEGREE:] = 0
+    for bad, sentence in (
+        (unreduced, "not reduced"),
+        (transparent, "transparent"),
+        (good[:-4], "4096 residues"),
+        (good.reshape(2, -1), "4096 residues"),
+        (good.astype(np.int64), "64 bits"),
+    ):
+        with pytest.raises(FrameError, match=sentence):
+            ckks_public.write_frame(bad)
 
 
-@pytest.mark.parametrize(("values", "count"), [(0, 0), (1, 1), (2048, 1), (2049, 2)])
-def test_sizes(values, count):
-    assert (ckks_public.frames(values), ckks_public.content_size(values)) == (count, count * 65536)
-
-
-def test_the_parameters_are_the_vetted_ones():
-    context = CkksKey.create()._context
-    primes = [prime.value() for prime in context.seal_context().data.key_context_data().parms().coeff_modulus()]
-    assert primes == [PRIME, ckks_public.SPECIAL_PRIME]
-    assert sum(prime.bit_length() for prime in primes) == 109
-    assert ckks_public.PRIME > 2 * ckks_public.MAX_SUM * ckks_public.SCALE
+def test_a_sum_in_range_never_wraps_around():
+    error_of_a_million_silos = 22 * 1_000_000
+    assert math.sqrt(2) * MAX_SUM * SCALE + error_of_a_million_silos < PRIME / 2
+    assert DEGREE * PRIME_BITS == 4 * FRAME_BYTES
+    assert PRIME.bit_length() == PRIME_BITS
+    assert PRIME % (2 * DEGREE) == 1
     assert len(ckks_public.PARAMETERS_DIGEST) == 64
 
 
 def test_the_public_side_loads_neither_tenseal_nor_secret_modules():
-    public = ["agreement", "authority", "certificates", "ckks_public", "labels", "ring", "tls"]
-    secret = {"tenseal", "zstandard", "crypto.ckks_secret", "crypto.seal_format", "crypto.pads", "crypto.packages"}
+    public = ["authority", "certificates", "ckks_public", "labels", "layout", "rings", "survivors", "tls"]
+    secret = {"tenseal", "zstandard", "crypto.ckks_secret", "crypto.seal_format", "crypto.masks", "crypto.packages"}
     imports = ", ".join(f"crypto.{name}" for name in public)
     code = f"import sys, {imports}; found = {secret!r} & set(sys.modules); assert not found, found"
     root = Path(ckks_public.__file__).parents[1]

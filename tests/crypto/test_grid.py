@@ -53,6 +53,24 @@ def test_shapes_are_kept():
     assert to_grid_stochastic(x, 0.5, 8.0, stream()).shape == (2, 3)
 
 
+def test_a_long_vector_is_rounded_as_in_one_piece():
+    x = np.random.default_rng(0).normal(0, 3, 150_000).astype(np.float32)
+    scaled = np.clip(x.astype(np.float64), -BOUND, BOUND) / STEP
+    np.testing.assert_array_equal(to_grid(x, STEP, BOUND), np.rint(scaled))
+    up = (stream().words64(x.size) >> np.uint64(11)) * 2.0**-53 < scaled - np.floor(scaled)
+    np.testing.assert_array_equal(to_grid_stochastic(x, STEP, BOUND, stream()), np.floor(scaled) + up)
+    x[-1] = np.nan
+    for refused in (lambda: to_grid(x, STEP, BOUND), lambda: to_grid_stochastic(x, STEP, BOUND, stream())):
+        with pytest.raises(SealError, match="not a number"):
+            refused()
+
+
+def test_what_comes_in_is_left_alone():
+    x = np.array([-9.0, 0.3, 9.0])
+    to_grid(x, 1.0, 4.0)
+    assert x.tolist() == [-9.0, 0.3, 9.0]
+
+
 def test_infinities_are_clamped_and_nan_is_refused():
     assert to_grid(np.array([np.inf, -np.inf]), STEP, BOUND).tolist() == [4096, -4096]
     with pytest.raises(SealError, match="not a number"):

@@ -31,6 +31,15 @@ def test_it_is_one_stream_however_it_is_cut(sizes):
     assert b"".join(stream.bytes(n) for n in sizes) == KeyStream(KEY, b"label").bytes(sum(sizes))
 
 
+@pytest.mark.parametrize("dtype", ["u1", "<u4", "<u8"])
+@pytest.mark.parametrize("size", [0, 1, 70_000, 200_001])
+def test_arrays_are_filled_with_the_same_stream(dtype, size):
+    stream, out = KeyStream(KEY, b"label"), np.ones(size, dtype)
+    head = stream.bytes(5)
+    stream.fill(out)
+    assert head + out.tobytes() + stream.bytes(5) == KeyStream(KEY, b"label").bytes(10 + out.nbytes)
+
+
 def test_words_are_little_endian():
     stream = KeyStream(KEY, b"label").bytes(28)
     words = KeyStream(KEY, b"label")
@@ -61,6 +70,12 @@ def test_rejection_is_the_textbook_one():
     again = KeyStream(KEY, b"label")
     assert again.uniform(5, 50).tolist() == drawn
     assert again.bytes(8) == stream.bytes(8)
+
+
+def test_a_modulus_of_which_nothing_is_rejected_takes_one_word_a_number():
+    stream, again = KeyStream(KEY, b"label"), KeyStream(KEY, b"label")
+    assert stream.uniform(1 << 54, 100).tolist() == [word % (1 << 54) for word in again.words64(100).tolist()]
+    assert stream.bytes(8) == again.bytes(8)
 
 
 def test_uniform_numbers_are_uniform():
