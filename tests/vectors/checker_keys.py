@@ -1,0 +1,201 @@
+"""FedWard's keys, streams, labels, shares and digests a second time, written from their description alone.
+
+Each function states one format in full; with the standards it names, that is enough to write a third implementation.
+Integers are little-endian unless said otherwise; || joins bytes; digests are SHA-256. Nothing of FedWard is imported.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import math
+
+import numpy as np
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
+
+class Refused(Exception):  # noqa: N818  # as in the product: the fault is another party's
+    """An input that no implementation may accept; the argument is the `reason` of the vectors."""
+
+
+def require(holds, reason):
+    if not holds:
+        raise Refused(reason)
+
+
+# --- bytes, keys, streams -------------------------------------------------------------------------------------------
+
+
+def canonical(domain, *parts):
+    """b"fedward/1" || domain || parts; each part (the domain is a text) is type (1) || length (8) || content.
+
+    Types: b"s" text in UTF-8, b"b" bytes, b"i" an integer of [0, 2^64) in 8 bytes.
+    """
+    out = b"fedward/1"
+    for part in (domain, *parts):
+        if isinstance(part, int):
+            require(0 <= part < 1 << 64, "integer")
+        kind, content = {
+            str: lambda part: (b"s", part.encode()),
+            bytes: lambda part: (b"b", part),
+            int: lambda part: (b"i", part.to_bytes(8, "little")),
+        }[type(part)](part)
+        out += kind + len(content).to_bytes(8, "little") + content
+    return out
+
+
+def label_bytes(label):
+    """canonical("label", study, roster, model, round, attempt, tensor): three digests (hexadecimal texts), two numbers.
+
+    What a silo stores so that it never uses a label again is the digest of these bytes.
+    """
+    return canonical("label", *(label[key] for key in ("study", "roster", "model", "round", "attempt", "tensor")))
+
+
+def derive(key, info, salt=None):
+    """HKDF-SHA256 (RFC 5869), 32 bytes: a single expansion block. No salt is 32 zeros."""
+    extracted = hmac.digest(salt or bytes(32), key, "sha256")
+    return hmac.digest(extracted, info + b"\1", "sha256")
+
+
+class Stream:
+    """AES-256-CTR of zeros, from counter 0, under derive(secret of 32 bytes, canonical("stream", label))."""
+
+    def __init__(self, secret, label):
+        require(len(secret) == 32, "length")
+        key = derive(secret, canonical("stream", label))
+        self._cipher = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+
+    def bytes(self, n):
+        """The next n bytes."""
+        return self._cipher.update(bytes(n))
+
+    def words(self, size, n):
+        """The next n words of so many bytes."""
+        return np.frombuffer(self.bytes(size * n), f"<u{size}")
+
+    def uniform(self, q, n):
+        """N numbers of [0, q): the next n 64-bit words, cut to the bits of q - 1; those above q - 1 are drawn again.
+
+        All misfits of a pass are drawn again together, in their order, by the next words; then those that misfit again.
+        """
+        require(1 <= q <= 1 << 64, "modulus")
+        mask = (1 << (q - 1).bit_length()) - 1
+        numbers, misfits = [0] * n, list(range(n))
+        while misfits:
+            for place, word in zip(misfits, self.words(8, len(misfits)).tolist(), strict=True):
+                numbers[place] = word & mask
+            misfits = [place for place in misfits if numbers[place] >= q]
+        return numbers
+
+
+# --- agreement, sharing, digests ------------------------------------------------------------------------------------
+
+
+def roster_digest(roster):
+    """Digest of canonical("roster", study, then of each silo name, certificate, X25519 key, ML-KEM-768 key, signature).
+
+    All but study and name are bytes, the certificate is PEM. A silo signs canonical("key offer", study, both keys).
+    There are two silos or more, sorted by name, and no name or key comes twice.
+    """
+    entries = roster["entries"]
+    names = [entry["name"] for entry in entries]
+    keys = [len({entry[key] for entry in entries}) for key in ("public", "kem")]
+    require(len(names) >= 2 and names == sorted(set(names)) and keys == [len(names)] * 2, "roster")
+    parts = (entry[key] for entry in entries for key in ("name", "certificate", "public", "kem", "signature"))
+    return hashlib.sha256(canonical("roster", roster["study"], *parts)).hexdigest()
+
+
+def pair_secret(roster, pair, private, other_public, kem_secret):
+    """derive(X25519 secret || ML-KEM secret, canonical("pair", first name, second name, ciphertext), salt).
+
+    The salt is the roster's digest (32 bytes). The first name encapsulated the ML-KEM secret to the second: ciphertext.
+    """
+    try:
+        shared = X25519PrivateKey.from_private_bytes(private).exchange(X25519PublicKey.from_public_bytes(other_public))
+    except ValueError:
+        raise Refused("weak") from None  # noqa: EM101  # a reason, no message
+    info = canonical("pair", *sorted((pair["first"], pair["second"])), pair["ciphertext"])
+    return derive(shared + kem_secret, info, bytes.fromhex(roster_digest(roster)))
+
+
+def attempt_bytes(attempt):
+    """canonical("attempt", study, roster's digest, round, attempt)."""
+    return canonical("attempt", *(attempt[key] for key in ("study", "roster", "round", "attempt")))
+
+
+def pair_seed(secret, attempt, tensor):
+    """derive(pair secret, canonical("pair seed", attempt, tensor)): what a pair's masks are drawn from."""
+    return derive(secret, canonical("pair seed", attempt_bytes(attempt), tensor))
+
+
+def survivors_bytes(attempt, tensor, names):
+    """What survivors sign: canonical("survivors", attempt, tensor, names); two or more, sorted, each once."""
+    require(len(names) >= 2 and names == sorted(set(names)), "survivors")
+    return canonical("survivors", attempt_bytes(attempt), tensor, *names)
+
+
+FIELD = (1 << 256) + 297
+
+
+def split(secret, threshold, holders, entropy):
+    """Shares of holders 1, 2, ...: the polynomial's values there mod FIELD, 33 bytes, big-endian.
+
+    The secret (32 bytes, big-endian) is the constant coefficient; the next ones, in order, are 33 bytes of entropy
+    each, big-endian, cut to 257 bits, and drawn again where they are FIELD or more.
+    """
+    require(len(secret) == 32 and 1 <= threshold <= holders, "share")
+    drawn = (int.from_bytes(entropy[at : at + 33], "big") % (1 << 257) for at in range(0, len(entropy), 33))
+    coefficients = [int.from_bytes(secret, "big"), *(c for c in drawn if c < FIELD)]
+    require(len(coefficients) == threshold, "entropy")
+    values = (sum(c * x**power for power, c in enumerate(coefficients)) for x in range(1, holders + 1))
+    return [(value % FIELD).to_bytes(33, "big") for value in values]
+
+
+def combine(shares, threshold):
+    """The polynomial's value at 0 by Lagrange, from the `threshold` lowest holders (number -> share)."""
+    points = [(x, int.from_bytes(shares[x], "big"), len(shares[x])) for x in sorted(shares)[:threshold]]
+    require(len(points) == threshold and all(x > 0 and y < FIELD and size == 33 for x, y, size in points), "share")
+    secret = 0
+    for x, y, _ in points:
+        others = [other for other, _, _ in points if other != x]
+        below = math.prod(other - x for other in others)
+        secret += y * math.prod(others) * pow(below, -1, FIELD)
+    require(secret % FIELD < 1 << 256, "secret")
+    return (secret % FIELD).to_bytes(32, "big")
+
+
+def commitment(dealing, holder, value):
+    """Digest of canonical("commitment", attempt, dealer, tensor, part, holder or "" for the secret itself, value).
+
+    The part is "own" for the key of the self mask, "key" for that under which the pair seeds are deposited.
+    """
+    of = (dealing[key] for key in ("owner", "tensor", "part"))
+    return hashlib.sha256(canonical("commitment", attempt_bytes(dealing["attempt"]), *of, holder, value)).digest()
+
+
+def model_digest(check, previous, study, sums):
+    """HMAC-SHA256 under the check key of canonical("model", previous digest, study, opened sums), the sums as bytes."""
+    return hmac.digest(check, canonical("model", previous, study, *sums), "sha256").hex()
+
+
+CHUNK = 1 << 17
+
+
+def chunk_list(content):
+    """The digests of a content's chunks of 128 KiB, the last one shorter, one after the other."""
+    return b"".join(hashlib.sha256(content[at : at + CHUNK]).digest() for at in range(0, len(content), CHUNK))
+
+
+def chunk_digest(size, hashes):
+    """What names a content: digest of b"fedward chunks 1" || size (8) || its chunks' digests."""
+    require(len(hashes) == 32 * -(-size // CHUNK), "list")
+    return hashlib.sha256(b"fedward chunks 1" + size.to_bytes(8, "little") + hashes).hexdigest()
+
+
+def check_chunk(size, hashes, offset, piece):
+    """What comes for an offset is the chunk that begins there: its length, and its digest."""
+    expected = hashes[offset // CHUNK * 32 :][:32]
+    fits = offset % CHUNK == 0 and len(piece) == min(CHUNK, size - offset)
+    require(fits and hashlib.sha256(piece).digest() == expected, "chunk")
