@@ -29,6 +29,7 @@ class Reason(StrEnum):
     NOISE_MODE = "noise_mode"
     NOT_PUBLIC = "not_public"
     COLLUDERS = "colluders"
+    SEALING = "sealing"
     DELTA = "delta"
     TOO_MANY_ROUNDS = "too_many_rounds"
     NOT_IN_PLAN = "not_in_plan"
@@ -133,10 +134,15 @@ def _check_mixing(policy: Policy, study: Study, roster_size: int | None) -> None
         f"study.privacy.mode is {study.privacy.mode}; policy.noise_modes allows {', '.join(policy.noise_modes)}",
     )
     _require(
-        study.privacy.mode != "distributed" or study.privacy.colluders >= policy.colluders,
+        study.privacy.mode == "none" or study.privacy.colluders >= policy.colluders,
         Reason.COLLUDERS,
-        f"study.privacy.colluders is {study.privacy.colluders}; policy.colluders asks distributed noise to withstand"
+        f"study.privacy.colluders is {study.privacy.colluders}; policy.colluders asks the study to withstand"
         f" {policy.colluders}",
+    )
+    _require(
+        policy.encoder_sealing in ("ring", study.encoder.sealing),
+        Reason.SEALING,
+        f"study.encoder.sealing is {study.encoder.sealing}; policy.encoder_sealing asks for {policy.encoder_sealing}",
     )
 
 

@@ -66,7 +66,10 @@ class Policy(Closed):
     """Least number of silos, this one included, in a sum that this silo joins."""
     noise_modes: Annotated[tuple[NoiseMode, ...], Field(min_length=1, max_length=2)]
     colluders: Annotated[int, Field(ge=0, le=254)]
-    """t: colluding silos that distributed noise must withstand at the least."""
+    """t: colluding silos that a study's sums and its distributed noise must withstand at the least."""
+    encoder_sealing: Literal["ring", "ckks"] = "ring"
+    """The weakest sealing of encoder updates that this silo uses: `ring` allows masked integers and masked CKKS, `ckks`
+    only the latter."""
     limits: Limits
     studies: tuple[Digest, ...] | None
     """Digests of the studies that may run; `null` allows every study within the limits, `[]` none."""
@@ -90,11 +93,14 @@ class Policy(Closed):
     def canonical(self) -> bytes:
         """The policy as canonical JSON (sorted keys, no spaces): what is hashed.
 
-        `public` is left out where it is false, so that policies that are older than the field keep their names.
+        Fields that are younger than the first version are left out at their defaults, so that older policies keep
+        their names.
         """
         document = self.model_dump(mode="json")
         if not self.data_set.public:
             del document["data_set"]["public"]
+        if self.encoder_sealing == "ring":
+            del document["encoder_sealing"]
         return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
     @property

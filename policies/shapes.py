@@ -7,6 +7,7 @@ silo's business (`silo_agent.learning`).
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Literal
 
 from policies import architectures
 from policies.study import BINARY, Study
@@ -67,6 +68,11 @@ def values(study: Study, round_number: int, tensor: str) -> int:
             return domains * classes * bins
     msg = f"no tensor is named {tensor!r}"
     raise ValueError(msg)
+
+
+def ring(study: Study, tensor: str) -> Literal["ckks", "ring32", "ring64"]:
+    """The ring in which a tensor is summed (sealed-sums.md): the encoder's as the study says, all else CKKS."""
+    return study.encoder.sealing if tensor == "encoder" else "ckks"
 
 
 def tensors(study: Study, round_number: int) -> tuple[str, ...]:

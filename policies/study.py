@@ -247,6 +247,8 @@ class EncoderPlan(Closed):
     """FedDAR's domain weights u_m are clipped to [1/weight_clip, weight_clip]."""
     max_update: Positive = 2.0
     """Public bound on every coordinate of a silo's update; clamped before it is summed."""
+    sealing: Literal["ring32", "ring64", "ckks"] = "ring32"
+    """How the sum of the updates is sealed: integers mod 2^32 or 2^64 under masks, or masked CKKS ciphertexts."""
 
 
 class Evaluation(Closed):
@@ -279,7 +281,8 @@ class Privacy(Closed):
     """Who carries the noise of head, count and metric sums (privacy.md, "Noise"). Encoder noise is always local.
     `none`: no noise anywhere, for data that every silo's policy declares public; everything is sealed all the same."""
     colluders: Annotated[int, Field(ge=0, le=1000)] = 1
-    """t: with distributed noise, silos that may pool what they know with the coordinator."""
+    """t: silos that may pool what they know with the coordinator. Recovery from a dropout needs more shares than they
+    hold, and distributed noise withstands them."""
     count_noise: Noise
     max_patients: Annotated[int, Field(ge=1, le=10_000_000)] = 100_000
     """Public bound on the patients of one silo: statistics are clamped to what it implies, never refused."""
@@ -323,6 +326,9 @@ class Study(Closed):
             raise ValueError(msg)
         if self.min_silos > len(self.silos):
             msg = f"min_silos {self.min_silos} exceeds the {len(self.silos)} silos"
+            raise ValueError(msg)
+        if self.privacy.colluders >= self.min_silos:
+            msg = f"privacy.colluders {self.privacy.colluders} leaves nobody honest among min_silos {self.min_silos}"
             raise ValueError(msg)
         self._check_model()
         self._check_noise()
@@ -390,6 +396,7 @@ _ADDED: tuple[tuple[tuple[str, ...], object], ...] = (
     (("data", "image"), None),
     (("data", "label", "classes"), []),
     (("model", "channels"), [16, 32]),
+    (("encoder", "sealing"), "ring32"),
 )
 """Fields added since the first version, with their defaults."""
 

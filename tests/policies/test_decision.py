@@ -62,6 +62,8 @@ REFUSALS = [
     (Reason.NOT_PUBLIC, {}, UNNOISED, {}, ("policy.data_set", "study.privacy.mode")),
     (Reason.NOT_PUBLIC, {"noise_modes": ["local", "distributed"]}, UNNOISED, {}, ("never used without noise",)),
     (Reason.COLLUDERS, {}, {"privacy.colluders": 0}, {}, ("policy.colluders", "study.privacy.colluders")),
+    (Reason.SEALING, {"encoder_sealing": "ckks"}, {}, {}, ("policy.encoder_sealing", "study.encoder.sealing")),
+    (Reason.SEALING, {"encoder_sealing": "ckks"}, {"encoder.sealing": "ring64"}, {}, ("study.encoder.sealing",)),
     (Reason.DELTA, {}, {"privacy.delta": 1e-4}, {}, ("policy.budget.delta", "study.privacy.delta")),
     (Reason.TOO_MANY_ROUNDS, {"limits.rounds": 4}, {}, {}, ("policy.limits.rounds", "study.heads")),
     (Reason.NOT_IN_PLAN, {}, {}, {"round": 6}, ("study.heads",)),
@@ -138,8 +140,11 @@ def test_an_allowed_digest_lets_its_study_in_and_no_other(make_policy, make_stud
         decide(policy, make_study({"purpose": "Another."}), **CALL)
 
 
-def test_local_noise_does_not_ask_about_colluders(make_policy, make_study):
-    decide(make_policy({"colluders": 1}), make_study({"privacy.mode": "local", "privacy.colluders": 0}), **CALL)
+def test_colluders_bind_local_noise_too_for_what_is_shared_to_survive_a_dropout(make_policy, make_study):
+    study = {"privacy.mode": "local", "privacy.colluders": 0}
+    with pytest.raises(Refused, match="asks the study to withstand 1"):
+        decide(make_policy({"colluders": 1}), make_study(study), **CALL)
+    decide(make_policy({"colluders": 0}), make_study(study), **CALL)
 
 
 def test_the_encoder_is_counted_with_its_biases_and_its_deviations(make_policy, make_study):

@@ -39,7 +39,9 @@ def test_data_are_private_unless_the_policy_says_otherwise_and_old_policies_keep
     policy = make_policy()
     assert not policy.data_set.public
     assert b"public" not in policy.canonical()
+    assert b"encoder_sealing" not in policy.canonical()
     assert make_policy({"data_set.public": True}).digest != policy.digest
+    assert make_policy({"encoder_sealing": "ckks"}).digest != policy.digest
 
 
 def test_a_missing_policy_is_an_error(tmp_path):

@@ -9,6 +9,7 @@ from policies.shapes import (
     is_pooled,
     metric_cells,
     prior_values,
+    ring,
     tensors,
     values,
 )
@@ -61,3 +62,10 @@ def test_an_image_network_adds_its_weights_and_its_features(make_study):
     study = make_study({"data.image": image, "model.encoder": "cnn", "model.channels": [4, 6]})
     network = (1 * 4 * 9 + 4 + 8) + (4 * 6 * 9 + 6 + 12)
     assert encoder_values(study) == network + (5 + 6 * 2 * 3) * 8 + 8 + 8 * 4 + 4
+
+
+@pytest.mark.parametrize("sealing", ["ring32", "ring64", "ckks"])
+def test_the_study_chooses_the_encoders_ring_and_no_other(make_study, sealing):
+    study = make_study({"encoder.sealing": sealing})
+    rings = {tensor: ring(study, tensor) for tensor in ("counts", "heads", "encoder", "metrics")}
+    assert rings == {"counts": "ckks", "heads": "ckks", "encoder": sealing, "metrics": "ckks"}

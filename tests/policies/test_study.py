@@ -42,6 +42,8 @@ def test_a_missing_study_is_named(tmp_path):
         ({"silos": ["a"]}, "silos"),
         ({"min_silos": 5}, "exceeds the 4 silos"),
         ({"privacy.colluders": 2}, "min_silos > colluders"),
+        ({"privacy.colluders": 3, "privacy.mode": "local"}, "leaves nobody honest among min_silos 3"),
+        ({"encoder.sealing": "plain"}, "encoder.sealing"),
         ({"heads.pooled_noise": 0}, "heads.pooled_noise"),
         ({"heads.domain_noise": float("inf")}, "heads.domain_noise"),
         ({"encoder.noise": float("nan")}, "encoder.noise"),
@@ -153,6 +155,7 @@ def test_a_study_of_the_first_version_keeps_its_name():
     "changes",
     [
         {"publish": ["accuracy"]},
+        {"encoder": {"sealing": "ring64"}},
         {"data": {"label": {"positive": [], "negative": [], "classes": [[0], [1], [2]]}}},
         {"data": {"image": IMAGE}, "model": {"encoder": "cnn"}},
         {"data": {"image": IMAGE}, "model": {"encoder": "cnn", "channels": [8]}},
