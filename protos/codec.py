@@ -13,8 +13,10 @@ from protos.messages import (
     Member,
     MemberStatus,
     MessageError,
+    Part,
     PhaseTime,
     Place,
+    Signature,
     SignedPublication,
     StudyResults,
     StudyStatus,
@@ -46,6 +48,10 @@ _TASKS = {
     Task.FINISH: silo_pb2.TASK_FINISH,
     Task.SHARE: silo_pb2.TASK_SHARE,
     Task.CATCH_UP: silo_pb2.TASK_CATCH_UP,
+    Task.GREET: silo_pb2.TASK_GREET,
+    Task.EXCHANGE: silo_pb2.TASK_EXCHANGE,
+    Task.SIGN: silo_pb2.TASK_SIGN,
+    Task.REVEAL: silo_pb2.TASK_REVEAL,
 }
 FIGURES_A_PART = 1000
 """Agreed figures in one message of the results."""
@@ -87,13 +93,14 @@ def member_to_wire(member: Member) -> common_pb2.Member:
         silo=member.silo,
         certificate_pem=member.certificate_pem,
         public_key=member.public_key,
+        kem_key=member.kem_key,
         signature=member.signature,
     )
 
 
 def member_from_wire(wire: common_pb2.Member) -> Member:
     """Decode and validate."""
-    return Member(wire.silo, wire.certificate_pem, wire.public_key, wire.signature)
+    return Member(wire.silo, wire.certificate_pem, wire.public_key, wire.kem_key, wire.signature)
 
 
 def work_to_wire(work: Work) -> silo_pb2.Work:
@@ -104,8 +111,10 @@ def work_to_wire(work: Work) -> silo_pb2.Work:
         tensor=tensor_to_wire(work.tensor),
         roster=[member_to_wire(member) for member in work.roster],
         actor=work.actor,
-        size=work.size,
-        sha256=work.sha256,
+        parts=[silo_pb2.Part(kind=p.kind, silo=p.silo, size=p.size, sha256=p.sha256) for p in work.parts],
+        participants=work.participants,
+        survivors=work.survivors,
+        signatures=[silo_pb2.Signature(silo=one.silo, signature=one.signature) for one in work.signatures],
         why=work.why,
         outcome=work.outcome,
     )
@@ -119,8 +128,10 @@ def work_from_wire(wire: silo_pb2.Work) -> Work:
         tensor=tensor_from_wire(wire.tensor),
         roster=tuple(member_from_wire(member) for member in wire.roster),
         actor=wire.actor,
-        size=wire.size,
-        sha256=wire.sha256,
+        parts=tuple(Part(part.kind, part.silo, part.size, part.sha256) for part in wire.parts),
+        participants=tuple(wire.participants),
+        survivors=tuple(wire.survivors),
+        signatures=tuple(Signature(one.silo, one.signature) for one in wire.signatures),
         why=wire.why,
         outcome=cast("Literal['', 'finished', 'ended', 'aborted', 'left']", wire.outcome),  # Work refuses any other
     )

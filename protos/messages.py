@@ -14,13 +14,14 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Literal, Self
 
-PROTOCOL = 2
+PROTOCOL = 3
 MAX_CHUNK = 1 << 17
-"""Bytes of data in one message of a stream. Many streams hold several of them in memory at once."""
+"""Bytes of a chunk: of the data in one message of a stream, which is hashed on its own (`protos.chunks`). Many streams
+hold several of them in memory at once."""
 MAX_MESSAGE = 4 << 20
-"""Bytes of any message: a chunk, or a roster of 256 certificates."""
-MAX_CONTENT = 16 << 30
-"""Bytes of one upload, download or note."""
+"""Bytes of any message: a chunk, a list of chunks, or a roster of 256 members with their certificates and keys."""
+MAX_CONTENT = 8 << 30
+"""Bytes of one upload, download or note: 65,536 chunks, whose list is 2 MiB."""
 MAX_PUBLICATION = 1 << 20
 """Bytes of what one silo publishes."""
 MAX_FIGURE = 1e12
@@ -29,6 +30,7 @@ MAX_FIGURE = 1e12
 _MAX_PEM = 16_384
 _MAX_SIGNATURE = 256
 _X25519_BYTES = 32
+_ML_KEM_768_BYTES = 1184
 _OUTCOMES = ("", "finished", "ended", "aborted", "left")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
@@ -62,11 +64,6 @@ class Tensor(StrEnum):
     ENCODER = "encoder"
     METRICS = "metrics"
 
-    @property
-    def ring(self) -> Literal["ckks", "ring"]:
-        """The ring its sum lives in (sealed-sums.md): the encoder's integers mod 2^32, all else CKKS."""
-        return "ring" if self is Tensor.ENCODER else "ckks"
-
 
 class Note(StrEnum):
     """What one silo seals for the others and the coordinator relays unread."""
@@ -74,6 +71,16 @@ class Note(StrEnum):
     KEYS = "keys"
     HEADS = "heads"
     MODEL = "model"
+    GREETING = "greeting"
+    SHARES = "shares"
+    REVEAL = "reveal"
+    """Comes once for every tensor; all others once in an attempt."""
+
+
+SUM = "sum"
+"""How a sum is asked for, beside the kinds of notes."""
+RINGS = ("ckks", "ring32", "ring64")
+"""How a tensor may be sealed (`crypto.rings`); the study says which tensor is sealed how."""
 
 
 class Task(StrEnum):
@@ -81,9 +88,13 @@ class Task(StrEnum):
 
     WAIT = "wait"
     DECIDE = "decide"
+    GREET = "greet"
     DEAL = "deal"
     TAKE = "take"
+    EXCHANGE = "exchange"
     CONTRIBUTE = "contribute"
+    SIGN = "sign"
+    REVEAL = "reveal"
     OPEN = "open"
     SOLVE = "solve"
     ADOPT = "adopt"
@@ -92,8 +103,14 @@ class Task(StrEnum):
     CATCH_UP = "catch_up"
 
 
-FETCHED = (Task.TAKE, Task.OPEN, Task.ADOPT, Task.CATCH_UP)
-"""Tasks that begin with a download."""
+FETCHED = (Task.DEAL, Task.TAKE, Task.CATCH_UP, Task.OPEN, Task.ADOPT)
+"""Tasks that begin with downloads whatever the round; `CONTRIBUTE` does for the round's first tensor."""
+CONFIRMED = (Task.TAKE, Task.CATCH_UP, Task.SIGN, Task.OPEN, Task.ADOPT)
+"""Tasks that end with a word; those between that are not here end with an upload."""
+SUMMED = (Task.CONTRIBUTE, Task.SIGN, Task.REVEAL, Task.OPEN, Task.SOLVE, Task.ADOPT)
+"""Tasks of the sums: who takes part in them is fixed."""
+ADDED = SUMMED[1:]
+"""Tasks after the adding: whose contributions are in the sum is fixed."""
 
 
 @dataclass(frozen=True, order=True)
@@ -112,18 +129,53 @@ class Place:
 
 @dataclass(frozen=True)
 class Member:
-    """One silo of a roster: certificate, ephemeral public key, and the signature that binds them to the study."""
+    """One silo of a roster: certificate, ephemeral public keys, and the signature that binds them to the study."""
 
     silo: str
     certificate_pem: bytes
     public_key: bytes
+    """X25519."""
+    kem_key: bytes
+    """ML-KEM-768."""
     signature: bytes
 
     def __post_init__(self) -> None:
         require_name(self.silo, "member.silo")
         _require(0 < len(self.certificate_pem) <= _MAX_PEM, "member.certificate_pem", "is empty or above 16 KiB")
         _require(len(self.public_key) == _X25519_BYTES, "member.public_key", "is not 32 bytes")
+        _require(len(self.kem_key) == _ML_KEM_768_BYTES, "member.kem_key", "is not 1184 bytes")
         _require(0 < len(self.signature) <= _MAX_SIGNATURE, "member.signature", "is empty or too long")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Something to fetch: the sum, which is nobody's, or a note of one silo."""
+
+    kind: str
+    silo: str
+    size: int
+    sha256: str
+    """Digest of its list of chunks (`protos.chunks`)."""
+
+    def __post_init__(self) -> None:
+        _require(self.kind == SUM or self.kind in set(Note), "part.kind", "is neither the sum nor a note")
+        _require((self.kind == SUM) == (not self.silo), "part.silo", "is needed exactly for a note")
+        if self.silo:
+            require_name(self.silo, "part.silo")
+        require_digest(self.sha256, "part.sha256")
+        _require(0 < self.size <= MAX_CONTENT, "part.size", "lies outside what may be downloaded")
+
+
+@dataclass(frozen=True)
+class Signature:
+    """A silo's certificate key over a list of survivors (`crypto.survivors`)."""
+
+    silo: str
+    signature: bytes
+
+    def __post_init__(self) -> None:
+        require_name(self.silo, "signature.silo")
+        _require(0 < len(self.signature) <= _MAX_SIGNATURE, "signature.signature", "is empty or too long")
 
 
 @dataclass(frozen=True)
@@ -135,8 +187,14 @@ class Work:
     tensor: Tensor | None = None
     roster: tuple[Member, ...] = ()
     actor: str = ""
-    size: int = 0
-    sha256: str = ""
+    parts: tuple[Part, ...] = ()
+    """What is to be fetched, each kind and silo once."""
+    participants: tuple[str, ...] = ()
+    """Of `SUMMED` tasks: who may contribute to this attempt's sums, by name."""
+    survivors: tuple[str, ...] = ()
+    """Of `ADDED` tasks: whose contributions the sum has, by name."""
+    signatures: tuple[Signature, ...] = ()
+    """Of `REVEAL`: what silos signed of the survivors. Unverified: the coordinator only relays it."""
     why: str = ""
     outcome: Literal["", "finished", "ended", "aborted", "left"] = ""
     """Of a study that is over for this silo."""
@@ -146,11 +204,36 @@ class Work:
         _require(
             self.outcome in _OUTCOMES and bool(self.outcome) == (self.task is Task.FINISH), "work.outcome", "is unfit"
         )
-        needs_tensor = self.task in (Task.CONTRIBUTE, Task.OPEN)
+        needs_tensor = self.task in SUMMED
         _require(not needs_tensor or self.tensor is not None, "work.tensor", f"is missing for the task {self.task}")
-        if self.task in FETCHED:
-            require_digest(self.sha256, "work.sha256")
-            _require(0 < self.size <= MAX_CONTENT, "work.size", "lies outside what may be downloaded")
+        self._check_parts()
+        self._check_names()
+
+    def _check_parts(self) -> None:
+        _require(bool(self.parts) or self.task not in FETCHED, "work.parts", f"are missing for the task {self.task}")
+        allowed = not self.parts or self.task in (*FETCHED, Task.CONTRIBUTE)
+        _require(allowed, "work.parts", f"are not fetched for the task {self.task}")
+        named = {(part.kind, part.silo) for part in self.parts}
+        _require(len(named) == len(self.parts), "work.parts", "name something twice")
+
+    def _check_names(self) -> None:
+        for field, names, tasks in (
+            ("work.participants", self.participants, SUMMED),
+            ("work.survivors", self.survivors, ADDED),
+            ("work.signatures", tuple(one.silo for one in self.signatures), (Task.REVEAL,)),
+        ):
+            _require(bool(names) == (self.task in tasks), field, f"do not fit the task {self.task}")
+            _require(names == tuple(sorted(set(names))), field, "are not in order, each once")
+            for name in names:
+                require_name(name, field)
+        _require(set(self.survivors) <= set(self.participants), "work.survivors", "are not all participants")
+        signers = {one.silo for one in self.signatures}
+        _require(signers <= set(self.survivors), "work.signatures", "are not all survivors'")
+
+
+def note_slot(kind: str, tensor: Tensor | None) -> str:
+    """What a note fills at its place: `note-<kind>`, and for a reveal `note-reveal-<tensor>`."""
+    return f"note-{kind}" if tensor is None else f"note-{kind}-{tensor}"
 
 
 @dataclass(frozen=True)
@@ -164,22 +247,24 @@ class UploadHeader:
     values: int
     size: int
     sha256: str
+    """Digest of its list of chunks (`protos.chunks`)."""
 
     def __post_init__(self) -> None:
         require_name(self.silo, "header.silo")
         require_digest(self.sha256, "header.sha256")
         _require(0 < self.size <= MAX_CONTENT, "header.size", "lies outside what may be uploaded")
-        if self.tensor is None:
-            _require(self.kind in set(Note), "header.kind", "is not a note")
+        if self.kind in set(Note):
+            needs_tensor = self.kind == Note.REVEAL
+            _require((self.tensor is not None) == needs_tensor, "header.tensor", "is named exactly by a reveal")
             _require(self.values == 0, "header.values", "is not 0, though a note has no values")
         else:
-            _require(self.kind == self.tensor.ring, "header.kind", f"is not the ring of {self.tensor}")
+            _require(self.kind in RINGS and self.tensor is not None, "header.kind", "is neither a ring nor a note")
             _require(0 < self.values < 1 << 40, "header.values", "lies outside 1..2^40")
 
     @property
     def slot(self) -> str:
-        """What this upload fills at its place: a tensor's name, or `note-<kind>`."""
-        return str(self.tensor) if self.tensor is not None else f"note-{self.kind}"
+        """What this upload fills at its place: a tensor's name, or its note's (`note_slot`)."""
+        return note_slot(self.kind, self.tensor) if self.kind in set(Note) else str(self.tensor)
 
     def canonical(self) -> bytes:
         """Unambiguous bytes to sign: length-prefixed fields in order."""
@@ -224,12 +309,12 @@ class Confirm:
     publication: bytes = b""
     """Of a study that publishes, with the opening of the metrics: `Publication.canonical`."""
     signature: bytes = b""
-    """The certificate key's, over `Publication.to_sign`."""
+    """The certificate key's: of `SIGN` over the survivors (`crypto.survivors`), else over `Publication.to_sign`."""
 
     def __post_init__(self) -> None:
         _require(self.task not in (Task.WAIT, Task.DECIDE), "confirm.task", "is not confirmed")
         _require(
-            bool(self.dispute) or self.task in (*FETCHED, Task.FINISH),
+            bool(self.dispute) or self.task in (*CONFIRMED, Task.FINISH),
             "confirm.task",
             "is done by an upload; only a dispute is confirmed here",
         )
@@ -237,7 +322,10 @@ class Confirm:
         opens = self.task is Task.OPEN and self.tensor is Tensor.METRICS and not self.dispute
         _require(not publishes or opens, "confirm.publication", "comes with the opening of the metrics alone")
         _require(len(self.publication) <= MAX_PUBLICATION, "confirm.publication", "is above 1 MiB")
-        _require(publishes == bool(self.signature), "confirm.signature", "is needed exactly with a publication")
+        signs = self.task is Task.SIGN and not self.dispute
+        _require(not signs or self.tensor is not None, "confirm.tensor", "is missing, though survivors are signed")
+        needed = publishes or signs
+        _require(needed == bool(self.signature), "confirm.signature", "is needed exactly with what is signed")
         _require(len(self.signature) <= _MAX_SIGNATURE, "confirm.signature", "is too long")
 
 

@@ -19,16 +19,18 @@ TENSOR_ENCODER: Tensor
 TENSOR_METRICS: Tensor
 
 class Member(_message.Message):
-    __slots__ = ("silo", "certificate_pem", "public_key", "signature")
+    __slots__ = ("silo", "certificate_pem", "public_key", "signature", "kem_key")
     SILO_FIELD_NUMBER: _ClassVar[int]
     CERTIFICATE_PEM_FIELD_NUMBER: _ClassVar[int]
     PUBLIC_KEY_FIELD_NUMBER: _ClassVar[int]
     SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    KEM_KEY_FIELD_NUMBER: _ClassVar[int]
     silo: str
     certificate_pem: bytes
     public_key: bytes
     signature: bytes
-    def __init__(self, silo: _Optional[str] = ..., certificate_pem: _Optional[bytes] = ..., public_key: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
+    kem_key: bytes
+    def __init__(self, silo: _Optional[str] = ..., certificate_pem: _Optional[bytes] = ..., public_key: _Optional[bytes] = ..., signature: _Optional[bytes] = ..., kem_key: _Optional[bytes] = ...) -> None: ...
 
 class Place(_message.Message):
     __slots__ = ("study", "round", "attempt")

@@ -25,15 +25,15 @@ _sym_db = _symbol_database.Default()
 from protos.v1 import common_pb2 as protos_dot_v1_dot_common__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14protos/v1/silo.proto\x12\nfedward.v1\x1a\x16protos/v1/common.proto\"G\n\x0bJoinRequest\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x15\n\ragent_version\x18\x02 \x01(\t\x12\x0f\n\x07session\x18\x03 \x01(\t\"h\n\tJoinReply\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x1b\n\x13\x63oordinator_version\x18\x02 \x01(\t\x12\x11\n\tmax_chunk\x18\x03 \x01(\r\x12\x19\n\x11heartbeat_seconds\x18\x04 \x01(\x01\" \n\x0fGetStudyRequest\x12\r\n\x05study\x18\x01 \x01(\t\"\"\n\rGetStudyReply\x12\x11\n\tcanonical\x18\x01 \x01(\x0c\"4\n\x0bPollRequest\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x14\n\x0chold_seconds\x18\x02 \x01(\x01\"\xdb\x01\n\x04Work\x12\x1e\n\x04task\x18\x01 \x01(\x0e\x32\x10.fedward.v1.Task\x12 \n\x05place\x18\x02 \x01(\x0b\x32\x11.fedward.v1.Place\x12\"\n\x06tensor\x18\x03 \x01(\x0e\x32\x12.fedward.v1.Tensor\x12\"\n\x06roster\x18\x04 \x03(\x0b\x32\x12.fedward.v1.Member\x12\r\n\x05\x61\x63tor\x18\x05 \x01(\t\x12\x0c\n\x04size\x18\x06 \x01(\x04\x12\x0e\n\x06sha256\x18\x07 \x01(\t\x12\x0b\n\x03why\x18\x08 \x01(\t\x12\x0f\n\x07outcome\x18\t \x01(\t\"\x9b\x01\n\rAnswerRequest\x12 \n\x05place\x18\x01 \x01(\x0b\x32\x11.fedward.v1.Place\x12\x0f\n\x07session\x18\x02 \x01(\t\x12\x0f\n\x07refusal\x18\x03 \x01(\t\x12\x13\n\x0b\x65xplanation\x18\x04 \x01(\t\x12\"\n\x06member\x18\x05 \x01(\x0b\x32\x12.fedward.v1.Member\x12\r\n\x05model\x18\x06 \x01(\t\"\r\n\x0b\x41nswerReply\"\x9e\x01\n\x0cUploadHeader\x12 \n\x05place\x18\x01 \x01(\x0b\x32\x11.fedward.v1.Place\x12\"\n\x06tensor\x18\x02 \x01(\x0e\x32\x12.fedward.v1.Tensor\x12\x0c\n\x04kind\x18\x03 \x01(\t\x12\x0c\n\x04silo\x18\x04 \x01(\t\x12\x0e\n\x06values\x18\x05 \x01(\x04\x12\x0c\n\x04size\x18\x06 \x01(\x04\x12\x0e\n\x06sha256\x18\x07 \x01(\t\"h\n\x0bUploadChunk\x12(\n\x06header\x18\x01 \x01(\x0b\x32\x18.fedward.v1.UploadHeader\x12\x11\n\tsignature\x18\x02 \x01(\x0c\x12\x0e\n\x06offset\x18\x03 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x04 \x01(\x0c\"\r\n\x0bUploadReply\"?\n\x13UploadStatusRequest\x12(\n\x06header\x18\x01 \x01(\x0b\x32\x18.fedward.v1.UploadHeader\"5\n\x11UploadStatusReply\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x10\n\x08\x63omplete\x18\x02 \x01(\x08\"u\n\x0f\x44ownloadRequest\x12 \n\x05place\x18\x01 \x01(\x0b\x32\x11.fedward.v1.Place\x12\"\n\x06tensor\x18\x02 \x01(\x0e\x32\x12.fedward.v1.Tensor\x12\x0c\n\x04kind\x18\x03 \x01(\t\x12\x0e\n\x06offset\x18\x04 \x01(\x04\"-\n\rDownloadChunk\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\"\xd3\x01\n\x0e\x43onfirmRequest\x12 \n\x05place\x18\x01 \x01(\x0b\x32\x11.fedward.v1.Place\x12\x1e\n\x04task\x18\x02 \x01(\x0e\x32\x10.fedward.v1.Task\x12\"\n\x06tensor\x18\x03 \x01(\x0e\x32\x12.fedward.v1.Tensor\x12\r\n\x05model\x18\x04 \x01(\t\x12\x0f\n\x07\x64ispute\x18\x05 \x01(\t\x12\x13\n\x0b\x65xplanation\x18\x06 \x01(\t\x12\x13\n\x0bpublication\x18\x07 \x01(\x0c\x12\x11\n\tsignature\x18\x08 \x01(\x0c\"\x0e\n\x0c\x43onfirmReply\"#\n\x10HeartbeatRequest\x12\x0f\n\x07session\x18\x01 \x01(\t\"\x10\n\x0eHeartbeatReply*\xd2\x01\n\x04Task\x12\x14\n\x10TASK_UNSPECIFIED\x10\x00\x12\r\n\tTASK_WAIT\x10\x01\x12\x0f\n\x0bTASK_DECIDE\x10\x02\x12\r\n\tTASK_DEAL\x10\x03\x12\r\n\tTASK_TAKE\x10\x04\x12\x13\n\x0fTASK_CONTRIBUTE\x10\x05\x12\r\n\tTASK_OPEN\x10\x06\x12\x0e\n\nTASK_SOLVE\x10\x07\x12\x0e\n\nTASK_ADOPT\x10\x08\x12\x0f\n\x0bTASK_FINISH\x10\t\x12\x0e\n\nTASK_SHARE\x10\n\x12\x11\n\rTASK_CATCH_UP\x10\x0b\x32\xd6\x04\n\x0bSiloService\x12\x36\n\x04Join\x12\x17.fedward.v1.JoinRequest\x1a\x15.fedward.v1.JoinReply\x12\x42\n\x08GetStudy\x12\x1b.fedward.v1.GetStudyRequest\x1a\x19.fedward.v1.GetStudyReply\x12\x31\n\x04Poll\x12\x17.fedward.v1.PollRequest\x1a\x10.fedward.v1.Work\x12<\n\x06\x41nswer\x12\x19.fedward.v1.AnswerRequest\x1a\x17.fedward.v1.AnswerReply\x12<\n\x06Upload\x12\x17.fedward.v1.UploadChunk\x1a\x17.fedward.v1.UploadReply(\x01\x12N\n\x0cUploadStatus\x12\x1f.fedward.v1.UploadStatusRequest\x1a\x1d.fedward.v1.UploadStatusReply\x12\x44\n\x08\x44ownload\x12\x1b.fedward.v1.DownloadRequest\x1a\x19.fedward.v1.DownloadChunk0\x01\x12?\n\x07\x43onfirm\x12\x1a.fedward.v1.ConfirmRequest\x1a\x18.fedward.v1.ConfirmReply\x12\x45\n\tHeartbeat\x12\x1c.fedward.v1.HeartbeatRequest\x1a\x1a.fedward.v1.HeartbeatReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x14protos/v1/silo.proto\x12\nfedward.v1\x1a\x16protos/v1/common.proto\"G\n\x0bJoinRequest\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x15\n\ragent_version\x18\x02 \x01(\t\x12\x0f\n\x07session\x18\x03 \x01(\t\"h\n\tJoinReply\x12\x10\n\x08protocol\x18\x01 \x01(\r\x12\x1b\n\x13\x63oordinator_version\x18\x02 \x01(\t\x12\x11\n\tmax_chunk\x18\x03 \x01(\r\x12\x19\n\x11heartbeat_seconds\x18\x04 \x01(\x01\" \n\x0fGetStudyRequest\x12\r\n\x05study\x18\x01 \x01(\t\"\"\n\rGetStudyReply\x12\x11\n\tcanonical\x18\x01 \x01(\x0c\"4\n\x0bPollRequest\x12\x0f\n\x07session\x18\x01 \x01(\t\x12\x14\n\x0chold_seconds\x18\x02 \x01(\x01\"@\n\x04Part\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0c\n\x04silo\x18\x02 \x01(\t\x12\x0c\n\x04size\x18\x03 \x01(\x04\x12\x0e\n\x06sha256\x18\x04 \x01(\t\",\n\tSignature\x12\x0c\n\x04silo\x18\x01 \x01(\t\x12\x11\n\tsignature\x18\x02 \x01(\x0c\"\xcc\x02\n\x04Work\x12\x1e\n\x04task\x18\x01 \x01(\x0e\x32\x10.fedward.v1.Task\x12 \n\x05place\x18\x02 \x01(\x0b\x32\x11.fedward.v1.Place\x12\"\n\x06tensor\x18\x03 \x01(\x0e\x32\x12.fedward.v1.Tensor\x12\"\n\x06roster\x18\x04 \x03(\x0b\x32\x12.fedward.v1.Member\x12\r\n\x05\x61\x63tor\x18\x05 \x01(\t\x12\x0b\n\x03why\x18\x08 \x01(\t\x12\x0f\n\x07outcome\x18\t \x01(\t\x12\x1f\n\x05parts\x18\n \x03(\x0b\x32\x10.fedward.v1.Part\x12\x14\n\x0cparticipants\x18\x0b \x03(\t\x12\x11\n\tsurvivors\x18\x0c \x03(\t\x12)\n\nsignatures\x18\r \x03(\x0b\x32\x15.fedward.v1.SignatureJ\x04\x08\x06\x10\x07J\x04\x08\x07\x10\x08R\x04sizeR\x06sha256\"\x9b\x01\n\rAnswerRequest\x12 \n\x05place\x18\x01 \x01(\x0b\x32\x11.fedward.v1.Place\x12\x0f\n\x07session\x18\x02 \x01(\t\x12\x0f\n\x07refusal\x18\x03 \x01(\t\x12\x13\n\x0b\x65xplanation\x18\x04 \x01(\t\x12\"\n\x06member\x18\x05 \x01(\x0b\x32\x12.fedward.v1.Member\x12\r\n\x05model\x18\x06 \x01(\t\"\r\n\x0b\x41nswerReply\"\x9e\x01\n\x0cUploadHeader\x12 \n\x05place\x18\x01 \x01(\x0b\x32\x11.fedward.v1.Place\x12\"\n\x06tensor\x18\x02 \x01(\x0e\x32\x12.fedward.v1.Tensor\x12\x0c\n\x04kind\x18\x03 \x01(\t\x12\x0c\n\x04silo\x18\x04 \x01(\t\x12\x0e\n\x06values\x18\x05 \x01(\x04\x12\x0c\n\x04size\x18\x06 \x01(\x04\x12\x0e\n\x06sha256\x18\x07 \x01(\t\"x\n\x0bUploadChunk\x12(\n\x06header\x18\x01 \x01(\x0b\x32\x18.fedward.v1.UploadHeader\x12\x11\n\tsignature\x18\x02 \x01(\x0c\x12\x0e\n\x06offset\x18\x03 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x04 \x01(\x0c\x12\x0e\n\x06hashes\x18\x05 \x01(\x0c\"\r\n\x0bUploadReply\"?\n\x13UploadStatusRequest\x12(\n\x06header\x18\x01 \x01(\x0b\x32\x18.fedward.v1.UploadHeader\"5\n\x11UploadStatusReply\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x10\n\x08\x63omplete\x18\x02 \x01(\x08\"\x83\x01\n\x0f\x44ownloadRequest\x12 \n\x05place\x18\x01 \x01(\x0b\x32\x11.fedward.v1.Place\x12\"\n\x06tensor\x18\x02 \x01(\x0e\x32\x12.fedward.v1.Tensor\x12\x0c\n\x04kind\x18\x03 \x01(\t\x12\x0e\n\x06offset\x18\x04 \x01(\x04\x12\x0c\n\x04silo\x18\x05 \x01(\t\"=\n\rDownloadChunk\x12\x0e\n\x06offset\x18\x01 \x01(\x04\x12\x0c\n\x04\x64\x61ta\x18\x02 \x01(\x0c\x12\x0e\n\x06hashes\x18\x03 \x01(\x0c\"\xd3\x01\n\x0e\x43onfirmRequest\x12 \n\x05place\x18\x01 \x01(\x0b\x32\x11.fedward.v1.Place\x12\x1e\n\x04task\x18\x02 \x01(\x0e\x32\x10.fedward.v1.Task\x12\"\n\x06tensor\x18\x03 \x01(\x0e\x32\x12.fedward.v1.Tensor\x12\r\n\x05model\x18\x04 \x01(\t\x12\x0f\n\x07\x64ispute\x18\x05 \x01(\t\x12\x13\n\x0b\x65xplanation\x18\x06 \x01(\t\x12\x13\n\x0bpublication\x18\x07 \x01(\x0c\x12\x11\n\tsignature\x18\x08 \x01(\x0c\"\x0e\n\x0c\x43onfirmReply\"#\n\x10HeartbeatRequest\x12\x0f\n\x07session\x18\x01 \x01(\t\"\x10\n\x0eHeartbeatReply*\x95\x02\n\x04Task\x12\x14\n\x10TASK_UNSPECIFIED\x10\x00\x12\r\n\tTASK_WAIT\x10\x01\x12\x0f\n\x0bTASK_DECIDE\x10\x02\x12\r\n\tTASK_DEAL\x10\x03\x12\r\n\tTASK_TAKE\x10\x04\x12\x13\n\x0fTASK_CONTRIBUTE\x10\x05\x12\r\n\tTASK_OPEN\x10\x06\x12\x0e\n\nTASK_SOLVE\x10\x07\x12\x0e\n\nTASK_ADOPT\x10\x08\x12\x0f\n\x0bTASK_FINISH\x10\t\x12\x0e\n\nTASK_SHARE\x10\n\x12\x11\n\rTASK_CATCH_UP\x10\x0b\x12\x0e\n\nTASK_GREET\x10\x0c\x12\x11\n\rTASK_EXCHANGE\x10\r\x12\r\n\tTASK_SIGN\x10\x0e\x12\x0f\n\x0bTASK_REVEAL\x10\x0f\x32\xd6\x04\n\x0bSiloService\x12\x36\n\x04Join\x12\x17.fedward.v1.JoinRequest\x1a\x15.fedward.v1.JoinReply\x12\x42\n\x08GetStudy\x12\x1b.fedward.v1.GetStudyRequest\x1a\x19.fedward.v1.GetStudyReply\x12\x31\n\x04Poll\x12\x17.fedward.v1.PollRequest\x1a\x10.fedward.v1.Work\x12<\n\x06\x41nswer\x12\x19.fedward.v1.AnswerRequest\x1a\x17.fedward.v1.AnswerReply\x12<\n\x06Upload\x12\x17.fedward.v1.UploadChunk\x1a\x17.fedward.v1.UploadReply(\x01\x12N\n\x0cUploadStatus\x12\x1f.fedward.v1.UploadStatusRequest\x1a\x1d.fedward.v1.UploadStatusReply\x12\x44\n\x08\x44ownload\x12\x1b.fedward.v1.DownloadRequest\x1a\x19.fedward.v1.DownloadChunk0\x01\x12?\n\x07\x43onfirm\x12\x1a.fedward.v1.ConfirmRequest\x1a\x18.fedward.v1.ConfirmReply\x12\x45\n\tHeartbeat\x12\x1c.fedward.v1.HeartbeatRequest\x1a\x1a.fedward.v1.HeartbeatReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'protos.v1.silo_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_TASK']._serialized_start=1612
-  _globals['_TASK']._serialized_end=1822
+  _globals['_TASK']._serialized_start=1884
+  _globals['_TASK']._serialized_end=2161
   _globals['_JOINREQUEST']._serialized_start=60
   _globals['_JOINREQUEST']._serialized_end=131
   _globals['_JOINREPLY']._serialized_start=133
@@ -44,34 +44,38 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_GETSTUDYREPLY']._serialized_end=307
   _globals['_POLLREQUEST']._serialized_start=309
   _globals['_POLLREQUEST']._serialized_end=361
-  _globals['_WORK']._serialized_start=364
-  _globals['_WORK']._serialized_end=583
-  _globals['_ANSWERREQUEST']._serialized_start=586
-  _globals['_ANSWERREQUEST']._serialized_end=741
-  _globals['_ANSWERREPLY']._serialized_start=743
-  _globals['_ANSWERREPLY']._serialized_end=756
-  _globals['_UPLOADHEADER']._serialized_start=759
-  _globals['_UPLOADHEADER']._serialized_end=917
-  _globals['_UPLOADCHUNK']._serialized_start=919
-  _globals['_UPLOADCHUNK']._serialized_end=1023
-  _globals['_UPLOADREPLY']._serialized_start=1025
-  _globals['_UPLOADREPLY']._serialized_end=1038
-  _globals['_UPLOADSTATUSREQUEST']._serialized_start=1040
-  _globals['_UPLOADSTATUSREQUEST']._serialized_end=1103
-  _globals['_UPLOADSTATUSREPLY']._serialized_start=1105
-  _globals['_UPLOADSTATUSREPLY']._serialized_end=1158
-  _globals['_DOWNLOADREQUEST']._serialized_start=1160
-  _globals['_DOWNLOADREQUEST']._serialized_end=1277
-  _globals['_DOWNLOADCHUNK']._serialized_start=1279
-  _globals['_DOWNLOADCHUNK']._serialized_end=1324
-  _globals['_CONFIRMREQUEST']._serialized_start=1327
-  _globals['_CONFIRMREQUEST']._serialized_end=1538
-  _globals['_CONFIRMREPLY']._serialized_start=1540
-  _globals['_CONFIRMREPLY']._serialized_end=1554
-  _globals['_HEARTBEATREQUEST']._serialized_start=1556
-  _globals['_HEARTBEATREQUEST']._serialized_end=1591
-  _globals['_HEARTBEATREPLY']._serialized_start=1593
-  _globals['_HEARTBEATREPLY']._serialized_end=1609
-  _globals['_SILOSERVICE']._serialized_start=1825
-  _globals['_SILOSERVICE']._serialized_end=2423
+  _globals['_PART']._serialized_start=363
+  _globals['_PART']._serialized_end=427
+  _globals['_SIGNATURE']._serialized_start=429
+  _globals['_SIGNATURE']._serialized_end=473
+  _globals['_WORK']._serialized_start=476
+  _globals['_WORK']._serialized_end=808
+  _globals['_ANSWERREQUEST']._serialized_start=811
+  _globals['_ANSWERREQUEST']._serialized_end=966
+  _globals['_ANSWERREPLY']._serialized_start=968
+  _globals['_ANSWERREPLY']._serialized_end=981
+  _globals['_UPLOADHEADER']._serialized_start=984
+  _globals['_UPLOADHEADER']._serialized_end=1142
+  _globals['_UPLOADCHUNK']._serialized_start=1144
+  _globals['_UPLOADCHUNK']._serialized_end=1264
+  _globals['_UPLOADREPLY']._serialized_start=1266
+  _globals['_UPLOADREPLY']._serialized_end=1279
+  _globals['_UPLOADSTATUSREQUEST']._serialized_start=1281
+  _globals['_UPLOADSTATUSREQUEST']._serialized_end=1344
+  _globals['_UPLOADSTATUSREPLY']._serialized_start=1346
+  _globals['_UPLOADSTATUSREPLY']._serialized_end=1399
+  _globals['_DOWNLOADREQUEST']._serialized_start=1402
+  _globals['_DOWNLOADREQUEST']._serialized_end=1533
+  _globals['_DOWNLOADCHUNK']._serialized_start=1535
+  _globals['_DOWNLOADCHUNK']._serialized_end=1596
+  _globals['_CONFIRMREQUEST']._serialized_start=1599
+  _globals['_CONFIRMREQUEST']._serialized_end=1810
+  _globals['_CONFIRMREPLY']._serialized_start=1812
+  _globals['_CONFIRMREPLY']._serialized_end=1826
+  _globals['_HEARTBEATREQUEST']._serialized_start=1828
+  _globals['_HEARTBEATREQUEST']._serialized_end=1863
+  _globals['_HEARTBEATREPLY']._serialized_start=1865
+  _globals['_HEARTBEATREPLY']._serialized_end=1881
+  _globals['_SILOSERVICE']._serialized_start=2164
+  _globals['_SILOSERVICE']._serialized_end=2762
 # @@protoc_insertion_point(module_scope)

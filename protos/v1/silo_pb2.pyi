@@ -22,6 +22,10 @@ class Task(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TASK_FINISH: _ClassVar[Task]
     TASK_SHARE: _ClassVar[Task]
     TASK_CATCH_UP: _ClassVar[Task]
+    TASK_GREET: _ClassVar[Task]
+    TASK_EXCHANGE: _ClassVar[Task]
+    TASK_SIGN: _ClassVar[Task]
+    TASK_REVEAL: _ClassVar[Task]
 TASK_UNSPECIFIED: Task
 TASK_WAIT: Task
 TASK_DECIDE: Task
@@ -34,6 +38,10 @@ TASK_ADOPT: Task
 TASK_FINISH: Task
 TASK_SHARE: Task
 TASK_CATCH_UP: Task
+TASK_GREET: Task
+TASK_EXCHANGE: Task
+TASK_SIGN: Task
+TASK_REVEAL: Task
 
 class JoinRequest(_message.Message):
     __slots__ = ("protocol", "agent_version", "session")
@@ -77,27 +85,51 @@ class PollRequest(_message.Message):
     hold_seconds: float
     def __init__(self, session: _Optional[str] = ..., hold_seconds: _Optional[float] = ...) -> None: ...
 
+class Part(_message.Message):
+    __slots__ = ("kind", "silo", "size", "sha256")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    SILO_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    SHA256_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    silo: str
+    size: int
+    sha256: str
+    def __init__(self, kind: _Optional[str] = ..., silo: _Optional[str] = ..., size: _Optional[int] = ..., sha256: _Optional[str] = ...) -> None: ...
+
+class Signature(_message.Message):
+    __slots__ = ("silo", "signature")
+    SILO_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    silo: str
+    signature: bytes
+    def __init__(self, silo: _Optional[str] = ..., signature: _Optional[bytes] = ...) -> None: ...
+
 class Work(_message.Message):
-    __slots__ = ("task", "place", "tensor", "roster", "actor", "size", "sha256", "why", "outcome")
+    __slots__ = ("task", "place", "tensor", "roster", "actor", "why", "outcome", "parts", "participants", "survivors", "signatures")
     TASK_FIELD_NUMBER: _ClassVar[int]
     PLACE_FIELD_NUMBER: _ClassVar[int]
     TENSOR_FIELD_NUMBER: _ClassVar[int]
     ROSTER_FIELD_NUMBER: _ClassVar[int]
     ACTOR_FIELD_NUMBER: _ClassVar[int]
-    SIZE_FIELD_NUMBER: _ClassVar[int]
-    SHA256_FIELD_NUMBER: _ClassVar[int]
     WHY_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
+    PARTS_FIELD_NUMBER: _ClassVar[int]
+    PARTICIPANTS_FIELD_NUMBER: _ClassVar[int]
+    SURVIVORS_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURES_FIELD_NUMBER: _ClassVar[int]
     task: Task
     place: _common_pb2.Place
     tensor: _common_pb2.Tensor
     roster: _containers.RepeatedCompositeFieldContainer[_common_pb2.Member]
     actor: str
-    size: int
-    sha256: str
     why: str
     outcome: str
-    def __init__(self, task: _Optional[_Union[Task, str]] = ..., place: _Optional[_Union[_common_pb2.Place, _Mapping]] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., roster: _Optional[_Iterable[_Union[_common_pb2.Member, _Mapping]]] = ..., actor: _Optional[str] = ..., size: _Optional[int] = ..., sha256: _Optional[str] = ..., why: _Optional[str] = ..., outcome: _Optional[str] = ...) -> None: ...
+    parts: _containers.RepeatedCompositeFieldContainer[Part]
+    participants: _containers.RepeatedScalarFieldContainer[str]
+    survivors: _containers.RepeatedScalarFieldContainer[str]
+    signatures: _containers.RepeatedCompositeFieldContainer[Signature]
+    def __init__(self, task: _Optional[_Union[Task, str]] = ..., place: _Optional[_Union[_common_pb2.Place, _Mapping]] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., roster: _Optional[_Iterable[_Union[_common_pb2.Member, _Mapping]]] = ..., actor: _Optional[str] = ..., why: _Optional[str] = ..., outcome: _Optional[str] = ..., parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., participants: _Optional[_Iterable[str]] = ..., survivors: _Optional[_Iterable[str]] = ..., signatures: _Optional[_Iterable[_Union[Signature, _Mapping]]] = ...) -> None: ...
 
 class AnswerRequest(_message.Message):
     __slots__ = ("place", "session", "refusal", "explanation", "member", "model")
@@ -138,16 +170,18 @@ class UploadHeader(_message.Message):
     def __init__(self, place: _Optional[_Union[_common_pb2.Place, _Mapping]] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., kind: _Optional[str] = ..., silo: _Optional[str] = ..., values: _Optional[int] = ..., size: _Optional[int] = ..., sha256: _Optional[str] = ...) -> None: ...
 
 class UploadChunk(_message.Message):
-    __slots__ = ("header", "signature", "offset", "data")
+    __slots__ = ("header", "signature", "offset", "data", "hashes")
     HEADER_FIELD_NUMBER: _ClassVar[int]
     SIGNATURE_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
+    HASHES_FIELD_NUMBER: _ClassVar[int]
     header: UploadHeader
     signature: bytes
     offset: int
     data: bytes
-    def __init__(self, header: _Optional[_Union[UploadHeader, _Mapping]] = ..., signature: _Optional[bytes] = ..., offset: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
+    hashes: bytes
+    def __init__(self, header: _Optional[_Union[UploadHeader, _Mapping]] = ..., signature: _Optional[bytes] = ..., offset: _Optional[int] = ..., data: _Optional[bytes] = ..., hashes: _Optional[bytes] = ...) -> None: ...
 
 class UploadReply(_message.Message):
     __slots__ = ()
@@ -168,24 +202,28 @@ class UploadStatusReply(_message.Message):
     def __init__(self, offset: _Optional[int] = ..., complete: _Optional[bool] = ...) -> None: ...
 
 class DownloadRequest(_message.Message):
-    __slots__ = ("place", "tensor", "kind", "offset")
+    __slots__ = ("place", "tensor", "kind", "offset", "silo")
     PLACE_FIELD_NUMBER: _ClassVar[int]
     TENSOR_FIELD_NUMBER: _ClassVar[int]
     KIND_FIELD_NUMBER: _ClassVar[int]
     OFFSET_FIELD_NUMBER: _ClassVar[int]
+    SILO_FIELD_NUMBER: _ClassVar[int]
     place: _common_pb2.Place
     tensor: _common_pb2.Tensor
     kind: str
     offset: int
-    def __init__(self, place: _Optional[_Union[_common_pb2.Place, _Mapping]] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., kind: _Optional[str] = ..., offset: _Optional[int] = ...) -> None: ...
+    silo: str
+    def __init__(self, place: _Optional[_Union[_common_pb2.Place, _Mapping]] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., kind: _Optional[str] = ..., offset: _Optional[int] = ..., silo: _Optional[str] = ...) -> None: ...
 
 class DownloadChunk(_message.Message):
-    __slots__ = ("offset", "data")
+    __slots__ = ("offset", "data", "hashes")
     OFFSET_FIELD_NUMBER: _ClassVar[int]
     DATA_FIELD_NUMBER: _ClassVar[int]
+    HASHES_FIELD_NUMBER: _ClassVar[int]
     offset: int
     data: bytes
-    def __init__(self, offset: _Optional[int] = ..., data: _Optional[bytes] = ...) -> None: ...
+    hashes: bytes
+    def __init__(self, offset: _Optional[int] = ..., data: _Optional[bytes] = ..., hashes: _Optional[bytes] = ...) -> None: ...
 
 class ConfirmRequest(_message.Message):
     __slots__ = ("place", "task", "tensor", "model", "dispute", "explanation", "publication", "signature")

@@ -106,35 +106,35 @@ class SiloServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Answer(self, request, context):
-        """Answers an offer: the silo takes part with this key, or refuses by name.
+        """Answers an offer: the silo takes part with these keys, or refuses by name.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Upload(self, request_iterator, context):
-        """Sealed bytes in chunks. The first message carries the signed header.
+        """Sealed bytes in chunks. The first message carries the signed header and the list of the chunks' hashes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UploadStatus(self, request, context):
-        """How many bytes of an upload are durable: where to resume.
+        """How many bytes of an upload are kept, in whole chunks: where to resume.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Download(self, request, context):
-        """A sum or a relayed note, from an offset on.
+        """A sum or one silo's note, from a chunk on. The first message carries the list of all chunks' hashes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Confirm(self, request, context):
-        """The silo has taken keys, caught up, opened a sum or adopted heads, or disputes them by name.
+        """The silo has taken keys, caught up, signed survivors, opened a sum or adopted heads, or disputes by name.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

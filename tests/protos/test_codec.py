@@ -91,7 +91,7 @@ def test_an_unknown_tensor_is_refused(number):
         codec.tensor_from_wire(number)
 
 
-@pytest.mark.parametrize("number", [0, 12, -1])
+@pytest.mark.parametrize("number", [0, 16, -1])
 def test_an_unknown_task_is_refused(number):
     with pytest.raises(MessageError, match=f"task: the number {number} is unknown"):
         codec.work_from_wire(through_bytes(silo_pb2.Work(task=number)))
@@ -109,6 +109,9 @@ def test_an_unknown_task_is_refused(number):
         (codec.answer_from_wire, silo_pb2.AnswerRequest(place=PLACE)),
         (codec.confirm_from_wire, silo_pb2.ConfirmRequest(task=silo_pb2.TASK_TAKE)),
         (codec.work_from_wire, silo_pb2.Work(task=silo_pb2.TASK_FINISH, place=PLACE, outcome="perhaps")),
+        (codec.work_from_wire, silo_pb2.Work(task=silo_pb2.TASK_TAKE, place=PLACE, parts=[silo_pb2.Part()])),
+        (codec.work_from_wire, silo_pb2.Work(task=silo_pb2.TASK_SIGN, place=PLACE, tensor=1, participants=["a"])),
+        (codec.confirm_from_wire, silo_pb2.ConfirmRequest(place=PLACE, task=silo_pb2.TASK_SIGN, tensor=1)),
         (codec.member_from_wire, common_pb2.Member()),
     ],
 )

@@ -11,17 +11,24 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protos.messages import (
+    ADDED,
+    CONFIRMED,
     FETCHED,
     MAX_CONTENT,
     MAX_PUBLICATION,
+    RINGS,
+    SUM,
+    SUMMED,
     Answer,
     Confirm,
     Figure,
     Member,
     MessageError,
     Note,
+    Part,
     Place,
     Publication,
+    Signature,
     Task,
     Tensor,
     UploadHeader,
@@ -33,9 +40,23 @@ from support.wire import headers, publications
 
 SHA = "a" * 64
 PLACE = Place(SHA, 1, 2)
-MEMBER = Member("north", b"pem", b"k" * 32, b"signature")
+MEMBER = Member("north", b"pem", b"k" * 32, b"k" * 1184, b"signature")
+KEYS = Part("keys", "north", 1, SHA)
+TWO = ("north", "south")
 FIGURE = Figure("old men", "auc", 0.75, 0.7, 0.8)
 HEADER = UploadHeader(PLACE, "ckks", Tensor.HEADS, "north", 9, 65536, SHA)
+
+
+def work(task, **fields):
+    """Work of a sum, whole but for what is given."""
+    base = {
+        "tensor": Tensor.HEADS,
+        "parts": (Part(SUM, "", 1, SHA),) if task in FETCHED else (),
+        "participants": TWO if task in SUMMED else (),
+        "survivors": TWO if task in ADDED else (),
+        "signatures": tuple(Signature(silo, b"s") for silo in TWO) if task is Task.REVEAL else (),
+    }
+    return Work(task, PLACE, **{**base, **fields})
 
 
 def opened(**fields):
@@ -58,6 +79,8 @@ def opened(**fields):
         ("member.certificate_pem", lambda: replace(MEMBER, certificate_pem=b"")),
         ("member.certificate_pem", lambda: replace(MEMBER, certificate_pem=b"x" * 16_385)),
         ("member.public_key", lambda: replace(MEMBER, public_key=b"k" * 31)),
+        ("member.kem_key", lambda: replace(MEMBER, kem_key=b"k" * 1183)),
+        ("member.kem_key", lambda: replace(MEMBER, kem_key=b"")),
         ("member.signature", lambda: replace(MEMBER, signature=b"")),
         ("member.signature", lambda: replace(MEMBER, signature=b"x" * 257)),
         ("header.silo", lambda: replace(HEADER, silo="")),
@@ -70,18 +93,47 @@ def opened(**fields):
         ("header.values", lambda: replace(HEADER, values=1 << 40)),
         ("header.kind", lambda: replace(HEADER, kind="ring")),
         ("header.kind", lambda: replace(HEADER, kind="plain")),
-        ("header.kind", lambda: replace(HEADER, tensor=Tensor.ENCODER)),
+        ("header.kind", lambda: replace(HEADER, kind="sum")),
         ("header.kind", lambda: replace(HEADER, tensor=None)),
         ("header.kind", lambda: replace(HEADER, tensor=None, kind="counts", values=0)),
+        ("header.tensor", lambda: replace(HEADER, kind=Note.KEYS, values=0)),
+        ("header.tensor", lambda: replace(HEADER, tensor=None, kind=Note.REVEAL, values=0)),
+        ("header.values", lambda: replace(HEADER, kind=Note.REVEAL)),
         ("header.values", lambda: replace(HEADER, tensor=None, kind=Note.KEYS)),
         ("header.values", lambda: replace(HEADER, tensor=None, kind=Note.KEYS, values=-1)),
         ("work.place", lambda: Work(Task.WAIT, PLACE)),
         ("work.place", lambda: Work(Task.DECIDE)),
-        ("work.tensor", lambda: Work(Task.CONTRIBUTE, PLACE)),
-        ("work.tensor", lambda: Work(Task.OPEN, PLACE, size=1, sha256=SHA)),
-        ("work.sha256", lambda: Work(Task.TAKE, PLACE, size=1)),
-        ("work.size", lambda: Work(Task.ADOPT, PLACE, sha256=SHA)),
-        ("work.size", lambda: Work(Task.TAKE, PLACE, sha256=SHA, size=MAX_CONTENT + 1)),
+        *(("work.tensor", lambda task=task: work(task, tensor=None)) for task in SUMMED),
+        *(("work.parts", lambda task=task: work(task, parts=())) for task in FETCHED),
+        *(
+            ("work.parts", lambda task=task: work(task, parts=(KEYS,)))
+            for task in Task
+            if task not in (*FETCHED, Task.CONTRIBUTE, Task.WAIT, Task.FINISH)
+        ),
+        ("work.parts", lambda: work(Task.TAKE, parts=(KEYS, replace(KEYS, size=2)))),
+        *(("work.participants", lambda task=task: work(task, participants=())) for task in SUMMED),
+        ("work.participants", lambda: work(Task.EXCHANGE, participants=TWO)),
+        ("work.participants", lambda: work(Task.CONTRIBUTE, participants=TWO[::-1])),
+        ("work.participants", lambda: work(Task.CONTRIBUTE, participants=("north", "north"))),
+        ("work.participants", lambda: work(Task.CONTRIBUTE, participants=("North",))),
+        *(("work.survivors", lambda task=task: work(task, survivors=())) for task in ADDED if task is not Task.REVEAL),
+        ("work.survivors", lambda: work(Task.CONTRIBUTE, survivors=TWO)),
+        ("work.survivors", lambda: work(Task.SIGN, survivors=("north", "west"))),
+        ("work.survivors", lambda: work(Task.SIGN, survivors=TWO[::-1])),
+        ("work.signatures", lambda: work(Task.REVEAL, signatures=())),
+        ("work.signatures", lambda: work(Task.REVEAL, signatures=(Signature("west", b"s"),))),
+        ("work.signatures", lambda: work(Task.REVEAL, signatures=(Signature("north", b"s"), Signature("north", b"t")))),
+        ("work.signatures", lambda: work(Task.OPEN, signatures=(Signature("north", b"s"),))),
+        ("signature.silo", lambda: Signature("North", b"s")),
+        ("signature.signature", lambda: Signature("north", b"")),
+        ("signature.signature", lambda: Signature("north", b"s" * 257)),
+        ("part.kind", lambda: replace(KEYS, kind="ckks")),
+        ("part.silo", lambda: replace(KEYS, silo="")),
+        ("part.silo", lambda: replace(KEYS, silo="../north")),
+        ("part.silo", lambda: Part(SUM, "north", 1, SHA)),
+        ("part.sha256", lambda: replace(KEYS, sha256="")),
+        ("part.size", lambda: replace(KEYS, size=0)),
+        ("part.size", lambda: replace(KEYS, size=MAX_CONTENT + 1)),
         ("work.outcome", lambda: Work(Task.FINISH, PLACE)),
         ("work.outcome", lambda: Work(Task.FINISH, PLACE, outcome="won")),
         ("work.outcome", lambda: Work(Task.DECIDE, PLACE, outcome="finished")),
@@ -93,8 +145,14 @@ def opened(**fields):
         ("confirm.task", lambda: Confirm(PLACE, Task.CONTRIBUTE)),
         ("confirm.task", lambda: Confirm(PLACE, Task.SOLVE)),
         ("confirm.task", lambda: Confirm(PLACE, Task.SHARE)),
-        ("work.sha256", lambda: Work(Task.CATCH_UP, PLACE, size=1)),
-        ("work.size", lambda: Work(Task.CATCH_UP, PLACE, sha256=SHA)),
+        *(
+            ("confirm.task", lambda task=task: Confirm(PLACE, task))
+            for task in (Task.GREET, Task.EXCHANGE, Task.REVEAL)
+        ),
+        ("confirm.tensor", lambda: Confirm(PLACE, Task.SIGN, signature=b"s")),
+        ("confirm.signature", lambda: Confirm(PLACE, Task.SIGN, Tensor.HEADS)),
+        ("confirm.signature", lambda: Confirm(PLACE, Task.SIGN, Tensor.HEADS, dispute="no", signature=b"s")),
+        ("confirm.signature", lambda: Confirm(PLACE, Task.TAKE, signature=b"s")),
         ("confirm.signature", lambda: opened(publication=b"{}")),
         ("confirm.signature", lambda: opened(signature=b"s")),
         ("confirm.signature", lambda: opened(publication=b"{}", signature=b"s" * 257)),
@@ -119,14 +177,26 @@ def test_nonsense_is_refused_by_field(field, make):
         make()
 
 
-@pytest.mark.parametrize("task", [*FETCHED, Task.FINISH])
+@pytest.mark.parametrize("task", [*CONFIRMED, Task.FINISH])
 def test_what_is_no_upload_is_confirmed(task):
-    assert Confirm(PLACE, task).task is task
+    signature = b"s" if task is Task.SIGN else b""
+    assert Confirm(PLACE, task, Tensor.HEADS, signature=signature).task is task
 
 
-@pytest.mark.parametrize("task", [Task.DEAL, Task.SHARE, Task.CONTRIBUTE, Task.SOLVE])
-def test_an_upload_can_be_disputed(task):
+@pytest.mark.parametrize("task", [task for task in Task if task not in (Task.WAIT, Task.DECIDE)])
+def test_everything_that_a_place_asks_for_can_be_disputed(task):
     assert Confirm(PLACE, task, dispute="data").task is task
+
+
+@pytest.mark.parametrize("task", SUMMED)
+def test_the_work_of_a_sum_says_who_takes_part(task):
+    asked = work(task)
+    assert (asked.participants, asked.survivors) == (TWO, TWO if task in ADDED else ())
+
+
+def test_a_contribution_comes_with_the_others_shares_or_without():
+    shares = tuple(Part(Note.SHARES, silo, 1, SHA) for silo in TWO)
+    assert [work(Task.CONTRIBUTE, parts=parts).parts for parts in (shares, ())] == [shares, ()]
 
 
 def test_names_and_digests():
@@ -140,14 +210,17 @@ def test_names_and_digests():
         require_digest("g" * 64, "study")
 
 
+@pytest.mark.parametrize("kind", RINGS)
 @pytest.mark.parametrize("tensor", Tensor)
-def test_only_the_encoder_is_summed_mod_2_32(tensor):
-    assert tensor.ring == ("ring" if tensor is Tensor.ENCODER else "ckks")
+def test_a_tensor_may_be_announced_in_any_ring(tensor, kind):
+    assert replace(HEADER, tensor=tensor, kind=kind).slot == tensor
 
 
 def test_a_slot_is_a_tensor_or_a_note():
-    note = UploadHeader(PLACE, "heads", None, "north", 0, 10, SHA)
-    assert (HEADER.slot, note.slot) == ("heads", "note-heads")
+    notes = {kind: UploadHeader(PLACE, kind, None, "north", 0, 10, SHA).slot for kind in set(Note) - {Note.REVEAL}}
+    assert (HEADER.slot, notes) == ("heads", {kind: f"note-{kind}" for kind in notes})
+    reveals = {UploadHeader(PLACE, Note.REVEAL, tensor, "north", 0, 10, SHA).slot for tensor in Tensor}
+    assert reveals == {f"note-reveal-{tensor}" for tensor in Tensor}
 
 
 def test_what_is_signed_is_fixed():

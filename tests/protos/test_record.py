@@ -41,7 +41,7 @@ def test_a_value_survives_unchanged(value):
 
 
 def test_a_turn_survives_unchanged():
-    member = Member("north", b"pem", bytes(32), b"s")
+    member = Member("north", b"pem", bytes(32), bytes(1184), b"s")
     turn = Turn(
         ((Tensor.COUNTS,), (Tensor.HEADS, Tensor.ENCODER)),
         committed=0,

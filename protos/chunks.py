@@ -1,0 +1,130 @@
+"""Content on its way in chunks, each of which is checked as it comes.
+
+Guarantees: a content's digest names its size and the SHA-256 of every chunk of `MAX_CHUNK` bytes (the last one may be
+shorter), so whoever knows the digest, from a signed header or the coordinator's word, refuses the first chunk that was
+altered, cut, repeated or put elsewhere, before it is written; a stream may begin at any chunk. The list costs 32 bytes
+for 128 KiB of content: 2 MiB for `MAX_CONTENT`, so that it fits one message. A list of another length than the size
+implies is refused. Who signs what is `messages`'.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from protos.messages import MAX_CHUNK, MessageError
+
+_DOMAIN = b"fedward chunks 1"
+_HASH = 32
+_SIZE = struct.Struct("<Q")
+
+
+@dataclass(frozen=True)
+class ChunkList:
+    """SHA-256 of every chunk of a content of `size` bytes, one after the other."""
+
+    size: int
+    hashes: bytes
+
+    def __post_init__(self) -> None:
+        if len(self.hashes) != _HASH * self.count:
+            msg = f"chunks: {len(self.hashes)} bytes do not list the chunks of {self.size} bytes"
+            raise MessageError(msg)
+
+    @classmethod
+    def of(cls, path: Path) -> Self:
+        """List a file's chunks, in constant memory but for the list. Raises OSError."""
+        hashes, size = bytearray(), 0
+        for chunk in read_chunks(path):
+            hashes += hashlib.sha256(chunk).digest()
+            size += len(chunk)
+        return cls(size, bytes(hashes))
+
+    @classmethod
+    def from_bytes(cls, blob: bytes) -> Self:
+        """The inverse of `to_bytes`. Raises `MessageError`."""
+        if len(blob) < _SIZE.size:
+            msg = f"chunks: {len(blob)} bytes are no list"
+            raise MessageError(msg)
+        (size,) = _SIZE.unpack(blob[-_SIZE.size :])
+        return cls(size, blob[: -_SIZE.size])
+
+    def to_bytes(self) -> bytes:
+        """The hashes, then the size in eight bytes, little-endian."""
+        return self.hashes + _SIZE.pack(self.size)
+
+    @property
+    def count(self) -> int:
+        """How many chunks there are."""
+        return -(-self.size // MAX_CHUNK)
+
+    @property
+    def digest(self) -> str:
+        """What names the content: SHA-256 over a domain and `to_bytes`, lowercase hex."""
+        return hashlib.sha256(_DOMAIN + self.to_bytes()).hexdigest()
+
+    def require(self, digest: str) -> None:
+        """Raise `MessageError` where this is not the list of the content that `digest` names."""
+        if self.digest != digest:
+            msg = "chunks: the list is not that of the announced content"
+            raise MessageError(msg)
+
+    def has(self, offset: int, data: bytes) -> bool:
+        """Whether `data` is the chunk that begins at `offset`."""
+        at, rest = divmod(offset, MAX_CHUNK)
+        known = self.hashes[_HASH * at : _HASH * (at + 1)]
+        return not rest and len(data) == min(MAX_CHUNK, self.size - offset) and hashlib.sha256(data).digest() == known
+
+    def check(self, offset: int, data: bytes) -> None:
+        """Raise `MessageError`, by number from 1, unless `data` is the chunk that begins at `offset`."""
+        if not self.has(offset, data):
+            msg = (
+                f"chunks: the {len(data)} bytes at offset {offset} are not chunk {offset // MAX_CHUNK + 1} of"
+                f" {self.count} as it was announced; have it sent again"
+            )
+            raise MessageError(msg)
+
+
+class ChunkHasher:
+    """`ChunkList.digest` of a content that comes in pieces of any length, without the list."""
+
+    def __init__(self) -> None:
+        self._size, self._chunk, self._whole = 0, hashlib.sha256(), hashlib.sha256(_DOMAIN)
+
+    def update(self, data: bytes | memoryview) -> None:
+        """Take the next piece."""
+        rest = memoryview(data)
+        while rest:
+            piece = rest[: MAX_CHUNK - self._size % MAX_CHUNK]
+            self._chunk.update(piece)
+            self._size += len(piece)
+            rest = rest[len(piece) :]
+            if self._size % MAX_CHUNK == 0:
+                self._whole.update(self._chunk.digest())
+                self._chunk = hashlib.sha256()
+
+    @property
+    def digest(self) -> str:
+        """Of all that came, lowercase hex."""
+        whole = self._whole.copy()
+        if self._size % MAX_CHUNK:
+            whole.update(self._chunk.digest())
+        whole.update(_SIZE.pack(self._size))
+        return whole.hexdigest()
+
+
+def read_chunks(path: Path, offset: int = 0) -> Iterator[bytes]:
+    """A file's chunks from `offset` on, which is where one begins. Raises OSError."""
+    with path.open("rb") as file:
+        file.seek(offset)
+        while data := file.read(MAX_CHUNK):
+            yield data
+
+
+def whole_chunks(length: int) -> int:
+    """Where to resume a content of which so many bytes lie here: a chunk that was cut comes again."""
+    return length - length % MAX_CHUNK
