@@ -1,68 +1,60 @@
-"""Adds sealed contributions frame by frame: homomorphic for CKKS, mod 2^32 for the ring, blind for both.
+"""Adds sealed contributions frame by frame: homomorphic for CKKS, mod 2^32 or 2^64 for integers, blind for all.
 
 Memory is one frame of the sum and one of a contribution, whatever the model's size. Every frame is checked before it
-is added; the sum is published under its name only when all of it is on disk, so a contribution that fails leaves no
-trace in any sum.
+is added, and every contribution hashed as it is read: one that this machine's disk has altered since it was taken in is
+named. The sum is published under its name only when all of it is on disk, so a contribution that fails leaves no trace
+in any sum.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
-from crypto import ckks_public, ring
 from crypto.errors import FrameError
-from protos.messages import Tensor
+from crypto.rings import ring_of
+from protos.chunks import ChunkHasher
 
 
-@dataclass(frozen=True)
-class Ring:
-    """The public side of one ring: frame size, check and addition."""
-
-    content_size: Callable[[int], int]
-    frame_bytes: int
-    check: Callable[[bytes], None]
-    add: Callable[[bytearray, bytes], None]
+class ContentAlteredError(Exception):
+    """What lies on the coordinator's disk is not what was uploaded. Names whose it was."""
 
 
-RINGS = {
-    "ckks": Ring(ckks_public.content_size, ckks_public.FRAME_BYTES, ckks_public.check_frame, ckks_public.add_frames),
-    "ring": Ring(ring.content_size, ring.FRAME_VALUES * 4, ring.check_frame, ring.add_frames),
-}
-
-
-def ring_of(tensor: Tensor) -> Ring:
-    """The ring in which a tensor is summed."""
-    return RINGS[tensor.ring]
-
-
-def check_content(path: Path, tensor: Tensor) -> None:
-    """Refuse a file that is not a sequence of well-formed frames. Raises `crypto.errors.FrameError`."""
-    its_ring = ring_of(tensor)
+def check_content(path: Path, kind: str) -> None:
+    """Refuse a file that is not a sequence of well-formed frames of this ring. Raises `FrameError`; OSError."""
+    ring = ring_of(kind)
     with path.open("rb") as file:
-        while frame := file.read(its_ring.frame_bytes):
-            its_ring.check(frame)
+        while frame := file.read(ring.frame_bytes):
+            ring.read(frame)
 
 
-def add_contents(paths: Sequence[Path], tensor: Tensor, target: Path) -> None:
-    """Write the sum of `paths` to `target`. Raises `FrameError`, also where their sizes differ; OSError."""
-    its_ring = ring_of(tensor)
+def add_contents(paths: Sequence[Path], digests: Sequence[str], kind: str, target: Path) -> None:
+    """Write the sum of `paths`, which have these digests (`protos.chunks`), to `target`.
+
+    Raises `FrameError`, also where their sizes differ; `ContentAlteredError`; OSError.
+    """
+    ring = ring_of(kind)
     if 0 in (sizes := {path.stat().st_size for path in paths}) or len(sizes) != 1:
         msg = "contributions that are added have one size; let the silos send theirs again"
         raise FrameError(msg)
-    files = [path.open("rb") for path in paths]
-    try:
+    with ExitStack() as stack:
+        files = [stack.enter_context(path.open("rb")) for path in paths]
         target.parent.mkdir(parents=True, exist_ok=True)
-        with target.open("wb") as out:
-            while first := files[0].read(its_ring.frame_bytes):
-                its_ring.check(first)
-                total = bytearray(first)
-                for file in files[1:]:
-                    frame = file.read(len(first))
-                    its_ring.check(frame)
-                    its_ring.add(total, frame)
-                out.write(total)
-    finally:
-        for file in files:
-            file.close()
+        out = stack.enter_context(target.open("wb"))
+        hashers = [ChunkHasher() for _ in files]
+        while first := files[0].read(ring.frame_bytes):
+            hashers[0].update(first)
+            total = ring.read(first)
+            for file, hasher in zip(files[1:], hashers[1:], strict=True):
+                frame = file.read(len(first))
+                hasher.update(frame)
+                ring.add(total, ring.read(frame))
+            out.write(ring.write(total))
+    altered = [path.stem for path, hasher, known in zip(paths, hashers, digests, strict=True) if hasher.digest != known]
+    if altered:
+        msg = (
+            f"what {', '.join(altered)} sent was altered on the coordinator's disk; look after the disk, the next"
+            " attempt asks for it again"
+        )
+        raise ContentAlteredError(msg)

@@ -7,7 +7,7 @@ from typing import Literal
 
 from coordinator.core import study as studies
 from coordinator.core.events import Clear, Effect
-from coordinator.core.round import OVER, Round
+from coordinator.core.state import OVER, Round
 from coordinator.core.study import Life, Progress, Silo
 from coordinator.metrics import Metrics
 from protos.messages import MemberStatus, PhaseTime, Place, StudyStatus
@@ -28,7 +28,8 @@ def describe(progress: Progress, seen: Mapping[str, float]) -> StudyStatus:
         tensor=round_.tensor if round_ else None,
         waiting_for=_waiting_for(progress),
         members=tuple(
-            MemberStatus(silo.name, _state(silo, round_), silo.why, seen.get(silo.name, 0.0)) for silo in progress.silos
+            MemberStatus(silo.name, _state(silo, round_), _why(silo, round_), seen.get(silo.name, 0.0))
+            for silo in progress.silos
         ),
     )
 
@@ -38,7 +39,7 @@ def ended_phases(before: Progress, after: Progress, effects: Sequence[Effect], n
     old, new = before.round, after.round
     if old is None or old.phase in OVER or new is None:
         return []
-    same = (new.place, new.phase, new.cursor) == (old.place, old.phase, old.cursor)
+    same = (new.place, new.phase, new.cursor, new.actor) == (old.place, old.phase, old.cursor, old.actor)
     if same and not _clears(effects):
         return []
     seconds = before.clock(now) - old.since
@@ -80,9 +81,16 @@ def _waiting_for(progress: Progress) -> tuple[str, ...]:
 def _state(silo: Silo, round_: Round | None) -> str:
     if silo.why:
         return "left"
+    if round_ and silo.name in round_.lost:
+        return "lost"
     if silo.away:
         return "away"
     return "active" if round_ and silo.name in round_.names else "invited"
+
+
+def _why(silo: Silo, round_: Round | None) -> str:
+    """Why a silo has left, or why the current attempt goes on without it."""
+    return silo.why or (round_.why_lost(silo.name) if round_ else "")
 
 
 def _clears(effects: Sequence[Effect]) -> bool:

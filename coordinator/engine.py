@@ -25,27 +25,31 @@ from coordinator.core.events import (
     Confirmed,
     Effect,
     Event,
+    Lost,
     Passed,
     Persist,
     Restarted,
     Returned,
     Stopped,
-    Total,
     Uploaded,
 )
-from coordinator.core.round import Limits, OutOfTurnError, Phase, Round
+from coordinator.core.round import OutOfTurnError
+from coordinator.core.state import Limits, Phase, Round
 from coordinator.core.study import Life, Progress, Script, StudyStateError
 from coordinator.describing import describe, ended_attempt, ended_phases, measure, where
 from coordinator.intake import Intake
 from coordinator.metrics import Metrics
-from coordinator.spool import SUM, Spool, digest
+from coordinator.spool import SUM_FILE, Spool
 from coordinator.store import Store
-from coordinator.work import check_fetch, check_upload, work_in
+from coordinator.work import check_fetch, check_present, check_upload, work_in
 from policies import shapes
 from policies.study import Study, parse_study
+from protos.chunks import ChunkList
 from protos.messages import (
+    SUM,
     Answer,
     Confirm,
+    Part,
     Place,
     SignedPublication,
     StudyResults,
@@ -72,6 +76,8 @@ def script_of(study: Study) -> Script:
         name=study.name,
         silos=study.silos,
         min_silos=study.min_silos,
+        colluders=study.privacy.colluders,
+        recovers=study.privacy.mode != "distributed",
         tensors=tuple(
             tuple(Tensor(name) for name in shapes.tensors(study, number)) for number in range(study.rounds + 1)
         ),
@@ -105,7 +111,7 @@ class Engine:
                 self._commit(progress, *studies.restart_clock(progress, self._clock()))
                 round_ = progress.round
                 if round_ is not None and round_.phase is Phase.ADD:
-                    self._perform(Add(round_.place, round_.tensors[round_.cursor], round_.names))
+                    self._perform(Add(round_.place, round_.tensors[round_.cursor], round_.survivors))
             self._measure()
         self._ticker.start()
 
@@ -221,7 +227,8 @@ class Engine:
                 self._told.add((place.study, silo))
             return
         if confirm.dispute:
-            log.warning("disputed", silo=silo, **where(place), task=confirm.task, dispute=confirm.dispute)
+            said = {"task": confirm.task, "tensor": confirm.tensor, "dispute": confirm.dispute}
+            log.warning("disputed", silo=silo, **where(place), **said, why=confirm.explanation)
         with self._changed:
             self._round(place)
             signed = publishing.accept(self._study(place.study), silo, confirm, certificate_pem)
@@ -240,6 +247,15 @@ class Engine:
         """Bytes of an upload that need not be sent: where to resume."""
         return self._intake.offset(header)
 
+    def begin_upload(self, header: UploadHeader, chunks: ChunkList) -> int:
+        """Where a stream must begin; what is not of these chunks is forgotten. Raises `SpoolFullError`."""
+        return self._intake.begin(header, chunks)
+
+    def take(self, header: UploadHeader, chunks: ChunkList, offset: int, data: bytes) -> None:
+        """Store the next chunk of an upload. Raises `OutOfTurnError`, `MessageError`, `SpoolFullError`."""
+        self.keep(header.place)
+        self._intake.take(header, chunks, offset, data)
+
     def keep(self, place: Place) -> None:
         """Sealed bytes were stored: forget them where they came after the attempt's end. Raises `OutOfTurnError`."""
         with self._changed:
@@ -250,7 +266,10 @@ class Engine:
                 raise
 
     def finish_upload(self, header: UploadHeader, signature: bytes) -> None:
-        """All bytes are on disk: check them, publish them, count them once. Raises `FrameError`, ValueError."""
+        """All bytes are on disk: check them, publish them, count them once; never those of a silo that was set aside.
+
+        Raises `FrameError`, ValueError, `OutOfTurnError`.
+        """
         place = header.place
         if not self.stored(header):
             try:
@@ -261,13 +280,14 @@ class Engine:
             log.info("received", silo=header.silo, **where(place), slot=header.slot, size=header.size)
         with self._changed:
             self.keep(place)
+            check_present(self._round(place), header.silo)
             if header.silo in self._round(place).waiting_for:
                 self._apply(self._progress[place.study], Uploaded(header))
 
-    def download(self, silo: str, place: Place, tensor: Tensor | None, kind: str) -> tuple[str, str]:
+    def download(self, silo: str, place: Place, tensor: Tensor | None, kind: str, of_silo: str) -> tuple[str, str]:
         """Slot and file name of what a silo of the roster may fetch now. Raises `OutOfTurnError`."""
         with self._changed:
-            return check_fetch(self._round(place), silo, tensor, kind)
+            return check_fetch(self._round(place), silo, tensor, kind, of_silo)
 
     # --- inside -------------------------------------------------------------------------------------------------
     def _find(self, wanted: str) -> Progress:
@@ -334,9 +354,12 @@ class Engine:
         self._measure()
         self._changed.notify_all()
 
-    def _perform(self, effect: Add | Clear) -> None:
+    def _perform(self, effect: Add | Clear | Lost) -> None:
         if isinstance(effect, Clear):
             self._spool.clear(effect.place)
+        elif isinstance(effect, Lost):
+            self._metrics.lost.labels(effect.phase).inc(len(effect.silos))
+            log.warning("silos set aside", **where(effect.place), silos=effect.silos, why=effect.why)
         else:
             self._worker.submit(self._add, effect)
 
@@ -344,10 +367,14 @@ class Engine:
         """Runs on the worker thread."""
         place, slot = effect.place, str(effect.tensor)
         try:
-            target = self._spool.partial(place, slot, SUM)
-            add_contents([self._spool.complete(place, slot, silo) for silo in effect.silos], effect.tensor, target)
-            total = Total(target.stat().st_size, digest(target))
-            self._spool.publish(target, self._spool.complete(place, slot, SUM))
+            target = self._spool.partial(place, slot, SUM_FILE)
+            kind, digests = shapes.ring(self._study(place.study), effect.tensor), self._store.digests(place, slot)
+            paths = [self._spool.complete(place, slot, silo) for silo in effect.silos]
+            add_contents(paths, [digests[silo] for silo in effect.silos], kind, target)
+            chunks = ChunkList.of(target)
+            total = Part(SUM, "", chunks.size, chunks.digest)
+            self._spool.keep_chunk_list(self._spool.chunks(place, slot, SUM_FILE), chunks)
+            self._spool.publish(target, self._spool.complete(place, slot, SUM_FILE))
             self._at(place, Added(total))
         except OutOfTurnError:
             self._not_wanted(place)

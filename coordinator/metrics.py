@@ -29,6 +29,12 @@ class Metrics:
             ["outcome"],
             registry=self.registry,
         )
+        self.lost = Counter(
+            "fedward_coordinator_lost_total",
+            "Silos that a round went on without, by the phase in which they were lost.",
+            ["phase"],
+            registry=self.registry,
+        )
         self.phase_seconds = Histogram(
             "fedward_coordinator_phase_seconds",
             "How long phases last.",

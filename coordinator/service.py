@@ -1,7 +1,9 @@
 """The gRPC services: who calls is read from the certificate, what is said goes to the engine, errors become codes.
 
 Order of every call: identify, decode, act. Nothing is parsed before its sender is known, no upload is stored before
-its header's signature is verified. Foreign exceptions end here: each maps to one status code and a sentence.
+its header's signature is verified, its size compared with the study's, its list of chunks with the header, and each
+chunk with the list: an upload holds one chunk in memory, and the list (`protos.chunks`). Foreign exceptions end here:
+each maps to one status code and a sentence.
 """
 
 from __future__ import annotations
@@ -19,12 +21,13 @@ from coordinator.core.round import OutOfTurnError
 from coordinator.core.study import StudyStateError
 from coordinator.engine import Engine, UnknownStudyError
 from coordinator.metrics import Metrics
-from coordinator.spool import Spool, SpoolFullError, read_chunks
+from coordinator.spool import Spool, SpoolFullError
 from coordinator.store import ContentConflictError, StudyExistsError
 from crypto.certificates import Trust
 from crypto.errors import CertificateError, CryptoError, FrameError, SignatureRefused
 from crypto.identity import Role
 from protos import codec
+from protos.chunks import ChunkList, read_chunks
 from protos.messages import MAX_CHUNK, PROTOCOL, MessageError, Publication, UploadHeader
 from protos.v1 import operator_pb2, operator_pb2_grpc, silo_pb2, silo_pb2_grpc
 
@@ -174,8 +177,8 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
 
     @mapped
     def Upload(self, request: Iterator[silo_pb2.UploadChunk], context: grpc.ServicerContext) -> silo_pb2.UploadReply:
-        """Store a stream of chunks that continues where the durable bytes end."""
-        silo = self._silo(context)
+        """Store a stream of chunks that continues where those on disk end."""
+        self._silo(context)
         first = next(request, None)
         if first is None or not first.HasField("header"):
             msg = "upload: the first message must carry the header"
@@ -186,18 +189,15 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
             self._engine.finish_upload(header, first.signature)
             return silo_pb2.UploadReply()
         self._engine.expect(header)
+        chunks = ChunkList(header.size, first.hashes)
+        chunks.require(header.sha256)
         with self._alone(header):
-            partial = self._spool.partial(header.place, header.slot, silo)
-            length = self._engine.offset(header)
+            length = self._engine.begin_upload(header, chunks)
             for chunk in request:
-                if chunk.offset != length or not 0 < len(chunk.data) <= MAX_CHUNK:
-                    msg = f"upload: a chunk of {len(chunk.data)} bytes at {chunk.offset} cannot follow {length}"
-                    raise MessageError(msg)
-                if length + len(chunk.data) > header.size:
-                    msg = f"upload: more than the {header.size} bytes that were announced"
-                    raise MessageError(msg)
-                self._engine.keep(header.place)
-                self._spool.append(partial, length, chunk.data)
+                if chunk.offset != length:
+                    msg = f"upload: a chunk at {chunk.offset} cannot follow the {length} bytes kept; resume from there"
+                    raise ResumeError(msg)
+                self._engine.take(header, chunks, length, chunk.data)
                 length += len(chunk.data)
             if length < header.size:
                 msg = f"upload: ended at {length} of {header.size} bytes; resume from there"
@@ -223,14 +223,17 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
     def Download(
         self, request: silo_pb2.DownloadRequest, context: grpc.ServicerContext
     ) -> Iterator[silo_pb2.DownloadChunk]:
-        """A sum or a note, from an offset on."""
+        """A sum or a note, from a chunk on; first of all the list of its chunks, which the caller compares."""
         silo = self._silo(context)
         place = codec.place_from_wire(request.place)
-        slot, name = self._engine.download(silo, place, codec.tensor_from_wire(request.tensor), request.kind)
+        tensor = codec.tensor_from_wire(request.tensor)
+        slot, name = self._engine.download(silo, place, tensor, request.kind, request.silo)
         path, offset = self._spool.complete(place, slot, name), request.offset
         if offset > self._spool.length(path):
             msg = f"download: the offset {offset} lies behind the end; begin again at 0"
             raise MessageError(msg)
+        chunks = self._spool.chunk_list(self._spool.chunks(place, slot, name)) or ChunkList.of(path)
+        yield silo_pb2.DownloadChunk(hashes=chunks.hashes)
         for data in read_chunks(path, offset):
             yield silo_pb2.DownloadChunk(offset=offset, data=data)
             offset += len(data)

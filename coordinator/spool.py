@@ -1,22 +1,22 @@
-"""Sealed bytes on disk: partial uploads, complete uploads, sums.
+"""Sealed bytes on disk: partial uploads, complete uploads, sums, and the list of each one's chunks beside it.
 
-Guarantees: bytes appear under their final name only when they are complete, checked and synced; a partial upload can
-be resumed at its durable length; names come from validated identifiers, never from a peer's text. What the bytes mean
-is unknown here.
+Guarantees: bytes appear under their final name only when they are complete, checked and synced; names come from
+validated identifiers, never from a peer's text. Neither a partial upload nor a list is synced: both can be checked
+against the content's digest, and are made anew where a power cut has taken them. What the bytes mean is unknown here.
 """
 
 from __future__ import annotations
 
 import errno
-import hashlib
 import os
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from pathlib import Path
 
-from protos.messages import MAX_CHUNK, Place
+from protos.chunks import ChunkList
+from protos.messages import MessageError, Place
 
-SUM = "_sum"
+SUM_FILE = "_sum"
 """Whose file the sum is: a name that no silo can bear."""
 
 
@@ -36,8 +36,12 @@ class Spool:
         return self._folder(place) / slot / f"{silo}.partial"
 
     def complete(self, place: Place, slot: str, silo: str) -> Path:
-        """Where a complete upload, or the sum (`SUM`), lies."""
+        """Where a complete upload, or the sum (`SUM_FILE`), lies."""
         return self._folder(place) / slot / f"{silo}.sealed"
+
+    def chunks(self, place: Place, slot: str, silo: str) -> Path:
+        """Where the list of its chunks lies, from the first byte on."""
+        return self._folder(place) / slot / f"{silo}.chunks"
 
     def length(self, path: Path) -> int:
         """Bytes stored so far; 0 where nothing is."""
@@ -54,6 +58,28 @@ class Spool:
                 file.write(data)
         except OSError as error:
             raise _full_or(error) from error
+
+    def cut(self, path: Path, length: int) -> None:
+        """Forget what lies behind `length`."""
+        if self.length(path) > length:
+            os.truncate(path, length)
+
+    def keep_chunk_list(self, path: Path, chunks: ChunkList) -> None:
+        """Keep a list in place of another. Raises `SpoolFullError`."""
+        fresh = path.with_name(path.name + ".new")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            fresh.write_bytes(chunks.to_bytes())
+            fresh.replace(path)
+        except OSError as error:
+            raise _full_or(error) from error
+
+    def chunk_list(self, path: Path) -> ChunkList | None:
+        """The list that was kept, None where none is or it was cut. The caller compares it with what it is to be."""
+        try:
+            return ChunkList.from_bytes(path.read_bytes())
+        except (FileNotFoundError, MessageError):
+            return None
 
     def publish(self, partial: Path, complete: Path) -> None:
         """Give a finished file its final name, durably."""
@@ -82,20 +108,6 @@ class Spool:
 
     def _folder(self, place: Place) -> Path:
         return self._root / place.study / f"{place.round}-{place.attempt}"
-
-
-def read_chunks(path: Path, offset: int = 0, size: int = MAX_CHUNK) -> Iterator[bytes]:
-    """The file's bytes from `offset` on, `size` at a time (the last piece may be shorter)."""
-    with path.open("rb") as file:
-        file.seek(offset)
-        while data := file.read(size):
-            yield data
-
-
-def digest(path: Path) -> str:
-    """SHA-256 of a file, lowercase hex, in constant memory."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sync_folder(folder: Path) -> None:

@@ -6,6 +6,7 @@ can never be counted twice. No sealed bytes lie here (`spool`), and nothing decr
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -33,6 +34,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from coordinator.core.study import Progress
+from coordinator.upgrading import upgraded
 from protos import record
 from protos.messages import PhaseTime, Place, SignedPublication, Tensor, UploadHeader, UploadSize
 
@@ -178,7 +180,7 @@ class Store:
         )
         with self._transaction() as connection:
             rows = connection.execute(query).all()
-        return [record.load(Progress, row.progress) for row in rows]
+        return [record.load(Progress, json.dumps(upgraded(json.loads(row.progress)))) for row in rows]
 
     def canonical(self, study: str) -> bytes | None:
         """A study's canonical JSON, None where it is unknown."""
@@ -218,6 +220,18 @@ class Store:
         except IntegrityError:
             if not self.holds(header):
                 raise
+
+    def digests(self, place: Place, slot: str) -> dict[str, str]:
+        """What fills a slot, by silo."""
+        table = _contents.c
+        query = select(table.silo, table.sha256).where(
+            table.study == place.study,
+            table.round == place.round,
+            table.attempt == place.attempt,
+            table.slot == slot,
+        )
+        with self._transaction() as connection:
+            return {row.silo: row.sha256 for row in connection.execute(query)}
 
     def tell(self, study: str, silo: str) -> None:
         """A silo knows that the study is over for it."""

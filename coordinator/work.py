@@ -4,33 +4,39 @@ from __future__ import annotations
 
 from typing import Literal
 
-from coordinator.adding import ring_of
 from coordinator.core import study as studies
-from coordinator.core.round import CONFIRMED, RELAYED, OutOfTurnError, Phase, Round
+from coordinator.core.round import OutOfTurnError
+from coordinator.core.state import ADDED, COLLECTED, CONFIRMED, RELAYED, SUMMING, Phase, Round
 from coordinator.core.study import Life, Progress
-from coordinator.spool import SUM
+from coordinator.spool import SUM_FILE
+from crypto import layout, rings
 from policies import shapes
+from policies.notes import note_limit
 from policies.study import Study
-from protos.messages import Note, Task, Tensor, UploadHeader, Work
-
-SUM_KIND = "sum"
-"""How a silo asks for a sum, beside the kinds of notes."""
-MAX_NOTE = 4 << 20
-"""Bytes of a relayed note: wrapped keys for 256 silos, or the largest heads a study may ask for."""
-MAX_MODEL = 16 << 20
-"""Bytes of a relayed model beside its values: wrapped keys, priors, names."""
-VALUE_BYTES = 8
+from protos.messages import SUM, Note, Part, Task, Tensor, UploadHeader, Work, note_slot
 
 TASKS = {
     Phase.OFFER: Task.DECIDE,
+    Phase.GREET: Task.GREET,
     Phase.DEAL: Task.DEAL,
     Phase.SHARE: Task.SHARE,
+    Phase.EXCHANGE: Task.EXCHANGE,
     Phase.GATHER: Task.CONTRIBUTE,
+    Phase.REVEAL: Task.REVEAL,
     Phase.SOLVE: Task.SOLVE,
     **CONFIRMED,
 }
-FETCHED = {Phase.OPEN: SUM_KIND, **{following: str(note) for note, following in RELAYED.values()}}
-"""What there is to fetch in a phase."""
+FETCHED: dict[Phase, tuple[str, ...]] = {
+    Phase.DEAL: (Note.GREETING,),
+    Phase.TAKE: (Note.GREETING, Note.KEYS),
+    Phase.CATCH_UP: (Note.MODEL,),
+    Phase.GATHER: (Note.SHARES,),
+    Phase.OPEN: (SUM, Note.REVEAL),
+    Phase.ADOPT: (Note.HEADS,),
+}
+"""What there is to fetch in a phase, as far as it has been sent: the shares are kept for the first tensor alone."""
+OF_TENSOR = (SUM, Note.REVEAL)
+"""What is fetched by the name of its tensor."""
 _OUTCOMES: dict[Life, Literal["finished", "ended", "aborted"]] = {
     Life.FINISHED: "finished",
     Life.ENDED: "ended",
@@ -46,21 +52,30 @@ def work_in(progress: Progress, silo: str, *, told: bool) -> Work | None:
         return None
     if progress.life in studies.OVER or mine.why:
         outcome = "left" if mine.why else _OUTCOMES.get(progress.life, "ended")
-        return None if told else Work(Task.FINISH, round_.place, why=mine.why or progress.why, outcome=outcome)
+        lost = round_.why_lost(silo)
+        why = mine.why or (f"{progress.why}; the last round went on without {silo}: {lost}" if lost else progress.why)
+        return None if told else Work(Task.FINISH, round_.place, why=why, outcome=outcome)
     if progress.life is Life.PAUSED or silo not in round_.asked:
         return None
-    kind = FETCHED.get(round_.phase)
-    fetched = round_.total if kind == SUM_KIND else round_.note if kind else None
     return Work(
         task=TASKS[round_.phase],
         place=round_.place,
         tensor=round_.tensor,
         roster=round_.members,
-        actor=round_.actor if round_.phase in RELAYED or kind in set(Note) else "",
-        size=fetched.size if fetched else 0,
-        sha256=fetched.sha256 if fetched else "",
+        actor=round_.actor,
+        parts=parts_in(round_),
+        participants=round_.participants if round_.phase in SUMMING else (),
+        survivors=round_.survivors if round_.phase in ADDED else (),
+        signatures=round_.signatures if round_.phase is Phase.REVEAL else (),
         why=progress.script.name,
     )
+
+
+def parts_in(round_: Round) -> tuple[Part, ...]:
+    """What there is to fetch in the current phase: of the shares, the participants' alone."""
+    kinds = FETCHED.get(round_.phase, ())
+    givers = round_.participants if round_.phase is Phase.GATHER else ("", *round_.names)
+    return tuple(part for part in round_.parts if part.kind in kinds and part.silo in givers)
 
 
 def check_upload(round_: Round, study: Study, header: UploadHeader) -> None:
@@ -68,52 +83,58 @@ def check_upload(round_: Round, study: Study, header: UploadHeader) -> None:
 
     Raises `OutOfTurnError`, ValueError.
     """
-    if header.silo not in round_.names:
-        msg = f"{header.silo} is not in the roster"
-        raise OutOfTurnError(msg)
-    if header.tensor is None:
+    check_present(round_, header.silo)
+    if header.tensor is None or header.kind == Note.REVEAL:
         _check_note(round_, study, header)
     else:
         _check_tensor(round_, study, header, header.tensor)
 
 
-def check_fetch(round_: Round, silo: str, tensor: Tensor | None, kind: str) -> tuple[str, str]:
-    """Slot and file name of what a silo of the roster may fetch now. Raises `OutOfTurnError`."""
-    due = kind == FETCHED.get(round_.phase) and (kind != SUM_KIND or tensor is round_.tensor)
-    if silo not in round_.names or not due:
-        msg = f"in the phase {round_.phase} there is no {kind} for {silo} to fetch"
+def check_present(round_: Round, silo: str) -> None:
+    """Refuse who is not in the roster, or was set aside. Raises `OutOfTurnError`."""
+    if silo not in round_.present:
+        msg = f"{silo} {'was set aside in this attempt' if silo in round_.lost else 'is not in the roster'}"
         raise OutOfTurnError(msg)
-    return (str(tensor), SUM) if kind == SUM_KIND else (f"note-{kind}", round_.actor)
 
 
-def note_limit(study: Study, note: str) -> int:
-    """Bytes that a note may have: the model grows with the study, keys and heads have one bound."""
-    if note != Note.MODEL:
-        return MAX_NOTE
-    heads = len(study.data.domains) * shapes.head_width(study)
-    return MAX_MODEL + VALUE_BYTES * (shapes.encoder_values(study) + heads)
+def check_fetch(round_: Round, silo: str, tensor: Tensor | None, kind: str, of_silo: str) -> tuple[str, str]:
+    """Slot and file name of what a present silo of the roster may fetch now. Raises `OutOfTurnError`."""
+    check_present(round_, silo)
+    due = any((part.kind, part.silo) == (kind, of_silo) for part in parts_in(round_))
+    if not due or (kind in OF_TENSOR and tensor is not round_.tensor):
+        msg = f"in the phase {round_.phase} there is no {kind} of {of_silo or 'the coordinator'} for {silo} to fetch"
+        raise OutOfTurnError(msg)
+    if kind == SUM:
+        return str(tensor), SUM_FILE
+    return note_slot(kind, round_.tensor if kind in OF_TENSOR else None), of_silo
 
 
 def _check_note(round_: Round, study: Study, header: UploadHeader) -> None:
-    wanted, _ = RELAYED.get(round_.phase, (None, None))
-    if header.kind != wanted or header.silo != round_.actor:
-        msg = f"the phase {round_.phase} waits for no such note from {header.silo}"
+    phase = round_.phase
+    wanted = COLLECTED.get(phase) or RELAYED.get(phase, (None, None))[0]
+    if header.kind != wanted or header.silo not in round_.asked or header.tensor is not _note_tensor(round_):
+        msg = f"the phase {phase} waits for no such note from {header.silo}"
         raise OutOfTurnError(msg)
-    limit = note_limit(study, header.kind)
+    limit = note_limit(study, header.place.round, header.kind)
     if header.size > limit:
         msg = f"the note has {header.size} bytes, at most {limit} are relayed"
         raise ValueError(msg)
+
+
+def _note_tensor(round_: Round) -> Tensor | None:
+    return round_.tensor if round_.phase is Phase.REVEAL else None
 
 
 def _check_tensor(round_: Round, study: Study, header: UploadHeader, tensor: Tensor) -> None:
     if round_.phase is not Phase.GATHER or round_.tensor is not tensor:
         msg = f"the phase {round_.phase} does not gather {tensor}"
         raise OutOfTurnError(msg)
-    values = shapes.values(study, header.place.round, tensor)
-    size = ring_of(tensor).content_size(values)
-    if (header.values, header.size) != (values, size):
+    ring = rings.ring_of(shapes.ring(study, tensor))
+    values = layout.sealed_values(shapes.values(study, header.place.round, tensor), len(study.silos))
+    size = ring.content_size(values)
+    if (header.kind, header.values, header.size) != (ring.kind, values, size):
         msg = (
-            f"{tensor} of this study has {values} values in {size} bytes; "
-            f"{header.values} values in {header.size} bytes were announced"
+            f"{tensor} of this study has {values} values in {size} bytes of {ring.kind}; "
+            f"{header.values} values in {header.size} bytes of {header.kind} were announced"
         )
         raise ValueError(msg)

@@ -4,15 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protos.messages import Answer, Confirm, Place, Tensor, UploadHeader
-
-
-@dataclass(frozen=True)
-class Total:
-    """A finished sum, or a note that is relayed."""
-
-    size: int
-    sha256: str
+from protos.messages import Answer, Confirm, Part, Place, Tensor, UploadHeader
 
 
 # --- events ---------------------------------------------------------------------------------------------------------
@@ -33,14 +25,14 @@ class Uploaded:
 
 @dataclass(frozen=True)
 class Added:
-    """The coordinator has added all contributions to the current tensor."""
+    """The coordinator has added the survivors' contributions to the current tensor."""
 
-    total: Total
+    total: Part
 
 
 @dataclass(frozen=True)
 class Confirmed:
-    """A silo has taken, caught up, opened or adopted, or disputes."""
+    """A silo has taken, caught up, signed, opened or adopted, or disputes."""
 
     silo: str
     confirm: Confirm
@@ -84,7 +76,7 @@ class Persist:
 
 @dataclass(frozen=True)
 class Add:
-    """Add the roster's contributions to this tensor, then report `Added`."""
+    """Add these silos' contributions to this tensor, then report `Added`."""
 
     place: Place
     tensor: Tensor
@@ -98,4 +90,14 @@ class Clear:
     place: Place
 
 
-Effect = Persist | Add | Clear
+@dataclass(frozen=True)
+class Lost:
+    """Silos were set aside for the rest of the attempt: tell the operator."""
+
+    place: Place
+    phase: str
+    silos: tuple[str, ...]
+    why: str
+
+
+Effect = Persist | Add | Clear | Lost

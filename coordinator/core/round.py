@@ -1,19 +1,25 @@
 """One attempt at one round as a transition table.
 
-offer (-> wait -> offer)* -> (deal -> take) -> (share -> catch up) -> gather -> add -> open -> (solve -> adopt).
+offer (-> wait -> offer)* -> (greet -> deal -> take) -> (share -> catch up) -> exchange ->
+gather -> add -> sign -> reveal -> open -> (solve -> adopt), the last line once for every tensor.
 
 `MOVES` is the whole truth: which event is allowed in which phase, and what it does. `step` is pure; the clock comes in
 as an argument. An event that repeats what is already so changes nothing; one that is out of turn raises
 `OutOfTurnError` and changes nothing. The first effect of every change is `Persist`: the shell stores before it speaks.
 
-Left to others: who is invited and what follows a round (`core.study`), bytes and signatures (`service`).
+From the exchange on a silo that is late, or has lost its keys, is set aside for the rest of the attempt, where at least
+`Round.threshold` others stay (sealed-sums.md, "Self-masks with Shamir shares"); what it sends then is out of turn. The
+list of whose contributions a sum has is fixed when the gathering ends, and there is one for each tensor: also in later
+attempts at the same round, because no silo signs a second one.
+
+Left to others: what the state says (`core.state`), who is invited and what follows a round (`core.study`), bytes and
+signatures (`service`, and the silos).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from dataclasses import replace
 from typing import Any
 
 from coordinator.core.events import (
@@ -24,202 +30,35 @@ from coordinator.core.events import (
     Confirmed,
     Effect,
     Event,
+    Lost,
     Passed,
     Persist,
     Restarted,
     Returned,
     Stopped,
-    Total,
     Uploaded,
 )
-from protos.messages import Member, Note, Place, Task, Tensor
-
-
-class Phase(StrEnum):
-    """Where an attempt stands."""
-
-    OFFER = "offer"
-    WAIT = "wait"
-    """The offer's time is up with too few seats; it is opened again when somebody absent is heard of."""
-    DEAL = "deal"
-    TAKE = "take"
-    SHARE = "share"
-    CATCH_UP = "catch_up"
-    GATHER = "gather"
-    ADD = "add"
-    OPEN = "open"
-    SOLVE = "solve"
-    ADOPT = "adopt"
-    COMMITTED = "committed"
-    ABORTED = "aborted"
-
-
-OVER = frozenset({Phase.COMMITTED, Phase.ABORTED})
-RELAYED = {
-    Phase.DEAL: (Note.KEYS, Phase.TAKE),
-    Phase.SHARE: (Note.MODEL, Phase.CATCH_UP),
-    Phase.SOLVE: (Note.HEADS, Phase.ADOPT),
-}
-"""What the actor seals for the others in a phase, and the phase that follows, in which they fetch it."""
-CONFIRMED = {
-    Phase.TAKE: Task.TAKE,
-    Phase.CATCH_UP: Task.CATCH_UP,
-    Phase.OPEN: Task.OPEN,
-    Phase.ADOPT: Task.ADOPT,
-}
-"""What everybody concerned confirms before a phase ends."""
+from coordinator.core.state import (
+    COLLECTED,
+    CONFIRMED,
+    OVER,
+    RELAYED,
+    SPARING,
+    Held,
+    Listed,
+    Loss,
+    Phase,
+    Refusal,
+    Round,
+    Seat,
+)
+from crypto.errors import RosterRefused
+from crypto.survivors import threshold
+from protos.messages import RINGS, Part, Signature, Tensor, UploadHeader
 
 
 class OutOfTurnError(Exception):
     """The event does not fit the phase. Nothing changed."""
-
-
-@dataclass(frozen=True)
-class Limits:
-    """Seconds each kind of phase may last."""
-
-    offer: float
-    keys: float
-    train: float
-    open: float
-    solve: float
-
-    def of(self, phase: Phase) -> float:
-        """Seconds for a phase. Adding may last as long as gathering: only a coordinator in trouble needs so long."""
-        seconds = {
-            Phase.OFFER: self.offer,
-            Phase.DEAL: self.keys,
-            Phase.TAKE: self.keys,
-            Phase.SHARE: self.open,
-            Phase.CATCH_UP: self.open,
-            Phase.GATHER: self.train,
-            Phase.ADD: self.train,
-            Phase.OPEN: self.open,
-            Phase.SOLVE: self.solve,
-            Phase.ADOPT: self.solve,
-        }
-        return seconds.get(phase, float("inf"))
-
-
-@dataclass(frozen=True)
-class Seat:
-    """A silo that has accepted: the key it brought, the key store it has it in, the model it holds."""
-
-    member: Member
-    session: str
-    model: str
-
-
-@dataclass(frozen=True)
-class Refusal:
-    """A silo's no, by name."""
-
-    silo: str
-    reason: str
-    explanation: str
-
-
-@dataclass(frozen=True)
-class Round:
-    """State of one attempt. `cursor` indexes `tensors`; `done` holds who has acted in the current phase."""
-
-    place: Place
-    tensors: tuple[Tensor, ...]
-    invited: tuple[str, ...]
-    min_silos: int
-    limits: Limits
-    keyed: tuple[Member, ...] = ()
-    expected: str | None = None
-    """Keyed digest of the model after the last committed round. None where version 0.1 did not store it: then what most
-    seats hold stands for it."""
-    absent: frozenset[str] = frozenset()
-    """Silos that are asked but not waited for."""
-    phase: Phase = Phase.OFFER
-    since: float = 0.0
-    cursor: int = 0
-    seats: tuple[Seat, ...] = ()
-    refusals: tuple[Refusal, ...] = ()
-    done: frozenset[str] = frozenset()
-    total: Total | None = None
-    note: Total | None = None
-    model: str = ""
-    why: str = ""
-    culprits: tuple[str, ...] = field(default=())
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The roster's names."""
-        return tuple(seat.member.silo for seat in self.seats)
-
-    @property
-    def members(self) -> tuple[Member, ...]:
-        """The roster's members, sorted by name."""
-        return tuple(seat.member for seat in self.seats)
-
-    @property
-    def agreed(self) -> str:
-        """Digest of the model that the round builds on."""
-        held = [seat.model for seat in self.seats]
-        return max(sorted(set(held)), key=held.count, default="") if self.expected is None else self.expected
-
-    @property
-    def behind(self) -> tuple[str, ...]:
-        """Seats that came with another model than the one the round builds on."""
-        return tuple(seat.member.silo for seat in self.seats if seat.model != self.agreed)
-
-    @property
-    def tensor(self) -> Tensor | None:
-        """What is being summed; none before the first sum and after the last."""
-        summing = self.phase in (Phase.GATHER, Phase.ADD, Phase.OPEN, Phase.SOLVE, Phase.ADOPT)
-        return self.tensors[self.cursor] if summing else None
-
-    @property
-    def actor(self) -> str:
-        """Who deals keys, shares the model or solves: it rotates with round and attempt among those who can."""
-        sharing = self.phase in (Phase.SHARE, Phase.CATCH_UP)
-        able = [name for name in self.names if not sharing or name not in self.behind]
-        return able[(self.place.round + self.place.attempt) % len(able)]
-
-    @property
-    def deadline(self) -> float:
-        """When the current phase has lasted too long."""
-        return self.since + self.limits.of(self.phase)
-
-    @property
-    def unanswered(self) -> tuple[str, ...]:
-        """Invited silos that have neither accepted nor refused."""
-        answered = {*self.names, *(refusal.silo for refusal in self.refusals)}
-        return tuple(name for name in self.invited if name not in answered)
-
-    @property
-    def lacking(self) -> str:
-        """What the seats lack for a roster; empty where they lack nothing."""
-        if len(self.seats) < self.min_silos:
-            return f"{len(self.seats)} silos take part, the study needs {self.min_silos}"
-        if len(self.behind) == len(self.seats):
-            return f"none of {', '.join(self.names)} holds the model of the last committed round"
-        return ""
-
-    @property
-    def asked(self) -> tuple[str, ...]:
-        """Silos that are given something to do in this phase."""
-        match self.phase:
-            case Phase.OFFER:
-                return self.unanswered
-            case Phase.DEAL | Phase.SHARE | Phase.SOLVE:
-                return (self.actor,)
-            case Phase.CATCH_UP:
-                return tuple(name for name in self.behind if name not in self.done)
-            case Phase.TAKE | Phase.GATHER | Phase.OPEN | Phase.ADOPT:
-                return tuple(name for name in self.names if name not in self.done)
-        return ()
-
-    @property
-    def waiting_for(self) -> tuple[str, ...]:
-        """Silos without which this phase does not end: those asked, and absent ones only where nobody else is left."""
-        if self.phase in (Phase.OFFER, Phase.WAIT):
-            return tuple(name for name in self.unanswered if name not in self.absent) or self.unanswered
-        return self.asked
 
 
 Outcome = tuple[Round, list[Effect]]
@@ -240,15 +79,129 @@ def open_round(state: Round, now: float) -> Round:
     return replace(state, phase=Phase.OFFER, since=now, why="")
 
 
-# --- moves ----------------------------------------------------------------------------------------------------------
+# --- what moves have in common --------------------------------------------------------------------------------------
 def _enter(state: Round, phase: Phase, now: float) -> Round:
-    return replace(state, phase=phase, since=now, done=frozenset())
+    return replace(state, phase=phase, since=now, done=frozenset(), held=())
 
 
 def _abort(state: Round, why: str, now: float, culprits: tuple[str, ...] = ()) -> Outcome:
     return replace(_enter(state, Phase.ABORTED, now), why=why, culprits=culprits), [Clear(state.place)]
 
 
+def _acted(state: Round, silo: str, now: float) -> Outcome:
+    """Somebody has done its part; the last one ends the phase."""
+    state = replace(state, done=state.done | {silo})
+    return (state, []) if state.waiting_for else _end(state, now)
+
+
+def _with_part(state: Round, part: Part) -> Round:
+    return replace(state, parts=tuple(sorted((*state.parts, part), key=lambda one: (one.kind, one.silo))))
+
+
+def _noted(state: Round, header: UploadHeader) -> Round:
+    return _with_part(state, Part(header.kind, header.silo, header.size, header.sha256))
+
+
+def _set_aside(state: Round, silos: tuple[str, ...], why: str) -> tuple[Round, Effect]:
+    losses = sorted((*state.losses, *(Loss(silo, why) for silo in silos)), key=lambda loss: loss.silo)
+    return replace(state, losses=tuple(losses)), Lost(state.place, state.phase, silos, why)
+
+
+def _lose(state: Round, silos: tuple[str, ...], why: str, now: float) -> Outcome:
+    """Silos are late or have lost their keys: the others go on without them, or the attempt ends."""
+    if not state.recovers:
+        return _abort(state, f"{why}; with distributed noise a dropout aborts", now, silos)
+    after, lost = _set_aside(state, silos, why)
+    if len(after.present) < state.threshold:
+        rest = f"{len(after.present)} silos are left, the sums need {state.threshold} to be opened"
+        return _abort(state, f"{why}; {rest}", now, silos)
+    if state.phase is Phase.SOLVE:
+        return (_enter(after, Phase.SOLVE, now) if state.actor in silos else after), [lost]
+    if after.waiting_for or state.phase is Phase.ADD:
+        return after, [lost]
+    after, effects = _end(after, now)
+    return after, [lost, *effects]
+
+
+# --- how phases end -------------------------------------------------------------------------------------------------
+def _end(state: Round, now: float) -> Outcome:
+    """Everybody who is waited for has acted: on to what follows in the plan."""
+    if state.phase in _PLAIN:
+        return _enter(state, _PLAIN[state.phase], now), []
+    if state.phase is Phase.TAKE:
+        return _keyed(state, now), []
+    if state.phase is Phase.EXCHANGE:
+        return _gather(state, now)
+    if state.phase is Phase.GATHER:
+        return _gathered_all(state, now)
+    return _settle(state, now)
+
+
+_PLAIN = {
+    Phase.GREET: Phase.DEAL,
+    Phase.CATCH_UP: Phase.EXCHANGE,
+    Phase.SIGN: Phase.REVEAL,
+    Phase.REVEAL: Phase.OPEN,
+}
+"""What follows whatever the state."""
+
+
+def _keyed(state: Round, now: float) -> Round:
+    """The whole roster has its keys: who is behind catches up before anything is summed."""
+    return _enter(state, Phase.SHARE if state.behind else Phase.EXCHANGE, now)
+
+
+def _gather(state: Round, now: float) -> Outcome:
+    """Gathering begins with those who are present; where an earlier attempt has listed survivors, with these alone."""
+    tensor = state.tensors[state.cursor]
+    listed = state.list_of(tensor) or state.present
+    effects: list[Effect] = []
+    if spare := tuple(name for name in state.present if name not in listed):
+        why = f"{', '.join(spare)}: not in the sum of the {tensor} that an earlier attempt listed to be signed"
+        state, lost = _set_aside(state, spare, why)
+        effects.append(lost)
+    return _enter(replace(state, participants=state.present), Phase.GATHER, now), effects
+
+
+def _gathered_all(state: Round, now: float) -> Outcome:
+    """Whose contributions are here is the list; where there is one from an earlier attempt, it must be that."""
+    tensor, survivors = state.tensors[state.cursor], tuple(sorted(state.done))
+    if missing := set(state.list_of(tensor)).difference(survivors):
+        why = (
+            f"the {tensor} of this round was listed to be signed with {', '.join(sorted(missing))}, and with no others"
+        )
+        return _abort(state, why, now, tuple(sorted(missing)))
+    state = replace(state, survivors=survivors)
+    return _enter(state, Phase.ADD, now), [Add(state.place, tensor, survivors)]
+
+
+def _settle(state: Round, now: float) -> Outcome:
+    """All present have opened or adopted: what most of them hold is the model, and who holds another is set aside.
+
+    Most are at least the threshold, which is more than half of the roster: so there is one such model at most.
+    """
+    held = {one.silo: one.model for one in state.held if one.silo not in state.lost}
+    models = list(held.values())
+    model = max(sorted(set(models)), key=models.count)
+    apart = tuple(silo for silo in held if held[silo] != model)
+    if apart and (not state.recovers or models.count(model) < state.threshold):
+        return _abort(state, f"the silos hold different models after {state.phase}: {', '.join(apart)} not most's", now)
+    effects: list[Effect] = []
+    if apart:
+        state, lost = _set_aside(state, apart, f"{', '.join(apart)}: another model than most's after {state.phase}")
+        effects.append(lost)
+    state = replace(state, model=model)
+    if state.phase is Phase.OPEN and state.tensor is Tensor.HEADS:
+        return _enter(state, Phase.SOLVE, now), effects
+    if state.cursor + 1 < len(state.tensors):
+        # The participants have the shares of all tensors, and nothing else of one tensor serves the next.
+        state = replace(state, cursor=state.cursor + 1, parts=(), survivors=(), signatures=())
+        state, spared = _gather(state, now)
+        return state, [*effects, *spared]
+    return _enter(state, Phase.COMMITTED, now), [*effects, Clear(state.place)]
+
+
+# --- moves ----------------------------------------------------------------------------------------------------------
 def _answered(state: Round, event: Answered, now: float) -> Outcome:
     silo, answer = event.silo, event.answer
     if silo not in state.invited:
@@ -271,8 +224,7 @@ def _consider(state: Round, now: float) -> Outcome:
         return state, []
     if not state.lacking:
         return _close_offer(state, now)
-    possible = len(state.seats) + len(state.unanswered) >= state.min_silos
-    if not state.unanswered or not possible:
+    if not state.unanswered or not state.possible:
         return _abort(state, state.lacking, now)
     if not due:
         return state, []
@@ -283,93 +235,93 @@ def _consider(state: Round, now: float) -> Outcome:
 
 def _close_offer(state: Round, now: float) -> Outcome:
     """The roster is fixed. Who has not answered is away."""
-    agreed, absent = state.agreed, state.absent.union(state.unanswered)
-    state = replace(state, expected=agreed, model=agreed, absent=absent)
+    state = replace(state, model=state.expected, absent=state.absent.union(state.unanswered))
+    try:
+        state = replace(state, threshold=threshold(len(state.seats), state.colluders, state.min_silos))
+    except RosterRefused as error:
+        return _abort(state, str(error), now)
     if state.members == state.keyed:
         return _keyed(state, now), []
-    return _enter(state, Phase.DEAL, now), []
+    return _enter(state, Phase.GREET, now), []
 
 
-def _keyed(state: Round, now: float) -> Round:
-    """The whole roster has its keys: who is behind catches up before anything is summed."""
-    return _enter(state, Phase.SHARE if state.behind else Phase.GATHER, now)
-
-
-def _noted(state: Round, event: Uploaded, now: float) -> Outcome:
+def _relayed(state: Round, event: Uploaded, now: float) -> Outcome:
     """The actor's note has arrived: keys, the model, or solved heads."""
     header, (wanted, following) = event.header, RELAYED[state.phase]
-    if header.tensor is not None or header.kind != wanted or header.silo != state.actor:
+    if header.kind != wanted or header.silo != state.actor:
         msg = f"the phase {state.phase} waits for {state.actor}'s {wanted}"
         raise OutOfTurnError(msg)
-    state = replace(state, note=Total(header.size, header.sha256))
-    return _enter(state, following, now), []
+    return _enter(_noted(state, header), following, now), []
+
+
+def _collected(state: Round, event: Uploaded, now: float) -> Outcome:
+    """One silo's note of those that everybody seals: a greeting, its shares, what it reveals of a tensor."""
+    header, wanted = event.header, COLLECTED[state.phase]
+    if header.kind != wanted or header.tensor is not state.tensor or header.silo not in state.present:
+        msg = f"the phase {state.phase} waits for the {wanted} of those present"
+        raise OutOfTurnError(msg)
+    return (state, []) if header.silo in state.done else _acted(_noted(state, header), header.silo, now)
 
 
 def _gathered(state: Round, event: Uploaded, now: float) -> Outcome:
     header = event.header
-    if header.tensor is not state.tensor or header.silo not in state.names:
-        msg = f"the phase {state.phase} gathers {state.tensor} from the roster"
+    if header.kind not in RINGS or header.tensor is not state.tensor or header.silo not in state.present:
+        msg = f"the phase {state.phase} gathers {state.tensor} from the participants"
         raise OutOfTurnError(msg)
-    state = replace(state, done=state.done | {header.silo})
-    if state.waiting_for:
-        return state, []
-    return _enter(state, Phase.ADD, now), [Add(state.place, state.tensors[state.cursor], state.names)]
+    return _acted(state, header.silo, now)
 
 
 def _added(state: Round, event: Added, now: float) -> Outcome:
-    return replace(_enter(state, Phase.OPEN, now), total=event.total), []
+    tensor = state.tensors[state.cursor]
+    listed = (*(one for one in state.listed if one.tensor is not tensor), Listed(tensor, state.survivors))
+    return _enter(replace(_with_part(state, event.total), listed=listed), Phase.SIGN, now), []
 
 
 def _disputed(state: Round, event: Confirmed, now: float) -> Outcome:
-    """A silo of the roster may say at any time that it cannot do what it was asked."""
+    """A silo that is present may say at any time that it cannot do what it was asked."""
     silo, confirm = event.silo, event.confirm
-    if silo not in state.names:
-        msg = f"{silo} is not in the roster"
+    if silo not in state.present:
+        msg = f"{silo} is not in the roster, or was set aside in this attempt"
         raise OutOfTurnError(msg)
     if not confirm.dispute:
         msg = f"the phase {state.phase} does not wait for {confirm.task}"
         raise OutOfTurnError(msg)
-    return _abort(state, f"{silo} disputes {confirm.task}: {confirm.dispute}: {confirm.explanation}", now, (silo,))
+    what = f"{confirm.task} of {confirm.tensor}" if confirm.tensor else str(confirm.task)
+    return _abort(state, f"{silo} disputes {what}: {confirm.dispute}: {confirm.explanation}", now, (silo,))
 
 
 def _confirmed(state: Round, event: Confirmed, now: float) -> Outcome:
     silo, confirm = event.silo, event.confirm
-    concerned = state.behind if state.phase is Phase.CATCH_UP else state.names
-    due = confirm.task is CONFIRMED[state.phase] and (state.phase is not Phase.OPEN or confirm.tensor is state.tensor)
+    concerned = state.behind if state.phase is Phase.CATCH_UP else state.present
+    of_tensor = state.phase in (Phase.SIGN, Phase.OPEN)
+    due = confirm.task is CONFIRMED[state.phase] and (not of_tensor or confirm.tensor is state.tensor)
     if confirm.dispute or silo not in concerned or not due:
         return _disputed(state, event, now)
+    if silo in state.done:
+        return state, []
     if state.phase is Phase.CATCH_UP and confirm.model != state.model:
         why = f"{silo} holds another model after {confirm.task} than the last committed round's"
         return _abort(state, why, now, (silo,))
+    if state.phase is Phase.SIGN:
+        signatures = sorted((*state.signatures, Signature(silo, confirm.signature)), key=lambda one: one.silo)
+        state = replace(state, signatures=tuple(signatures))
     if state.phase in (Phase.OPEN, Phase.ADOPT):
-        if state.done and confirm.model != state.model:
-            return _abort(state, f"{silo} holds another model after {confirm.task} than the others", now)
-        state = replace(state, model=confirm.model)
-    state = replace(state, done=state.done | {silo})
-    return (state, []) if state.waiting_for else _advance(state, now)
-
-
-def _advance(state: Round, now: float) -> Outcome:
-    """Everybody has confirmed: on to what follows in the plan."""
-    if state.phase is Phase.TAKE:
-        return _keyed(state, now), []
-    if state.phase is Phase.CATCH_UP:
-        return _enter(state, Phase.GATHER, now), []
-    if state.phase is Phase.OPEN and state.tensor is Tensor.HEADS:
-        return _enter(state, Phase.SOLVE, now), []
-    if state.cursor + 1 < len(state.tensors):
-        return _enter(replace(state, cursor=state.cursor + 1, total=None, note=None), Phase.GATHER, now), []
-    return _enter(state, Phase.COMMITTED, now), [Clear(state.place)]
+        held = sorted((*state.held, Held(silo, confirm.model)), key=lambda one: one.silo)
+        state = replace(state, held=tuple(held))
+    return _acted(state, silo, now)
 
 
 def _restarted(state: Round, event: Restarted, now: float) -> Outcome:
     seat = next((seat for seat in state.seats if seat.member.silo == event.silo), None)
-    if seat is None or seat.session == event.session:
+    if seat is None or seat.session == event.session or event.silo in state.lost:
         return state, []
     if state.phase in (Phase.OFFER, Phase.WAIT):
         seats = tuple(s for s in state.seats if s is not seat)
         return _present(replace(state, seats=seats), event.silo, now), []
-    return _abort(state, f"{event.silo} was restarted and has lost its keys", now, (event.silo,))
+    why = f"{event.silo} was restarted and has lost its keys"
+    if state.phase in SPARING:
+        return _lose(state, (event.silo,), why, now)
+    return _abort(state, why, now, (event.silo,))
 
 
 def _returned(state: Round, event: Returned, now: float) -> Outcome:
@@ -389,9 +341,11 @@ def _passed(state: Round, event: Passed, now: float) -> Outcome:  # noqa: ARG001
     if state.phase is Phase.OFFER:
         return _consider(state, now)
     late = state.waiting_for
-    by = ", ".join(late) or "the coordinator"
+    why = f"no {state.phase} from {', '.join(late) or 'the coordinator'} within {state.limits.of(state.phase):g} s"
     state = replace(state, absent=state.absent.union(late))
-    return _abort(state, f"no {state.phase} from {by} within {state.limits.of(state.phase):g} s", now, late)
+    if late and state.phase in SPARING:
+        return _lose(state, late, why, now)
+    return _abort(state, why, now, late)
 
 
 def _stopped(state: Round, event: Stopped, now: float) -> Outcome:
@@ -407,8 +361,10 @@ MOVES: dict[tuple[Phase, type[Event]], Move] = {
     (Phase.GATHER, Uploaded): _gathered,
     (Phase.GATHER, Confirmed): _disputed,
     (Phase.ADD, Added): _added,
-    **dict.fromkeys(((phase, Uploaded) for phase in RELAYED), _noted),
+    **dict.fromkeys(((phase, Uploaded) for phase in RELAYED), _relayed),
     **dict.fromkeys(((phase, Confirmed) for phase in RELAYED), _disputed),
+    **dict.fromkeys(((phase, Uploaded) for phase in COLLECTED), _collected),
+    **dict.fromkeys(((phase, Confirmed) for phase in COLLECTED), _disputed),
     **dict.fromkeys(((phase, Confirmed) for phase in CONFIRMED), _confirmed),
     **dict.fromkeys(((phase, Restarted) for phase in _LIVE), _restarted),
     **dict.fromkeys(((phase, Returned) for phase in _LIVE), _returned),

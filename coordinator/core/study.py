@@ -1,7 +1,9 @@
 """A study as a sequence of rounds: created -> running (<-> waiting, paused) -> finished, ended or aborted.
 
-Round 0 deals keys and sums the domain counts; rounds 1..R train. A round that aborts is attempted anew with the silos
-that still take part, until the study's attempts are used up. A silo that refuses leaves the study by name; one that is
+Round 0 deals keys and sums the domain counts; rounds 1..R train. Who is lost in a round that goes on without it is
+asked again with the next offer, where it is behind and catches up. A round that aborts is attempted anew with the silos
+that still take part, until the study's attempts are used up; where survivors of it were listed to be signed, with these
+alone, and the study waits for them. A silo that refuses leaves the study by name; one that is
 silent is away until it is heard of again. The study goes on while enough silos remain, and waits while too few of them
 are present. While the operator has paused it its clock stands still: what silos still send counts, time does not.
 
@@ -14,7 +16,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from coordinator.core.events import Effect, Event, Persist, Stopped
-from coordinator.core.round import Limits, Phase, Round, open_round, step
+from coordinator.core.round import open_round, step
+from coordinator.core.state import Limits, Listed, Phase, Round
 from protos.messages import Member, Place, Tensor
 
 
@@ -57,6 +60,9 @@ class Script:
     name: str
     silos: tuple[str, ...]
     min_silos: int
+    colluders: int
+    recovers: bool
+    """Whether a round goes on without a silo that is lost on the way."""
     tensors: tuple[tuple[Tensor, ...], ...]
     """Of each round from 0 to R."""
     limits: Limits
@@ -104,7 +110,7 @@ def start(state: Progress, now: float) -> Outcome:
         msg = f"the study is {state.life}; only a created one can start"
         raise StudyStateError(msg)
     place = Place(state.script.study, 0, 1)
-    return replace(state, life=Life.RUNNING, round=_attempt(state, place, (), "", now)), [Persist()]
+    return replace(state, life=Life.RUNNING, round=_attempt(state, place, now)), [Persist()]
 
 
 def pause(state: Progress, reason: str, now: float) -> Outcome:
@@ -173,19 +179,30 @@ def _in_tune(state: Progress) -> Progress:
     return replace(state, life=Life.WAITING if waits else Life.RUNNING, why=state.round.why)
 
 
-def _attempt(state: Progress, place: Place, keyed: tuple[Member, ...], expected: str | None, now: float) -> Round:
+def _attempt(
+    state: Progress,
+    place: Place,
+    now: float,
+    *,
+    expected: str = "",
+    keyed: tuple[Member, ...] = (),
+    listed: tuple[Listed, ...] = (),
+) -> Round:
     script = state.script
     blank = Round(
         place=place,
         tensors=script.tensors[place.round],
         invited=state.active,
+        listed=listed,
         min_silos=script.min_silos,
+        colluders=script.colluders,
+        recovers=script.recovers,
         limits=script.limits,
         keyed=keyed,
         expected=expected,
         absent=frozenset(state.away),
     )
-    return open_round(blank, now)
+    return open_round(replace(blank, invited=blank.required or blank.invited), now)
 
 
 def _without(state: Progress, round_: Round) -> Progress:
@@ -200,7 +217,7 @@ def _after_commit(state: Progress, round_: Round, now: float) -> Progress:
     if following == len(state.script.tensors):
         return replace(state, life=Life.FINISHED, why="all rounds are committed")
     place = Place(state.script.study, following, 1)
-    return replace(state, round=_attempt(state, place, round_.members, round_.model, now))
+    return replace(state, round=_attempt(state, place, now, expected=round_.model, keyed=round_.members))
 
 
 def _after_abort(state: Progress, round_: Round, now: float) -> Progress:
@@ -209,8 +226,11 @@ def _after_abort(state: Progress, round_: Round, now: float) -> Progress:
     if len(state.active) < state.script.min_silos:
         left = "; ".join(f"{s.name} left ({s.why})" for s in state.silos if s.why)
         return replace(state, life=Life.ENDED, why=f"{round_.why}; {left}" if left else round_.why)
+    if gone := sorted(set(round_.required).difference(state.active)):
+        why = f"{round_.why}; round {place.round} cannot be made anew without {', '.join(gone)}, whose sum was signed"
+        return replace(state, life=Life.ENDED, why=why)
     if place.attempt >= state.script.max_attempts:
         return replace(state, life=Life.ENDED, why=f"attempt {place.attempt} of round {place.round}: {round_.why}")
     # New keys for every new attempt after a failure: whoever caused it may have kept the old ones.
     following = Place(place.study, place.round, place.attempt + 1)
-    return replace(state, round=_attempt(state, following, (), round_.expected, now))
+    return replace(state, round=_attempt(state, following, now, expected=round_.expected, listed=round_.listed))

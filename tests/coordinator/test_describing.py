@@ -6,19 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.core.events import Passed, Returned, Stopped
-from coordinator.core.round import Phase
+from coordinator.core.events import Passed, Restarted, Returned, Stopped
+from coordinator.core.state import Phase
 from coordinator.core.study import Life, Script, advance, create, pause, resume, start
 from coordinator.describing import describe, ended_attempt, ended_phases, measure, where
 from coordinator.metrics import Metrics
 from protos.messages import MemberStatus, PhaseTime, Place, Tensor
-from support.rounds import LIMITS, SILOS, STUDY, accept, refuse, wanted
+from support.rounds import FIVE, LIMITS, SILOS, STUDY, accept, refuse, wanted
 
 PLAN = ((Tensor.COUNTS,), (Tensor.HEADS, Tensor.METRICS))
 
 
-def started():
-    return start(create(Script(STUDY, "tiny", SILOS, 2, PLAN, LIMITS, 2)), 0.0)[0]
+def started(silos=SILOS):
+    return start(create(Script(STUDY, "tiny", silos, 2, 1, True, PLAN, LIMITS, 2)), 0.0)[0]
 
 
 def feed(state, *events, now=0.0):
@@ -61,6 +61,26 @@ def test_every_silo_has_its_state():
     assert status.why == "1 silos take part, the study needs 2; waits for south"
 
 
+def test_who_was_lost_is_shown_with_the_reason():
+    state = until(started(FIVE), Phase.SIGN)
+    state = feed(state, Restarted("west", "new"))
+    status = describe(state, {})
+    assert status.members[-1] == MemberStatus("west", "lost", "west was restarted and has lost its keys", 0.0)
+    assert {member.state for member in status.members[:-1]} == {"active"}
+    assert status.waiting_for == FIVE[:-1]
+
+
+def test_who_is_late_is_lost_before_it_is_away():
+    state = until(started(FIVE), Phase.GATHER)
+    late = [event for event in wanted(state.round) if event.header.silo != "north"]
+    state = feed(feed(state, *late), Passed(), now=LIMITS.train)
+    assert state.away == ("north",)
+    assert describe(state, {}).members[1] == MemberStatus("north", "lost", "no gather from north within 100 s", 0.0)
+    state = until(state, Phase.OPEN)
+    state = feed(state, *wanted(state.round))
+    assert describe(state, {}).members[1] == MemberStatus("north", "away", "", 0.0), "in the next round"
+
+
 @pytest.mark.parametrize("state", [waiting(), pause(started(), "x", 1.0)[0], until(started(), Phase.GATHER)])
 def test_whom_a_live_study_waits_for_is_shown(state):
     assert describe(state, {}).waiting_for == state.round.waiting_for != ()
@@ -82,6 +102,15 @@ def test_a_phase_that_ends_has_its_time():
     assert ended(state, event, 7.5) == ([PhaseTime(0, 1, "deal", None, 7.5)], None)
     state = until(started(), Phase.TAKE)
     assert ended(state, wanted(state.round)[0], 7.5) == ([], None), "the others have yet to act"
+
+
+def test_a_solver_that_is_lost_has_its_time():
+    state = until(started(FIVE), Phase.SOLVE)
+    solver = state.round.actor
+    times, outcome = ended(state, Restarted(solver, "new"), 7.5)
+    assert (times, outcome) == ([PhaseTime(1, 1, "solve", Tensor.HEADS, 7.5)], None)
+    other = next(name for name in FIVE if name != solver)
+    assert ended(state, Restarted(other, "new"), 7.5) == ([], None), "the solver goes on"
 
 
 def test_an_attempt_that_ends_is_committed_or_aborted():

@@ -3,25 +3,26 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import threading
 import time
+from dataclasses import replace
 
 import pytest
 from sqlalchemy.exc import OperationalError
 
 from coordinator import engine as engines
 from coordinator import intake
-from coordinator.core.round import OutOfTurnError, Phase
+from coordinator.core.round import OutOfTurnError
+from coordinator.core.state import Phase
 from coordinator.core.study import Life
 from coordinator.engine import Engine, UnknownStudyError, script_of
 from coordinator.metrics import Metrics
-from coordinator.spool import Spool
+from coordinator.spool import SUM_FILE, Spool
 from coordinator.store import Store
-from policies import shapes
-from protos.messages import Answer, Confirm, Note, Place, Task, Tensor, UploadHeader
+from protos.messages import MAX_CHUNK, SUM, Answer, Confirm, Note, Part, Place, Task, Tensor, UploadHeader
+from support.contents import digest_of, listed
 from support.rounds import confirm, member
-from support.silos import sealed
+from support.silos import NOTES, announced, sealed
 from support.studies import tiny_study
 
 STUDY = tiny_study()
@@ -74,28 +75,50 @@ def answer_all(engine, place=PLACE):
         engine.answer(silo, Answer(place, "one", member=member(silo)))
 
 
-def send(engine, silo, what, content, place=PLACE):
-    """An upload as the service makes it, without the wire."""
-    tensor = what if isinstance(what, Tensor) else None
-    digest = hashlib.sha256(content).hexdigest()
-    kind = tensor.ring if tensor else str(what)
-    header = UploadHeader(place, kind, tensor, silo, 2 if tensor else 0, len(content), digest)
+def head(silo, what, content, place=PLACE, *, tensor=None, study=STUDY):
+    digest = digest_of(content)
+    if isinstance(what, Note):
+        return UploadHeader(place, what, tensor, silo, 0, len(content), digest)
+    kind, values = announced(study, place.round, what)
+    return UploadHeader(place, kind, what, silo, values, len(content), digest)
+
+
+def begin_to_send(engine, header, content):
+    """An upload as the service makes it, without the wire, of which all bytes are there."""
     engine.expect(header)
-    engine._spool.append(engine._spool.partial(place, header.slot, silo), 0, content)
+    chunks = listed(content)
+    begin = engine.begin_upload(header, chunks)
+    for offset in range(begin, len(content), MAX_CHUNK):
+        engine.take(header, chunks, offset, content[offset : offset + MAX_CHUNK])
+    return header
+
+
+def send(engine, silo, what, content, place=PLACE, *, tensor=None):
+    header = begin_to_send(engine, head(silo, what, content, place, tensor=tensor), content)
     engine.finish_upload(header, b"signature")
     return header
 
 
-def to_gather(engine):
-    answer_all(engine)
+def to_gather(engine, place=PLACE):
+    answer_all(engine, place)
+    send_all(engine, Note.GREETING, place)
     (dealer,) = engine.status("tiny").waiting_for
-    send(engine, dealer, Note.KEYS, b"keys")
+    send(engine, dealer, Note.KEYS, b"keys", place)
     for silo in STUDY.silos:
-        engine.confirm(silo, confirm(PLACE, silo, Task.TAKE).confirm)
+        engine.confirm(silo, confirm(place, silo, Task.TAKE).confirm)
+    send_all(engine, Note.SHARES, place)
+
+
+def send_all(engine, note, place=PLACE):
+    for silo in STUDY.silos:
+        send(engine, silo, note, f"{silo}'s {note}".encode(), place)
+
+
+COUNT_BYTES = len(sealed("ckks", announced(STUDY, 0, Tensor.COUNTS)[1]))
 
 
 def counts(seed=0):
-    return sealed(Tensor.COUNTS, 2, seed)
+    return sealed("ckks", announced(STUDY, 0, Tensor.COUNTS)[1], seed)
 
 
 def until(condition, seconds=5.0):
@@ -108,6 +131,8 @@ def until(condition, seconds=5.0):
 def test_the_script_says_what_the_study_says():
     script = script_of(STUDY)
     assert (script.study, script.silos, script.min_silos) == (STUDY.digest, STUDY.silos, 3)
+    assert (script.colluders, script.recovers) == (1, True)
+    assert not script_of(tiny_study(privacy={"mode": "distributed"})).recovers
     assert script.tensors == (
         (Tensor.COUNTS,),
         (Tensor.HEADS, Tensor.ENCODER),
@@ -120,18 +145,20 @@ def test_work_follows_the_phases(engine):
     silo = STUDY.silos[0]
     assert engine.poll(silo, "one", 0).task is Task.DECIDE
     answer_all(engine)
+    assert [engine.poll(name, "one", 0).task for name in STUDY.silos] == [Task.GREET] * 3
+    send_all(engine, Note.GREETING)
     (dealer,) = engine.status("tiny").waiting_for
     other = next(s for s in STUDY.silos if s != dealer)
     assert engine.poll(dealer, "one", 0).task is Task.DEAL
     assert engine.poll(other, "one", 0).task is Task.WAIT
     send(engine, dealer, Note.KEYS, b"keys")
     work = engine.poll(other, "one", 0)
-    assert (work.task, work.actor, work.size, [m.silo for m in work.roster]) == (
-        Task.TAKE,
-        dealer,
-        4,
-        sorted(STUDY.silos),
-    )
+    assert (work.task, work.actor, [m.silo for m in work.roster]) == (Task.TAKE, dealer, sorted(STUDY.silos))
+    assert [(part.kind, part.silo) for part in work.parts] == [
+        *(("greeting", name) for name in STUDY.silos),
+        ("keys", dealer),
+    ]
+    assert work.parts[-1] == Part("keys", dealer, 4, digest_of(b"keys"))
     assert engine.poll("elsewhere", "one", 0).task is Task.WAIT
 
 
@@ -196,15 +223,41 @@ def test_no_path_of_ours_reaches_a_silo(make_engine, monkeypatch):
         engines, "add_contents", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOSPC, "No space left", "/var/lib"))
     )
     place = Place(study.digest, 0, 1)
-    answer_all(engine, place)
-    (dealer,) = engine.status("tiny").waiting_for
-    send(engine, dealer, Note.KEYS, b"keys", place)
-    for silo in STUDY.silos:
-        engine.confirm(silo, confirm(place, silo, Task.TAKE).confirm)
+    to_gather(engine, place)
     for silo in STUDY.silos:
         send(engine, silo, Tensor.COUNTS, counts(), place)
     until(lambda: engine.status("tiny").state == "ended")
     assert engine.status("tiny").why == "attempt 1 of round 0: adding counts failed: No space left"
+
+
+def test_what_the_disk_has_altered_is_never_added(make_engine):
+    """Well-formed, as ciphertexts go: the attempt ends and says whose it was."""
+    study = tiny_study(max_attempts=1)
+    engine = make_engine()
+    engine.create(study.canonical())
+    engine.start_study(study.name)
+    place = Place(study.digest, 0, 1)
+    to_gather(engine, place)
+    one, *others, last = STUDY.silos
+    for silo in (one, *others):
+        send(engine, silo, Tensor.COUNTS, counts(), place)
+    altered = bytearray(counts())
+    altered[0] ^= 1
+    engine._spool.complete(place, "counts", one).write_bytes(altered)
+    send(engine, last, Tensor.COUNTS, counts(), place)
+    until(lambda: engine.status("tiny").state == "ended")
+    told = f"adding counts failed: what {one} sent was altered on the coordinator's disk"
+    assert told in engine.status("tiny").why
+
+
+def test_a_sum_lies_with_its_list(many):
+    many.until(lambda s: s.phase == "open")
+    work = many.engine.poll("west", "one", 0)
+    (total,) = (part for part in work.parts if part.kind == SUM)
+    spool = many.engine._spool
+    content = spool.complete(work.place, "counts", SUM_FILE).read_bytes()
+    kept = spool.chunk_list(spool.chunks(work.place, "counts", SUM_FILE))
+    assert (kept, kept.digest, kept.size) == (listed(content), total.sha256, total.size)
 
 
 def test_a_sum_that_fails_too_late_ends_nothing(engine, monkeypatch):
@@ -225,13 +278,13 @@ def test_a_sum_that_fails_too_late_ends_nothing(engine, monkeypatch):
 
 def test_an_upload_whose_attempt_ends_while_it_is_checked(engine, monkeypatch):
     to_gather(engine)
-    real = intake.digest
+    real = intake.check_content
 
-    def late(path):
+    def late(path, kind):
         engine.poll(STUDY.silos[1], "two", 0)
-        return real(path)
+        return real(path, kind)
 
-    monkeypatch.setattr(intake, "digest", late)
+    monkeypatch.setattr(intake, "check_content", late)
     with pytest.raises(OutOfTurnError, match="round 0, attempt 1 is not the current one"):
         send(engine, STUDY.silos[0], Tensor.COUNTS, counts())
     assert not engine._spool._folder(PLACE).exists()
@@ -239,7 +292,7 @@ def test_an_upload_whose_attempt_ends_while_it_is_checked(engine, monkeypatch):
 
 def test_a_file_that_is_lost_is_our_fault(engine, monkeypatch):
     to_gather(engine)
-    header = UploadHeader(PLACE, "ckks", Tensor.COUNTS, STUDY.silos[0], 2, 65536, "a" * 64)
+    header = replace(head(STUDY.silos[0], Tensor.COUNTS, counts()), sha256="a" * 64)
     with pytest.raises(FileNotFoundError):
         engine.finish_upload(header, b"signature")
 
@@ -248,13 +301,13 @@ def test_a_sum_that_comes_too_late_is_forgotten(engine, monkeypatch):
     to_gather(engine)
     real = engines.add_contents
 
-    def slow(paths, tensor, target):
+    def slow(paths, digests, kind, target):
         engine.poll(STUDY.silos[0], "two", 0)
         assert engine.status("tiny").attempt == 2
         target.parent.mkdir(parents=True, exist_ok=True)
         for path in paths:
             path.write_bytes(counts())
-        real(paths, tensor, target)
+        real(paths, digests, kind, target)
 
     monkeypatch.setattr(engines, "add_contents", slow)
     for silo in STUDY.silos:
@@ -268,14 +321,12 @@ def test_a_crash_between_the_bytes_and_the_count_loses_neither(engine, monkeypat
     """The slot is filled, the process dies, the silo repeats its upload: counted then, and once."""
     to_gather(engine)
     silo = STUDY.silos[0]
+    header = begin_to_send(engine, head(silo, Tensor.COUNTS, counts()), counts())
     with monkeypatch.context() as patch:
         patch.setattr(engine, "keep", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
-            send(engine, silo, Tensor.COUNTS, counts())
+            engine.finish_upload(header, b"signature")
     assert silo in engine.status("tiny").waiting_for
-    content = counts()
-    digest = hashlib.sha256(content).hexdigest()
-    header = UploadHeader(PLACE, "ckks", Tensor.COUNTS, silo, 2, len(content), digest)
     assert engine.stored(header)
     engine.finish_upload(header, b"signature")
     engine.finish_upload(header, b"signature")
@@ -285,7 +336,7 @@ def test_a_crash_between_the_bytes_and_the_count_loses_neither(engine, monkeypat
 def test_a_crash_between_the_file_and_its_record_asks_for_no_byte_again(engine, make_engine, monkeypatch):
     to_gather(engine)
     silo, content = STUDY.silos[0], counts()
-    header = UploadHeader(PLACE, "ckks", Tensor.COUNTS, silo, 2, len(content), hashlib.sha256(content).hexdigest())
+    header = head(silo, Tensor.COUNTS, content)
     with monkeypatch.context() as patch:
         patch.setattr(engine._store, "add_content", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
@@ -346,10 +397,16 @@ def test_a_word_about_another_place_is_out_of_turn(engine):
 def test_the_phases_times_are_kept_and_measured(engine, clock):
     clock.now += 3
     answer_all(engine)
+    clock.now += 1
+    send_all(engine, Note.GREETING)
     clock.now += 2
     (dealer,) = engine.status("tiny").waiting_for
     send(engine, dealer, Note.KEYS, b"keys")
-    assert [(t.phase, t.seconds) for t in engine.status("tiny").times] == [("offer", 3.0), ("deal", 2.0)]
+    assert [(t.phase, t.seconds) for t in engine.status("tiny").times] == [
+        ("offer", 3.0),
+        ("greet", 1.0),
+        ("deal", 2.0),
+    ]
     value = engine._metrics.registry.get_sample_value
     assert value("fedward_coordinator_phase_seconds_sum", {"phase": "offer"}) == 3.0
     assert value("fedward_coordinator_phase_seconds_count", {"phase": "deal"}) == 1.0
@@ -379,7 +436,7 @@ def pair(make_engine, clock):
     play = Play(engine, study)
     play.until(lambda s: not set(study.silos[:2]) & set(s.waiting_for), silent=("west",))
     clock.now += study.deadlines.offer
-    until(lambda: engine.status("pair").phase == "deal")
+    until(lambda: engine.status("pair").phase == "greet")
     play.until(lambda s: s.round == 1, silent=("west",))
     return play
 
@@ -410,9 +467,11 @@ class Play:
             self.engine.answer(silo, Answer(place, "one", member=member(silo), model=self.models[silo]))
         elif work.task is Task.CONTRIBUTE:
             self.give(silo, work.tensor, place)
-        elif work.task in (Task.DEAL, Task.SHARE, Task.SOLVE):
-            note = {Task.DEAL: Note.KEYS, Task.SHARE: Note.MODEL, Task.SOLVE: Note.HEADS}[work.task]
-            send(self.engine, silo, note, b"note", place)
+        elif work.task in NOTES:
+            tensor = work.tensor if work.task is Task.REVEAL else None
+            send(self.engine, silo, NOTES[work.task], b"note", place, tensor=tensor)
+        elif work.task is Task.SIGN:
+            self.engine.confirm(silo, confirm(place, silo, Task.SIGN, work.tensor).confirm)
         elif work.task is Task.CATCH_UP:
             self.models[silo] = self.models[work.actor]
             self.engine.confirm(silo, Confirm(place, work.task, model=self.models[silo]))
@@ -422,13 +481,9 @@ class Play:
             self.engine.confirm(silo, Confirm(place, work.task, work.tensor, self.models[silo]))
 
     def give(self, silo, tensor, place):
-        values = shapes.values(self.study, place.round, tensor)
-        content = sealed(tensor, values)
-        digest = hashlib.sha256(content).hexdigest()
-        header = UploadHeader(place, tensor.ring, tensor, silo, values, len(content), digest)
-        self.engine.expect(header)
-        self.engine._spool.append(self.engine._spool.partial(place, header.slot, silo), 0, content)
-        self.engine.finish_upload(header, b"signature")
+        content = sealed(*announced(self.study, place.round, tensor))
+        header = head(silo, tensor, content, place, study=self.study)
+        self.engine.finish_upload(begin_to_send(self.engine, header, content), b"signature")
 
 
 def states(status):
@@ -457,13 +512,9 @@ def test_who_polls_again_is_offered_a_seat_and_catches_up(pair):
     assert pair.engine.poll("west", "one", 0).task is Task.WAIT
     status = pair.until(lambda s: s.phase == "catch_up")
     work = pair.engine.poll("west", "one", 0)
-    assert (work.task, work.actor, work.size, work.sha256) == (
-        Task.CATCH_UP,
-        sharer,
-        4,
-        hashlib.sha256(b"note").hexdigest(),
-    )
-    assert pair.engine.download("west", work.place, None, "model") == ("note-model", sharer)
+    model = Part("model", sharer, 4, digest_of(b"note"))
+    assert (work.task, work.actor, work.parts) == (Task.CATCH_UP, sharer, (model,))
+    assert pair.engine.download("west", work.place, None, "model", sharer) == ("note-model", sharer)
     assert [pair.engine.poll(silo, "one", 0).task for silo in ("north", "south")] == [Task.WAIT, Task.WAIT]
     pair.until(lambda s: s.state == "finished")
     assert len(set(pair.models.values())) == 1
@@ -494,12 +545,12 @@ def test_nobody_is_given_work_in_a_pause_and_what_comes_counts(engine, clock):
     time.sleep(2 * engines.TICK_SECONDS)
     for silo in STUDY.silos:
         send(engine, silo, Tensor.COUNTS, counts())
-    until(lambda: engine.status("tiny").phase == "open")
+    until(lambda: engine.status("tiny").phase == "sign")
     assert (engine.status("tiny").state, engine.status("tiny").attempt) == ("paused", 1)
     clock.now += 5
     engine.resume_study("tiny")
     assert (engine.status("tiny").state, engine.status("tiny").why) == ("running", "")
-    assert engine.poll(STUDY.silos[0], "one", 0).task is Task.OPEN
+    assert engine.poll(STUDY.silos[0], "one", 0).task is Task.SIGN
     assert max(t.seconds for t in engine.status("tiny").times) < 1e6, "a pause is no part of a phase"
 
 
@@ -550,9 +601,9 @@ def test_a_restart_in_a_pause_keeps_files_and_goes_on_adding(engine, make_engine
     assert again.status("tiny").state == "paused"
     for silo in STUDY.silos[len(givers) :]:
         send(again, silo, Tensor.COUNTS, counts())
-    until(lambda: again.status("tiny").phase == "open")
+    until(lambda: again.status("tiny").phase == "sign")
     again.resume_study("tiny")
-    assert again.poll("north", "one", 0).task is Task.OPEN
+    assert again.poll("north", "one", 0).task is Task.SIGN
 
 
 def test_a_restart_while_waiting_waits_on(engine, make_engine, clock):
@@ -585,3 +636,103 @@ def test_a_model_that_is_not_the_expected_one_ends_the_attempt_by_name(pair):
     pair.engine.confirm("west", Confirm(place, Task.CATCH_UP, model="something else"))
     assert (pair.status.attempt, pair.status.phase) == (2, "offer")
     assert states(pair.status)["west"] == "invited", "it is still part of the study, and present"
+
+
+# --- lost -----------------------------------------------------------------------------------------------------------
+@pytest.fixture
+def many(make_engine):
+    """A study of five of which four must stay, in the middle of its first sum."""
+    study = tiny_study(name="many", silos=["east", "north", "polar", "south", "west"])
+    engine = make_engine()
+    engine.create(study.canonical())
+    engine.start_study("many")
+    play = Play(engine, study)
+    play.until(lambda s: s.phase == "gather")
+    return play
+
+
+def test_the_others_go_on_without_who_is_late(many, clock):
+    many.until(lambda s: s.waiting_for == ("south",), silent=("south",))
+    clock.now += many.study.deadlines.train
+    until(lambda: many.status.phase != "gather")
+    assert (states(many.status)["south"], many.status.members[3].why) == ("lost", "no gather from south within 60 s")
+    assert gauge(many.engine, "lost_total", phase="gather") == 1.0
+    many.until(lambda s: s.round == 1, silent=("south",))
+    assert (many.status.attempt, states(many.status)["south"]) == (1, "away")
+    status = many.until(lambda s: s.state == "finished")
+    assert status.times[-1].attempt == 1, "no attempt was lost"
+    assert "catch_up" in {time.phase for time in status.times}
+    assert len(set(many.models.values())) == 1
+
+
+def test_an_upload_that_is_complete_too_late_is_refused_and_not_added(many, clock, monkeypatch):
+    place = Place(many.study.digest, 0, 1)
+    content = sealed(*announced(many.study, 0, Tensor.COUNTS), seed=9)
+    header = begin_to_send(many.engine, head("south", Tensor.COUNTS, content, place, study=many.study), content)
+    added = []
+    real = engines.add_contents
+    monkeypatch.setattr(engines, "add_contents", lambda paths, *rest: (added.extend(paths), real(paths, *rest)))
+    many.until(lambda s: s.waiting_for == ("south",), silent=("south",))
+    clock.now += many.study.deadlines.train
+    until(lambda: many.status.phase == "sign")
+    with pytest.raises(OutOfTurnError, match="south was set aside in this attempt"):
+        many.engine.finish_upload(header, b"signature")
+    with pytest.raises(OutOfTurnError, match="south was set aside in this attempt"):
+        many.engine.finish_upload(header, b"signature")
+    with pytest.raises(OutOfTurnError, match="south was set aside in this attempt"):
+        many.engine.expect(header)
+    assert [path.name for path in added] == [f"{silo}.sealed" for silo in ("east", "north", "polar", "west")]
+    assert many.engine.poll("south", "one", 0).task is Task.WAIT
+    assert many.status.phase == "sign"
+
+
+def test_a_confirmation_of_who_was_lost_is_refused(many, clock):
+    many.until(lambda s: s.phase == "open")
+    many.engine.poll("south", "two", 0)
+    place = Place(many.study.digest, 0, 1)
+    for said in ({"model": "m"}, {"dispute": "data"}):
+        with pytest.raises(OutOfTurnError, match="south is not in the roster, or was set aside"):
+            many.engine.confirm("south", Confirm(place, Task.OPEN, Tensor.COUNTS, **said))
+    many.until(lambda s: s.round == 1, silent=("south",))
+    assert many.models["south"] != many.models["west"]
+
+
+@pytest.mark.parametrize("phase", ["exchange", "gather", "add", "sign", "reveal", "open"])
+def test_a_restart_of_the_coordinator_remembers_the_lost(make_engine, clock, monkeypatch, phase):
+    study = tiny_study(name="many", silos=["east", "north", "polar", "south", "west"])
+    engine = make_engine()
+    engine.create(study.canonical())
+    engine.start_study("many")
+    play = Play(engine, study)
+    with monkeypatch.context() as patch:
+        if phase == "add":
+            patch.setattr(engine, "_add", lambda _: None)
+        play.until(lambda s: s.phase == phase)
+        engine.poll("south", "two", 0)
+        before = play.status
+        assert (before.phase, states(before)["south"]) == (phase, "lost")
+    engine.close()
+    play.engine = make_engine()
+    if phase != "add":
+        assert replace(play.status, members=()) == replace(before, members=())
+    assert play.status.members[3].why == "south was restarted and has lost its keys"
+    play.until(lambda s: s.round == 1, silent=("south",))
+    assert play.status.attempt == 1
+
+
+def test_the_sum_s_parts_are_what_everybody_revealed(many):
+    many.until(lambda s: s.phase == "open")
+    work = many.engine.poll("west", "one", 0)
+    assert [(part.kind, part.silo) for part in work.parts] == [
+        *(("reveal", silo) for silo in many.study.silos),
+        (SUM, ""),
+    ]
+    place = Place(many.study.digest, 0, 1)
+    slots = [many.engine.download("west", place, Tensor.COUNTS, part.kind, part.silo) for part in work.parts]
+    assert slots[0] == ("note-reveal-counts", "east")
+    assert slots[-1] == ("counts", "_sum")
+    for part, slot in zip(work.parts, slots, strict=True):
+        content = many.engine._spool.complete(place, *slot).read_bytes()
+        assert (len(content), digest_of(content)) == (part.size, part.sha256)
+    sizes = {(u.kind, u.tensor) for u in many.status.uploads}
+    assert sizes == {("greeting", None), ("keys", None), ("shares", None), ("ckks", "counts"), ("reveal", None)}

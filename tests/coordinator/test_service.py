@@ -11,19 +11,21 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import grpc
-import numpy as np
 import pytest
 
 from coordinator import service
-from coordinator.spool import SUM
-from coordinator.work import note_limit
+from coordinator.spool import SUM_FILE
 from crypto import ckks_public
 from crypto.certificates import Credential, Trust
 from crypto.errors import CertificateError
+from crypto.identity import Role
+from crypto.layout import sealed_values
 from policies import shapes
-from protos import codec
+from policies.notes import note_limit
+from protos import chunks, codec
 from protos.messages import (
     MAX_CHUNK,
+    MAX_MESSAGE,
     MAX_PUBLICATION,
     PROTOCOL,
     Figure,
@@ -36,10 +38,14 @@ from protos.messages import (
 )
 from protos.v1 import common_pb2, operator_pb2, silo_pb2
 from support.certificates import make_authority
+from support.contents import listed
 from support.silos import Silo, content_size, refused, summed
 from support.studies import tiny_study
 
 Code = grpc.StatusCode
+COUNT_BYTES = ckks_public.FRAME_BYTES
+"""Of the counts of two domains, in one frame."""
+CHUNK = 4000
 DAY = timedelta(days=1)
 
 
@@ -47,24 +53,28 @@ def first(scene):
     return next(iter(scene.silos.values()))
 
 
-def begin_upload(silo, header, chunks=()):
-    """A stream that is held open; returns the call and a function that ends it."""
+@pytest.fixture
+def small_chunks(monkeypatch):
+    """The counts come in seven of them."""
+    monkeypatch.setattr(chunks, "MAX_CHUNK", CHUNK)
+
+
+def begin_upload(silo, header, content, further=()):
+    """A stream of some messages that is held open; returns the call and a function that ends it."""
     go_on = threading.Event()
 
     def messages():
-        yield silo_pb2.UploadChunk(
-            header=codec.header_to_wire(header), signature=silo.credential.sign(header.canonical())
-        )
-        yield from chunks
+        yield next(silo.messages(header, content))
+        yield from further
         go_on.wait(10)
 
     return silo.silo.Upload.future(messages()), go_on
 
 
-def taken(silo, header, content):
+def taken(silo, header, content, offset):
     """Resume; the coordinator may not have noticed yet that the stream before is broken, and then says so."""
     try:
-        silo.upload(header, content, offset=1000, chunk=30_000)
+        silo.upload(header, content, offset=offset)
     except grpc.RpcError as error:
         if "another stream is filling this slot" not in error.details():
             raise
@@ -124,7 +134,9 @@ def test_a_study_from_its_offer_to_its_end(scene):
     assert len(models) == 1
     uploads = [(u.round, u.tensor, u.silo) for u in status.uploads if u.tensor is not None]
     assert sorted(uploads) == sorted((number, tensor, silo) for number, tensor in opened for silo in scene.silos)
-    assert {(u.round, u.kind) for u in status.uploads if u.tensor is None} == {(0, "keys"), (1, "heads"), (2, "heads")}
+    always = {(number, kind) for number in range(3) for kind in ("shares", "reveal")}
+    notes = {(0, "greeting"), (0, "keys"), (1, "heads"), (2, "heads")}
+    assert {(u.round, u.kind) for u in status.uploads if u.tensor is None} == always | notes
     for silo in scene.silos.values():
         work = silo.poll()
         assert (work.task, work.outcome, work.why) == (Task.FINISH, "finished", "all rounds are committed")
@@ -137,7 +149,7 @@ def test_what_is_opened_is_the_sum_of_what_was_sent(scene, tensor):
     place = scene.gathering(tensor)
     sent = [silo.contribution(place, tensor) for silo in scene.silos.values()]
     scene.play(lambda status: status.phase == "open")
-    assert first(scene).download(place, "sum", tensor) == summed(tensor, sent)
+    assert first(scene).download(place, "sum", tensor) == summed(shapes.ring(scene.study, tensor), sent)
 
 
 def test_a_poll_waits_for_work_and_not_longer(make_scene):
@@ -159,17 +171,17 @@ def test_a_hold_that_is_no_time_does_not_wait(make_scene, hold):
     assert silo.poll(hold=hold).task is Task.WAIT
 
 
-def test_a_broken_stream_is_resumed_where_the_bytes_end(scene):
-    silo, place = first(scene), scene.gathering(Tensor.COUNTS)
-    content = silo.contribution(place, Tensor.COUNTS)
+@pytest.mark.usefixtures("small_chunks")
+def test_a_broken_stream_is_resumed_where_the_chunks_end(gathering):
+    silo, place, content = gathering
     header = silo.header(place, content, Tensor.COUNTS)
-    piece = silo_pb2.UploadChunk(offset=0, data=content[:1000])
-    call, go_on = begin_upload(silo, header, [piece])
-    wait_for(lambda: silo.stored(header) == (1000, False))
+    piece = silo_pb2.UploadChunk(offset=0, data=content[:CHUNK])
+    call, go_on = begin_upload(silo, header, content, [piece])
+    wait_for(lambda: silo.stored(header) == (CHUNK, False))
     call.cancel()
     go_on.set()
 
-    wait_for(lambda: taken(silo, header, content))
+    wait_for(lambda: taken(silo, header, content, CHUNK))
     assert silo.stored(header) == (len(content), True)
     assert silo.poll().task is Task.WAIT
 
@@ -180,21 +192,36 @@ def test_an_upload_whose_reply_was_lost_is_sent_again_and_counted_once(scene):
     header = silo.header(place, content, Tensor.COUNTS)
     for _ in range(3):
         silo.upload(header, content)
-    assert len(scene.status().uploads) == 2, "the keys and one contribution"
+    kinds = [u.kind for u in scene.status().uploads]
+    assert kinds == [*["greeting"] * 3, "keys", *["shares"] * 3, "ckks"], "one contribution"
     assert silo.name not in scene.status().waiting_for
 
 
+@pytest.mark.usefixtures("small_chunks")
 def test_a_download_is_resumed(scene):
     place = scene.gathering()
     scene.play(lambda status: status.phase == "open")
     silo = first(scene)
     whole = silo.download(place, "sum", Tensor.COUNTS)
-    assert len(whole) == content_size(Tensor.COUNTS, 2)
-    assert silo.download(place, "sum", Tensor.COUNTS, offset=1000) == whole[1000:]
+    assert len(whole) == content_size(scene.study, 0, Tensor.COUNTS) == COUNT_BYTES
+    assert silo.listed == listed(whole).hashes
+    assert silo.download(place, "sum", Tensor.COUNTS, offset=5 * CHUNK) == whole[5 * CHUNK :]
+    assert silo.listed == listed(whole).hashes, "of all of it"
     assert silo.download(place, "sum", Tensor.COUNTS, offset=len(whole)) == b""
     for offset in (len(whole) + 1, 2**64 - 1):
         with refused(Code.INVALID_ARGUMENT, "lies behind the end; begin again at 0"):
             silo.download(place, "sum", Tensor.COUNTS, offset=offset)
+
+
+@pytest.mark.parametrize("left", [None, b"", b"cut"])
+def test_a_list_that_a_power_cut_took_is_made_anew(scene, server, left):
+    place = scene.gathering()
+    scene.play(lambda status: status.phase == "open")
+    silo = first(scene)
+    path = server.engine._spool.chunks(place, "counts", SUM_FILE)
+    path.unlink() if left is None else path.write_bytes(left)
+    whole = silo.download(place, "sum", Tensor.COUNTS)
+    assert silo.listed == listed(whole).hashes
 
 
 # --- who calls ------------------------------------------------------------------------------------------------------
@@ -243,9 +270,9 @@ def test_a_certificate_that_expires_ends_an_open_connection(server, authority):
 def test_an_operator_is_no_silo_and_a_silo_no_operator(operator, scene):
     with refused(Code.PERMISSION_DENIED, "fedward://operator/ops, but a silo is needed; use that party's own"):
         operator.silo.Poll(silo_pb2.PollRequest(session="one"))
-    chunks = first(scene).chunks(first(scene).header(Place("a" * 64, 0, 1), b"x", Note.KEYS), b"x")
+    messages = first(scene).messages(first(scene).header(Place("a" * 64, 0, 1), b"x", Note.KEYS), b"x")
     with refused(Code.PERMISSION_DENIED, "but a silo is needed"):
-        operator.silo.Upload(chunks)
+        operator.silo.Upload(messages)
     calls = first(scene).operator
     for call, request in (
         (calls.CreateStudy, operator_pb2.CreateStudyRequest()),
@@ -330,41 +357,101 @@ def test_an_upload_without_header(gathering):
             silo.silo.Upload(iter(messages))
 
 
+@pytest.mark.usefixtures("small_chunks")
 def test_more_bytes_than_announced(gathering):
     silo, place, content = gathering
     header = silo.header(place, content, Tensor.COUNTS)
-    with refused(Code.INVALID_ARGUMENT, "more than the 65536 bytes that were announced"):
-        silo.upload(header, content + b"x")
-    assert silo.stored(header) == (0, False), "nothing of an overlong piece is kept"
-    silo.upload(header, content)
+    longer = [silo_pb2.UploadChunk(offset=at, data=content[at : at + CHUNK]) for at in range(0, COUNT_BYTES, CHUNK)]
+    call, go_on = begin_upload(silo, header, content, [*longer, silo_pb2.UploadChunk(offset=COUNT_BYTES, data=b"x")])
+    with refused(Code.INVALID_ARGUMENT, f"the 1 bytes at offset {COUNT_BYTES} are not chunk 7 of 7"):
+        call.result(timeout=10)
+    go_on.set()
+    silo.upload(header, content, offset=COUNT_BYTES)
+    assert silo.stored(header) == (COUNT_BYTES, True)
 
 
+@pytest.mark.usefixtures("small_chunks")
 def test_fewer_bytes_than_announced_may_be_resumed(gathering):
     silo, place, content = gathering
     header = silo.header(place, content, Tensor.COUNTS)
-    with refused(Code.ABORTED, "ended at 60000 of 65536 bytes; resume from there"):
-        silo.upload(header, content[:60_000])
-    silo.upload(header, content, offset=60_000)
-    assert silo.stored(header) == (65536, True)
+    with refused(Code.ABORTED, f"ended at {5 * CHUNK} of {COUNT_BYTES} bytes; resume from there"):
+        silo.upload(header, content[: 5 * CHUNK], hashes=listed(content).hashes)
+    silo.upload(header, content, offset=5 * CHUNK)
+    assert silo.stored(header) == (COUNT_BYTES, True)
 
 
-@pytest.mark.parametrize(
-    ("offset", "data"), [(1, b"x"), (0, b""), (0, b"x" * (MAX_CHUNK + 1))], ids=["gap", "empty", "too large"]
-)
-def test_a_chunk_that_cannot_follow(gathering, offset, data):
+@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.parametrize("offset", [1, CHUNK, COUNT_BYTES])
+def test_a_chunk_that_cannot_follow(gathering, offset):
     silo, place, content = gathering
     header = silo.header(place, content, Tensor.COUNTS)
-    call, go_on = begin_upload(silo, header, [silo_pb2.UploadChunk(offset=offset, data=data)])
-    with refused(Code.INVALID_ARGUMENT, f"a chunk of {len(data)} bytes at {offset} cannot follow 0"):
+    call, go_on = begin_upload(silo, header, content, [silo_pb2.UploadChunk(offset=offset, data=content[:CHUNK])])
+    with refused(Code.ABORTED, f"a chunk at {offset} cannot follow the 0 bytes kept; resume from there"):
         call.result(timeout=10)
     go_on.set()
+    assert silo.stored(header) == (0, False)
+
+
+@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.parametrize("change", ["altered", "cut", "longer", "empty", "another"])
+@pytest.mark.parametrize("at", [0, 3, 6])
+def test_a_wrong_chunk_is_refused_by_number_and_what_came_before_it_stands(gathering, at, change):
+    silo, place, content = gathering
+    header = silo.header(place, content, Tensor.COUNTS)
+    piece = content[at * CHUNK : (at + 1) * CHUNK]
+    wrong = {
+        "altered": piece[:100] + bytes([piece[100] ^ 1]) + piece[101:],
+        "cut": piece[:-1],
+        "longer": piece + b"x",
+        "empty": b"",
+        "another": content[CHUNK : 2 * CHUNK],
+    }[change]
+    right = [silo_pb2.UploadChunk(offset=n * CHUNK, data=content[n * CHUNK : (n + 1) * CHUNK]) for n in range(at)]
+    call, go_on = begin_upload(silo, header, content, [*right, silo_pb2.UploadChunk(offset=at * CHUNK, data=wrong)])
+    told = f"the {len(wrong)} bytes at offset {at * CHUNK} are not chunk {at + 1} of 7 as it was announced"
+    with refused(Code.INVALID_ARGUMENT, told):
+        call.result(timeout=10)
+    go_on.set()
+    assert silo.stored(header) == (at * CHUNK, False)
+    silo.upload(header, content, offset=at * CHUNK)
+    assert silo.stored(header) == (COUNT_BYTES, True)
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_a_list_that_is_not_the_header_s_is_refused_before_anything_is_kept(server, gathering):
+    silo, place, content = gathering
+    header, hashes = silo.header(place, content, Tensor.COUNTS), listed(content).hashes
+    altered = bytes([hashes[0] ^ 1]) + hashes[1:]
+    with refused(Code.INVALID_ARGUMENT, "the list is not that of the announced content"):
+        silo.upload(header, content, hashes=altered)
+    for wrong in (b"", hashes[:-1], hashes[:-32], hashes + hashes[:32], hashes + b"x", bytes(MAX_MESSAGE // 2)):
+        told = f"{len(wrong)} bytes do not list the chunks of {COUNT_BYTES} bytes"
+        with refused(Code.INVALID_ARGUMENT, told):
+            silo.upload(header, content, hashes=wrong)
+    assert not server.engine._spool.chunks(place, "counts", silo.name).parent.exists()
+
+
+def test_no_message_is_taken_that_could_be_a_bomb(gathering):
+    silo, place, content = gathering
+    header = silo.header(place, content, Tensor.COUNTS)
+    with refused(Code.RESOURCE_EXHAUSTED, "larger than max"):
+        silo.upload(header, content, hashes=bytes(MAX_MESSAGE))
 
 
 def test_a_size_that_the_study_does_not_imply(gathering):
     silo, place, content = gathering
-    for changes in ({"values": 3}, {"size": len(content) - 8}, {"size": 1 << 33}, {"values": 5000, "size": 3 * 65536}):
+    values = sealed_values(2, 3)
+    wrong = (
+        {"values": 2},
+        {"size": len(content) - 8},
+        {"size": 1 << 33},
+        {"values": 5000, "size": 3 * COUNT_BYTES},
+        {"kind": "ring32"},
+    )
+    for changes in wrong:
         header = silo.header(place, content, Tensor.COUNTS, **changes)
-        with refused(Code.INVALID_ARGUMENT, "counts of this study has 2 values in 65536 bytes; .* were announced"):
+        told = f"counts of this study has {values} values in {COUNT_BYTES} bytes of ckks; .* were announced"
+        with refused(Code.INVALID_ARGUMENT, told):
             silo.upload(header, content)
 
 
@@ -391,7 +478,9 @@ def test_a_note_from_another_than_the_dealer_or_too_large_a_one(scene):
     with refused(Code.INVALID_ARGUMENT, "at most 4194304 are relayed"):
         silo.upload(silo.header(place, b"keys", Note.KEYS, size=(4 << 20) + 1), b"keys")
     with refused(Code.FAILED_PRECONDITION, "in the phase deal there is no keys"):
-        silo.download(place, "keys")
+        silo.download(place, "keys", of_silo=dealer)
+    greeting = other.download(place, "greeting", of_silo=dealer)
+    assert greeting == f"greeting of {dealer} at {place}".encode()
 
 
 def test_somebody_outside_the_roster(scene, gathering, make_scene):
@@ -400,25 +489,32 @@ def test_somebody_outside_the_roster(scene, gathering, make_scene):
     with refused(Code.FAILED_PRECONDITION, f"{outsider.name} is not in the roster"):
         outsider.upload(outsider.header(place, content, Tensor.COUNTS), content)
     scene.play(lambda status: status.phase == "open")
-    with refused(Code.FAILED_PRECONDITION, f"no sum for {outsider.name} to fetch"):
+    with refused(Code.FAILED_PRECONDITION, f"{outsider.name} is not in the roster"):
         outsider.download(place, "sum", Tensor.COUNTS)
 
 
-def test_bytes_that_do_not_have_the_signed_digest(gathering):
+@pytest.mark.usefixtures("small_chunks")
+def test_what_the_disk_has_altered_comes_again(server, gathering):
     silo, place, content = gathering
     header = silo.header(place, content, Tensor.COUNTS)
-    with refused(Code.INVALID_ARGUMENT, "do not have the SHA-256 that was signed; the upload starts anew"):
-        silo.upload(header, content[:-1] + bytes([content[-1] ^ 1]))
-    assert silo.stored(header) == (0, False)
-    silo.upload(header, content)
+    with refused(Code.ABORTED, "resume from there"):
+        silo.upload(header, content[: 5 * CHUNK], hashes=listed(content).hashes)
+    path = server.engine._spool.partial(place, "counts", silo.name)
+    kept = bytearray(path.read_bytes())
+    kept[2 * CHUNK + 7] ^= 1
+    path.write_bytes(kept)
+    assert silo.stored(header) == (5 * CHUNK, False)
+    with refused(Code.ABORTED, f"a chunk at {5 * CHUNK} cannot follow the {2 * CHUNK} bytes kept; resume from there"):
+        silo.upload(header, content, offset=5 * CHUNK)
+    assert silo.stored(header) == (2 * CHUNK, False)
+    silo.upload(header, content, offset=2 * CHUNK)
+    assert silo.stored(header) == (COUNT_BYTES, True)
 
 
 def test_a_residue_that_is_not_reduced(scene, gathering):
     silo, place, content = gathering
-    words = np.frombuffer(content, "<u8").copy()
-    words[77] = ckks_public.PRIME
-    bad = words.tobytes()
-    with refused(Code.INVALID_ARGUMENT, "is not reduced; both sides must run the same version"):
+    bad = b"\xff" * 27 + content[27:]
+    with refused(Code.INVALID_ARGUMENT, "is not reduced"):
         silo.upload(silo.header(place, bad, Tensor.COUNTS), bad)
     assert silo.stored(silo.header(place, bad, Tensor.COUNTS)) == (0, False)
     assert silo.name in scene.status().waiting_for
@@ -427,9 +523,7 @@ def test_a_residue_that_is_not_reduced(scene, gathering):
 def test_other_bytes_for_a_slot_that_is_filled_leave_no_trace(scene, gathering):
     silo, place, content = gathering
     silo.upload(silo.header(place, content, Tensor.COUNTS), content)
-    other = bytes(reversed(content[:32768])) + content[32768:]
-    words = np.frombuffer(other, "<u8") % np.uint64(ckks_public.PRIME)
-    other = words.tobytes()
+    other = ckks_public.write_frame(ckks_public.read_frame(content)[::-1].copy())
     header = silo.header(place, other, Tensor.COUNTS)
     told = "has filled counts of round 0 with other bytes already; send the stored ones again"
     with refused(Code.ALREADY_EXISTS, told):
@@ -438,9 +532,10 @@ def test_other_bytes_for_a_slot_that_is_filled_leave_no_trace(scene, gathering):
         silo.stored(header)
     sent = [s.contribution(place, Tensor.COUNTS) for s in scene.silos.values()]
     scene.play(lambda status: status.phase == "open")
-    assert silo.download(place, "sum", Tensor.COUNTS) == summed(Tensor.COUNTS, sent)
+    assert silo.download(place, "sum", Tensor.COUNTS) == summed("ckks", sent)
 
 
+@pytest.mark.usefixtures("small_chunks")
 def test_a_full_disk_says_so_and_the_upload_goes_on_when_there_is_room(server, gathering, monkeypatch):
     silo, place, content = gathering
     header = silo.header(place, content, Tensor.COUNTS)
@@ -449,49 +544,50 @@ def test_a_full_disk_says_so_and_the_upload_goes_on_when_there_is_room(server, g
     opened = type(path).open
 
     def full(self, mode="r", *rest, **named):
-        if self == path and "a" in mode and path.exists() and path.stat().st_size >= 40_000:
+        if self == path and "a" in mode and path.exists() and path.stat().st_size >= 20_000:
             raise OSError(errno.ENOSPC, "No space left on device")
         return opened(self, mode, *rest, **named)
 
     with monkeypatch.context() as patch:
         patch.setattr(type(path), "open", full)
         with refused(Code.RESOURCE_EXHAUSTED, "has no room; free space below its data folder, then resume"):
-            silo.upload(header, content, chunk=20_000)
-    assert silo.stored(header) == (40_000, False)
-    silo.upload(header, content, offset=40_000)
-    assert silo.stored(header) == (65536, True)
+            silo.upload(header, content)
+    assert silo.stored(header) == (20_000, False)
+    silo.upload(header, content, offset=20_000)
+    assert silo.stored(header) == (COUNT_BYTES, True)
 
 
+@pytest.mark.usefixtures("small_chunks")
 def test_two_streams_for_one_slot(gathering):
     silo, place, content = gathering
     header = silo.header(place, content, Tensor.COUNTS)
-    half = silo_pb2.UploadChunk(offset=0, data=content[:32768])
-    rest = silo_pb2.UploadChunk(offset=32768, data=content[32768:])
+    beginning, chunk, *rest = silo.messages(header, content)
     go_on = threading.Event()
 
     def slow():
-        yield next(iter(silo.chunks(header, content)))
-        yield half
+        yield beginning
+        yield chunk
         go_on.wait(10)
-        yield rest
+        yield from rest
 
     call = silo.silo.Upload.future(slow())
-    wait_for(lambda: silo.stored(header)[0] == 32768)
+    wait_for(lambda: silo.stored(header)[0] == CHUNK)
     with refused(Code.ABORTED, "another stream is filling this slot; wait for it and resume"):
-        silo.upload(header, content, offset=32768)
+        silo.upload(header, content, offset=CHUNK)
     go_on.set()
     call.result(timeout=10)
-    assert silo.stored(header) == (65536, True)
+    assert silo.stored(header) == (COUNT_BYTES, True)
 
 
+@pytest.mark.usefixtures("small_chunks")
 def test_many_streams_at_once_are_counted_once(scene, gathering):
     silo, place, content = gathering
     header = silo.header(place, content, Tensor.COUNTS)
-    calls = [silo.silo.Upload.future(silo.chunks(header, content, chunk=9000)) for _ in range(8)]
+    calls = [silo.silo.Upload.future(silo.messages(header, content)) for _ in range(8)]
     codes = {call.exception(timeout=20).code() if call.exception(timeout=20) else Code.OK for call in calls}
     # Who came second is turned away, finds bytes that it did not send, or finds the slot filled already.
     assert codes <= {Code.OK, Code.ABORTED, Code.FAILED_PRECONDITION, Code.INVALID_ARGUMENT}
-    assert silo.stored(header) == (65536, True)
+    assert silo.stored(header) == (COUNT_BYTES, True)
     assert [u.silo for u in scene.status().uploads if u.tensor is Tensor.COUNTS] == [silo.name]
 
 
@@ -508,20 +604,23 @@ def test_a_restarted_silo_aborts_the_attempt(server, scene, gathering):
     scene.play(lambda status: status.round == 1)
 
 
+@pytest.mark.usefixtures("small_chunks")
 def test_an_upload_to_an_attempt_that_is_over_is_stopped_and_leaves_nothing(server, scene, gathering):
     silo, place, content = gathering
     other = list(scene.silos.values())[1]
     header = silo.header(place, content, Tensor.COUNTS)
     go_on = threading.Event()
 
+    beginning, chunk, *rest = silo.messages(header, content)
+
     def slow():
-        yield next(iter(silo.chunks(header, content)))
-        yield silo_pb2.UploadChunk(offset=0, data=content[:1000])
+        yield beginning
+        yield chunk
         go_on.wait(10)
-        yield silo_pb2.UploadChunk(offset=1000, data=content[1000:])
+        yield from rest
 
     call = silo.silo.Upload.future(slow())
-    wait_for(lambda: silo.stored(header)[0] == 1000)
+    wait_for(lambda: silo.stored(header)[0] == CHUNK)
     other.session = "two"
     other.poll()
     go_on.set()
@@ -552,6 +651,9 @@ def test_an_offer_without_enough_silos_waits_and_goes_on_when_one_calls(make_sce
     assert (status.state, status.attempt) == ("running", 1)
 
 
+TOO_FEW = "2 silos are left, the sums need 3 to be opened"
+
+
 def test_deadlines_end_attempts_and_attempts_the_study(make_scene):
     scene = make_scene(deadlines={"train": 1.5}, max_attempts=2)
     late = first(scene)
@@ -560,7 +662,8 @@ def test_deadlines_end_attempts_and_attempts_the_study(make_scene):
         status = scene.play(
             lambda status, n=attempt: status.attempt > n or status.state == "ended", silent=(late.name,)
         )
-    assert (status.state, status.why) == ("ended", f"attempt 2 of round 0: no gather from {late.name} within 1.5 s")
+    why = f"attempt 2 of round 0: no gather from {late.name} within 1.5 s; {TOO_FEW}"
+    assert (status.state, status.why) == ("ended", why)
 
 
 def test_a_silo_that_stops_in_the_middle(make_scene):
@@ -568,7 +671,8 @@ def test_a_silo_that_stops_in_the_middle(make_scene):
     scene.gathering()
     late = first(scene).name
     status = scene.play(lambda status: status.state != "running", silent=(late,))
-    assert (status.state, status.why) == ("ended", f"attempt 1 of round 0: no gather from {late} within 0.4 s")
+    why = f"attempt 1 of round 0: no gather from {late} within 0.4 s; {TOO_FEW}"
+    assert (status.state, status.why) == ("ended", why)
     work = scene.silos[late].poll()
     assert (work.task, work.outcome, work.why) == (Task.FINISH, "ended", status.why)
 
@@ -581,6 +685,60 @@ def test_a_refusal_is_told_by_name(make_scene):
     member = scene.status().members[0]
     assert (member.silo, member.state, member.why) == (silo.name, "left", "budget_spent: because")
     assert (silo.poll().task, silo.poll().outcome) == (Task.FINISH, "left")
+
+
+# --- who is lost ----------------------------------------------------------------------------------------------------
+@pytest.mark.usefixtures("small_chunks")
+def test_a_study_goes_on_without_who_is_late_and_it_catches_up(make_scene):
+    scene = make_scene(silos=5, min_silos=3, deadlines={"train": 2.0})
+    late = first(scene)
+    place = scene.gathering(Tensor.COUNTS)
+    content = late.contribution(place, Tensor.COUNTS)
+    header = late.header(place, content, Tensor.COUNTS)
+    with refused(Code.ABORTED, "resume from there"):
+        late.upload(header, content[:CHUNK], hashes=listed(content).hashes)
+    status = scene.play(lambda status: status.phase == "open", silent=(late.name,))
+    assert (status.members[0].state, status.members[0].why) == ("lost", f"no gather from {late.name} within 2 s")
+    for call in (
+        lambda: late.upload(header, content, offset=CHUNK),
+        lambda: late.download(place, "sum", Tensor.COUNTS),
+    ):
+        with refused(Code.FAILED_PRECONDITION, f"{late.name} was set aside in this attempt"):
+            call()
+    with refused(Code.FAILED_PRECONDITION, "was set aside in this attempt"):
+        late.confirm(place, Task.OPEN, Tensor.COUNTS)
+    assert late.poll().task is Task.WAIT
+    others = list(scene.silos.values())[1:]
+    sent = [silo.contribution(place, Tensor.COUNTS) for silo in others]
+    work = others[0].poll()
+    assert work.survivors == tuple(silo.name for silo in others)
+    assert len(work.participants) == len(work.roster) == 5
+    assert others[0].download(place, "sum", Tensor.COUNTS) == summed("ckks", sent), "without what came in part"
+    status = scene.play(lambda status: status.state != "running")
+    assert (status.state, status.attempt) == ("finished", 1)
+    assert len({silo.model for silo in scene.silos.values()}) == 1
+
+
+def test_the_signatures_of_the_survivors_are_relayed_as_they_came(scene, authority):
+    scene.play(lambda status: status.phase == "reveal")
+    work = first(scene).poll()
+    assert work.task is Task.REVEAL
+    assert [one.silo for one in work.signatures] == list(work.survivors) == list(scene.silos)
+    trust = Trust(first(scene).credential.authority_pem)
+    for one in work.signatures:
+        pem = scene.silos[one.silo].credential.certificate_pem
+        assert trust.verify(pem, repr(work.survivors).encode(), one.signature, role=Role.SILO).name == one.silo
+
+
+def test_with_distributed_noise_a_dropout_ends_the_attempt(make_scene):
+    scene = make_scene(silos=5, privacy={"mode": "distributed"}, max_attempts=1)
+    scene.play(lambda status: status.phase == "gather")
+    silo = first(scene)
+    silo.session = "two"
+    silo.poll()
+    status = scene.status()
+    lost = f"{silo.name} was restarted and has lost its keys; with distributed noise a dropout aborts"
+    assert (status.state, status.why) == ("ended", f"attempt 1 of round 0: {lost}")
 
 
 # --- the operator ---------------------------------------------------------------------------------------------------
@@ -607,7 +765,7 @@ def test_a_paused_study_hands_out_nothing_and_takes_what_comes(scene):
         assert silo.poll().task is Task.WAIT
         content = silo.contribution(place, Tensor.COUNTS)
         silo.upload(silo.header(place, content, Tensor.COUNTS), content)
-    wait_for(lambda: scene.status().phase == "open")
+    wait_for(lambda: scene.status().phase == "sign")
     assert (scene.status().state, scene.status().attempt) == ("paused", 1)
     scene.resume()
     with refused(Code.FAILED_PRECONDITION, "the study is running; only a paused or waiting one can be resumed"):
@@ -637,8 +795,14 @@ def test_who_missed_a_round_catches_up_and_takes_part(behind):
         late.upload(late.header(place, b"model", Note.MODEL), b"model")
     sharer.do(sharer.poll())
     work = late.poll()
-    assert (work.task, work.actor, work.size) == (Task.CATCH_UP, sharer.name, len(sharer.model))
-    assert late.download(place, "model") == sharer.model.encode()
+    (part,) = work.parts
+    assert (work.task, work.actor, part.silo, part.size) == (
+        Task.CATCH_UP,
+        sharer.name,
+        sharer.name,
+        len(sharer.model),
+    )
+    assert late.download(place, "model", of_silo=sharer.name) == sharer.model.encode()
     content = late.contribution(place, Tensor.HEADS)
     with refused(Code.FAILED_PRECONDITION, "the phase catch_up does not gather heads"):
         late.upload(late.header(place, content, Tensor.HEADS), content)
@@ -653,7 +817,7 @@ def test_a_shared_model_has_a_bound_that_grows_with_the_study(behind):
     late.do(late.poll())
     status = scene.play(lambda status: status.phase == "share")
     sharer = scene.silos[status.waiting_for[0]]
-    limit = note_limit(scene.study, Note.MODEL)
+    limit = note_limit(scene.study, 1, Note.MODEL)
     with refused(Code.INVALID_ARGUMENT, f"at most {limit} are relayed"):
         sharer.upload(sharer.header(Place(scene.study.digest, 1, 1), b"model", Note.MODEL, size=limit + 1), b"model")
 
@@ -673,8 +837,7 @@ PUBLISH = ["auc", "patients"]
 
 def to_metrics(scene):
     """The metrics are summed; nobody has opened them yet."""
-    scene.play(lambda status: status.phase in ("add", "open") and status.tensor is Tensor.METRICS)
-    wait_for(lambda: scene.status().phase == "open")
+    scene.play(lambda status: status.phase == "open" and status.tensor is Tensor.METRICS)
 
 
 @pytest.fixture
@@ -861,12 +1024,12 @@ def test_a_certificate_that_is_another_s_member_is_kept_apart(scene):
     silo = first(scene)
     silo.answer(silo.poll().place)
     round_ = scene.server.engine._progress[scene.study.digest].round
-    assert round_.members == (Member(silo.name, silo.credential.certificate_pem, b"k" * 32, b"signature"),)
+    assert round_.members == (Member(silo.name, silo.credential.certificate_pem, b"k" * 32, b"k" * 1184, b"signature"),)
 
 
 def test_a_silo_named_like_the_sum_is_counted_like_any_other(server, authority, operator, make_scene):
     scene = make_scene(silos=3, begin=False)
-    assert not SUM.isalnum()
+    assert not SUM_FILE.isalnum()
     names = ("sum", *list(scene.silos)[:1])
     study = tiny_study(name="with-sum", silos=names, min_silos=2)
     operator.operator.CreateStudy(operator_pb2.CreateStudyRequest(canonical=study.canonical()))
@@ -881,7 +1044,7 @@ def test_a_silo_named_like_the_sum_is_counted_like_any_other(server, authority, 
         for silo, mine in ((silos[0], work), (silos[1], silos[1].poll())):
             if mine.task is not Task.WAIT:
                 silo.do(mine)
-    assert silos[0].download(place, "sum", Tensor.COUNTS) == summed(Tensor.COUNTS, sent)
+    assert silos[0].download(place, "sum", Tensor.COUNTS) == summed("ckks", sent)
     assert server.engine._spool.complete(place, "counts", "sum").read_bytes() == sent[0]
     operator.operator.AbortStudy(operator_pb2.AbortStudyRequest(study=study.digest, reason="over"))
     for silo in silos:
@@ -900,7 +1063,6 @@ def test_a_caller_without_a_certificate_in_its_context_is_refused(server):
 def test_shapes_and_rings_agree(scene):
     for number in range(scene.study.rounds + 1):
         for name in shapes.tensors(scene.study, number):
-            values = shapes.values(scene.study, number, name)
-            assert content_size(Tensor(name), values) == len(
+            assert content_size(scene.study, number, Tensor(name)) == len(
                 first(scene).contribution(Place("a" * 64, number, 1), Tensor(name))
             )

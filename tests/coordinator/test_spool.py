@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 
 import pytest
 
 from coordinator import spool as spools
-from coordinator.spool import SUM, Spool, SpoolFullError, digest, read_chunks
+from coordinator.spool import SUM_FILE, Spool, SpoolFullError
 from protos.messages import MessageError, Place, require_name
+from support.contents import listed
 from support.rounds import STUDY
 
 PLACE, NEXT = Place(STUDY, 1, 1), Place(STUDY, 1, 2)
@@ -35,7 +35,6 @@ def test_an_upload_grows_and_is_published(spool):
     assert (spool.length(partial), complete.exists()) == (5, False)
     spool.publish(partial, complete)
     assert (complete.read_bytes(), partial.exists()) == (b"abcde", False)
-    assert digest(complete) == hashlib.sha256(b"abcde").hexdigest()
 
 
 @pytest.mark.parametrize("offset", [0, 2, 4])
@@ -50,17 +49,17 @@ def test_bytes_follow_the_bytes_that_are_there(spool, offset):
 def test_every_place_slot_and_silo_has_its_own_files(spool):
     paths = {
         way(place, slot, silo)
-        for way in (spool.partial, spool.complete)
+        for way in (spool.partial, spool.complete, spool.chunks)
         for place in (PLACE, NEXT)
         for slot in ("heads", "note-heads")
-        for silo in ("north", "south", SUM)
+        for silo in ("north", "south", SUM_FILE)
     }
-    assert len(paths) == 24
+    assert len(paths) == 36
 
 
 def test_no_silo_bears_the_sum_s_name():
     with pytest.raises(MessageError):
-        require_name(SUM, "silo")
+        require_name(SUM_FILE, "silo")
 
 
 def test_clear_forgets_one_attempt(spool):
@@ -84,12 +83,44 @@ def test_discard(spool):
     assert spool.length(partial) == 0
 
 
-def test_chunks_from_an_offset(tmp_path):
-    path = tmp_path / "file"
-    path.write_bytes(bytes(range(10)))
-    assert list(read_chunks(path, size=4)) == [bytes(range(4)), bytes(range(4, 8)), bytes((8, 9))]
-    assert b"".join(read_chunks(path, 7)) == bytes((7, 8, 9))
-    assert list(read_chunks(path, 10)) == []
+def test_what_lies_behind_a_length_is_cut_off(spool):
+    partial = spool.partial(PLACE, "heads", "north")
+    spool.cut(partial, 0)
+    spool.append(partial, 0, b"abcde")
+    for length, left in ((9, b"abcde"), (5, b"abcde"), (3, b"abc"), (0, b"")):
+        spool.cut(partial, length)
+        assert partial.read_bytes() == left
+
+
+def test_a_list_is_kept_in_place_of_another(spool):
+    path = spool.chunks(PLACE, "heads", "north")
+    assert spool.chunk_list(path) is None
+    for content in (b"abc", b"other"):
+        spool.keep_chunk_list(path, listed(content))
+        assert spool.chunk_list(path) == listed(content)
+    assert [found.name for found in path.parent.iterdir()] == ["north.chunks"]
+
+
+@pytest.mark.parametrize("left", [b"", b"abc", bytes(40)])
+def test_a_list_that_was_cut_is_none(spool, left):
+    path = spool.chunks(PLACE, "heads", "north")
+    spool.keep_chunk_list(path, listed(b"abc"))
+    path.write_bytes(left)
+    assert spool.chunk_list(path) is None
+
+
+def test_a_full_disk_at_keeping_a_list(spool, monkeypatch):
+    path = spool.chunks(PLACE, "heads", "north")
+    spool.keep_chunk_list(path, listed(b"abc"))
+
+    def fail(*_, **__):
+        raise OSError(errno.ENOSPC, "full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(path), "write_bytes", fail)
+        with pytest.raises(SpoolFullError):
+            spool.keep_chunk_list(path, listed(b"other"))
+    assert spool.chunk_list(path) == listed(b"abc")
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EFBIG])

@@ -19,7 +19,7 @@ NOTE = UploadHeader(PLACE, "keys", None, "north", 0, 100, SHA)
 
 
 def progress(study=STUDY, name="tiny"):
-    return create(Script(study, name, ("north", "south"), 2, ((Tensor.COUNTS,),), LIMITS, 1))
+    return create(Script(study, name, ("north", "south"), 2, 1, True, ((Tensor.COUNTS,),), LIMITS, 1))
 
 
 @pytest.fixture
@@ -125,9 +125,22 @@ def test_other_slots_are_other_slots(store, other):
     store.add_content(replace(other, sha256="b" * 64), b"signature")
 
 
+def test_what_fills_a_slot_is_known_by_silo(store):
+    for header in (HEADER, replace(HEADER, silo="south", sha256="b" * 64), NOTE):
+        store.add_content(header, b"signature")
+    for other in (replace(HEADER, place=Place(STUDY, 1, 1)), replace(HEADER, tensor=Tensor.METRICS)):
+        store.add_content(replace(other, silo="west"), b"signature")
+    assert again(store).digests(PLACE, "heads") == {"north": SHA, "south": "b" * 64}
+    assert store.digests(Place(STUDY, 9, 1), "heads") == {}
+
+
 def test_notes_are_uploads_without_a_tensor(store):
     store.add_content(NOTE, b"signature")
-    assert store.uploads(STUDY) == (UploadSize(1, 2, None, "keys", "north", 100),)
+    store.add_content(UploadHeader(PLACE, "reveal", Tensor.HEADS, "north", 0, 101, SHA), b"signature")
+    assert store.uploads(STUDY) == (
+        UploadSize(1, 2, None, "keys", "north", 100),
+        UploadSize(1, 2, None, "reveal", "north", 101),
+    )
 
 
 def test_who_was_told(store):

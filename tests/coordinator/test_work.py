@@ -6,15 +6,19 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.core.events import Stopped
-from coordinator.core.round import OVER, OutOfTurnError, Phase
+from coordinator.core.events import Passed, Restarted, Stopped
+from coordinator.core.round import OutOfTurnError, step
+from coordinator.core.state import OVER, SPARING, Phase
 from coordinator.core.study import Life, abort, advance, create, pause, start
 from coordinator.engine import script_of
-from coordinator.spool import SUM
-from coordinator.work import MAX_MODEL, MAX_NOTE, check_fetch, check_upload, note_limit, work_in
+from coordinator.spool import SUM_FILE
+from coordinator.work import check_fetch, check_upload, work_in
+from crypto.layout import sealed_values
+from crypto.rings import ring_of
 from policies import shapes
-from protos.messages import Note, Place, Task, Tensor, UploadHeader
-from support.rounds import SHA, TOTAL, accept, confirm, reach, refuse, upload, wanted
+from policies.notes import note_limit
+from protos.messages import Note, Place, Signature, Task, Tensor, UploadHeader
+from support.rounds import FIVE, SHA, TOTAL, accept, confirm, offer, part, reach, refuse, upload, wanted
 from support.studies import tiny_study
 
 STUDY = tiny_study(min_silos=2)
@@ -22,22 +26,40 @@ NORTH, SOUTH, WEST = STUDY.silos
 ASKED = {
     Phase.OFFER: (Task.DECIDE, STUDY.silos),
     Phase.WAIT: (None, ()),
+    Phase.GREET: (Task.GREET, STUDY.silos),
     Phase.DEAL: (Task.DEAL, (WEST,)),
     Phase.TAKE: (Task.TAKE, STUDY.silos),
     Phase.SHARE: (Task.SHARE, (NORTH,)),
     Phase.CATCH_UP: (Task.CATCH_UP, (WEST,)),
+    Phase.EXCHANGE: (Task.EXCHANGE, STUDY.silos),
     Phase.GATHER: (Task.CONTRIBUTE, STUDY.silos),
     Phase.ADD: (None, ()),
+    Phase.SIGN: (Task.SIGN, STUDY.silos),
+    Phase.REVEAL: (Task.REVEAL, STUDY.silos),
     Phase.OPEN: (Task.OPEN, STUDY.silos),
     Phase.SOLVE: (Task.SOLVE, (WEST,)),
     Phase.ADOPT: (Task.ADOPT, STUDY.silos),
 }
-FETCHED = {
-    Phase.TAKE: ("keys", "note-keys", WEST),
-    Phase.CATCH_UP: ("model", "note-model", NORTH),
-    Phase.OPEN: ("sum", "heads", SUM),
-    Phase.ADOPT: ("heads", "note-heads", WEST),
+
+
+def of_all(note):
+    return tuple(part(silo, note) for silo in STUDY.silos)
+
+
+PARTS = {
+    Phase.DEAL: of_all(Note.GREETING),
+    Phase.TAKE: (*of_all(Note.GREETING), part(WEST, Note.KEYS)),
+    Phase.CATCH_UP: (part(NORTH, Note.MODEL),),
+    Phase.GATHER: of_all(Note.SHARES),
+    Phase.OPEN: (*of_all(Note.REVEAL), TOTAL),
+    Phase.ADOPT: (part(WEST, Note.HEADS),),
 }
+SLOTS = {
+    "sum": ("heads", SUM_FILE),
+    **{note: (f"note-{note}", "") for note in Note},
+    Note.REVEAL: ("note-reveal-heads", ""),
+}
+SUMMED = (Phase.GATHER, Phase.SIGN, Phase.REVEAL, Phase.OPEN, Phase.SOLVE, Phase.ADOPT)
 
 
 def study_in(phase):
@@ -55,13 +77,18 @@ def test_who_is_asked_for_what(phase):
     for silo in (*STUDY.silos, "elsewhere"):
         work = work_in(state, silo, told=False)
         assert (work.task if work else None) == (task if silo in asked else None)
-        if work and phase in FETCHED:
-            assert (work.size, work.sha256) == ((TOTAL.size, SHA) if phase is Phase.OPEN else (100, SHA))
-        if work and phase in (Phase.DEAL, Phase.TAKE, Phase.SOLVE, Phase.ADOPT):
+        if work is None:
+            continue
+        assert work.parts == PARTS.get(phase, ())
+        assert work.participants == (STUDY.silos if phase in SUMMED else ())
+        assert work.survivors == (STUDY.silos if phase in SUMMED[1:] else ())
+        signed = tuple(Signature(silo, f"{silo}'s".encode()) for silo in STUDY.silos)
+        assert work.signatures == (signed if phase is Phase.REVEAL else ())
+        if phase in (Phase.DEAL, Phase.TAKE, Phase.SOLVE, Phase.ADOPT):
             assert work.actor == WEST
-        if work and phase in (Phase.SHARE, Phase.CATCH_UP):
+        if phase in (Phase.SHARE, Phase.CATCH_UP):
             assert (work.actor, work.tensor) == (NORTH, None)
-        assert work is None or (work.place, work.roster) == (state.round.place, state.round.members)
+        assert (work.place, work.roster) == (state.round.place, state.round.members)
 
 
 @pytest.mark.parametrize("phase", [phase for phase in Phase if phase not in OVER])
@@ -88,75 +115,166 @@ def test_the_end_is_told_to_all_with_its_reason():
     assert work_in(create(script_of(STUDY)), NORTH, told=False) is None
 
 
+def test_who_was_lost_at_the_very_end_hears_that_the_others_went_on_without_it():
+    script = replace(script_of(STUDY), silos=FIVE, tensors=((Tensor.COUNTS,),))
+    state, _ = start(create(script), 0.0)
+    while state.round.phase is not Phase.OPEN:
+        for event in wanted(state.round):
+            state, _ = advance(state, event, 0.0)
+    for event in wanted(state.round)[1:]:
+        state, _ = advance(state, event, 0.0)
+    state, _ = advance(state, Passed(), 1e6)
+    assert state.life is Life.FINISHED
+    work = work_in(state, FIVE[0], told=False)
+    assert (work.outcome, work.why) == (
+        "finished",
+        "all rounds are committed; the last round went on without east: no open from east within 60 s",
+    )
+    assert work_in(state, FIVE[1], told=False).why == "all rounds are committed"
+
+
+@pytest.mark.parametrize("phase", SPARING)
+def test_who_was_lost_is_asked_for_nothing_and_given_nothing(phase):
+    state = study_in(phase)
+    round_, _ = step(reach(phase, offer(silos=FIVE)), Restarted("south", "new"), 0.0)
+    assert work_in(replace(state, round=round_), "south", told=False) is None
+    for one in PARTS.get(phase, ()):
+        with pytest.raises(OutOfTurnError, match="south was set aside in this attempt"):
+            check_fetch(round_, "south", round_.tensor, one.kind, one.silo)
+    with pytest.raises(OutOfTurnError, match="south was set aside in this attempt"):
+        check_upload(round_, STUDY, upload(round_.place, "south", Tensor.HEADS).header)
+
+
+def test_participants_fetch_each_other_s_shares_once_and_not_those_of_the_lost():
+    exchange = reach(Phase.EXCHANGE, offer(silos=FIVE))
+    for event in wanted(exchange)[:4]:
+        exchange, _ = step(exchange, event, 0.0)
+    exchange, _ = step(exchange, Restarted("north", "new"), 0.0)
+    round_ = reach(Phase.GATHER, exchange)
+    state = replace(study_in(Phase.GATHER), round=round_)
+    work = work_in(replace(state, silos=create(replace(script_of(STUDY), silos=FIVE)).silos), "west", told=False)
+    others = ("east", "polar", "south", "west")
+    assert (work.participants, work.parts) == (others, tuple(part(silo, Note.SHARES) for silo in others))
+    assert len(work.roster) == 5
+    with pytest.raises(OutOfTurnError, match="there is no shares of north for west to fetch"):
+        check_fetch(round_, "west", None, Note.SHARES, "north")
+    second = replace(state, round=reach(Phase.GATHER, cursor=1))
+    assert work_in(second, WEST, told=False).parts == ()
+
+
+def test_a_reveal_that_came_before_the_loss_can_be_fetched():
+    round_ = reach(Phase.REVEAL, offer(silos=FIVE))
+    for event in wanted(round_)[:3]:
+        round_, _ = step(round_, event, 0.0)
+    round_, _ = step(round_, Restarted("east", "new"), 0.0)
+    round_ = reach(Phase.OPEN, round_)
+    assert check_fetch(round_, "west", Tensor.HEADS, Note.REVEAL, "east") == ("note-reveal-heads", "east")
+
+
 @pytest.mark.parametrize("phase", [phase for phase in Phase if phase not in OVER])
 @pytest.mark.parametrize("kind", ["sum", *Note, "other"])
-def test_what_may_be_fetched_when(phase, kind):
+@pytest.mark.parametrize("of_silo", ["", *STUDY.silos])
+def test_what_may_be_fetched_when(phase, kind, of_silo):
     round_ = reach(phase)
-    tensor = Tensor.HEADS if kind == "sum" else None
-    wanted_kind, slot, file = FETCHED.get(phase, ("", "", ""))
-    if kind == wanted_kind:
-        assert check_fetch(round_, NORTH, tensor, kind) == (slot, file)
-        with pytest.raises(OutOfTurnError, match=f"there is no {kind} for elsewhere to fetch"):
-            check_fetch(round_, "elsewhere", tensor, kind)
+    if (kind, of_silo) in {(one.kind, one.silo) for one in PARTS.get(phase, ())}:
+        slot, file = SLOTS[kind]
+        assert check_fetch(round_, NORTH, round_.tensor, kind, of_silo) == (slot, file or of_silo)
+        with pytest.raises(OutOfTurnError, match="elsewhere is not in the roster"):
+            check_fetch(round_, "elsewhere", round_.tensor, kind, of_silo)
+    elif phase in (Phase.OFFER, Phase.WAIT):
+        with pytest.raises(OutOfTurnError, match="north is not in the roster"):
+            check_fetch(round_, NORTH, round_.tensor, kind, of_silo)
     else:
-        with pytest.raises(OutOfTurnError, match=f"in the phase {phase} there is no {kind} for north to fetch"):
-            check_fetch(round_, NORTH, tensor, kind)
+        of = of_silo or "the coordinator"
+        with pytest.raises(OutOfTurnError, match=f"in the phase {phase} there is no {kind} of {of} for north to fetch"):
+            check_fetch(round_, NORTH, round_.tensor, kind, of_silo)
 
 
-def test_the_sum_of_another_tensor_is_not_there():
+@pytest.mark.parametrize(("kind", "of_silo"), [("sum", ""), (Note.REVEAL, SOUTH)])
+@pytest.mark.parametrize("tensor", [Tensor.ENCODER, None])
+def test_what_belongs_to_another_tensor_is_not_there(kind, of_silo, tensor):
     with pytest.raises(OutOfTurnError):
-        check_fetch(reach(Phase.OPEN), NORTH, Tensor.ENCODER, "sum")
+        check_fetch(reach(Phase.OPEN), NORTH, tensor, kind, of_silo)
 
 
 def note(kind, silo, size=100):
-    return UploadHeader(Place("5" * 64, 1, 1), kind, None, silo, 0, size, SHA)
+    tensor = Tensor.HEADS if kind is Note.REVEAL else None
+    return UploadHeader(Place("5" * 64, 1, 1), kind, tensor, silo, 0, size, SHA)
+
+
+ACTED = {Phase.DEAL: Note.KEYS, Phase.SHARE: Note.MODEL, Phase.SOLVE: Note.HEADS}
+SEALED_BY_ALL = {Phase.GREET: Note.GREETING, Phase.EXCHANGE: Note.SHARES, Phase.REVEAL: Note.REVEAL}
 
 
 @pytest.mark.parametrize("phase", [phase for phase in Phase if phase not in OVER])
 @pytest.mark.parametrize("kind", Note)
-def test_a_note_is_taken_from_the_actor_in_its_phase_alone(phase, kind):
+def test_a_note_is_taken_from_whom_its_phase_asks_alone(phase, kind):
     round_ = reach(phase)
-    due = {Phase.DEAL: Note.KEYS, Phase.SHARE: Note.MODEL, Phase.SOLVE: Note.HEADS}.get(phase)
     for silo in STUDY.silos:
-        if kind is due and silo == round_.actor:
+        asked = kind is SEALED_BY_ALL.get(phase) or (kind is ACTED.get(phase) and silo == round_.actor)
+        if asked:
             check_upload(round_, STUDY, note(kind, silo))
         else:
             with pytest.raises(OutOfTurnError, match=r"waits for no such note|is not in the roster"):
                 check_upload(round_, STUDY, note(kind, silo))
 
 
-@pytest.mark.parametrize("phase", [Phase.DEAL, Phase.SHARE, Phase.SOLVE])
+def test_a_reveal_of_another_tensor_is_not_taken():
+    with pytest.raises(OutOfTurnError, match="the phase reveal waits for no such note from north"):
+        check_upload(reach(Phase.REVEAL), STUDY, replace(note(Note.REVEAL, NORTH), tensor=Tensor.ENCODER))
+
+
+def test_a_note_is_not_taken_twice():
+    round_, _ = step(reach(Phase.GREET), upload(Place("5" * 64, 1, 1), NORTH, Note.GREETING), 0.0)
+    with pytest.raises(OutOfTurnError, match="the phase greet waits for no such note from north"):
+        check_upload(round_, STUDY, note(Note.GREETING, NORTH, 101))
+
+
+@pytest.mark.parametrize("phase", [*ACTED, *SEALED_BY_ALL])
 def test_a_note_has_a_bound(phase):
     round_ = reach(phase)
-    (event,) = wanted(round_)
-    kind = event.header.kind
-    limit = note_limit(STUDY, kind)
-    check_upload(round_, STUDY, note(kind, round_.actor, limit))
+    header = wanted(round_)[0].header
+    kind, silo = Note(header.kind), header.silo
+    limit = note_limit(STUDY, 1, kind)
+    check_upload(round_, STUDY, note(kind, silo, limit))
     with pytest.raises(ValueError, match=f"has {limit + 1} bytes, at most {limit} are relayed"):
-        check_upload(round_, STUDY, note(kind, round_.actor, limit + 1))
+        check_upload(round_, STUDY, note(kind, silo, limit + 1))
 
 
-def test_the_model_s_bound_grows_with_the_study():
-    assert (note_limit(STUDY, Note.KEYS), note_limit(STUDY, Note.HEADS)) == (MAX_NOTE, MAX_NOTE)
-    large = tiny_study(model={"hidden": [4096, 4096], "representation": 256})
-    heads = 2 * (256 + 1)
-    assert note_limit(large, Note.MODEL) == MAX_MODEL + 8 * (shapes.encoder_values(large) + heads)
-    assert note_limit(large, Note.MODEL) - note_limit(STUDY, Note.MODEL) > 8 * 4096 * 4096
+def header_of(tensor, study=STUDY, **changes):
+    kind = shapes.ring(study, tensor)
+    values = sealed_values(shapes.values(study, 1, tensor), 3)
+    size = ring_of(kind).content_size(values)
+    return replace(UploadHeader(Place("5" * 64, 1, 1), kind, tensor, NORTH, values, size, SHA), **changes)
 
 
 def test_a_tensor_has_the_size_that_the_study_implies():
-    round_ = reach(Phase.GATHER)
-    values = shapes.values(STUDY, 1, "heads")
-    header = UploadHeader(round_.place, "ckks", Tensor.HEADS, NORTH, values, 65536, SHA)
+    round_, header = reach(Phase.GATHER), header_of(Tensor.HEADS)
     check_upload(round_, STUDY, header)
-    for wrong in (replace(header, values=values + 1), replace(header, size=65528)):
-        with pytest.raises(ValueError, match=f"heads of this study has {values} values in 65536 bytes"):
-            check_upload(round_, STUDY, wrong)
-    for phase in (Phase.SHARE, Phase.CATCH_UP, Phase.OPEN):
+    sentence = f"heads of this study has {header.values} values in {header.size} bytes of ckks"
+    wrong = {
+        "values": shapes.values(STUDY, 1, "heads"),
+        "size": header.size - 8,
+        "kind": "ring32",
+    }
+    for field, value in wrong.items():
+        with pytest.raises(ValueError, match=sentence):
+            check_upload(round_, STUDY, replace(header, **{field: value}))
+    for phase in (Phase.SHARE, Phase.CATCH_UP, Phase.EXCHANGE, Phase.SIGN, Phase.OPEN):
         with pytest.raises(OutOfTurnError, match=f"the phase {phase} does not gather heads"):
             check_upload(reach(phase), STUDY, header)
     with pytest.raises(OutOfTurnError, match="elsewhere is not in the roster"):
         check_upload(round_, STUDY, replace(header, silo="elsewhere"))
+
+
+@pytest.mark.parametrize("sealing", ["ring32", "ring64", "ckks"])
+def test_the_encoder_is_sealed_as_the_study_says(sealing):
+    study = tiny_study(encoder={"sealing": sealing})
+    round_ = reach(Phase.GATHER, cursor=1)
+    check_upload(round_, study, header_of(Tensor.ENCODER, study))
+    for other in {"ring32", "ring64", "ckks"} - {sealing}:
+        with pytest.raises(ValueError, match=f"bytes of {sealing}; .* bytes of {other} were announced"):
+            check_upload(round_, study, header_of(Tensor.ENCODER, tiny_study(encoder={"sealing": other})))
 
 
 def test_who_has_acted_is_asked_for_nothing_more():

@@ -1,7 +1,9 @@
 """Every move of one attempt, as a table that can be read as its documentation.
 
 The round of the table has the silos north, south and west, needs two of them, and sums heads, then the encoder. Its
-place is round 1, attempt 1, so the actor, who deals and solves, is the third by name: west.
+place is round 1, attempt 1, so the actor, who deals and solves, is the third by name: west. One of three silos may
+collude, so no sum can be opened without all three; where one is lost and the others go on, the round has FIVE silos,
+of which four must stay, and its actor is polar.
 """
 
 from __future__ import annotations
@@ -18,17 +20,20 @@ from coordinator.core.events import (
     Clear,
     Confirmed,
     Event,
+    Lost,
     Passed,
     Persist,
     Restarted,
     Returned,
     Stopped,
-    Total,
     Uploaded,
 )
-from coordinator.core.round import CONFIRMED, MOVES, OVER, RELAYED, OutOfTurnError, Phase, Round, step
-from protos.messages import Note, Place, Task, Tensor
+from coordinator.core.round import MOVES, OutOfTurnError, step
+from coordinator.core.state import COLLECTED, CONFIRMED, OVER, RELAYED, SPARING, Held, Loss, Phase, Round
+from protos.messages import SUM, Confirm, Note, Part, Place, Signature, Task, Tensor
 from support.rounds import (
+    CATCHING_UP,
+    FIVE,
     LIMITS,
     SHA,
     SILOS,
@@ -38,6 +43,7 @@ from support.rounds import (
     dispute,
     member,
     offer,
+    part,
     reach,
     refuse,
     upload,
@@ -69,15 +75,16 @@ class Move:
     state: Round
     event: Event
     to: Phase
-    effects: tuple[Add | Clear, ...] = ()
+    effects: tuple[Add | Clear | Lost, ...] = ()
     now: float = 1.0
     why: str = ""
+    anew: bool = False
+    """Whether the phase begins again."""
     culprits: tuple[str, ...] = ()
 
 
 TWO_IN = (accept(P, NORTH), accept(P, SOUTH))
-GATHER_2 = reach(Phase.GATHER, replace(reach(Phase.GATHER), cursor=1))
-OPEN_2 = after(GATHER_2, *wanted(GATHER_2), Added(TOTAL))
+OPEN_2 = reach(Phase.OPEN, cursor=1)
 KEYED = tuple(member(silo) for silo in SILOS)
 WAITING = after(at(Phase.OFFER, accept(P, SOUTH)), Passed(), now=LIMITS.offer)
 BEHIND_TAKES = reach(Phase.TAKE, with_one_behind())
@@ -86,27 +93,64 @@ BEHIND_TAKES = reach(Phase.TAKE, with_one_behind())
 def without_west(phase: Phase) -> Round:
     """A phase of an attempt that goes on without west, which is away."""
     state = offer(expected="e", absent=(WEST,))
-    behind = "old" if phase in (Phase.SHARE, Phase.CATCH_UP) else "e"
+    behind = "old" if phase in CATCHING_UP else "e"
     return reach(phase, after(state, accept(P, NORTH, model=behind), accept(P, SOUTH, model="e")))
+
+
+EAST, POLAR = FIVE[0], FIVE[2]
+SHORT = "2 silos are left, the sums need 3 to be opened"
+RESTART = "was restarted and has lost its keys"
+
+
+def of_five(phase: Phase, *, cursor: int = 0, **changes) -> Round:
+    """The first moment of a phase of a round of five, of whom the last is behind where the phase needs it."""
+    begin = with_one_behind if phase in CATCHING_UP else offer
+    return reach(phase, begin(**{"silos": FIVE, **changes}), cursor=cursor)
+
+
+def but(state: Round, *silent: str, model: str = "m") -> Round:
+    """Everybody who is waited for has acted, but for these."""
+    names = [silo for silo in state.waiting_for if silo not in silent]
+    return after(state, *(event for event in wanted(state, model) if author(event) in names))
+
+
+def author(event: Event) -> str:
+    return event.header.silo if isinstance(event, Uploaded) else event.silo
+
+
+FOUR = (EAST, NORTH, POLAR, WEST)
+ENDS = (
+    (Phase.EXCHANGE, Phase.GATHER, ()),
+    (Phase.GATHER, Phase.ADD, (Add(P, Tensor.HEADS, FOUR),)),
+    (Phase.SIGN, Phase.REVEAL, ()),
+    (Phase.REVEAL, Phase.OPEN, ()),
+    (Phase.OPEN, Phase.SOLVE, ()),
+    (Phase.ADOPT, Phase.GATHER, ()),
+)
+"""Phases of the sums in which everybody acts, with what follows when all but south have."""
+
+
+def lost(phase: Phase, *silos: str, why: str) -> Lost:
+    return Lost(P, phase, silos, why)
 
 
 TABLE = (
     # --- offer
     Move("a first yes waits for the others", offer(), accept(P, NORTH), Phase.OFFER),
     Move("a refusal waits for the others", offer(), refuse(P, NORTH), Phase.OFFER),
-    Move("the last yes fixes the roster", at(Phase.OFFER, *TWO_IN), accept(P, WEST), Phase.DEAL),
-    Move("the last answer may be a no", at(Phase.OFFER, *TWO_IN), refuse(P, WEST), Phase.DEAL),
+    Move("the last yes fixes the roster", at(Phase.OFFER, *TWO_IN), accept(P, WEST), Phase.GREET),
+    Move("the last answer may be a no", at(Phase.OFFER, *TWO_IN), refuse(P, WEST), Phase.GREET),
     Move(
         "the keys of the round before still fit",
         after(offer(keyed=tuple(member(s) for s in SILOS)), *TWO_IN),
         accept(P, WEST),
-        Phase.GATHER,
+        Phase.EXCHANGE,
     ),
     Move(
         "one new key means new keys for all",
         after(offer(keyed=tuple(member(s) for s in SILOS)), *TWO_IN),
         accept(P, WEST, key=b"n"),
-        Phase.DEAL,
+        Phase.GREET,
     ),
     Move(
         "too few take part",
@@ -116,7 +160,7 @@ TABLE = (
         (CLEARS,),
         why="1 silos take part, the study needs 2",
     ),
-    Move("the offer's time is up with enough silos", at(Phase.OFFER, *TWO_IN), Passed(), Phase.DEAL, now=LIMITS.offer),
+    Move("the offer's time is up with enough silos", at(Phase.OFFER, *TWO_IN), Passed(), Phase.GREET, now=LIMITS.offer),
     Move(
         "the offer's time is up with too few: it waits for the others",
         at(Phase.OFFER, accept(P, SOUTH)),
@@ -138,7 +182,7 @@ TABLE = (
         "who is away is not waited for where the others suffice",
         after(offer(absent=(WEST,)), accept(P, NORTH)),
         accept(P, SOUTH),
-        Phase.DEAL,
+        Phase.GREET,
     ),
     Move(
         "who is away is waited for where the others do not suffice",
@@ -160,7 +204,7 @@ TABLE = (
         "one is behind: the keys come first",
         after(with_one_behind(), accept(P, NORTH, model="e")),
         accept(P, SOUTH, model="e"),
-        Phase.DEAL,
+        Phase.GREET,
     ),
     Move(
         "one is behind in a roster that has its keys",
@@ -191,10 +235,19 @@ TABLE = (
         why="none of north, south holds the model of the last committed round; waits for west",
     ),
     Move("who restarts is asked anew", at(Phase.OFFER, *TWO_IN), Restarted(NORTH, "new"), Phase.OFFER),
+    Move(
+        "more may collude than the roster could withstand",
+        after(offer(min_silos=2, colluders=3), *TWO_IN),
+        accept(P, WEST),
+        Phase.ABORTED,
+        (CLEARS,),
+        why="a roster of 3 is too small for 3 colluders and at least 2 silos in a sum: 4 would have to sign; wait for"
+        " more silos",
+    ),
     Move("the operator stops an offer", offer(), Stopped("enough"), Phase.ABORTED, (CLEARS,), why="enough"),
     # --- wait
     Move("somebody who was away polls: the offer is open again", WAITING, Returned(WEST), Phase.OFFER),
-    Move("a late yes makes it enough", WAITING, accept(P, WEST), Phase.DEAL),
+    Move("a late yes makes it enough", WAITING, accept(P, WEST), Phase.GREET),
     Move("a late no opens the offer again", WAITING, refuse(P, WEST), Phase.OFFER),
     Move(
         "a late refusal that leaves too few",
@@ -206,6 +259,43 @@ TABLE = (
     ),
     Move("who restarts meanwhile is asked anew", WAITING, Restarted(SOUTH, "new"), Phase.OFFER),
     Move("the operator stops the waiting", WAITING, Stopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
+    # --- greet
+    Move("one has greeted", reach(Phase.GREET), upload(P, NORTH, Note.GREETING), Phase.GREET),
+    Move(
+        "all have greeted",
+        at(Phase.GREET, upload(P, SOUTH, Note.GREETING), upload(P, NORTH, Note.GREETING)),
+        upload(P, WEST, Note.GREETING),
+        Phase.DEAL,
+    ),
+    Move(
+        "a silo cannot greet",
+        reach(Phase.GREET),
+        dispute(P, NORTH, Task.GREET),
+        Phase.ABORTED,
+        (CLEARS,),
+        why="north disputes greet: data: a row does not fit",
+        culprits=(NORTH,),
+    ),
+    Move(
+        "a greeting is late: without it the roster has no keys",
+        but(of_five(Phase.GREET), SOUTH),
+        Passed(),
+        Phase.ABORTED,
+        (CLEARS,),
+        now=LIMITS.keys,
+        why="no greet from south within 20 s",
+        culprits=(SOUTH,),
+    ),
+    Move(
+        "a restart while greeting",
+        of_five(Phase.GREET),
+        Restarted(SOUTH, "new"),
+        Phase.ABORTED,
+        (CLEARS,),
+        why=f"south {RESTART}",
+        culprits=(SOUTH,),
+    ),
+    Move("the operator stops the greeting", reach(Phase.GREET), Stopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
     # --- deal
     Move("the dealer's keys arrive", reach(Phase.DEAL), upload(P, WEST, Note.KEYS), Phase.TAKE),
     Move(
@@ -243,7 +333,7 @@ TABLE = (
         "all have taken the keys",
         at(Phase.TAKE, confirm(P, WEST, Task.TAKE), confirm(P, NORTH, Task.TAKE)),
         confirm(P, SOUTH, Task.TAKE),
-        Phase.GATHER,
+        Phase.EXCHANGE,
     ),
     Move(
         "a silo cannot open its package",
@@ -316,7 +406,7 @@ TABLE = (
         "all who were behind have caught up",
         reach(Phase.CATCH_UP),
         confirm(P, WEST, Task.CATCH_UP, model="e"),
-        Phase.GATHER,
+        Phase.EXCHANGE,
     ),
     Move(
         "one of two has caught up",
@@ -362,6 +452,24 @@ TABLE = (
         culprits=(NORTH,),
     ),
     Move("the operator stops the catching up", reach(Phase.CATCH_UP), Stopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
+    # --- exchange
+    Move("one has sent its shares", reach(Phase.EXCHANGE), upload(P, NORTH, Note.SHARES), Phase.EXCHANGE),
+    Move(
+        "all have sent their shares",
+        at(Phase.EXCHANGE, upload(P, SOUTH, Note.SHARES), upload(P, NORTH, Note.SHARES)),
+        upload(P, WEST, Note.SHARES),
+        Phase.GATHER,
+    ),
+    Move(
+        "a silo cannot share",
+        reach(Phase.EXCHANGE),
+        dispute(P, NORTH, Task.EXCHANGE),
+        Phase.ABORTED,
+        (CLEARS,),
+        why="north disputes exchange: data: a row does not fit",
+        culprits=(NORTH,),
+    ),
+    Move("the operator stops the exchange", reach(Phase.EXCHANGE), Stopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
     # --- gather
     Move("one contribution is in", reach(Phase.GATHER), upload(P, NORTH, Tensor.HEADS), Phase.GATHER),
     Move(
@@ -381,27 +489,26 @@ TABLE = (
         culprits=(SOUTH,),
     ),
     Move(
-        "a contribution is late",
-        at(Phase.GATHER, upload(P, NORTH, Tensor.HEADS)),
+        "a contribution is late: the others are added",
+        but(of_five(Phase.GATHER), SOUTH),
         Passed(),
-        Phase.ABORTED,
-        (CLEARS,),
+        Phase.ADD,
+        (
+            lost(Phase.GATHER, SOUTH, why="no gather from south within 100 s"),
+            Add(P, Tensor.HEADS, FOUR),
+        ),
         now=LIMITS.train,
-        why="no gather from south, west within 100 s",
-        culprits=(SOUTH, WEST),
     ),
     Move(
-        "a restart after the upload, too, ends the attempt",
-        at(Phase.GATHER, upload(P, NORTH, Tensor.HEADS)),
+        "who restarts after its upload is in the sum all the same",
+        but(of_five(Phase.GATHER), WEST),
         Restarted(NORTH, "new"),
-        Phase.ABORTED,
-        (CLEARS,),
-        why="north was restarted and has lost its keys",
-        culprits=(NORTH,),
+        Phase.GATHER,
+        (lost(Phase.GATHER, NORTH, why=f"north {RESTART}"),),
     ),
     Move("the operator stops the gathering", reach(Phase.GATHER), Stopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
     # --- add
-    Move("the sum is there", reach(Phase.ADD), Added(TOTAL), Phase.OPEN),
+    Move("the sum is there", reach(Phase.ADD), Added(TOTAL), Phase.SIGN),
     Move(
         "a coordinator that cannot add says so in time",
         reach(Phase.ADD),
@@ -411,46 +518,79 @@ TABLE = (
         now=LIMITS.train,
         why="no add from the coordinator within 100 s",
     ),
+    Move("adding fails", reach(Phase.ADD), Stopped("no room"), Phase.ABORTED, (CLEARS,), why="no room"),
+    # --- sign
+    Move("one has signed", reach(Phase.SIGN), confirm(P, NORTH, Task.SIGN, Tensor.HEADS), Phase.SIGN),
     Move(
-        "a restart while adding",
-        reach(Phase.ADD),
-        Restarted(WEST, "new"),
+        "all have signed",
+        but(reach(Phase.SIGN), SOUTH),
+        confirm(P, SOUTH, Task.SIGN, Tensor.HEADS),
+        Phase.REVEAL,
+    ),
+    Move(
+        "a silo does not sign",
+        reach(Phase.SIGN),
+        dispute(P, NORTH, Task.SIGN),
         Phase.ABORTED,
         (CLEARS,),
-        why="west was restarted and has lost its keys",
-        culprits=(WEST,),
+        why="north disputes sign: data: a row does not fit",
+        culprits=(NORTH,),
     ),
-    Move("adding fails", reach(Phase.ADD), Stopped("no room"), Phase.ABORTED, (CLEARS,), why="no room"),
+    Move("the operator stops the signing", reach(Phase.SIGN), Stopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
+    # --- reveal
+    Move("one has revealed", reach(Phase.REVEAL), upload(P, NORTH, Note.REVEAL, Tensor.HEADS), Phase.REVEAL),
+    Move(
+        "all have revealed",
+        but(reach(Phase.REVEAL), SOUTH),
+        upload(P, SOUTH, Note.REVEAL, Tensor.HEADS),
+        Phase.OPEN,
+    ),
+    Move(
+        "a silo finds too few signatures",
+        reach(Phase.REVEAL),
+        dispute(P, NORTH, Task.REVEAL),
+        Phase.ABORTED,
+        (CLEARS,),
+        why="north disputes reveal: data: a row does not fit",
+        culprits=(NORTH,),
+    ),
+    Move("the operator stops the revealing", reach(Phase.REVEAL), Stopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
     # --- open
     Move("one has opened", reach(Phase.OPEN), confirm(P, NORTH, Task.OPEN, Tensor.HEADS), Phase.OPEN),
     Move(
         "all have opened heads, which are to be solved",
-        at(
-            Phase.OPEN,
-            confirm(P, NORTH, Task.OPEN, Tensor.HEADS),
-            confirm(P, SOUTH, Task.OPEN, Tensor.HEADS),
-        ),
+        but(reach(Phase.OPEN), WEST),
         confirm(P, WEST, Task.OPEN, Tensor.HEADS),
         Phase.SOLVE,
     ),
     Move(
         "all have opened the last tensor",
-        after(
-            OPEN_2,
-            confirm(P, NORTH, Task.OPEN, Tensor.ENCODER),
-            confirm(P, SOUTH, Task.OPEN, Tensor.ENCODER),
-        ),
+        but(OPEN_2, WEST),
         confirm(P, WEST, Task.OPEN, Tensor.ENCODER),
         Phase.COMMITTED,
         (CLEARS,),
     ),
     Move(
-        "two open the same sum differently",
-        at(Phase.OPEN, confirm(P, NORTH, Task.OPEN, Tensor.HEADS)),
+        "three open the same sum, and one of them differently: too few hold one model",
+        but(reach(Phase.OPEN), SOUTH),
         confirm(P, SOUTH, Task.OPEN, Tensor.HEADS, model="other"),
         Phase.ABORTED,
         (CLEARS,),
-        why="south holds another model after open than the others",
+        why="the silos hold different models after open: south not most's",
+    ),
+    Move(
+        "one of five opens the sum differently: the others go on",
+        but(of_five(Phase.OPEN), EAST),
+        confirm(P, EAST, Task.OPEN, Tensor.HEADS, model="other"),
+        Phase.SOLVE,
+        (lost(Phase.OPEN, EAST, why="east: another model than most's after open"),),
+    ),
+    Move(
+        "one of five opens the last sum differently: the others' model is committed",
+        but(of_five(Phase.OPEN, cursor=1), EAST),
+        confirm(P, EAST, Task.OPEN, Tensor.ENCODER, model="other"),
+        Phase.COMMITTED,
+        (lost(Phase.OPEN, EAST, why="east: another model than most's after open"), CLEARS),
     ),
     Move(
         "the sum does not open",
@@ -462,23 +602,12 @@ TABLE = (
         culprits=(NORTH,),
     ),
     Move(
-        "an opening is late",
-        reach(Phase.OPEN),
+        "the last opening is late: the others have committed",
+        but(of_five(Phase.OPEN, cursor=1), SOUTH),
         Passed(),
-        Phase.ABORTED,
-        (CLEARS,),
+        Phase.COMMITTED,
+        (lost(Phase.OPEN, SOUTH, why="no open from south within 30 s"), CLEARS),
         now=LIMITS.open,
-        why="no open from north, south, west within 30 s",
-        culprits=SILOS,
-    ),
-    Move(
-        "a restart while opening",
-        reach(Phase.OPEN),
-        Restarted(NORTH, "new"),
-        Phase.ABORTED,
-        (CLEARS,),
-        why="north was restarted and has lost its keys",
-        culprits=(NORTH,),
     ),
     Move("the operator stops the opening", reach(Phase.OPEN), Stopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
     # --- solve
@@ -493,44 +622,63 @@ TABLE = (
         culprits=(WEST,),
     ),
     Move(
-        "no heads in time",
+        "no heads in time: the next solver begins",
+        of_five(Phase.SOLVE),
+        Passed(),
+        Phase.SOLVE,
+        (lost(Phase.SOLVE, POLAR, why="no solve from polar within 40 s"),),
+        now=LIMITS.solve,
+        anew=True,
+    ),
+    Move(
+        "the solver restarts: the next one begins",
+        of_five(Phase.SOLVE),
+        Restarted(POLAR, "new"),
+        Phase.SOLVE,
+        (lost(Phase.SOLVE, POLAR, why=f"polar {RESTART}"),),
+        anew=True,
+    ),
+    Move(
+        "no heads in time, and nobody to spare",
         reach(Phase.SOLVE),
         Passed(),
         Phase.ABORTED,
         (CLEARS,),
         now=LIMITS.solve,
-        why="no solve from west within 40 s",
+        why=f"no solve from west within 40 s; {SHORT}",
         culprits=(WEST,),
-    ),
-    Move(
-        "a restart while solving",
-        reach(Phase.SOLVE),
-        Restarted(NORTH, "new"),
-        Phase.ABORTED,
-        (CLEARS,),
-        why="north was restarted and has lost its keys",
-        culprits=(NORTH,),
     ),
     Move("the operator stops the solving", reach(Phase.SOLVE), Stopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
     # --- adopt
     Move("one has adopted", reach(Phase.ADOPT), confirm(P, NORTH, Task.ADOPT, model="solved"), Phase.ADOPT),
     Move(
         "all have adopted; the next tensor follows",
-        at(
-            Phase.ADOPT,
-            confirm(P, NORTH, Task.ADOPT, model="solved"),
-            confirm(P, SOUTH, Task.ADOPT, model="solved"),
-        ),
+        but(reach(Phase.ADOPT), WEST, model="solved"),
         confirm(P, WEST, Task.ADOPT, model="solved"),
         Phase.GATHER,
     ),
     Move(
-        "two adopt different heads",
-        at(Phase.ADOPT, confirm(P, NORTH, Task.ADOPT, model="solved")),
+        "three adopt, one of them other heads",
+        but(reach(Phase.ADOPT), WEST, model="solved"),
         confirm(P, WEST, Task.ADOPT, model="other"),
         Phase.ABORTED,
         (CLEARS,),
-        why="west holds another model after adopt than the others",
+        why="the silos hold different models after adopt: west not most's",
+    ),
+    Move(
+        "one of five adopts other heads",
+        but(of_five(Phase.ADOPT), WEST, model="solved"),
+        confirm(P, WEST, Task.ADOPT, model="other"),
+        Phase.GATHER,
+        (lost(Phase.ADOPT, WEST, why="west: another model than most's after adopt"),),
+    ),
+    Move(
+        "two of five adopt other heads",
+        but(after(of_five(Phase.ADOPT), confirm(P, EAST, Task.ADOPT, model="other")), WEST),
+        confirm(P, WEST, Task.ADOPT, model="third"),
+        Phase.ABORTED,
+        (CLEARS,),
+        why="the silos hold different models after adopt: east, west not most's",
     ),
     Move(
         "the heads are not what the sum implies",
@@ -541,26 +689,113 @@ TABLE = (
         why="south disputes adopt: data: a row does not fit",
         culprits=(SOUTH,),
     ),
-    Move(
-        "an adoption is late",
-        at(Phase.ADOPT, confirm(P, NORTH, Task.ADOPT)),
-        Passed(),
-        Phase.ABORTED,
-        (CLEARS,),
-        now=LIMITS.solve,
-        why="no adopt from south, west within 40 s",
-        culprits=(SOUTH, WEST),
-    ),
-    Move(
-        "a restart while adopting",
-        reach(Phase.ADOPT),
-        Restarted(WEST, "new"),
-        Phase.ABORTED,
-        (CLEARS,),
-        why="west was restarted and has lost its keys",
-        culprits=(WEST,),
-    ),
     Move("the operator stops the adopting", reach(Phase.ADOPT), Stopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
+    # --- a loss, in whatever phase
+    *(
+        Move(
+            f"one of five restarts in {phase}: the keys and the model are everybody's",
+            of_five(phase),
+            Restarted(SOUTH, "new"),
+            Phase.ABORTED,
+            (CLEARS,),
+            why=f"south {RESTART}",
+            culprits=(SOUTH,),
+        )
+        for phase in (Phase.DEAL, Phase.TAKE, *CATCHING_UP)
+    ),
+    *(
+        Move(
+            f"one of five restarts in {phase}: the others go on",
+            of_five(phase),
+            Restarted(SOUTH, "new"),
+            phase,
+            (lost(phase, SOUTH, why=f"south {RESTART}"),),
+        )
+        for phase in SPARING
+    ),
+    *(
+        Move(
+            f"one of three restarts in {phase}: too few stay",
+            reach(phase),
+            Restarted(SOUTH, "new"),
+            Phase.ABORTED,
+            (CLEARS,),
+            why=f"south {RESTART}; {SHORT}",
+            culprits=(SOUTH,),
+        )
+        for phase in SPARING
+    ),
+    *(
+        Move(
+            f"one of five restarts in {phase} with distributed noise",
+            of_five(phase, recovers=False),
+            Restarted(SOUTH, "new"),
+            Phase.ABORTED,
+            (CLEARS,),
+            why=f"south {RESTART}; with distributed noise a dropout aborts",
+            culprits=(SOUTH,),
+        )
+        for phase in SPARING
+    ),
+    *(
+        Move(
+            f"one of five is the last that {phase} waits for, and restarts",
+            but(of_five(phase), SOUTH),
+            Restarted(SOUTH, "new"),
+            following,
+            (lost(phase, SOUTH, why=f"south {RESTART}"), *adds),
+        )
+        for phase, following, adds in ENDS
+    ),
+    *(
+        Move(
+            f"one of five is late in {phase}: the others go on",
+            but(of_five(phase), SOUTH),
+            Passed(),
+            following,
+            (lost(phase, SOUTH, why=f"no {phase} from south within {LIMITS.of(phase):g} s"), *adds),
+            now=LIMITS.of(phase),
+        )
+        for phase, following, adds in ENDS
+    ),
+    *(
+        Move(
+            f"two of five are late in {phase}: too few stay",
+            but(of_five(phase), SOUTH, WEST),
+            Passed(),
+            Phase.ABORTED,
+            (CLEARS,),
+            now=LIMITS.of(phase),
+            why=f"no {phase} from south, west within {LIMITS.of(phase):g} s; 3 silos are left, the sums need 4 to be"
+            " opened",
+            culprits=(SOUTH, WEST),
+        )
+        for phase, *_ in ENDS
+    ),
+    *(
+        Move(
+            f"one of five is late in {phase} with distributed noise",
+            but(of_five(phase, recovers=False), SOUTH),
+            Passed(),
+            Phase.ABORTED,
+            (CLEARS,),
+            now=LIMITS.of(phase),
+            why=f"no {phase} from south within {LIMITS.of(phase):g} s; with distributed noise a dropout aborts",
+            culprits=(SOUTH,),
+        )
+        for phase, *_ in ENDS
+    ),
+    *(
+        Move(
+            f"with distributed noise one of five holds another model after {phase}",
+            but(of_five(phase, recovers=False), EAST),
+            confirm(P, EAST, CONFIRMED[phase], Tensor.HEADS, model="other"),
+            Phase.ABORTED,
+            (CLEARS,),
+            why=f"the silos hold different models after {phase}: east not most's",
+        )
+        for phase in (Phase.OPEN, Phase.ADOPT)
+    ),
     # --- any
     *(
         Move("somebody who is not in the roster is present again", without_west(phase), Returned(WEST), phase)
@@ -568,6 +803,15 @@ TABLE = (
         if phase not in (*OVER, Phase.OFFER, Phase.WAIT)
     ),
 )
+
+LATER = (*SPARING[1:],)
+GREETED = at(Phase.GREET, upload(P, NORTH, Note.GREETING))
+
+
+def without_south(phase: Phase) -> Round:
+    """A phase of the sums of five, of whom south was lost in the exchange."""
+    return reach(phase, after(of_five(Phase.EXCHANGE), Restarted(SOUTH, "new")))
+
 
 NOTHING_NEW = (
     ("a second yes", at(Phase.OFFER, accept(P, NORTH)), accept(P, NORTH, key=b"z")),
@@ -597,8 +841,30 @@ NOTHING_NEW = (
         at(Phase.OPEN, confirm(P, NORTH, Task.OPEN, Tensor.HEADS)),
         confirm(P, NORTH, Task.OPEN, Tensor.HEADS),
     ),
+    ("a greeting that is repeated", GREETED, upload(P, NORTH, Note.GREETING)),
+    ("shares that are repeated", but(of_five(Phase.EXCHANGE), SOUTH), upload(P, NORTH, Note.SHARES)),
+    ("a reveal that is repeated", but(of_five(Phase.REVEAL), SOUTH), upload(P, NORTH, Note.REVEAL, Tensor.HEADS)),
+    (
+        "a signature that is repeated with other bytes",
+        but(of_five(Phase.SIGN), SOUTH),
+        Confirmed(NORTH, Confirm(P, Task.SIGN, Tensor.HEADS, signature=b"other")),
+    ),
+    (
+        "an opening that is repeated with another model",
+        but(of_five(Phase.OPEN), SOUTH),
+        confirm(P, NORTH, Task.OPEN, Tensor.HEADS, model="other"),
+    ),
+    *((f"a restart of who was lost before {phase}", without_south(phase), Restarted(SOUTH, "new")) for phase in LATER),
     *((f"time in {phase} before its end", reach(phase), Passed()) for phase in Phase if (phase, Passed) in MOVES),
 )
+
+SAYING = tuple(phase for phase in LATER if phase not in (Phase.ADD, Phase.SOLVE))
+
+
+def said_by_south(phase: Phase) -> Event:
+    """What south would have sent in a phase, had it not been lost."""
+    return next(event for event in wanted(of_five(phase)) if author(event) == SOUTH)
+
 
 OUT_OF_TURN = (
     ("an answer of somebody not invited", offer(), accept(P, "elsewhere")),
@@ -626,7 +892,7 @@ OUT_OF_TURN = (
     ("a contribution from outside the roster", reach(Phase.GATHER), upload(P, "elsewhere", Tensor.HEADS)),
     ("a contribution while adding", reach(Phase.ADD), upload(P, NORTH, Tensor.HEADS)),
     ("a contribution after adding", reach(Phase.OPEN), upload(P, NORTH, Tensor.HEADS)),
-    ("a second sum", reach(Phase.OPEN), Added(Total(1, SHA))),
+    ("a second sum", reach(Phase.OPEN), Added(Part(SUM, "", 1, SHA))),
     ("a sum while gathering", reach(Phase.GATHER), Added(TOTAL)),
     ("a confirmation from outside", reach(Phase.OPEN), confirm(P, "elsewhere", Task.OPEN, Tensor.HEADS)),
     ("a dispute from outside", reach(Phase.GATHER), dispute(P, "elsewhere", Task.CONTRIBUTE)),
@@ -634,6 +900,24 @@ OUT_OF_TURN = (
     ("an opening without its tensor", reach(Phase.OPEN), confirm(P, NORTH, Task.OPEN)),
     ("taking while opening", reach(Phase.OPEN), confirm(P, NORTH, Task.TAKE)),
     ("opening while taking", reach(Phase.TAKE), confirm(P, NORTH, Task.OPEN, Tensor.HEADS)),
+    ("a greeting from outside", GREETED, upload(P, "elsewhere", Note.GREETING)),
+    ("shares instead of a greeting", GREETED, upload(P, SOUTH, Note.SHARES)),
+    ("a tensor instead of a greeting", GREETED, upload(P, SOUTH, Tensor.HEADS)),
+    ("a greeting instead of shares", reach(Phase.EXCHANGE), upload(P, SOUTH, Note.GREETING)),
+    ("a reveal instead of a contribution", reach(Phase.GATHER), upload(P, SOUTH, Note.REVEAL, Tensor.HEADS)),
+    ("a reveal of another tensor", reach(Phase.REVEAL), upload(P, SOUTH, Note.REVEAL, Tensor.ENCODER)),
+    ("a contribution instead of a reveal", reach(Phase.REVEAL), upload(P, SOUTH, Tensor.HEADS)),
+    ("a signature for another tensor", reach(Phase.SIGN), confirm(P, SOUTH, Task.SIGN, Tensor.ENCODER)),
+    ("opening while signing", reach(Phase.SIGN), confirm(P, SOUTH, Task.OPEN, Tensor.HEADS)),
+    ("signing while opening", reach(Phase.OPEN), confirm(P, SOUTH, Task.SIGN, Tensor.HEADS)),
+    ("a signature while revealing", reach(Phase.REVEAL), confirm(P, SOUTH, Task.SIGN, Tensor.HEADS)),
+    (
+        "heads of a solver who was lost",
+        after(of_five(Phase.SOLVE), Restarted(POLAR, "x")),
+        upload(P, POLAR, Note.HEADS),
+    ),
+    *((f"in {phase}, what a lost silo sends", without_south(phase), said_by_south(phase)) for phase in SAYING),
+    *((f"in {phase}, a lost silo's dispute", without_south(phase), dispute(P, SOUTH, Task.OPEN)) for phase in SAYING),
     ("a confirmation while dealing", reach(Phase.DEAL), confirm(P, NORTH, Task.TAKE)),
     ("a confirmation while gathering", reach(Phase.GATHER), confirm(P, NORTH, Task.TAKE)),
 )
@@ -645,7 +929,7 @@ def test_move(move):
     assert state.phase is move.to
     assert effects == [Persist(), *move.effects]
     assert (state.why, state.culprits) == (move.why, move.culprits)
-    if state.phase is not move.state.phase:
+    if state.phase is not move.state.phase or move.anew:
         assert (state.since, state.done) == (move.now, frozenset())
     else:
         assert state.since == move.state.since, "acting within a phase must not prolong it"
@@ -708,32 +992,26 @@ def test_the_last_committed_model_is_the_round_s_whatever_most_hold():
     state = after(
         offer(expected="e"), accept(P, NORTH, model="old"), accept(P, SOUTH, model="e"), accept(P, WEST, model="old")
     )
-    assert (state.phase, state.model, state.names, state.refusals) == (Phase.DEAL, "e", SILOS, ())
+    assert (state.phase, state.model, state.names, state.refusals) == (Phase.GREET, "e", SILOS, ())
     assert state.behind == (NORTH, WEST)
-
-
-def test_a_state_that_does_not_know_the_model_takes_the_majority_s():
-    """Version 0.1 did not store it."""
-    state = after(
-        offer(expected=None), accept(P, NORTH, model="new"), accept(P, SOUTH, model="old"), accept(P, WEST, model="new")
-    )
-    assert (state.phase, state.expected, state.model, state.behind) == (Phase.DEAL, "new", "new", (SOUTH,))
-
-
-def test_who_is_up_to_date_shares_and_everybody_deals_and_solves():
-    places = [Place("5" * 64, 1, attempt) for attempt in (1, 2, 3)]
-    sharing, dealing = reach(Phase.SHARE), reach(Phase.DEAL, with_one_behind())
-    assert [replace(sharing, place=place).actor for place in places] == [NORTH, SOUTH, NORTH]
-    assert [replace(dealing, place=place).actor for place in places] == [WEST, NORTH, SOUTH]
-    assert reach(Phase.CATCH_UP).actor == NORTH, "whose note they fetch"
 
 
 def test_who_is_late_is_away():
     late = after(at(Phase.GATHER, upload(P, NORTH, Tensor.HEADS)), Passed(), now=LIMITS.train)
     assert (late.phase, late.absent) == (Phase.ABORTED, {SOUTH, WEST})
+    lost_ = after(but(of_five(Phase.GATHER), SOUTH), Passed(), now=LIMITS.train)
+    assert (lost_.phase, lost_.absent, lost_.lost) == (Phase.ADD, {SOUTH}, {SOUTH})
+    back = after(lost_, Returned(SOUTH))
+    assert (back.absent, back.lost) == (frozenset(), {SOUTH}), "it is heard of, and lost to this attempt all the same"
     silent = after(at(Phase.OFFER, *TWO_IN), Passed(), now=LIMITS.offer)
-    assert (silent.phase, silent.absent) == (Phase.DEAL, {WEST})
+    assert (silent.phase, silent.absent) == (Phase.GREET, {WEST})
     assert at(Phase.GATHER, dispute(P, SOUTH, Task.CONTRIBUTE)).absent == frozenset(), "who disputes is there"
+
+
+def test_a_dispute_of_a_tensor_names_it():
+    said = Confirm(P, Task.OPEN, Tensor.HEADS, dispute="opening", explanation="the masks do not cancel")
+    why = after(at(Phase.OPEN), Confirmed(SOUTH, said)).why
+    assert why == "south disputes open of heads: opening: the masks do not cancel"
 
 
 def test_an_offer_asks_those_away_too_and_waits_for_them_last():
@@ -753,7 +1031,7 @@ def test_while_it_waits_nobody_is_asked_and_seats_are_kept():
     again = after(WAITING, Returned(WEST), now=1000.0)
     assert (again.place, again.names, again.since, again.why) == (P, (SOUTH,), 1000.0, "")
     assert (again.asked, again.waiting_for) == ((NORTH, WEST), (WEST,))
-    assert after(again, accept(P, WEST)).phase is Phase.DEAL, "enough, and north is still away"
+    assert after(again, accept(P, WEST)).phase is Phase.GREET, "enough, and north is still away"
 
 
 def test_what_is_relayed_is_fetched_in_the_phase_that_follows():
@@ -770,14 +1048,92 @@ def test_the_roster_is_sorted_whatever_the_order_of_answers():
     assert state.members == tuple(member(silo) for silo in sorted(SILOS))
 
 
-def test_the_actor_rotates_with_round_and_attempt():
-    state = reach(Phase.DEAL)
-    places = [Place("5" * 64, number, attempt) for number, attempt in ((0, 1), (1, 1), (1, 2), (2, 1))]
-    assert [replace(state, place=place).actor for place in places] == [SOUTH, WEST, NORTH, NORTH]
+def test_what_everybody_seals_is_kept_until_it_was_fetched():
+    for phase, note in COLLECTED.items():
+        state = of_five(phase)
+        ended = after(state, *wanted(state))
+        assert ended.phase is not phase
+        assert [one for one in ended.parts if one.kind == note] == [part(silo, note) for silo in FIVE]
+
+
+def test_who_is_lost_is_named_with_the_reason_and_asked_for_nothing():
+    state = without_south(Phase.GATHER)
+    assert state.losses == (Loss(SOUTH, f"south {RESTART}"),)
+    assert (state.participants, state.asked, state.names) == (FOUR, FOUR, FIVE)
+    for phase in LATER:
+        assert SOUTH not in without_south(phase).asked
+
+
+def test_who_uploaded_and_then_vanished_is_in_the_sum_and_in_its_list():
+    state = after(but(of_five(Phase.GATHER), WEST), Restarted(NORTH, "new"), upload(P, WEST, Tensor.HEADS))
+    assert (state.phase, state.survivors, state.present) == (Phase.ADD, FIVE, (EAST, POLAR, SOUTH, WEST))
+    state = reach(Phase.SIGN, state)
+    assert state.asked == (EAST, POLAR, SOUTH, WEST)
+    state = reach(Phase.OPEN, state)
+    assert state.survivors == FIVE
+    assert [one.silo for one in state.signatures] == [EAST, POLAR, SOUTH, WEST]
+
+
+def test_the_signatures_are_the_silos_own_in_order_of_name():
+    state = but(of_five(Phase.SIGN), SOUTH)
+    state = after(state, confirm(P, SOUTH, Task.SIGN, Tensor.HEADS))
+    assert state.signatures == tuple(Signature(silo, f"{silo}'s".encode()) for silo in FIVE)
+
+
+def test_a_silo_that_signed_and_then_vanished_has_signed_all_the_same():
+    state = after(but(of_five(Phase.SIGN), SOUTH), Restarted(NORTH, "new"))
+    assert (state.phase, state.asked) == (Phase.SIGN, (SOUTH,))
+    state = after(state, confirm(P, SOUTH, Task.SIGN, Tensor.HEADS))
+    assert [one.silo for one in state.signatures] == list(FIVE)
+    assert state.asked == (EAST, POLAR, SOUTH, WEST)
+
+
+def test_the_next_tensor_is_gathered_from_those_who_are_left():
+    state = reach(Phase.GATHER, after(of_five(Phase.ADD), Restarted(SOUTH, "new")), cursor=1)
+    assert (state.tensor, state.participants) == (Tensor.ENCODER, FOUR)
+    assert (state.survivors, state.signatures, state.parts, state.held) == ((), (), (), ())
+
+
+def test_the_model_that_most_hold_is_the_round_s_whatever_the_lost_held():
+    state = but(of_five(Phase.OPEN, cursor=1), EAST, SOUTH, model="most's")
+    state = after(state, confirm(P, SOUTH, Task.OPEN, Tensor.ENCODER, model="other"), Restarted(SOUTH, "new"))
+    assert state.held[2] == Held(SOUTH, "other")
+    state = after(state, confirm(P, EAST, Task.OPEN, Tensor.ENCODER, model="most's"))
+    assert (state.phase, state.model, state.lost) == (Phase.COMMITTED, "most's", {SOUTH})
+
+
+def test_losses_add_up_over_the_attempt():
+    """Ten silos, one of whom may collude: six must stay, whenever the others are lost."""
+    ten = tuple(f"s{number}" for number in range(10))
+    state, gone = reach(Phase.EXCHANGE, offer(silos=ten)), []
+    assert state.threshold == 6
+    for phase, silo in zip(
+        (Phase.EXCHANGE, Phase.GATHER, Phase.SIGN, Phase.OPEN), ("s9", "s0", "s4", "s7"), strict=True
+    ):
+        state = after(reach(phase, state), Restarted(silo, "new"))
+        gone.append(silo)
+        assert (state.phase, state.lost) == (phase, set(gone))
+    final = after(state, Restarted("s1", "new"))
+    assert (final.phase, final.why) == (Phase.ABORTED, f"s1 {RESTART}; 5 silos are left, the sums need 6 to be opened")
+    assert reach(Phase.COMMITTED, state).lost == set(gone)
+
+
+def test_what_the_study_needs_at_the_least_must_stay_too():
+    state = of_five(Phase.GATHER, min_silos=5)
+    assert (state.threshold, after(state, Restarted(SOUTH, "new")).phase) == (5, Phase.ABORTED)
+
+
+def test_every_solver_may_be_lost_but_as_many_as_must_stay():
+    ten = tuple(f"s{number}" for number in range(10))
+    state, solvers = reach(Phase.SOLVE, offer(silos=ten)), []
+    while state.phase is Phase.SOLVE:
+        solvers.append(state.actor)
+        state = after(state, Passed(), now=state.deadline)
+    assert (solvers, state.phase) == (["s2", "s3", "s4", "s5", "s6"], Phase.ABORTED)
 
 
 def test_the_second_tensor_forgets_the_first_s_sum():
     state = reach(Phase.ADOPT)
-    assert (state.total, state.note) == (TOTAL, Total(100, SHA))
+    assert {TOTAL, part(WEST, Note.HEADS), part(NORTH, Note.REVEAL), part(NORTH, Note.SHARES)} <= set(state.parts)
     state = after(state, *wanted(state))
-    assert (state.phase, state.tensor, state.total, state.note) == (Phase.GATHER, Tensor.ENCODER, None, None)
+    assert (state.phase, state.tensor, state.parts) == (Phase.GATHER, Tensor.ENCODER, ())

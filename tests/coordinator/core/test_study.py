@@ -10,22 +10,23 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from coordinator.core import round as rounds
+from coordinator.core import state as states
 from coordinator.core.events import (
     Add,
     Added,
     Answered,
     Clear,
     Confirmed,
+    Lost,
     Passed,
     Persist,
     Restarted,
     Returned,
     Stopped,
-    Total,
     Uploaded,
 )
-from coordinator.core.round import OutOfTurnError, Phase
+from coordinator.core.round import OutOfTurnError, step
+from coordinator.core.state import SPARING, Phase
 from coordinator.core.study import (
     LIVE,
     OVER,
@@ -43,7 +44,7 @@ from coordinator.core.study import (
 )
 from coordinator.work import work_in
 from protos import record
-from protos.messages import Note, Place, Task, Tensor
+from protos.messages import RINGS, SUM, Note, Part, Place, Task, Tensor
 from support.rounds import (
     LIMITS,
     SHA,
@@ -61,8 +62,8 @@ PLAN = ((Tensor.COUNTS,), (Tensor.HEADS, Tensor.ENCODER), (Tensor.HEADS, Tensor.
 SILOS = ("north", "south", "west")
 
 
-def script(silos=SILOS, min_silos=2, max_attempts=2):
-    return Script(STUDY, "tiny", silos, min_silos, PLAN, LIMITS, max_attempts)
+def script(silos=SILOS, min_silos=2, max_attempts=2, colluders=1, recovers=True):
+    return Script(STUDY, "tiny", silos, min_silos, colluders, recovers, PLAN, LIMITS, max_attempts)
 
 
 def started(**changes):
@@ -135,7 +136,7 @@ def test_a_failed_attempt_is_made_anew_with_new_keys():
     state = feed(state, Restarted("west", "new"))
     assert (state.round.place, state.round.phase) == (Place(STUDY, 1, 2), Phase.OFFER)
     assert state.round.keyed == ()
-    assert until(state, lambda s: s.round.phase is not Phase.OFFER).round.phase is Phase.DEAL
+    assert until(state, lambda s: s.round.phase is not Phase.OFFER).round.phase is Phase.GREET
 
 
 def test_the_last_attempt_ends_the_study_by_name():
@@ -178,7 +179,7 @@ def test_who_returns_lets_the_study_go_on_where_it_stood():
     assert (state.life, state.why, state.away) == (Life.RUNNING, "", ("west",))
     assert (state.round.phase, state.round.since, state.round.names) == (Phase.OFFER, 5000.0, ("north",))
     state = feed(state, accept(state.round.place, "south"), now=5001.0)
-    assert (state.round.phase, state.round.place.attempt) == (Phase.DEAL, 1), "west is away and not waited for"
+    assert (state.round.phase, state.round.place.attempt) == (Phase.GREET, 1), "west is away and not waited for"
     state = until(state, lambda s: s.round.place.round == 1)
     assert (state.away, state.round.absent, state.silos[2].why) == (("west",), {"west"}, "")
 
@@ -230,9 +231,9 @@ def test_a_phase_that_begins_in_a_pause_has_its_full_time_after_it():
     state = until(started(), lambda s: s.round.phase is Phase.GATHER, now=5.0)
     state, _ = pause(state, "paused by ops", 20.0)
     state = until(state, lambda s: s.round.phase is Phase.ADD, now=1000.0)
-    state = feed(state, Added(Total(1, SHA)), now=1000.0)
+    state = feed(state, Added(Part(SUM, "", 1, SHA)), now=1000.0)
     state, _ = resume(state, 3000.0)
-    assert (state.round.phase, state.round.deadline) == (Phase.OPEN, 3000.0 + LIMITS.open)
+    assert (state.round.phase, state.round.deadline) == (Phase.SIGN, 3000.0 + LIMITS.open)
 
 
 def test_a_study_may_end_while_it_is_paused():
@@ -286,19 +287,56 @@ def test_who_missed_a_round_catches_up_before_it_gives_anything():
     while state.round.place.round == 1:
         seen.append((state.round.phase, state.round.asked))
         state = feed(state, *wanted(state.round))
-    assert seen[:5] == [
+    assert seen[:6] == [
         (Phase.OFFER, ("north", "south")),
+        (Phase.GREET, SILOS),
         (Phase.DEAL, ("west",)),
         (Phase.TAKE, SILOS),
         (Phase.SHARE, ("north",)),
         (Phase.CATCH_UP, ("west",)),
     ]
-    assert seen[5] == (Phase.GATHER, SILOS)
+    assert seen[6:8] == [(Phase.EXCHANGE, SILOS), (Phase.GATHER, SILOS)]
     assert state.active == SILOS
 
 
+FIVE = ("east", "north", "polar", "south", "west")
+
+
+def test_who_is_lost_in_a_round_catches_up_in_the_next():
+    state = until(started(silos=FIVE), lambda s: s.round.place.round == 1 and s.round.phase is Phase.GATHER)
+    keyed = state.round.members
+    late = [event for event in wanted(state.round) if event.header.silo != "south"]
+    state = feed(feed(state, *late), Passed(), now=LIMITS.train)
+    assert (state.round.place, state.round.lost, state.away) == (Place(STUDY, 1, 1), {"south"}, ("south",))
+    state = until(state, lambda s: s.round.place.round == 2, now=LIMITS.train)
+    assert (state.round.lost, state.round.expected, state.round.keyed) == (frozenset(), "m", keyed)
+    assert state.round.asked == FIVE, "it is asked again with the next offer"
+    state = feed(state, Returned("south"), accept(state.round.place, "south", model="old"), now=LIMITS.train)
+    state = until(state, lambda s: s.round.phase is not Phase.OFFER, now=LIMITS.train)
+    assert (state.round.phase, state.round.behind) == (Phase.SHARE, ("south",)), "with the keys that it has"
+    state = until(state, lambda s: s.round.phase is Phase.GATHER, now=LIMITS.train)
+    assert state.round.participants == FIVE
+
+
+def test_who_holds_another_model_than_most_catches_up_in_the_next_round():
+    state = until(started(silos=FIVE), lambda s: s.round.phase is Phase.OPEN)
+    place = state.round.place
+    state = feed(state, confirm(place, "east", Task.OPEN, Tensor.COUNTS, model="other"))
+    state = until(state, lambda s: s.round.place.round == 1)
+    assert (state.round.expected, state.away) == ("m", ()), "it is present, with another model"
+    state = feed(state, accept(state.round.place, "east", model="other"))
+    state = until(state, lambda s: s.round.phase is not Phase.OFFER)
+    assert (state.round.phase, state.round.behind) == (Phase.SHARE, ("east",))
+
+
+def test_with_distributed_noise_a_dropout_uses_up_an_attempt():
+    state = until(started(silos=FIVE, recovers=False), lambda s: s.round.phase is Phase.EXCHANGE)
+    state = feed(state, Restarted("south", "new"))
+    assert state.round.place == Place(STUDY, 0, 2)
+
+
 # --- laws under any order of events ---------------------------------------------------------------------------------
-NAMES = ("east", "north", "south", "west", "elsewhere")
+NAMES = ("east", "farm", "hill", "north", "port", "south", "west", "elsewhere")
 name = st.sampled_from(NAMES)
 TROUBLES = (
     "refuse",
@@ -309,8 +347,19 @@ TROUBLES = (
     "come_back_anew",
     "pause_or_resume",
     "fall_back",
+    "be_late",
 )
 """What may end or stop an attempt. A run has only some of them, else hardly any would get past its first sums."""
+
+
+@st.composite
+def scripts(draw):
+    """Studies of two to seven silos, in most of which some may be lost."""
+    silos = draw(st.integers(2, len(NAMES) - 1))
+    needed = draw(st.integers(2, min(4, silos)))
+    colluders = draw(st.integers(0, needed - 1))
+    recovers = draw(st.sampled_from((True, True, True, False)))
+    return script(NAMES[:silos], needed, draw(st.integers(1, 3)), colluders, recovers)
 
 
 def troubled(method):
@@ -321,25 +370,27 @@ def troubled(method):
 class Federation(RuleBasedStateMachine):
     """A coordinator among silos that answer, repeat, restart, disagree, fall silent or behind, or speak out of turn.
 
-    Only what really happened is kept beside the state: who was counted in which sum, which sums were opened, what model
-    each has confirmed, how long the coordinator has run in the current phase. The laws compare the state with it.
+    Only what really happened is kept beside the state: who was counted in which sum, which sums were made of whom, who
+    was lost, what model each has confirmed, how long the coordinator has run in the current phase. The laws compare the
+    state with it.
     """
 
     @initialize(
-        silos=st.integers(2, 4),
-        needed=st.integers(2, 4),
-        attempts=st.integers(1, 3),
+        of=scripts(),
         faithful=st.booleans(),
         troubles=st.sets(st.sampled_from(TROUBLES)),
     )
-    def begin(self, silos, needed, attempts, faithful, troubles):
-        self.script = script(NAMES[:silos], min(needed, silos), attempts)
+    def begin(self, of, faithful, troubles):
+        self.script = of
         self.state, _ = start(create(self.script), 0.0)
         self.now, self.faithful, self.troubles = 0.0, faithful, troubles
         self.ran = 0.0
         self.last = None
         self.counted: dict[tuple[Place, Tensor], Counter[str]] = {}
         self.opened: Counter[tuple[Place, Tensor]] = Counter()
+        self.lists: dict[tuple[Place, Tensor], tuple[str, ...]] = {}
+        self.listed: dict[tuple[int, Tensor], tuple[str, ...]] = {}
+        self.lost: dict[Place, set[str]] = {}
         self.said: dict[tuple[Place, str], str] = {}
         self.caught_up: set[tuple[Place, str]] = set()
         self.held = ""
@@ -364,23 +415,22 @@ class Federation(RuleBasedStateMachine):
 
     def notice(self, before, event, effects):
         old, new = before.round, self.state.round
-        if isinstance(event, Uploaded) and event.header.tensor is not None:
-            self.count(old, event.header)
+        if isinstance(event, Uploaded):
+            assert event.header.silo not in self.lost.get(old.place, ()), "nothing of the lost counts any more"
+            if event.header.kind in RINGS:
+                self.count(old, event.header)
         for effect in effects:
-            if isinstance(effect, Add):
-                witnesses = self.counted[effect.place, effect.tensor]
-                assert witnesses == Counter(effect.silos), "each silo of the roster once, and nobody else"
-                assert len(effect.silos) >= self.script.min_silos
-            if isinstance(effect, Clear):
-                assert effect.place == old.place
+            self.notice_effect(old, effect)
         if isinstance(event, Added):
             self.opened[old.place, old.tensor] += 1
+            listed = self.listed.setdefault((old.place.round, old.tensor), old.survivors)
+            assert listed == old.survivors, "silos sign one list for a sum of a round, whatever the attempt"
         if isinstance(event, Confirmed) and old.phase is Phase.CATCH_UP:
             self.caught_up.add((old.place, event.silo))
         if isinstance(event, Confirmed) and old.phase in (Phase.OPEN, Phase.ADOPT):
             self.said[old.place, event.silo] = event.confirm.model
         self.notice_time(old, new)
-        self.notice_end(before, old, new, effects)
+        self.notice_end(before, event, old, new, effects)
         assert set(self.state.active) <= set(before.active), "who has left does not return"
         gone = set(before.active) - set(self.state.active)
         refused = {r.silo for r in old.refusals}
@@ -388,25 +438,58 @@ class Federation(RuleBasedStateMachine):
             refused.add(event.silo)
         assert gone <= refused, "nobody leaves but by refusing"
 
+    def notice_effect(self, old, effect):
+        if isinstance(effect, Add):
+            self.notice_sum(old, effect)
+        if isinstance(effect, Clear):
+            assert effect.place == old.place
+        if isinstance(effect, Lost):
+            self.notice_loss(old, effect)
+
+    def notice_sum(self, old, effect):
+        witnesses = self.counted[effect.place, effect.tensor]
+        assert witnesses == Counter(effect.silos), "each silo that has uploaded once, and nobody else"
+        assert set(effect.silos) <= set(old.participants) <= set(old.names)
+        assert len(effect.silos) >= old.threshold >= self.script.min_silos
+        assert (effect.place, effect.tensor) not in self.lists, "one list for a tensor and attempt"
+        self.lists[effect.place, effect.tensor] = effect.silos
+
+    def notice_loss(self, old, effect):
+        assert self.script.recovers, "with distributed noise nobody is spared"
+        assert (effect.place, effect.phase) == (old.place, old.phase)
+        assert old.phase in SPARING
+        gone = self.lost.setdefault(old.place, set())
+        assert effect.silos
+        assert effect.why
+        assert gone.isdisjoint(effect.silos), "nobody is lost twice"
+        gone.update(effect.silos)
+        assert gone <= set(old.names)
+        assert len(old.names) - len(gone) >= old.threshold, "enough stay to open what is summed"
+
     def count(self, old, header):
         self.counted.setdefault((old.place, header.tensor), Counter())[header.silo] += 1
         seat = next(seat for seat in old.seats if seat.member.silo == header.silo)
         assert seat.model == self.held or (old.place, header.silo) in self.caught_up, "nobody gives who is behind"
 
     def notice_time(self, old, new):
-        if (new.place, new.phase, new.cursor) != (old.place, old.phase, old.cursor):
+        if (new.place, new.phase, new.cursor, new.actor) != (old.place, old.phase, old.cursor, old.actor):
             self.ran = 0.0
 
-    def notice_end(self, before, old, new, effects):
+    def notice_end(self, before, event, old, new, effects):
         over = any(isinstance(effect, Clear) for effect in effects)
         assert over or new.place == old.place, "no attempt follows one that is not over"
         if not over:
             return
         committed = self.state.life is Life.FINISHED or new.place.round > old.place.round
+        ended, _ = step(old, event, before.clock(self.now))
+        assert ended.phase is (Phase.COMMITTED if committed else Phase.ABORTED)
+        assert committed or ended.why
         if committed:
-            words = {silo: self.said.get((old.place, silo)) for silo in old.names}
-            assert len(set(words.values())) == 1, "all seats hold one model"
-            (self.held,) = set(words.values())
+            stayed = set(old.names) - self.lost.get(old.place, set())
+            words = {self.said.get((old.place, silo)) for silo in stayed}
+            assert len(words) == 1, "all who stayed hold one model"
+            assert len(stayed) >= old.threshold
+            (self.held,) = words
             assert self.held is not None
         if new.place != old.place:
             assert new.place > self.places[-1]
@@ -442,19 +525,24 @@ class Federation(RuleBasedStateMachine):
 
     @rule(silo=name, what=st.sampled_from((*Tensor, *Note)))
     def upload(self, silo, what):
-        self.send(upload(self.place, silo, what))
+        self.send(upload(self.place, silo, what, Tensor.HEADS if what is Note.REVEAL else None))
 
     @rule(silo=name)
     def upload_what_is_gathered(self, silo):
-        if self.state.round.phase is Phase.GATHER:
-            self.send(upload(self.place, silo, self.state.round.tensor))
+        round_ = self.state.round
+        if round_.phase is Phase.GATHER:
+            self.send(upload(self.place, silo, round_.tensor))
+        elif round_.phase in states.COLLECTED:
+            self.send(upload(self.place, silo, states.COLLECTED[round_.phase], round_.tensor))
 
     @rule(
         silo=name,
-        task=st.sampled_from((Task.TAKE, Task.CATCH_UP, Task.OPEN, Task.ADOPT)),
+        task=st.sampled_from(tuple(states.CONFIRMED.values())),
         tensor=st.sampled_from((None, *Tensor)),
     )
     def confirm(self, silo, task, tensor):
+        if task is Task.SIGN and tensor is None:
+            return
         model = self.held if task is Task.CATCH_UP else self.next_model
         self.send(confirm(self.place, silo, task, tensor, model=model))
 
@@ -474,7 +562,7 @@ class Federation(RuleBasedStateMachine):
 
     @rule(size=st.integers(1, 9))
     def add(self, size):
-        self.send(Added(Total(size, SHA)))
+        self.send(Added(Part(SUM, "", size, SHA)))
 
     @rule(silo=name)
     def poll(self, silo):
@@ -514,6 +602,22 @@ class Federation(RuleBasedStateMachine):
             self.now += 100 * seconds
             self.send(Passed())
             assert self.state == before, "time stands still"
+
+    @troubled
+    @rule(silo=name)
+    def be_late(self, silo):
+        """All others do what is asked in this phase, and its time passes."""
+        round_ = self.state.round
+        if self.state.life is not Life.RUNNING or round_.phase is Phase.ADD:
+            return
+        for event in wanted(round_, self.next_model):
+            author = event.header.silo if isinstance(event, Uploaded) else event.silo
+            if author != silo and self.state.round.phase is round_.phase:
+                self.send(event)
+        if self.state.life is Life.RUNNING:
+            self.ran += max(self.state.round.deadline - self.now, 0.0)
+            self.now = max(self.now, self.state.round.deadline)
+            self.send(Passed())
 
     @troubled
     @rule()
@@ -558,7 +662,7 @@ class Federation(RuleBasedStateMachine):
     @invariant()
     def laws_of_every_state(self):
         state, round_ = self.state, self.state.round
-        assert all(times == 1 for times in self.opened.values()), "one opening a tensor and attempt"
+        assert all(times == 1 for times in self.opened.values()), "one sum a tensor and attempt"
         assert all(times == 1 for silos in self.counted.values() for times in silos.values())
         assert round_.place.attempt <= self.script.max_attempts
         assert len(set(round_.names)) == len(round_.names)
@@ -572,7 +676,13 @@ class Federation(RuleBasedStateMachine):
             assert state.why
 
     def laws_of_a_live_study(self, state, round_):
-        assert round_.phase not in rounds.OVER
+        assert round_.phase not in states.OVER
+        lost = self.lost.get(round_.place, set())
+        assert round_.lost == lost
+        assert set(round_.survivors) <= set(round_.participants) <= set(round_.names)
+        if round_.phase in (Phase.ADD, *states.ADDED):
+            assert round_.survivors == self.lists[round_.place, round_.tensor]
+            assert {one.silo for one in round_.signatures} <= set(round_.survivors)
         assert round_.waiting_for or round_.phase is Phase.ADD
         assert set(state.away) == round_.absent
         if state.life is Life.PAUSED:
@@ -581,6 +691,9 @@ class Federation(RuleBasedStateMachine):
         else:
             assert (state.life is Life.WAITING) == (round_.phase is Phase.WAIT)
             assert bool(state.why) == (state.life is Life.WAITING)
+            given = {silo for silo in state.active if work_in(state, silo, told=False)}
+            assert given == set(round_.asked)
+            assert given.isdisjoint(lost), "the lost are asked for nothing"
         if round_.phase is Phase.WAIT:
             assert set(round_.unanswered) == round_.absent, "whoever is present is asked"
             assert round_.lacking
@@ -598,7 +711,7 @@ class Federation(RuleBasedStateMachine):
             return
         if self.state.life is Life.PAUSED:
             self.pause_or_resume()
-        for _ in range(len(PLAN) * self.script.max_attempts * 80):
+        for _ in range(len(PLAN) * self.script.max_attempts * 200):
             if self.state.life in OVER or (self.state.life is Life.WAITING and not self.faithful):
                 break
             if self.faithful:

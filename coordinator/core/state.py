@@ -1,0 +1,289 @@
+"""State of one attempt at one round: its phases, its roster, who was lost, what was collected. Values, no moves.
+
+Guarantees: everything that a silo may be asked, told or given in a phase follows from the state alone. What changes it
+is `core.round`'s.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from protos.messages import Member, Note, Part, Place, Signature, Task, Tensor
+
+
+class Phase(StrEnum):
+    """Where an attempt stands."""
+
+    OFFER = "offer"
+    WAIT = "wait"
+    """The offer's time is up with too few seats; it is opened again when somebody absent is heard of."""
+    GREET = "greet"
+    DEAL = "deal"
+    TAKE = "take"
+    SHARE = "share"
+    CATCH_UP = "catch_up"
+    EXCHANGE = "exchange"
+    GATHER = "gather"
+    ADD = "add"
+    SIGN = "sign"
+    REVEAL = "reveal"
+    OPEN = "open"
+    SOLVE = "solve"
+    ADOPT = "adopt"
+    COMMITTED = "committed"
+    ABORTED = "aborted"
+
+
+OVER = frozenset({Phase.COMMITTED, Phase.ABORTED})
+ADDED = (Phase.SIGN, Phase.REVEAL, Phase.OPEN, Phase.SOLVE, Phase.ADOPT)
+"""Phases of a tensor whose sum is made."""
+SUMMING = (Phase.GATHER, Phase.ADD, *ADDED)
+"""Phases of a tensor."""
+SPARING = (Phase.EXCHANGE, *SUMMING)
+"""Phases in which a silo that is lost is set aside, where enough others stay; in those before it ends the attempt,
+because the roster's keys, and the shares of them, are made for all of it."""
+RELAYED = {
+    Phase.DEAL: (Note.KEYS, Phase.TAKE),
+    Phase.SHARE: (Note.MODEL, Phase.CATCH_UP),
+    Phase.SOLVE: (Note.HEADS, Phase.ADOPT),
+}
+"""What the actor seals for the others in a phase, and the phase that follows, in which they fetch it."""
+COLLECTED = {
+    Phase.GREET: Note.GREETING,
+    Phase.EXCHANGE: Note.SHARES,
+    Phase.REVEAL: Note.REVEAL,
+}
+"""What everybody present seals for the others in a phase."""
+CONFIRMED = {
+    Phase.TAKE: Task.TAKE,
+    Phase.CATCH_UP: Task.CATCH_UP,
+    Phase.SIGN: Task.SIGN,
+    Phase.OPEN: Task.OPEN,
+    Phase.ADOPT: Task.ADOPT,
+}
+"""What everybody concerned confirms before a phase ends."""
+_MADE_BY_ACTOR = {following: note for note, following in RELAYED.values()}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Seconds each kind of phase may last."""
+
+    offer: float
+    keys: float
+    train: float
+    open: float
+    solve: float
+
+    def of(self, phase: Phase) -> float:
+        """Seconds for a phase. Adding may last as long as gathering: only a coordinator in trouble needs so long."""
+        seconds = {
+            Phase.OFFER: self.offer,
+            Phase.GREET: self.keys,
+            Phase.DEAL: self.keys,
+            Phase.TAKE: self.keys,
+            Phase.SHARE: self.open,
+            Phase.CATCH_UP: self.open,
+            Phase.EXCHANGE: self.keys,
+            Phase.GATHER: self.train,
+            Phase.ADD: self.train,
+            Phase.SIGN: self.open,
+            Phase.REVEAL: self.open,
+            Phase.OPEN: self.open,
+            Phase.SOLVE: self.solve,
+            Phase.ADOPT: self.solve,
+        }
+        return seconds.get(phase, float("inf"))
+
+
+@dataclass(frozen=True)
+class Seat:
+    """A silo that has accepted: the keys it brought, the key store it has them in, the model it holds."""
+
+    member: Member
+    session: str
+    model: str
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """A silo's no, by name."""
+
+    silo: str
+    reason: str
+    explanation: str
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A silo that was set aside for the rest of the attempt."""
+
+    silo: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Listed:
+    """Who was said to be in a tensor's sum."""
+
+    tensor: Tensor
+    silos: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Held:
+    """Digest of the model that a silo confirms in the current phase."""
+
+    silo: str
+    model: str
+
+
+@dataclass(frozen=True)
+class Round:
+    """State of one attempt. `cursor` indexes `tensors`; `done` holds who has acted in the current phase."""
+
+    place: Place
+    tensors: tuple[Tensor, ...]
+    invited: tuple[str, ...]
+    min_silos: int
+    colluders: int
+    recovers: bool
+    """Whether the study goes on without a silo that is lost after the exchange."""
+    limits: Limits
+    keyed: tuple[Member, ...] = ()
+    """A roster that has its keys already; another one greets and deals."""
+    expected: str = ""
+    """Keyed digest of the model after the last committed round."""
+    absent: frozenset[str] = frozenset()
+    """Silos that are asked but not waited for."""
+    listed: tuple[Listed, ...] = ()
+    """Survivors that were given out to be signed in this round, here or in an earlier attempt: silos sign no others."""
+    phase: Phase = Phase.OFFER
+    since: float = 0.0
+    cursor: int = 0
+    seats: tuple[Seat, ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    threshold: int = 0
+    """Silos of the roster that must stay for its sums to be opened; known with the roster."""
+    done: frozenset[str] = frozenset()
+    parts: tuple[Part, ...] = ()
+    """What was sent to be fetched: until the first tensor is done all notes of the attempt, then the current one's."""
+    losses: tuple[Loss, ...] = ()
+    participants: tuple[str, ...] = ()
+    """Who was present when the current tensor's gathering began."""
+    survivors: tuple[str, ...] = ()
+    """Whose contributions are in the current tensor's sum: one list for each tensor, never changed."""
+    signatures: tuple[Signature, ...] = ()
+    """Over the survivors, as the silos gave them."""
+    held: tuple[Held, ...] = ()
+    model: str = ""
+    """What most silos held after the last phase that changed it."""
+    why: str = ""
+    culprits: tuple[str, ...] = field(default=())
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The roster's names."""
+        return tuple(seat.member.silo for seat in self.seats)
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        """The roster's members, sorted by name."""
+        return tuple(seat.member for seat in self.seats)
+
+    @property
+    def lost(self) -> frozenset[str]:
+        """Names that were set aside: they are given no work in this attempt, and nothing of theirs counts any more."""
+        return frozenset(loss.silo for loss in self.losses)
+
+    def why_lost(self, silo: str) -> str:
+        """Why a silo was set aside; empty where it was not."""
+        return next((loss.why for loss in self.losses if loss.silo == silo), "")
+
+    @property
+    def present(self) -> tuple[str, ...]:
+        """The roster's names without the lost."""
+        return tuple(name for name in self.names if name not in self.lost)
+
+    @property
+    def behind(self) -> tuple[str, ...]:
+        """Seats that came with another model than the one the round builds on."""
+        return tuple(seat.member.silo for seat in self.seats if seat.model != self.expected)
+
+    @property
+    def tensor(self) -> Tensor | None:
+        """What is being summed; none before the first sum and after the last."""
+        return self.tensors[self.cursor] if self.phase in SUMMING else None
+
+    @property
+    def actor(self) -> str:
+        """Who deals keys, shares the model or solves, or has made what is fetched now; empty in all other phases.
+
+        It rotates with round and attempt; who cannot is passed over, so that the loss of another changes nothing.
+        """
+        if self.phase in _MADE_BY_ACTOR:
+            return next(part.silo for part in self.parts if part.kind == _MADE_BY_ACTOR[self.phase])
+        if self.phase not in RELAYED:
+            return ""
+        first = (self.place.round + self.place.attempt) % len(self.names)
+        unable = self.lost.union(self.behind if self.phase is Phase.SHARE else ())
+        return next(name for name in (*self.names[first:], *self.names[:first]) if name not in unable)
+
+    @property
+    def deadline(self) -> float:
+        """When the current phase has lasted too long."""
+        return self.since + self.limits.of(self.phase)
+
+    @property
+    def unanswered(self) -> tuple[str, ...]:
+        """Invited silos that have neither accepted nor refused."""
+        answered = {*self.names, *(refusal.silo for refusal in self.refusals)}
+        return tuple(name for name in self.invited if name not in answered)
+
+    def list_of(self, tensor: Tensor) -> tuple[str, ...]:
+        """The only silos whose sum of a tensor can still be opened in this round; empty where that is open."""
+        return next((one.silos for one in self.listed if one.tensor is tensor), ())
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """Silos without which the round cannot be made anew: those of its first sum, once that was listed."""
+        return self.list_of(self.tensors[0])
+
+    @property
+    def possible(self) -> bool:
+        """Whether the seats suffice once all have answered."""
+        hoped = {*self.names, *self.unanswered}
+        return len(hoped) >= self.min_silos and hoped.issuperset(self.required)
+
+    @property
+    def lacking(self) -> str:
+        """What the seats lack for a roster; empty where they lack nothing."""
+        if missing := [name for name in self.required if name not in self.names]:
+            return f"the sum of this round that was listed to be signed needs {', '.join(missing)} too"
+        if len(self.seats) < self.min_silos:
+            return f"{len(self.seats)} silos take part, the study needs {self.min_silos}"
+        if len(self.behind) == len(self.seats):
+            return f"none of {', '.join(self.names)} holds the model of the last committed round"
+        return ""
+
+    @property
+    def asked(self) -> tuple[str, ...]:
+        """Silos that are given something to do in this phase."""
+        match self.phase:
+            case Phase.OFFER:
+                return self.unanswered
+            case Phase.DEAL | Phase.SHARE | Phase.SOLVE:
+                return (self.actor,)
+            case Phase.CATCH_UP:
+                return tuple(name for name in self.behind if name not in self.done)
+            case Phase.WAIT | Phase.ADD | Phase.COMMITTED | Phase.ABORTED:
+                return ()
+        return tuple(name for name in self.present if name not in self.done)
+
+    @property
+    def waiting_for(self) -> tuple[str, ...]:
+        """Silos without which this phase does not end: those asked, and absent ones only where nobody else is left."""
+        if self.phase in (Phase.OFFER, Phase.WAIT):
+            return tuple(name for name in self.unanswered if name not in self.absent) or self.unanswered
+        return self.asked

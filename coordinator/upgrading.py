@@ -1,0 +1,31 @@
+"""States of studies as versions 0.1 and 0.2 stored them, in today's form.
+
+Guarantees: a study that was over stays over, with its place, so that its history and results are found. One that was
+not is aborted by name: its silos agree on keys in a way that no later version speaks (README, "Upgrading"). Its roster
+is left out, because it lacks the keys that a member has today.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from coordinator.core.state import Phase
+from coordinator.core.study import OVER, Life
+
+WHY = "an older version created it, whose silos agree on keys differently; create it anew under another name"
+_KEPT = ("place", "tensors", "invited", "min_silos", "limits", "since", "refusals", "model", "why")
+
+
+def upgraded(document: dict[str, Any]) -> dict[str, Any]:
+    """Today's document of a stored study; one that is of today is returned as it is."""
+    script = document["script"]
+    if "colluders" in script:
+        return document
+    numbers = {"colluders": 0, "recovers": False}
+    after = document | {"script": script | numbers, "paused_at": 0.0}
+    if document["life"] not in OVER:
+        after |= {"life": Life.ABORTED, "why": WHY}
+    if (old := document["round"]) is not None:
+        phase = Phase.COMMITTED if document["life"] == Life.FINISHED else Phase.ABORTED
+        after["round"] = {name: old[name] for name in _KEPT} | numbers | {"phase": phase}
+    return after
