@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from importlib.metadata import version
 
 import structlog
@@ -32,7 +33,7 @@ from silo_agent.learning.errors import LearningError
 from silo_agent.learning.model import SharedModel
 from silo_agent.metrics import Metrics
 from silo_agent.session import Session
-from silo_agent.state import State, StateError
+from silo_agent.state import State, StateError, SurvivorsError
 
 log = structlog.get_logger()
 FAULTS = (
@@ -48,6 +49,8 @@ FAULTS = (
     CatchUpError,
     MessageError,
 )
+_PUBLIC = (OutOfTurnError, CryptoError, Refused, SurvivorsError)
+"""Faults whose words tell the coordinator nothing that it does not know."""
 
 
 class UnknownDataError(Exception):
@@ -184,16 +187,18 @@ class Agent:
         return running
 
     def _sit(self, running: Running, place: Place) -> None:
-        """Take a seat in a new attempt, on the model that this silo has committed."""
+        """Take a seat in a new attempt, on the model that this silo has committed.
+
+        One that is not on the disk as it was kept is taken from a peer, like one that was missed.
+        """
         turn = turns.sit(running.turn, place)
         if turn.committed > self._state.committed(place.study):
             self._commit(running, place.study, turn.committed)
-        if turn.committed >= 0:
-            path = self._duties.model_path(place.study, turn.committed)
-            running.model = SharedModel.load(path)
-            running.digest = path.with_suffix(".digest").read_text()
-        else:
-            running.model, running.digest = SharedModel.start(running.study), ""
+        held = self._duties.held(place.study, turn.committed) if turn.committed >= 0 else None
+        if turn.committed >= 0 and held is None:
+            log.error("the model on the disk is not the one that was kept; a peer's is taken", round=turn.committed)
+            turn = replace(turn, behind=True)
+        running.model, running.digest = held or (SharedModel.start(running.study), "")
         if not turn.behind:
             self._duties.model_path(place.study, place.round).unlink(missing_ok=True)
         running.turn, running.total = turn, None
@@ -202,6 +207,7 @@ class Agent:
     def _commit(self, running: Running, study: str, round_number: int) -> None:
         self._state.commit(study, round_number)
         self._state.forget_round(study, round_number)
+        running.session.forget_attempt()
         self._metrics.round.labels(running.study.name).set(round_number)
 
     # --- the end ------------------------------------------------------------------------------------------------
@@ -248,10 +254,16 @@ class Agent:
     def _dispute(self, work: Work, place: Place, fault: Exception) -> None:
         self._metrics.disputes.labels(work.task).inc()
         log.error(
-            "disputed", task=work.task, round=place.round, attempt=place.attempt, why=str(fault), fault=_name(fault)
+            "disputed",
+            task=work.task,
+            tensor=work.tensor,
+            round=place.round,
+            attempt=place.attempt,
+            why=str(fault),
+            fault=_name(fault),
         )
         self._abandon(place.study)
-        explanation = str(fault) if isinstance(fault, OutOfTurnError | CryptoError | Refused) else "see the silo's log"
+        explanation = str(fault) if isinstance(fault, _PUBLIC) else "see the silo's log"
         self._client.confirm(Confirm(place, work.task, work.tensor, dispute=_name(fault), explanation=explanation))
 
     def _abandon(self, study: str) -> None:

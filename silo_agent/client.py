@@ -1,17 +1,17 @@
 """The agent's calls to the coordinator: deadlines, retries, resumed streams. Dials out; nothing listens.
 
 A call that can be repeated is repeated with growing pauses while the coordinator is away. What the coordinator refuses
-comes back as `CallRefused` with its status code; the agent decides what that means.
+comes back as `CallRefused` with its status code; the agent decides what that means. Of what is downloaded no byte is
+kept that is not of the chunk that the announced digest names; memory is one chunk, and the list of them.
 """
 
 from __future__ import annotations
 
-import hashlib
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 import grpc
 import structlog
@@ -19,7 +19,19 @@ import structlog
 from crypto.certificates import Credential
 from crypto.tls import channel_credentials
 from protos import codec
-from protos.messages import MAX_CHUNK, MAX_MESSAGE, PROTOCOL, Answer, Confirm, Place, Tensor, UploadHeader, Work
+from protos.chunks import ChunkList, read_chunks
+from protos.messages import (
+    MAX_MESSAGE,
+    PROTOCOL,
+    Answer,
+    Confirm,
+    MessageError,
+    Part,
+    Place,
+    Tensor,
+    UploadHeader,
+    Work,
+)
 from protos.v1 import silo_pb2, silo_pb2_grpc
 
 log = structlog.get_logger()
@@ -126,8 +138,8 @@ class Client:
         """Still here; tried once."""
         self._calls.Heartbeat(silo_pb2.HeartbeatRequest(session=self._session), timeout=CALL_SECONDS)
 
-    def upload(self, header: UploadHeader, content: Path) -> None:
-        """Send a file, resuming where the coordinator's durable bytes end."""
+    def upload(self, header: UploadHeader, content: Path, chunks: ChunkList) -> None:
+        """Send a file, whose chunks the header's digest names, resuming where those that the coordinator keeps end."""
         signature = self._credential.sign(header.canonical())
         wire = codec.header_to_wire(header)
 
@@ -136,33 +148,35 @@ class Client:
             offset = header.size if status.complete else int(status.offset)
             if offset:
                 log.info("upload goes on", slot=header.slot, offset=offset, size=header.size)
-            chunks = _chunks(wire, signature, content, offset)
-            self._calls.Upload(chunks, timeout=STREAM_SECONDS)
+            first = silo_pb2.UploadChunk(header=wire, signature=signature, hashes=chunks.hashes)
+            self._calls.Upload(_stream(first, content, offset), timeout=STREAM_SECONDS)
 
         self._patiently(send)
 
-    def download(self, place: Place, tensor: Tensor | None, kind: str, work: Work, target: Path) -> None:
-        """Fetch a sum or note into `target`; resumes, and checks size and SHA-256. Raises `ContentError`."""
-        target.unlink(missing_ok=True)
+    def download(self, place: Place, tensor: Tensor | None, part: Part, target: Path) -> None:
+        """Fetch a sum or note into `target`, chunk by chunk as `part` names them; resumes at the first that is missing.
+
+        Raises `ContentError` where something else comes; then nothing lies at `target`.
+        """
         target.parent.mkdir(parents=True, exist_ok=True)
+        request = silo_pb2.DownloadRequest(
+            place=codec.place_to_wire(place),
+            tensor=codec.tensor_to_wire(tensor),
+            kind=part.kind,
+            silo=part.silo,
+        )
+        try:
+            with target.open("wb") as file:
 
-        def fetch() -> None:
-            offset = target.stat().st_size if target.exists() else 0
-            request = silo_pb2.DownloadRequest(
-                place=codec.place_to_wire(place), tensor=codec.tensor_to_wire(tensor), kind=kind, offset=offset
-            )
-            with target.open("ab") as file:
-                for chunk in self._calls.Download(request, timeout=STREAM_SECONDS):
-                    if chunk.offset != file.tell() or file.tell() + len(chunk.data) > work.size:
-                        msg = f"the {kind} that the coordinator sends is longer than it announced, or out of order"
-                        raise ContentError(msg)
-                    file.write(chunk.data)
+                def fetch() -> None:
+                    # What lies here was checked as it came, in whole chunks.
+                    request.offset = file.tell()
+                    _receive(self._calls.Download(request, timeout=STREAM_SECONDS), part, file)
 
-        self._patiently(fetch)
-        with target.open("rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != work.sha256:
-                msg = f"the {kind} received does not have the SHA-256 that was announced"
-                raise ContentError(msg)
+                self._patiently(fetch)
+        except BaseException:
+            target.unlink(missing_ok=True)
+            raise
 
     def close(self) -> None:
         """Hang up."""
@@ -197,15 +211,31 @@ class Client:
                 return reply
 
 
-def _chunks(
-    header: silo_pb2.UploadHeader, signature: bytes, content: Path, offset: int
-) -> Iterator[silo_pb2.UploadChunk]:
-    yield silo_pb2.UploadChunk(header=header, signature=signature)
-    with content.open("rb") as file:
-        file.seek(offset)
-        while data := file.read(MAX_CHUNK):
-            yield silo_pb2.UploadChunk(offset=offset, data=data)
-            offset += len(data)
+def _stream(first: silo_pb2.UploadChunk, content: Path, offset: int) -> Iterator[silo_pb2.UploadChunk]:
+    yield first
+    for data in read_chunks(content, offset):
+        yield silo_pb2.UploadChunk(offset=offset, data=data)
+        offset += len(data)
+
+
+def _receive(stream: Iterator[silo_pb2.DownloadChunk], part: Part, file: BinaryIO) -> None:
+    """Append the rest of a content. Raises `ContentError` before a byte of anything else is written."""
+    try:
+        first = next(stream, silo_pb2.DownloadChunk())
+        chunks = ChunkList(part.size, first.hashes)
+        chunks.require(part.sha256)
+        for chunk in stream:
+            if chunk.offset != file.tell():
+                msg = f"the {part.kind} comes out of order: offset {chunk.offset} after {file.tell()} bytes"
+                raise ContentError(msg)
+            chunks.check(chunk.offset, chunk.data)
+            file.write(chunk.data)
+    except MessageError as error:
+        msg = f"the {part.kind} that the coordinator sends is not what it announced: {error}"
+        raise ContentError(msg) from None
+    if file.tell() != part.size:
+        msg = f"the {part.kind} that the coordinator sends ends at {file.tell()} of {part.size} bytes"
+        raise ContentError(msg)
 
 
 def _mend(code: grpc.StatusCode, details: str) -> str:

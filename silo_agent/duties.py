@@ -9,21 +9,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from hashlib import file_digest
+from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crypto.entropy import Entropy
-from crypto.errors import RosterRefused
+from crypto.errors import OpeningRefused, RosterRefused
 from crypto.labels import Label
+from crypto.layout import sealed_values
 from crypto.packages import model_digest, open_note, seal_note
+from crypto.recovery import Bundle
+from crypto.rings import ring_of
 from crypto.sealing import Sealer
+from crypto.survivors import SurvivorList, threshold
 from policies import shapes
+from policies.notes import note_limit
 from policies.study import Study
-from protos.messages import Confirm, Note, Place, Publication, Task, Tensor, UploadHeader, Work
+from protos.messages import SUM, Confirm, Note, Place, Publication, Task, Tensor, Work
 from silo_agent import publishing
 from silo_agent.catching_up import Current, pack, unpack
 from silo_agent.client import Client
@@ -31,12 +36,22 @@ from silo_agent.core import turns
 from silo_agent.core.turns import OutOfTurnError, Turn
 from silo_agent.gate import Gate, Order
 from silo_agent.learner import Learner, Results, SolutionError
+from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.model import SharedModel
+from silo_agent.mail import Mail
 from silo_agent.metrics import Metrics
 from silo_agent.session import Session
 from silo_agent.state import State, write_whole
 
-_NOTES = {Task.DEAL: Note.KEYS, Task.SOLVE: Note.HEADS, Task.SHARE: Note.MODEL}
+_NOTES = {
+    Task.GREET: Note.GREETING,
+    Task.DEAL: Note.KEYS,
+    Task.SHARE: Note.MODEL,
+    Task.EXCHANGE: Note.SHARES,
+    Task.REVEAL: Note.REVEAL,
+    Task.SOLVE: Note.HEADS,
+}
+"""What a task ends with the upload of."""
 PUBLICATION = "publication.json"
 COUNTS = "counts.json"
 
@@ -56,54 +71,71 @@ class Running:
     total: NDArray[np.int64] | None = None
     """The opened sum of the heads, until they are adopted."""
     sealer: tuple[str, Sealer] | None = None
+    bundles: tuple[Place, dict[str, Bundle]] | None = None
+    """What the participants have shared for an attempt."""
 
 
 class Duties:
     """What a silo does when it is asked."""
 
     def __init__(self, client: Client, gate: Gate, state: State, metrics: Metrics, entropy: Entropy) -> None:
-        self._client, self._gate, self._state, self._metrics, self._entropy = client, gate, state, metrics, entropy
+        self._client, self._gate, self._state, self._entropy = client, gate, state, entropy
+        self._mail = Mail(client, state, metrics)
 
     def act(self, running: Running, work: Work, place: Place) -> None:
         """Do the task: change `running`, and keep what `say` will need. Nothing has left when it returns."""
         acts: dict[Task, Callable[[Running, Work, Place], None]] = {
+            Task.GREET: self._greet,
             Task.DEAL: self._deal,
             Task.TAKE: self._take,
             Task.SHARE: self._share,
             Task.CATCH_UP: self._catch_up,
+            Task.EXCHANGE: self._exchange,
             Task.CONTRIBUTE: self._contribute,
+            Task.SIGN: self._sign,
+            Task.REVEAL: self._reveal,
             Task.OPEN: self._open,
             Task.SOLVE: self._solve,
             Task.ADOPT: self._adopt,
         }
+        self._require_sizes(running, work, place)
         acts[work.task](running, work, place)
 
     def say(self, running: Running, work: Work, place: Place) -> None:
         """Tell the coordinator what the last task gave."""
         if work.task in _NOTES:
-            kind = _NOTES[work.task]
-            self._send(running, place, str(kind), self._state.note_path(place, kind), None)
+            note = _NOTES[work.task]
+            tensor = work.tensor if note is Note.REVEAL else None
+            self._mail.send(running.session.me, place, note, self._mail.note_path(place, note, tensor), tensor=tensor)
         elif work.task is Task.CONTRIBUTE and work.tensor is not None:
             sealed = self._gate.sealed(self._order(running, work, place, work.tensor))
             if sealed is None:
                 msg = f"the sealed {work.tensor} of this attempt is gone; a new attempt is needed"
                 raise OutOfTurnError(msg)
-            values = shapes.values(running.study, place.round, work.tensor)
-            self._send(running, place, work.tensor.ring, sealed, (work.tensor, values))
+            values, kind = self._values(running, place, work.tensor), shapes.ring(running.study, work.tensor)
+            self._mail.send(running.session.me, place, kind, sealed, tensor=work.tensor, values=values)
         else:
             self._client.confirm(self._confirmation(running, work, place))
 
     # --- keys and catching up -------------------------------------------------------------------------------------
+    def _greet(self, running: Running, work: Work, place: Place) -> None:
+        self._decide_roster(running, work, place)
+        write_whole(self._mail.note_path(place, Note.GREETING), running.session.greet(work.roster))
+
     def _deal(self, running: Running, work: Work, place: Place) -> None:
         self._decide_roster(running, work, place)
-        running.sealer = None
-        write_whole(self._state.note_path(place, Note.KEYS), running.session.deal(work.roster, place))
+        self._meet(running, work, place)
+        write_whole(self._mail.note_path(place, Note.KEYS), running.session.deal(work.roster, place))
 
     def _take(self, running: Running, work: Work, place: Place) -> None:
         self._decide_roster(running, work, place)
-        package = self._fetch(place, work, Note.KEYS)
-        running.sealer = None
+        self._meet(running, work, place)
+        package = self._mail.fetch_note(work, place, Note.KEYS)
         running.session.take(work.roster, work.actor, package)
+
+    def _meet(self, running: Running, work: Work, place: Place) -> None:
+        running.sealer = None
+        running.session.meet(work.roster, self._mail.fetch_notes(work, place, Note.GREETING))
 
     def _decide_roster(self, running: Running, work: Work, place: Place) -> None:
         strangers = sorted({member.silo for member in work.roster}.difference(running.study.silos))
@@ -124,29 +156,72 @@ class Duties:
         self.keep_candidate(place.study, place.round - 1, current.model, current.digest)
         running.model, running.digest = current.model, current.digest
 
-    # --- train and seal -------------------------------------------------------------------------------------------
+    # --- mask and seal --------------------------------------------------------------------------------------------
+    def _exchange(self, running: Running, work: Work, place: Place) -> None:
+        self._decide_roster(running, work, place)
+        tensors, needed = self._tensors(running, place), self._threshold(running, work)
+        bundle = running.session.share(work.roster, place, tensors, needed)
+        write_whole(self._mail.note_path(place, Note.SHARES), bundle)
+
     def _contribute(self, running: Running, work: Work, place: Place) -> None:
-        tensor, silos = running.turn.tensor, len(work.roster)
+        tensor, silos = running.turn.tensor, len(work.participants)
+        if running.session.me not in work.participants:
+            msg = "the participants do not name this silo, which is asked for its contribution"
+            raise OutOfTurnError(msg)
+        self._require_whole(running, work, work.participants)
+        self._mail.receive_shares(work, place)
+        self._bundles(running, work, place)
         self._gate.contribute(
             self._order(running, work, place, tensor),
             self._sealer(running, work),
+            running.session.masks(work.roster, place, tensor, work.participants),
             lambda charged: running.learner.contribution(tensor, charged, running.model, silos),
         )
 
     def _order(self, running: Running, work: Work, place: Place, tensor: Tensor) -> Order:
-        roster = running.session.meet(work.roster)
-        return Order(running.study, place, tensor, roster.names, roster.digest, running.digest)
+        roster = running.session.roster(work.roster).digest
+        return Order(running.study, place, tensor, work.participants, roster, running.digest)
+
+    # --- who is in the sum ----------------------------------------------------------------------------------------
+    def _sign(self, running: Running, work: Work, place: Place) -> None:
+        """Commit to one survivor list for this sum of this round: durably, and for ever (threat-model.md)."""
+        survivors, tensor = work.survivors, running.turn.tensor
+        if running.session.me not in survivors or len(survivors) < self._threshold(running, work):
+            msg = f"{', '.join(survivors)} are too few, or not this silo, to be summed"
+            raise OutOfTurnError(msg)
+        self._require_whole(running, work, survivors)
+        self._gate.decide(running.study, place, roster_size=len(survivors))
+        self._state.commit_to_survivors(place, tensor, survivors)
+
+    def _reveal(self, running: Running, work: Work, place: Place) -> None:
+        """Nothing is revealed before enough silos have signed the list that this silo has signed."""
+        path, survivors = self._mail.note_path(place, Note.REVEAL, work.tensor), self._survivors(running, work, place)
+        signatures = {signature.silo: signature.signature for signature in work.signatures}
+        signers = running.session.signers(work.roster, survivors, signatures)
+        needed = self._threshold(running, work)
+        if len(signers) < needed:
+            msg = f"{len(signers)} silos have signed who is in the sum, {needed} must; begin a new attempt"
+            raise OpeningRefused(msg)
+        if not path.exists():
+            bundles = self._bundles(running, work, place)
+            write_whole(path, running.session.reveal(work.roster, bundles, survivors, work.participants))
+
+    def _survivors(self, running: Running, work: Work, place: Place) -> SurvivorList:
+        attempt = running.session.attempt(work.roster, place)
+        return SurvivorList(attempt, str(running.turn.tensor), work.survivors)
+
+    def _require_whole(self, running: Running, work: Work, names: tuple[str, ...]) -> None:
+        """With distributed noise each share of it is needed: nobody may be missing."""
+        missing = sorted({member.silo for member in work.roster}.difference(names))
+        if missing and running.study.privacy.mode == "distributed":
+            msg = f"with distributed noise nobody may be missing, and {', '.join(missing)} is; begin a new attempt"
+            raise OpeningRefused(msg)
 
     # --- open and solve -------------------------------------------------------------------------------------------
     def _open(self, running: Running, work: Work, place: Place) -> None:
-        tensor, silos = running.turn.tensor, len(work.roster)
-        order = self._order(running, work, place, tensor)
-        sealed = self._fetch(place, work, "sum", tensor)
-        self._metrics.received.labels("sum").inc(work.size)
-        values = shapes.values(running.study, place.round, tensor)
-        total = self._sealer(running, work).open(tensor.ring, sealed, values, order.label, order.roster)
+        tensor, silos = running.turn.tensor, len(work.survivors)
+        total = self._open_sum(running, work, place)
         running.learner.check_sum(tensor, total, silos)
-        digest = self._next_digest(running, work, total.tobytes())
         if tensor is Tensor.COUNTS:
             running.learner.open_counts(total)
         elif tensor is Tensor.ENCODER:
@@ -155,11 +230,24 @@ class Duties:
             self._publish(running, place, running.learner.open_metrics(total, silos))
         else:
             running.total = total
-        running.digest = digest
+        running.digest = self._next_digest(running, work, np.ascontiguousarray(total, "<i8").data, running.model)
         if tensor is running.turn.plan[place.round][-1]:
             # The model of a finished round lies on disk before anybody hears that it is finished.
-            running.model = replace(running.model, round=place.round)
-            self.keep_candidate(place.study, place.round, running.model, digest)
+            self.keep_candidate(place.study, place.round, running.model, running.digest)
+
+    def _open_sum(self, running: Running, work: Work, place: Place) -> NDArray[np.int64]:
+        tensor, study = running.turn.tensor, running.study
+        unmasking = running.session.unmasking(
+            work.roster,
+            self._mail.fetch_notes(work, place, Note.REVEAL, tensor),
+            self._bundles(running, work, place),
+            self._survivors(running, work, place),
+            participants=work.participants,
+            threshold=self._threshold(running, work),
+        )
+        values, label = shapes.values(study, place.round, tensor), self._order(running, work, place, tensor).label
+        with self._mail.sum(work, place, tensor) as file:
+            return self._sealer(running, work).open(shapes.ring(study, tensor), file, values, label, unmasking)
 
     def _publish(self, running: Running, place: Place, results: Results) -> None:
         if running.study.publish:
@@ -167,7 +255,7 @@ class Duties:
             write_whole(self._state.study_folder(place.study) / PUBLICATION, blob)
 
     def _solve(self, running: Running, work: Work, place: Place) -> None:
-        solution = running.learner.solve(_total(running), place, running.model, len(work.roster))
+        solution = running.learner.solve(_total(running), place, running.model, len(work.survivors))
         self._seal_note(running, work, place, Note.HEADS, solution.astype("<i8").tobytes())
 
     def _adopt(self, running: Running, work: Work, place: Place) -> None:
@@ -176,20 +264,30 @@ class Duties:
             msg = "the solved heads are no sequence of 64-bit integers"
             raise SolutionError(msg)
         solution = np.frombuffer(plain, "<i8")
-        model = running.learner.adopt(solution, _total(running), place, running.model, len(work.roster))
-        digest = self._next_digest(running, work, plain)
+        model = running.learner.adopt(solution, _total(running), place, running.model, len(work.survivors))
+        digest = self._next_digest(running, work, plain, model)
         running.model, running.digest, running.total = model, digest, None
 
     # --- files ----------------------------------------------------------------------------------------------------
     def model_path(self, study: str, round_number: int) -> Path:
-        """Where the model of a finished round lies, and beside it its keyed digest."""
+        """Where the model of a finished round lies, and beside it its digests: the keyed one, and its content's."""
         return self._state.study_folder(study) / f"model-{round_number}.safetensors"
 
     def keep_candidate(self, study: str, round_number: int, model: SharedModel, digest: str) -> None:
         """Keep the model of a finished round with its keyed digest."""
         path = self.model_path(study, round_number)
-        write_whole(path.with_suffix(".digest"), digest.encode())
+        write_whole(path.with_suffix(".digest"), f"{digest} {model.digest}".encode())
         model.save(path)
+
+    def held(self, study: str, round_number: int) -> tuple[SharedModel, str] | None:
+        """The model of a finished round with its keyed digest; None where they do not lie there as they were kept."""
+        path = self.model_path(study, round_number)
+        try:
+            digest, content = path.with_suffix(".digest").read_text().split()
+            model = SharedModel.load(path)
+        except (OSError, ValueError, ModelFileError):
+            return None
+        return (model, digest) if model.digest == content else None
 
     def _counts_path(self, place: Place) -> Path:
         return self._state.study_folder(place.study) / COUNTS
@@ -198,6 +296,9 @@ class Duties:
     def _confirmation(self, running: Running, work: Work, place: Place) -> Confirm:
         if work.task is Task.TAKE:
             return Confirm(place, Task.TAKE)
+        if work.task is Task.SIGN:
+            signature = self._client.sign(self._survivors(running, work, place).to_sign())
+            return Confirm(place, Task.SIGN, work.tensor, signature=signature)
         tensor = work.tensor if work.task is Task.OPEN else None
         publication = signature = b""
         if tensor is Tensor.METRICS and running.study.publish:
@@ -205,50 +306,68 @@ class Duties:
             signature = self._client.sign(Publication.to_sign(publication))
         return Confirm(place, work.task, tensor, model=running.digest, publication=publication, signature=signature)
 
+    def _tensors(self, running: Running, place: Place) -> list[str]:
+        return [str(tensor) for tensor in running.turn.plan[place.round]]
+
+    def _require_sizes(self, running: Running, work: Work, place: Place) -> None:
+        """Refuse what is larger than the study implies before a byte of it is fetched."""
+        for part in work.parts:
+            if part.kind != SUM:
+                limit = note_limit(running.study, place.round, part.kind)
+            else:
+                tensor = running.turn.tensor
+                limit = ring_of(shapes.ring(running.study, tensor)).content_size(self._values(running, place, tensor))
+            if part.size > limit:
+                msg = f"the coordinator offers a {part.kind} of {part.size} bytes; the study implies at most {limit}"
+                raise OutOfTurnError(msg)
+
+    def _values(self, running: Running, place: Place, tensor: Tensor) -> int:
+        """Of a sealed tensor: its own, the roster's slots, the checks."""
+        return sealed_values(shapes.values(running.study, place.round, tensor), len(running.study.silos))
+
+    def _threshold(self, running: Running, work: Work) -> int:
+        """Shares that open a secret: fixed by the study and the roster, so that all silos deal alike."""
+        study = running.study
+        return threshold(len(work.roster), study.privacy.colluders, study.min_silos)
+
+    def _bundles(self, running: Running, work: Work, place: Place) -> dict[str, Bundle]:
+        """What the participants have shared for this attempt, read and checked once."""
+        known = running.bundles[1] if running.bundles is not None and running.bundles[0] == place else {}
+        if not set(work.participants) <= set(known):
+            tensors, needed = self._tensors(running, place), self._threshold(running, work)
+            notes = self._mail.shares(place, work.participants)
+            known = running.session.read_shares(work.roster, place, tensors, needed, notes)
+            running.bundles = (place, known)
+        return known
+
     def _sealer(self, running: Running, work: Work) -> Sealer:
         """One sealer per roster and keys dealt to it: it remembers which labels it has used."""
-        digest = running.session.meet(work.roster).digest
+        digest = running.session.roster(work.roster).digest
         if running.sealer is None or running.sealer[0] != digest:
-            running.sealer = (digest, running.session.sealer(work.roster))
+            running.sealer = (digest, running.session.sealer(work.roster, running.study.silos))
         return running.sealer[1]
 
-    def _next_digest(self, running: Running, work: Work, opened: bytes) -> str:
-        keys = running.session.keys(work.roster)
-        return model_digest(keys, running.digest, running.study.digest, [opened])
+    def _next_digest(self, running: Running, work: Work, opened: bytes | memoryview, model: SharedModel) -> str:
+        """Bound to what was opened and to what this silo made of it: who computes otherwise is set apart at once."""
+        keys, made = running.session.keys(work.roster), bytes.fromhex(model.digest)
+        return model_digest(keys, running.digest, running.study.digest, [sha256(opened).digest(), made])
 
     def _note_label(self, running: Running, work: Work, place: Place, note: Note) -> Label:
         # Who catches up does not know the model yet that the others hold.
         model = "" if note is Note.MODEL else running.digest
-        roster = running.session.meet(work.roster).digest
+        roster = running.session.roster(work.roster).digest
         return Label(place.study, roster, model, place.round, place.attempt, f"note-{note}")
 
     def _seal_note(self, running: Running, work: Work, place: Place, note: Note, plain: bytes) -> None:
         """Seal a note once in an attempt; where it lies already, those bytes stay."""
-        path = self._state.note_path(place, note)
+        path = self._mail.note_path(place, note)
         if not path.exists():
             keys, label = running.session.keys(work.roster), self._note_label(running, work, place, note)
             write_whole(path, seal_note(keys, label, plain, self._entropy))
 
     def _open_note(self, running: Running, work: Work, place: Place, note: Note) -> bytes:
-        blob = self._fetch(place, work, note)
+        blob = self._mail.fetch_note(work, place, note)
         return open_note(running.session.keys(work.roster), self._note_label(running, work, place, note), blob)
-
-    def _fetch(self, place: Place, work: Work, kind: str, tensor: Tensor | None = None) -> bytes:
-        """What the coordinator holds for this silo, checked against what it announced."""
-        path = self._state.folder / "inbox" / f"{place.round}-{place.attempt}-{kind}"
-        self._client.download(place, tensor, kind, work, path)
-        content = path.read_bytes()
-        path.unlink()
-        return content
-
-    def _send(self, running: Running, place: Place, kind: str, path: Path, sums: tuple[Tensor, int] | None) -> None:
-        """Sign and upload a file: a note, or the sealed `(tensor, values)` of a sum."""
-        tensor, values = sums or (None, 0)
-        with path.open("rb") as file:
-            content = file_digest(file, "sha256").hexdigest()
-        size = path.stat().st_size
-        self._client.upload(UploadHeader(place, kind, tensor, running.session.me, values, size, content), path)
-        self._metrics.sent.labels(kind).inc(size)
 
 
 def _total(running: Running) -> NDArray[np.int64]:

@@ -21,7 +21,9 @@ import structlog
 from numpy.typing import NDArray
 
 from crypto.labels import Label
+from crypto.masks import Masks
 from crypto.sealing import Sealer
+from policies import shapes
 from policies.costs import Cost, round_costs
 from policies.decision import Reason, Refused, decide
 from policies.ledger import Debit, Ledger
@@ -43,7 +45,8 @@ class Order:
     study: Study
     place: Place
     tensor: Tensor
-    roster: tuple[str, ...]
+    participants: tuple[str, ...]
+    """Among whom the masks cancel; of the roster."""
     roster_digest: str
     model: str
     """Keyed digest of the model that the contribution is computed from."""
@@ -98,7 +101,7 @@ class Gate:
         """The bytes that this order was sealed to before, None where it was not."""
         return self._state.sealed(order.place.study, order.label.digest)
 
-    def contribute(self, order: Order, sealer: Sealer, compute: Callable[[Place], Integers]) -> Path:
+    def contribute(self, order: Order, sealer: Sealer, masks: Masks, compute: Callable[[Place], Integers]) -> Path:
         """Sealed bytes of this order, from the outbox where they were sealed before.
 
         `compute` gets the place that was charged and returns the noised integers. What it returns is kept at most once
@@ -109,18 +112,20 @@ class Gate:
         stored = self.sealed(order)
         if stored is not None:
             return stored
-        self.decide(order.study, order.place, roster_size=len(order.roster))
+        self.decide(order.study, order.place, roster_size=len(order.participants))
         draw = self._charge(order)
         release = self._state.release(order.place, order.tensor, draw)
         if release is None:
-            integers = compute(replace(order.place, attempt=draw))
+            with self._metrics.compute_seconds.labels(order.tensor).time():
+                integers = compute(replace(order.place, attempt=draw))
             self._state.keep_release(order.place, order.tensor, draw, integers, label.digest)
         elif release.label == label.digest or _carries_its_noise(order.study, order.tensor):
             integers = release.integers
         else:
             msg = f"the {order.tensor} of this attempt was drawn for another roster or model; begin a new attempt"
             raise OutOfTurnError(msg)
-        return self._state.keep_sealed(study, label.digest, sealer.seal(order.tensor.ring, integers, label))
+        kind = shapes.ring(order.study, order.tensor)
+        return self._state.keep_sealed(study, label.digest, sealer.seal(kind, integers, label, masks))
 
     def close(self) -> None:
         """Let go of the ledger."""

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from crypto.entropy import Entropy
 from crypto.grid import from_grid, to_grid, to_grid_stochastic
+from crypto.rings import ring_of
 from crypto.stream import KEY_BYTES, KeyStream
 from policies import shapes
 from policies.costs import Cohort, Cost
@@ -36,14 +37,14 @@ from silo_agent.learning.model import SharedModel
 from silo_agent.learning.newton import solve
 from silo_agent.learning.personal import PersonalModel
 from silo_agent.learning.prior import Prior
-from silo_agent.learning.release import MAX_INTEGER, grid, release, rounding_sd, sum_sd
+from silo_agent.learning.release import grid, release, rounding_sd, sum_sd
 from silo_agent.logs import TrainingLog
 from silo_agent.state import write_whole
 
 log = structlog.get_logger()
 Integers = NDArray[np.int64]
-UPDATE_STEPS = 1 << 21
-"""Grid steps of an encoder coordinate between 0 and `max_update`: 256 silos stay below 2^31."""
+UPDATE_STEPS = {"ring32": 1 << 21, "ring64": 1 << 36, "ckks": 1 << 25}
+"""Grid steps of an encoder coordinate between 0 and `max_update`, by ring: the sum of 256 silos fits each."""
 HEAD_STEP = 2.0**-20
 HEAD_BOUND = 2.0**10
 ROUNDING_MARGIN = 128.0
@@ -92,7 +93,8 @@ class Learner:
         self._data, self._data_set, self._holdout = data, data_set, holdout
         self._records: tuple[Records, Records] | None = None
         self._log = TrainingLog(folder / "training.jsonl")
-        self._step, self._bound = grid(study.privacy.max_patients)
+        self._limit = ring_of("ckks").limit(len(study.silos))
+        self._step, self._bound = grid(study.privacy.max_patients, self._limit)
 
     # --- private half ---------------------------------------------------------------------------------------------
     def load(self) -> None:
@@ -154,8 +156,7 @@ class Learner:
         if update.prior is not None and plan.prior == "local":
             write_whole(self._prior_path(place.round), flatten(update.prior).astype("<f4").tobytes())
         stream = KeyStream(self._entropy.bytes(KEY_BYTES), b"encoder rounding")
-        step = study.encoder.max_update / UPDATE_STEPS
-        return to_grid_stochastic(update.vector, step, study.encoder.max_update, stream)
+        return to_grid_stochastic(update.vector, self._update_step, plan.max_update, stream)
 
     def _contribute_metrics(self, place: Place, model: SharedModel, silos: int) -> Integers:
         records, plan = self._evaluation, self.study.evaluation
@@ -181,6 +182,7 @@ class Learner:
             colluders=privacy.colluders,
             step=self._step,
             bound=self._bound,
+            limit=self._limit,
             stream=KeyStream(self._entropy.bytes(KEY_BYTES), tensor.encode()),
         )
         self._log.record(place, tensor, Cost(cohort, 1.0, noise, 1))
@@ -203,14 +205,10 @@ class Learner:
 
     # --- public half ----------------------------------------------------------------------------------------------
     def check_sum(self, tensor: Tensor, total: Integers, silos: int) -> None:
-        """Refuse a sum that `silos` clamped contributions cannot give: where one is missing, pads remain in the ring.
-
-        They are uniform mod 2^32, so that they pass this bound in every coordinate is out of the question. Raises
-        `SumError`.
-        """
-        bound = UPDATE_STEPS if tensor is Tensor.ENCODER else MAX_INTEGER
+        """Refuse a sum that `silos` clamped contributions cannot give. Raises `SumError`."""
+        bound = UPDATE_STEPS[self.study.encoder.sealing] if tensor is Tensor.ENCODER else self._limit
         if np.abs(total).max(initial=0) > silos * bound:
-            msg = f"the opened {tensor} is no sum of {silos} contributions: one is missing, doubled or altered"
+            msg = f"the opened {tensor} is no sum of {silos} contributions: one exceeds the study's bound"
             raise SumError(msg)
 
     def open_counts(self, total: Integers) -> None:
@@ -244,7 +242,7 @@ class Learner:
 
     def open_encoder(self, total: Integers, model: SharedModel, silos: int) -> SharedModel:
         """Add the uniform mean of the silos' updates to the shared encoder."""
-        return model.with_update(from_grid(total, self.study.encoder.max_update / UPDATE_STEPS), silos)
+        return model.with_update(from_grid(total, self._update_step), silos)
 
     def open_metrics(self, total: Integers, silos: int) -> Results:
         """Metrics by domain from the noised histograms; written to `results.json`."""
@@ -264,6 +262,11 @@ class Learner:
         return results
 
     # --- inside ---------------------------------------------------------------------------------------------------
+    @property
+    def _update_step(self) -> float:
+        plan = self.study.encoder
+        return plan.max_update / UPDATE_STEPS[plan.sealing]
+
     @property
     def _training(self) -> Records:
         self.load()

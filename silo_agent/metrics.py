@@ -30,6 +30,13 @@ class Metrics:
             buckets=SECONDS_BUCKETS,
             registry=self.registry,
         )
+        self.compute_seconds = Histogram(
+            "fedward_silo_compute_seconds",
+            "How long contributions take to compute, training included, without sealing.",
+            ["tensor"],
+            buckets=SECONDS_BUCKETS,
+            registry=self.registry,
+        )
         self.sent = Counter(
             "fedward_silo_sent_bytes_total", "Sealed bytes uploaded, by kind.", ["kind"], registry=self.registry
         )

@@ -1,15 +1,16 @@
-"""What the agent must not forget beside the ledger: noised releases, sealed bytes by label, models of studies.
+"""What the agent must not forget beside the ledger: noised releases, sealed bytes by label, survivor lists, models.
 
 Guarantees: a release is drawn once and kept, so a repeated attempt sends the same noised integers and never new noise
-for an old charge; a mask label gives one byte string for ever; files are written whole or not at all and synced before
-the row that names them. The folder belongs to one agent.
+for an old charge; a mask label gives one byte string for ever; for one sum of one round one survivor list is signed,
+whatever the attempt; files are written whole or not at all and synced before the row that names them. A release and
+what it is sealed to are read and written piece by piece. The folder belongs to one agent.
 """
 
 from __future__ import annotations
 
-import hashlib
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +20,6 @@ from numpy.typing import NDArray
 from sqlalchemy import (
     Column,
     Connection,
-    Insert,
     Integer,
     LargeBinary,
     MetaData,
@@ -35,8 +35,11 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError
 
+from protos.chunks import ChunkHasher, ChunkList
 from protos.messages import Place, Tensor
 
+_PIECE = 1 << 16
+"""Integers of a release that are written at once."""
 _metadata = MetaData()
 _studies = Table(
     "studies",
@@ -64,6 +67,14 @@ _sealed = Table(
     Column("label", String(64), primary_key=True),
     Column("sha256", String(64), nullable=False),
 )
+_survivors = Table(
+    "survivors",
+    _metadata,
+    Column("study", String(64), primary_key=True),
+    Column("round", Integer, primary_key=True),
+    Column("tensor", String(16), primary_key=True),
+    Column("names", String, nullable=False),
+)
 _attempts = Table(
     "attempts",
     _metadata,
@@ -74,6 +85,10 @@ _attempts = Table(
 
 class StateError(Exception):
     """The agent's folder is not as the agent left it, or would not be. Names the file and the mend."""
+
+
+class SurvivorsError(StateError):
+    """A second survivor list is asked for. Names only what the coordinator knows."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -174,16 +189,19 @@ class State:
             ).first()
         if row is None:
             return None
-        content = self._read(self._release_path(place, tensor, attempt), row.sha256)
-        return Release(np.frombuffer(content, dtype="<i8"), row.label)
+        path = self._release_path(place, tensor, attempt)
+        self._check(path, row.sha256)
+        return Release(np.memmap(path, dtype="<i8", mode="r"), row.label)
 
     def keep_release(self, place: Place, tensor: Tensor, attempt: int, integers: NDArray[np.int64], label: str) -> None:
         """Store noised integers before they are sealed. A second draw for one charge is an error."""
-        content = integers.astype("<i8").tobytes()
-        row = insert(_releases).values(
-            study=place.study, round=place.round, tensor=tensor, attempt=attempt, sha256=_sha256(content), label=label
+        path = self._release_path(place, tensor, attempt)
+        pieces = (
+            integers[begin : begin + _PIECE].astype("<i8", copy=False).tobytes()
+            for begin in range(0, len(integers), _PIECE)
         )
-        self._keep(row, self._release_path(place, tensor, attempt), content)
+        row = {"study": place.study, "round": place.round, "tensor": tensor, "attempt": attempt, "label": label}
+        self._keep(_releases, row, path, pieces)
 
     # --- sealed bytes -------------------------------------------------------------------------------------------
     def sealed(self, study: str, label: str) -> Path | None:
@@ -193,25 +211,49 @@ class State:
         if row is None:
             return None
         path = self._sealed_path(study, label)
-        self._read(path, row.sha256)
+        self._check(path, row.sha256)
         return path
 
-    def keep_sealed(self, study: str, label: str, sealed: bytes) -> Path:
-        """Store sealed bytes before they are sent; from now on the label is used."""
+    def keep_sealed(self, study: str, label: str, frames: Iterable[bytes]) -> Path:
+        """Store sealed frames before they are sent; from now on the label is used."""
         path = self._sealed_path(study, label)
-        self._keep(insert(_sealed).values(label=label, sha256=_sha256(sealed)), path, sealed)
+        self._keep(_sealed, {"label": label}, path, frames)
         return path
+
+    # --- survivor lists -----------------------------------------------------------------------------------------
+    def commit_to_survivors(self, place: Place, tensor: Tensor, names: tuple[str, ...]) -> None:
+        """Remember whom this silo is about to name in one sum of a round. The same names again change nothing.
+
+        Raises `SurvivorsError` where it has named others: of two sums that differ in one silo, the difference is that
+        silo's contribution.
+        """
+        key = {"study": place.study, "round": place.round, "tensor": str(tensor)}
+        with self._transaction() as connection:
+            matches = [_survivors.c[column] == value for column, value in key.items()]
+            row = connection.execute(select(_survivors.c.names).where(*matches)).first()
+            if row is None:
+                connection.execute(insert(_survivors).values(**key, names=json.dumps(names)))
+            elif tuple(json.loads(row.names)) != names:
+                msg = (
+                    f"this silo has signed that {tensor} of round {place.round} is summed over"
+                    f" {', '.join(json.loads(row.names))}; it signs no second list, so those silos must take part"
+                )
+                raise SurvivorsError(msg)
 
     def note_path(self, place: Place, kind: str) -> Path:
         """Where a sealed note for the roster lies until its round is committed."""
         return self.folder / "outbox" / place.study / f"{place.round}-{place.attempt}-{kind}.note"
 
+    def received_path(self, place: Place, kind: str, silo: str) -> Path:
+        """Where what another silo sent to this one lies, still sealed, until its round is committed."""
+        return self.folder / "inbox" / place.study / f"{place.round}-{place.attempt}-{kind}-{silo}.note"
+
     def forget_round(self, study: str, round_number: int) -> None:
         """A committed round's bytes are not needed again; that its labels and draws are used up stays on record."""
         for path in (self.study_folder(study) / "releases").glob(f"{round_number}-*.i64"):
             path.unlink()
-        for pattern in ("*.sealed", "*.note"):
-            for path in (self.folder / "outbox" / study).glob(pattern):
+        for box in ("outbox", "inbox"):
+            for path in (self.folder / box / study).glob("*"):
                 path.unlink()
 
     # --- inside -------------------------------------------------------------------------------------------------
@@ -221,19 +263,21 @@ class State:
     def _sealed_path(self, study: str, label: str) -> Path:
         return self.folder / "outbox" / study / f"{label}.sealed"
 
-    def _read(self, path: Path, sha256: str) -> bytes:
-        content = path.read_bytes() if path.exists() else b""
-        if _sha256(content) != sha256:
+    def _check(self, path: Path, sha256: str) -> None:
+        if not path.exists() or ChunkList.of(path).digest != sha256:
             msg = f"{path}: is missing or was changed; restore it from the same backup as state.sqlite3"
             raise StateError(msg)
-        return content
 
-    def _keep(self, row: Insert, path: Path, content: bytes) -> None:
+    def _keep(self, table: Table, row: dict[str, object], path: Path, pieces: Iterable[bytes]) -> None:
         """Write a file durably, then commit the row that names it. What was kept before is never replaced."""
         try:
             with self._transaction() as connection:
-                connection.execute(row)
-                write_whole(path, content)
+                # The row first: it is refused before a byte of the file that it would replace is touched.
+                connection.execute(insert(table).values(**row, sha256=""))
+                sha256 = write_pieces(path, pieces)
+                connection.execute(
+                    update(table).where(*(table.c[k] == v for k, v in row.items())).values(sha256=sha256)
+                )
         except IntegrityError:
             msg = f"{path}: was kept before and is never replaced; begin a new attempt"
             raise StateError(msg) from None
@@ -246,12 +290,20 @@ class State:
 
 def write_whole(path: Path, content: bytes) -> None:
     """Write a file completely or not at all, durably, readable by its owner alone."""
+    write_pieces(path, (content,))
+
+
+def write_pieces(path: Path, pieces: Iterable[bytes]) -> str:
+    """`write_whole` for content that comes in pieces; returns its digest, as the wire has it (`protos.chunks`)."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     fresh = path.with_name(path.name + ".new")
     handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    hasher = ChunkHasher()
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(content)
+            for piece in pieces:
+                hasher.update(piece)
+                file.write(piece)
             file.flush()
             os.fsync(file.fileno())
         fresh.replace(path)
@@ -263,10 +315,7 @@ def write_whole(path: Path, content: bytes) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
-
-
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+    return hasher.digest
 
 
 def _durable(connection: object, _record: object) -> None:

@@ -24,20 +24,19 @@ Mode = Literal["local", "distributed", "none"]
 GRID = 2.0**-10
 """Grid step that suits every study of up to 524,288 patients a silo; `grid` finds a finer one where there is room."""
 FINEST_GRID = 2.0**-16
-MAX_INTEGER = 2**30
-"""Bound on one silo's integers: what `crypto.ckks_secret` accepts."""
 MIN_SIGMA = 4.0
 """In grid steps. Above it a sum of up to 1,000 discrete Gaussians is one discrete Gaussian to within 1e-60 (Kairouz,
 Liu, Steinke 2021, Theorem 5: 10 sum_k exp(-2 pi^2 sigma^2 k/(k+1))), so the accountant's Gaussian covers it."""
 
 
-def grid(max_patients: int) -> tuple[float, float]:
-    """(step, bound) of a study: the finest power of two, at least 2^-16, with bound / step <= 2^29.
+def grid(max_patients: int, limit: int) -> tuple[float, float]:
+    """(step, bound) of a study: the finest power of two, at least 2^-16, with bound / step <= limit / 2.
 
-    A patient adds at most 1 to a coordinate, so the study's `max_patients` bounds every sum; 2^29 leaves as much room
-    for noise. A finer step means less noise: the factor is 1 + step sqrt(d).
+    `limit`: the largest integer of one silo that the sum of all has room for (`crypto.rings`). A patient adds at most 1
+    to a coordinate, so the study's `max_patients` bounds every sum; half the limit leaves as much room for noise. A
+    finer step means less noise: the factor is 1 + step sqrt(d).
     """
-    step = max(FINEST_GRID, 2.0 ** math.ceil(math.log2(max_patients / (MAX_INTEGER // 2))))
+    step = max(FINEST_GRID, 2.0 ** math.ceil(math.log2(max_patients / (limit // 2))))
     return step, float(max_patients)
 
 
@@ -50,16 +49,17 @@ def release(
     colluders: int,
     step: float,
     bound: float,
+    limit: int,
     stream: KeyStream,
 ) -> NDArray[np.int64]:
     """Clamp to +-bound, round to the grid, add the silo's share of discrete Gaussian noise (mode `none`: nothing).
 
     `statistic`: float64 (d,), l2 sensitivity 1. `noise`: standard deviation of the noise that the ledger was charged
-    for, in units of the sensitivity. Returns int64 (d,), |v| <= 2^30; times `step` it estimates the statistic. Raises
+    for, in units of the sensitivity. Returns int64 (d,), |v| <= limit; times `step` it estimates the statistic. Raises
     `ReleaseError` for public parameters that cannot give this noise.
     """
-    if not 0.0 < bound / step <= MAX_INTEGER:
-        msg = f"bound {bound:g} on a grid of {step:g} exceeds 2^30; lower privacy.max_patients or use `grid`"
+    if not 0.0 < bound / step <= limit:
+        msg = f"bound {bound:g} on a grid of {step:g} exceeds {limit}; lower privacy.max_patients or use `grid`"
         raise ReleaseError(msg)
     values = statistic.size
     sd = share_sd(noise=noise, mode=mode, silos=silos, colluders=colluders, step=step, values=values)
@@ -70,7 +70,7 @@ def release(
     # Not a number can come only from arithmetic that overflowed; as zero it stays inside the sensitivity.
     integers = to_grid(np.nan_to_num(statistic, nan=0.0, posinf=bound, neginf=-bound), step, bound)
     noised = integers if mode == "none" else integers + discrete_gaussian(stream, sigma, values)
-    return np.asarray(np.clip(noised, -MAX_INTEGER, MAX_INTEGER), np.int64)
+    return np.asarray(np.clip(noised, -limit, limit), np.int64)
 
 
 def check_noise(noise: float, mode: Mode) -> None:

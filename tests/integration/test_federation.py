@@ -70,7 +70,7 @@ def test_a_study_runs_to_its_end(tmp_path, mode):
         status = follow(federation, over)
         assert status.state == "finished", status.why
         assert {member.state for member in status.members} == {"active"}
-        coordinator = scrape(federation.metrics_ports[COORDINATOR])
+        coordinator = scrape(federation.metrics_port(COORDINATOR))
         assert metric(coordinator, 'fedward_coordinator_attempts_total{outcome="committed"}') == "4.0"
         federation.wait_for_silos()
     models = {(federation.state(silo) / "model-3.safetensors").read_bytes() for silo in SILOS}

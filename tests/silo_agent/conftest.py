@@ -1,4 +1,4 @@
-"""A consortium of three silos and a coordinator, enrolled once for all tests of the agent."""
+"""A consortium of silos and a coordinator, enrolled once for all tests of the agent."""
 
 import itertools
 import shutil
@@ -8,9 +8,16 @@ from pathlib import Path
 import pytest
 import structlog
 
+from crypto.entropy import SystemEntropy
+from silo_agent.session import Session
 from support.certificates import load, make_authority
+from support.local_coordinator import LocalCoordinator
+from support.local_silos import LocalSilo
+from support.sessions import STUDY, fresh
+from support.studies import tiny_study
 
 SILOS = ("north", "south", "west")
+FIVE = ["east", "north", "polar", "south", "west"]
 MEMORY = Path("/dev/shm")  # noqa: S108  # folders below it have names of their own
 
 
@@ -65,3 +72,66 @@ def credentials(homes):
 @pytest.fixture(scope="session")
 def coordinator(authority):
     return load(authority.credential("coordinator", "hub"))
+
+
+@pytest.fixture(scope="session")
+def enrolled(authority, credentials):
+    """Credential of a silo of any name, enrolled when it is asked for first."""
+    known = dict(credentials)
+
+    def give(name):
+        if name not in known:
+            known[name] = load(authority.credential("silo", name))
+        return known[name]
+
+    return give
+
+
+@pytest.fixture
+def federate(quick_path, enrolled):
+    """Gives the coordinator and the silos of a study, with the policy's rules replaced where named."""
+    opened = []
+
+    def gather(study=None, **policy):
+        coordinator = LocalCoordinator(study or tiny_study(personal={"epochs": 1}))
+        silos = {n: LocalSilo(quick_path / n, enrolled(n), coordinator, **policy) for n in coordinator.study.silos}
+        opened.extend(silos.values())
+        return coordinator, silos
+
+    yield gather
+    for silo in opened:
+        silo.close()
+
+
+@pytest.fixture
+def federation(federate):
+    return federate()
+
+
+@pytest.fixture
+def sessions(credentials):
+    return {name: fresh(credential) for name, credential in credentials.items()}
+
+
+@pytest.fixture
+def stored(credentials, tmp_path):
+    """Sessions that lie in folders, and how to begin them again."""
+
+    def begin():
+        folders = {name: tmp_path / name for name in credentials}
+        for folder in folders.values():
+            folder.mkdir(exist_ok=True)
+        return {name: Session.open(STUDY, credentials[name], SystemEntropy(), folders[name]) for name in folders}
+
+    return begin
+
+
+@pytest.fixture
+def five(federate):
+    """Five silos of which four suffice: two rounds of pooled heads and encoder, a last one by domain."""
+
+    def gather(**changes):
+        heads = {"pooled_rounds": 2}
+        return federate(tiny_study(**{"silos": FIVE, "heads": heads, **changes}), min_silos=3)
+
+    return gather

@@ -1,28 +1,42 @@
-import hashlib
 import threading
 import time
 from concurrent import futures
 
 import grpc
+import numpy as np
 import pytest
 
 from crypto.certificates import Trust
 from crypto.identity import Role
 from crypto.tls import server_credentials
 from protos import codec
-from protos.messages import MAX_CHUNK, PROTOCOL, Answer, Confirm, Member, Place, Task, Tensor, UploadHeader, Work
+from protos.chunks import ChunkList
+from protos.messages import (
+    MAX_CHUNK,
+    MAX_MESSAGE,
+    PROTOCOL,
+    SUM,
+    Answer,
+    Confirm,
+    Member,
+    Note,
+    Part,
+    Place,
+    Signature,
+    Task,
+    Tensor,
+    UploadHeader,
+    Work,
+)
 from protos.v1 import silo_pb2, silo_pb2_grpc
 from silo_agent import client as client_module
 from silo_agent.client import CallRefused, Client, ContentError, Heartbeat, Stopped
 from support.certificates import load
+from support.contents import digest_of, listed
 
 PLACE = Place("5" * 64, 1, 2)
-CONTENT = bytes(range(256)) * 9000
+CONTENT = np.random.default_rng(1).bytes(2_304_000)
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
-
-
-def sha(content):
-    return hashlib.sha256(content).hexdigest()
 
 
 class Fake(silo_pb2_grpc.SiloServiceServicer):
@@ -38,7 +52,8 @@ class Fake(silo_pb2_grpc.SiloServiceServicer):
         self.complete = False
         self.break_upload_after = None
         self.break_download_after = None
-        self.skip = 0
+        self.listed = None
+        self.offsets = lambda offset: offset
         self.release = threading.Event()
         self.hold = False
         self.work = Work(Task.WAIT)
@@ -83,9 +98,11 @@ class Fake(silo_pb2_grpc.SiloServiceServicer):
     def Upload(self, chunks, context):
         first = next(chunks)
         self._begin("Upload", context, first)
+        listing = ChunkList(first.header.size, first.hashes)
+        listing.require(first.header.sha256)
         for chunk in chunks:
             assert chunk.offset == len(self.stored)
-            assert len(chunk.data) <= MAX_CHUNK
+            listing.check(chunk.offset, chunk.data)
             self.stored += chunk.data
             self.sent += len(chunk.data)
             if self.break_upload_after is not None and len(self.stored) >= self.break_upload_after:
@@ -95,10 +112,12 @@ class Fake(silo_pb2_grpc.SiloServiceServicer):
 
     def Download(self, request, context):
         self._begin("Download", context, request)
-        offset, step = request.offset + self.skip, 1 << 19
+        offset = request.offset
+        if self.listed is not False:
+            yield silo_pb2.DownloadChunk(hashes=listed(CONTENT).hashes if self.listed is None else self.listed)
         while offset < len(self.content):
-            data = self.content[offset : offset + step]
-            yield silo_pb2.DownloadChunk(offset=offset, data=data)
+            data = self.content[offset : offset + MAX_CHUNK]
+            yield silo_pb2.DownloadChunk(offset=self.offsets(offset), data=data)
             offset += len(data)
             if self.break_download_after is not None and offset >= self.break_download_after:
                 self.break_download_after = None
@@ -136,12 +155,16 @@ def ward(credentials, coordinator, monkeypatch):
     ward.close()
 
 
-def download_work(content=CONTENT):
-    return Work(Task.OPEN, PLACE, Tensor.HEADS, size=len(content), sha256=sha(content))
+SILOS = ("north", "south")
+ADDED = {"participants": SILOS, "survivors": SILOS}
+
+
+def part(kind=SUM, silo="", content=CONTENT):
+    return Part(str(kind), silo, len(content), digest_of(content))
 
 
 def header(content=CONTENT):
-    return UploadHeader(PLACE, "ckks", Tensor.HEADS, "north", 9, len(content), sha(content))
+    return UploadHeader(PLACE, "ckks", Tensor.HEADS, "north", 9, len(content), digest_of(content))
 
 
 # --- who speaks to whom -----------------------------------------------------------------------------------------------
@@ -163,7 +186,7 @@ def test_a_coordinator_of_another_authority_is_never_spoken_to(ward, foreign_aut
 
 
 def test_every_message_arrives_as_it_was_said(ward):
-    member = Member("north", b"pem", bytes(32), b"signature")
+    member = Member("north", b"pem", bytes(32), bytes(1184), b"signature")
     answer = Answer(PLACE, "s" * 32, member=member, model="d")
     confirm = Confirm(PLACE, Task.OPEN, Tensor.HEADS, dispute="sum", explanation="why")
     ward.client.answer(answer)
@@ -171,8 +194,12 @@ def test_every_message_arrives_as_it_was_said(ward):
     assert ward.fake.seen == [answer, confirm]
     assert ward.client.study("5" * 64) == b"{}"
     assert ward.fake.seen[2].study == "5" * 64
-    ward.fake.work = download_work()
-    assert ward.client.poll() == ward.fake.work
+    for work in (
+        Work(Task.OPEN, PLACE, Tensor.HEADS, (member,), parts=(part(), part(Note.REVEAL, "south")), **ADDED),
+        Work(Task.REVEAL, PLACE, Tensor.HEADS, (member,), signatures=(Signature("south", b"signed"),), **ADDED),
+    ):
+        ward.fake.work = work
+        assert ward.client.poll() == work
 
 
 # --- patience ---------------------------------------------------------------------------------------------------------
@@ -221,10 +248,15 @@ def file(tmp_path):
     return path
 
 
+def upload(ward, file):
+    ward.client.upload(header(), file, ChunkList.of(file))
+
+
 def test_an_upload_arrives_whole_and_signed(ward, file, authority):
-    ward.client.upload(header(), file)
+    upload(ward, file)
     assert ward.fake.stored == CONTENT
     first = ward.fake.seen[1]
+    assert first.hashes == listed(CONTENT).hashes
     assert codec.header_from_wire(first.header) == header()
     signer = Trust(authority.pem).verify(ward.fake.peer, header().canonical(), first.signature, role=Role.SILO)
     assert signer.name == "north"
@@ -232,7 +264,7 @@ def test_an_upload_arrives_whole_and_signed(ward, file, authority):
 
 def test_an_upload_that_breaks_goes_on_where_the_durable_bytes_end(ward, file):
     ward.fake.break_upload_after = MAX_CHUNK
-    ward.client.upload(header(), file)
+    upload(ward, file)
     assert ward.fake.stored == CONTENT
     assert ward.fake.sent == len(CONTENT), "bytes were sent twice"
     assert ward.fake.calls == ["UploadStatus", "Upload"] * 2
@@ -240,14 +272,36 @@ def test_an_upload_that_breaks_goes_on_where_the_durable_bytes_end(ward, file):
 
 def test_an_upload_whose_answer_was_lost_is_not_sent_again(ward, file):
     ward.fake.stored, ward.fake.complete = CONTENT, True
-    ward.client.upload(header(), file)
+    upload(ward, file)
     assert ward.fake.sent == 0
+
+
+def test_an_upload_goes_on_from_any_chunk(ward, file):
+    ward.fake.stored = CONTENT[: 5 * MAX_CHUNK]
+    upload(ward, file)
+    assert (ward.fake.stored, ward.fake.sent) == (CONTENT, len(CONTENT) - 5 * MAX_CHUNK)
+
+
+def test_a_coordinator_that_lost_chunks_is_sent_them_again(ward, file):
+    """Between its two words it finds that its disk has altered what it kept."""
+    ward.fake.stored = CONTENT[: 5 * MAX_CHUNK]
+    ward.fake.faults["Upload"] = [grpc.StatusCode.ABORTED]
+    begin = ward.fake._begin
+
+    def losing(name, context, request=None):
+        if name == "Upload" and ward.fake.faults["Upload"]:
+            ward.fake.stored = CONTENT[: 2 * MAX_CHUNK]
+        begin(name, context, request)
+
+    ward.fake._begin = losing
+    upload(ward, file)
+    assert (ward.fake.stored, ward.fake.sent) == (CONTENT, len(CONTENT) - 2 * MAX_CHUNK)
 
 
 def test_a_refused_upload_is_a_refusal(ward, file):
     ward.fake.faults["Upload"] = [grpc.StatusCode.FAILED_PRECONDITION]
     with pytest.raises(CallRefused):
-        ward.client.upload(header(), file)
+        upload(ward, file)
 
 
 # --- downloads --------------------------------------------------------------------------------------------------------
@@ -255,7 +309,7 @@ def test_a_download_arrives_whole_in_place_of_what_lay_there(ward, tmp_path):
     target = tmp_path / "inbox" / "sum"
     target.parent.mkdir()
     target.write_bytes(b"left from before")
-    ward.client.download(PLACE, Tensor.HEADS, "sum", download_work(), target)
+    ward.client.download(PLACE, Tensor.HEADS, part(), target)
     assert target.read_bytes() == CONTENT
     request = ward.fake.seen[0]
     assert codec.place_from_wire(request.place) == PLACE
@@ -263,39 +317,112 @@ def test_a_download_arrives_whole_in_place_of_what_lay_there(ward, tmp_path):
 
 
 def test_a_download_that_breaks_goes_on_where_it_was(ward, tmp_path):
-    ward.fake.break_download_after = 1 << 19
-    ward.client.download(PLACE, Tensor.HEADS, "sum", download_work(), tmp_path / "sum")
+    ward.fake.break_download_after = 4 * MAX_CHUNK
+    ward.client.download(PLACE, Tensor.HEADS, part(), tmp_path / "sum")
     assert (tmp_path / "sum").read_bytes() == CONTENT
-    assert [request.offset for request in ward.fake.seen] == [0, 1 << 19]
+    assert [request.offset for request in ward.fake.seen] == [0, 4 * MAX_CHUNK]
+
+
+def fetched_wrongly(ward, target, fault):
+    """A download that is refused by name; nothing is left of it."""
+    with pytest.raises(ContentError, match=fault):
+        ward.client.download(PLACE, Tensor.HEADS, part(), target)
+    assert list(target.parent.iterdir()) == []
+
+
+COUNT = -(-len(CONTENT) // MAX_CHUNK)
+
+
+@pytest.mark.parametrize("at", [0, 7, COUNT - 1], ids=["first", "middle", "last"])
+def test_an_altered_chunk_is_refused_by_number_and_no_half_file_left(ward, tmp_path, at):
+    altered = bytearray(CONTENT)
+    altered[at * MAX_CHUNK + 5] ^= 1
+    ward.fake.content = bytes(altered)
+    fault = f"the sum that the coordinator sends is not what it announced: .* are not chunk {at + 1} of {COUNT}"
+    fetched_wrongly(ward, tmp_path / "sum", fault)
 
 
 @pytest.mark.parametrize(
     ("content", "fault"),
     [
-        (CONTENT + b"1", "longer than it announced"),
-        (CONTENT[:-1], "SHA-256"),
-        (CONTENT[:-1] + b"?", "SHA-256"),
-        (b"", "SHA-256"),
+        (CONTENT + b"1", f"are not chunk {COUNT} of {COUNT}"),
+        (CONTENT[:-1], f"are not chunk {COUNT} of {COUNT}"),
+        (CONTENT[: 3 * MAX_CHUNK], f"ends at {3 * MAX_CHUNK} of {len(CONTENT)} bytes"),
+        (b"", f"ends at 0 of {len(CONTENT)} bytes"),
+        (CONTENT[:MAX_CHUNK] + CONTENT, f"are not chunk 2 of {COUNT}"),
     ],
 )
 def test_a_download_that_is_not_what_was_announced_is_refused(ward, tmp_path, content, fault):
     ward.fake.content = content
-    with pytest.raises(ContentError, match=fault):
-        ward.client.download(PLACE, Tensor.HEADS, "sum", download_work(), tmp_path / "sum")
-    assert (tmp_path / "sum").stat().st_size <= len(CONTENT)
+    fetched_wrongly(ward, tmp_path / "sum", fault)
 
 
 def test_a_download_that_never_ends_is_cut_off(ward, tmp_path):
-    ward.fake.content = CONTENT * 20
-    with pytest.raises(ContentError, match="longer than it announced"):
-        ward.client.download(PLACE, Tensor.HEADS, "sum", download_work(), tmp_path / "sum")
-    assert (tmp_path / "sum").stat().st_size <= len(CONTENT)
+    ward.fake.content = CONTENT[: -(len(CONTENT) % MAX_CHUNK)] * 20
+    fetched_wrongly(ward, tmp_path / "sum", f"are not chunk {COUNT} of {COUNT}")
+
+
+HASHES = listed(CONTENT).hashes
+
+
+@pytest.mark.parametrize(
+    ("hashes", "fault"),
+    [
+        (HASHES[:-1] + bytes([HASHES[-1] ^ 1]), "the list is not that of the announced content"),
+        (b"", "0 bytes do not list the chunks"),
+        (HASHES[:-32], "do not list the chunks"),
+        (HASHES * 2, "do not list the chunks"),
+        (False, "do not list the chunks"),
+    ],
+    ids=["altered", "empty", "too short", "too long", "absent"],
+)
+def test_a_list_that_is_not_the_part_s_is_refused_before_anything_is_taken(ward, tmp_path, hashes, fault):
+    ward.fake.listed = hashes
+    fetched_wrongly(ward, tmp_path / "sum", f"is not what it announced: chunks: .*{fault}")
+
+
+def test_a_list_above_any_message_is_not_taken(ward, tmp_path):
+    ward.fake.listed = bytes(MAX_MESSAGE)
+    threading.Timer(0.3, ward.stop.set).start()
+    with pytest.raises(Stopped):
+        ward.client.download(PLACE, Tensor.HEADS, part(), tmp_path / "sum")
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_chunks_out_of_order_are_refused(ward, tmp_path):
-    ward.fake.skip = 5
-    with pytest.raises(ContentError, match="out of order"):
-        ward.client.download(PLACE, Tensor.HEADS, "sum", download_work(), tmp_path / "sum")
+    ward.fake.offsets = lambda offset: offset + MAX_CHUNK
+    fetched_wrongly(ward, tmp_path / "sum", f"comes out of order: offset {MAX_CHUNK} after 0 bytes")
+
+
+def test_a_resumed_download_does_not_take_another_content(ward, tmp_path):
+    ward.fake.break_download_after = 4 * MAX_CHUNK
+    begin = ward.fake._begin
+
+    def changing(name, context, request=None):
+        if ward.fake.break_download_after is None:
+            ward.fake.content, ward.fake.listed = CONTENT[::-1], listed(CONTENT[::-1]).hashes
+        begin(name, context, request)
+
+    ward.fake._begin = changing
+    fetched_wrongly(ward, tmp_path / "sum", "the list is not that of the announced content")
+    assert len(ward.fake.calls) == 2
+
+
+def test_a_wish_to_stop_leaves_no_half_file(ward, tmp_path):
+    ward.fake.break_download_after = 4 * MAX_CHUNK
+    ward.fake.faults["Download"] = []
+    begin = ward.fake._begin
+
+    def stopping(name, context, request=None):
+        if ward.fake.break_download_after is None:
+            ward.stop.set()
+            context.abort(UNAVAILABLE, "gone")
+        begin(name, context, request)
+
+    ward.fake._begin = stopping
+    with pytest.raises(Stopped):
+        ward.client.download(PLACE, Tensor.HEADS, part(), tmp_path / "sum")
+    assert list(tmp_path.iterdir()) == []
 
 
 # --- stopping ---------------------------------------------------------------------------------------------------------

@@ -69,13 +69,13 @@ class Hospital:
         self.events.append("compute")
         return np.array([self.draws, -1, 7], np.int64)
 
-    def seal(self, kind, integers, label):
+    def seal(self, kind, integers, label, masks):
         self.events.append("seal")
         self.sealed = integers.tolist()
-        return f"{kind} {integers.tolist()} {label.digest}".encode()
+        return iter((f"{kind} {integers.tolist()} ".encode(), f"{label.digest} {masks}".encode()))
 
     def contribute(self, order, compute=None):
-        return self.gate.contribute(order, self, compute or self.compute)
+        return self.gate.contribute(order, self, "masks", compute or self.compute)
 
     @property
     def on_disk(self):
@@ -141,15 +141,15 @@ def test_whoever_computes_finds_the_whole_round_charged_on_disk(hospital):
 def test_whoever_seals_finds_the_draw_kept(hospital, monkeypatch):
     order, real = hospital.order(), hospital.seal
 
-    def seal(kind, integers, label):
+    def seal(kind, integers, label, masks):
         assert np.array_equal(hospital.state.release(order.place, Tensor.HEADS, 1).integers, integers)
         assert label == order.label
         assert kind == "ckks"
-        return real(kind, integers, label)
+        return real(kind, integers, label, masks)
 
     monkeypatch.setattr(hospital, "seal", seal)
     path = hospital.contribute(order)
-    assert path.read_bytes() == f"ckks [1, -1, 7] {order.label.digest}".encode()
+    assert path.read_bytes() == f"ckks [1, -1, 7] {order.label.digest} masks".encode()
 
 
 def test_the_second_tensor_of_a_round_is_paid_for_already(hospital):

@@ -113,5 +113,5 @@ def test_a_crash_between_file_and_row_leaves_the_standing_before(journal, state,
         with pytest.raises(KeyboardInterrupt):
             journal.keep(STUDY.digest, standing(number=2))
     assert same(journal.recall(STUDY.digest), standing(number=1))
-    work = Work(Task.DEAL, Place(STUDY.digest, 0, 1))
-    assert turns.take(journal.recall(STUDY.digest).turn, work).last.task is Task.DEAL
+    work = Work(Task.GREET, Place(STUDY.digest, 0, 1))
+    assert turns.take(journal.recall(STUDY.digest).turn, work).last.task is Task.GREET

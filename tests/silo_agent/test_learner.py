@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from crypto.rings import RINGS, ring_of
 from policies import shapes
 from policies.costs import round_costs
 from protos.messages import Place, Tensor
@@ -13,7 +14,6 @@ from silo_agent.learning.errors import LearningError
 from silo_agent.learning.evaluation import quality
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
-from silo_agent.learning.release import MAX_INTEGER
 from support.entropy import SeededEntropy
 from support.local_federation import DATA_SET, HOLDOUT, LocalFederation, write_kinds, write_patients
 from support.studies import tiny_study
@@ -52,6 +52,20 @@ def some_learner(folder, seed=9, **changes):
     )
     federation.run_round(0)
     return federation.learners["north"]
+
+
+def bare_learner(folder, **changes):
+    """A silo that has not opened a sum yet."""
+    return Learner(
+        tiny_study(**changes),
+        patients(folder / "data", 40)["north"],
+        DATA_SET,
+        HOLDOUT,
+        folder,
+        entropy=SeededEntropy(1),
+        personal_entropy=SeededEntropy(2),
+        device="cpu",
+    )
 
 
 def at(study, number):
@@ -310,12 +324,27 @@ def test_a_silo_without_any_patient_takes_part(tmp_path):
 
 
 # --- what opened sums may be ------------------------------------------------------------------------------------------
+SEALINGS = pytest.mark.parametrize("sealing", RINGS)
+
+
+def one_silos_bound(tensor, sealing):
+    """The largest magnitude that one of three silos may add to a coordinate."""
+    return UPDATE_STEPS[sealing] if tensor is Tensor.ENCODER else ring_of("ckks").limit(3)
+
+
+@SEALINGS
+def test_an_update_of_every_silo_of_the_largest_study_fits_the_ring(sealing):
+    assert UPDATE_STEPS[sealing] <= ring_of(sealing).limit(256)
+
+
 @pytest.mark.parametrize("tensor", Tensor)
-def test_a_sum_beyond_what_the_roster_can_give_is_refused(learner, tensor):
-    bound = 3 * (UPDATE_STEPS if tensor is Tensor.ENCODER else MAX_INTEGER)
+@SEALINGS
+def test_a_sum_beyond_what_the_roster_can_give_is_refused(tmp_path, tensor, sealing):
+    learner = bare_learner(tmp_path, encoder={"sealing": sealing})
+    bound = 3 * one_silos_bound(tensor, sealing)
     learner.check_sum(tensor, np.array([bound, -bound]), 3)
     for wrong in (bound + 1, -bound - 1):
-        with pytest.raises(SumError, match="missing, doubled or altered"):
+        with pytest.raises(SumError, match=f"the opened {tensor} is no sum of 3 contributions"):
             learner.check_sum(tensor, np.array([0, wrong]), 3)
 
 
@@ -353,7 +382,7 @@ def test_a_contribution_has_the_studys_shape_and_bounds_and_one_line_in_the_trai
     integers = learner.contribution(tensor, at(study, number), SharedModel.start(study), 3)
     assert integers.dtype == np.int64
     assert len(integers) == shapes.values(study, number, tensor)
-    assert np.abs(integers).max() <= (UPDATE_STEPS if tensor is Tensor.ENCODER else MAX_INTEGER)
+    assert np.abs(integers).max() <= one_silos_bound(tensor, "ring32")
     (line,) = map(json.loads, log.read_text().splitlines())
     cost = round_costs(study, number)[tensor]
     assert line == {
@@ -368,6 +397,20 @@ def test_a_contribution_has_the_studys_shape_and_bounds_and_one_line_in_the_trai
     }
 
 
+def test_an_encoder_update_comes_back_from_every_rings_grid(tmp_path):
+    """The same training on grids of 2^21, 2^25 and 2^36 steps: they differ by their rounding alone."""
+    vectors = {}
+    for sealing in RINGS:
+        learner = some_learner(tmp_path / sealing, encoder={"sealing": sealing})
+        model = SharedModel.start(learner.study)
+        integers = learner.contribution(Tensor.ENCODER, at(learner.study, 1), model, 3)
+        assert np.abs(integers).max() > UPDATE_STEPS[sealing] // 1000
+        vectors[sealing] = learner.open_encoder(integers, model, 1).encoder
+    coarsest = learner.study.encoder.max_update / UPDATE_STEPS["ring32"]
+    for sealing in ("ckks", "ring64"):
+        np.testing.assert_allclose(vectors[sealing], vectors["ring32"], atol=2 * coarsest)
+
+
 def test_a_second_draw_is_another_draw(learner):
     model, place = SharedModel.start(learner.study), at(learner.study, 1)
     first, second = (learner.contribution(Tensor.HEADS, place, model, 3) for _ in range(2))
@@ -375,20 +418,9 @@ def test_a_second_draw_is_another_draw(learner):
 
 
 def test_the_encoder_needs_the_opened_counts(tmp_path):
-    study = tiny_study()
-    data = patients(tmp_path / "data", 40)["north"]
-    fresh = Learner(
-        study,
-        data,
-        DATA_SET,
-        HOLDOUT,
-        tmp_path,
-        entropy=SeededEntropy(1),
-        personal_entropy=SeededEntropy(2),
-        device="cpu",
-    )
+    fresh = bare_learner(tmp_path)
     with pytest.raises(FileNotFoundError):
-        fresh.contribution(Tensor.ENCODER, at(study, 1), SharedModel.start(study), 3)
+        fresh.contribution(Tensor.ENCODER, at(fresh.study, 1), SharedModel.start(fresh.study), 3)
 
 
 def test_a_file_that_does_not_fit_is_named_before_anything_is_computed(tmp_path):

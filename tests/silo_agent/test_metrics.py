@@ -3,7 +3,7 @@ from prometheus_client import generate_latest
 from silo_agent.metrics import Metrics
 
 FORBIDDEN = ("norm", "loss", "auc", "patients", "weight", "path", "explanation")
-LABELS = {"reason", "study", "task", "kind", "le"}
+LABELS = {"reason", "study", "task", "tensor", "kind", "le"}
 
 
 def touched():
@@ -11,6 +11,7 @@ def touched():
     metrics.refusals.labels("budget_spent").inc()
     metrics.round.labels("heart").set(3)
     metrics.task_seconds.labels("open").observe(0.2)
+    metrics.compute_seconds.labels("hessian").observe(0.2)
     metrics.sent.labels("ckks").inc(7)
     metrics.received.labels("sum").inc(7)
     metrics.disputes.labels("adopt").inc()
@@ -21,7 +22,7 @@ def touched():
 
 def test_every_name_is_the_silos_and_every_label_is_known():
     families = list(touched().registry.collect())
-    assert len(families) == 10
+    assert len(families) == 11
     for family in families:
         assert family.name.startswith("fedward_silo_")
         assert family.documentation.endswith(".")

@@ -1,46 +1,43 @@
+import json
+from base64 import b64encode
 from dataclasses import replace
 
-import numpy as np
 import pytest
+from structlog.testing import capture_logs
 
-from crypto import ckks_public, ring
 from crypto.agreement import EphemeralKey
+from crypto.at_rest import Vault
 from crypto.entropy import SystemEntropy
-from crypto.errors import CertificateError, OpeningRefused, RosterRefused, SealError, SignatureRefused
+from crypto.errors import (
+    CertificateError,
+    RosterRefused,
+    SealError,
+    SignatureRefused,
+)
 from crypto.labels import Label
 from crypto.packages import open_note, seal_note
-from protos.messages import Member, Place
+from protos.messages import Member
 from silo_agent.session import KEY_FILE, Session, session_name
 from support.certificates import load
 from support.entropy import SeededEntropy
-
-STUDY = "5" * 64
-PLACE = Place(STUDY, 0, 1)
-
-
-def fresh(credential, entropy=None):
-    return Session(STUDY, credential, entropy or SystemEntropy(), lambda _: None)
-
-
-@pytest.fixture
-def sessions(credentials):
-    return {name: fresh(credential) for name, credential in credentials.items()}
-
-
-def roster_of(sessions):
-    return tuple(sessions[name].member for name in sorted(sessions))
+from support.sessions import (
+    NAMES,
+    NEEDED,
+    NEXT,
+    PLACE,
+    STUDY,
+    TENSORS,
+    dealt,
+    flipped,
+    fresh,
+    greeted,
+    met,
+    roster_of,
+)
 
 
 def forged(roster, name, **fields):
     return tuple(replace(member, **fields) if member.silo == name else member for member in roster)
-
-
-def dealt(sessions, dealer="south"):
-    roster = roster_of(sessions)
-    package = sessions[dealer].deal(roster, PLACE)
-    for session in sessions.values():
-        session.take(roster, dealer, package)
-    return roster, package
 
 
 def test_keys_that_one_silo_deals_are_taken_by_all(sessions):
@@ -59,61 +56,41 @@ def test_the_coordinator_cannot_find_the_keys_in_the_package(sessions):
         assert secret not in package
 
 
-@pytest.mark.parametrize(("kind", "public"), [("ckks", ckks_public), ("ring", ring)])
-def test_sums_under_dealt_keys_open_and_single_contributions_do_not(sessions, kind, public):
-    roster, _ = dealt(sessions)
-    sealers = {name: session.sealer(roster) for name, session in sessions.items()}
-    label = Label(STUDY, sessions["north"].meet(roster).digest, "m", 1, 1, "heads")
-    values = {name: np.arange(50, dtype=np.int64) * (n + 1) - 40 for n, name in enumerate(sealers)}
-    sealed = {name: sealer.seal(kind, values[name], label) for name, sealer in sealers.items()}
-    total = bytearray(sealed["north"])
-    for name in ("south", "west"):
-        public.add_frames(total, sealed[name])
-    for sealer in sealers.values():
-        opened = sealer.open(kind, bytes(total), 50, label, list(sealers))
-        assert np.array_equal(opened, sum(values.values()))
-    if kind == "ckks":
-        with pytest.raises(OpeningRefused):
-            sealers["south"].open(kind, sealed["north"], 50, label, list(sealers))
-    else:
-        alone = sealers["south"].open(kind, sealed["north"], 50, label, list(sealers))
-        assert not np.isin(alone, values["north"]).any()
-
-
 def test_a_roster_without_this_silos_own_key_is_refused(sessions, credentials):
     others = tuple(member for member in roster_of(sessions) if member.silo != "north")
     with pytest.raises(SealError, match="does not hold this silo's own key"):
-        sessions["north"].meet(others)
+        sessions["north"].greet(others)
     other = EphemeralKey.create(credentials["north"], STUDY).offer
-    older = forged(roster_of(sessions), "north", public_key=other.public, signature=other.signature)
+    older = forged(roster_of(sessions), "north", public_key=other.public, kem_key=other.kem, signature=other.signature)
     with pytest.raises(SealError, match="does not hold this silo's own key"):
-        sessions["north"].meet(older)
+        sessions["north"].greet(older)
 
 
 def test_a_key_that_another_process_offered_is_not_met(sessions):
-    restarted = {**sessions, "north": fresh(sessions["north"]._ephemeral._credential)}
+    restarted = {**sessions, "north": fresh(sessions["north"]._credential)}
     with pytest.raises(SealError):
-        restarted["north"].meet(roster_of(sessions))
+        restarted["north"].greet(roster_of(sessions))
 
 
 def test_a_forged_signature_is_refused(sessions):
     roster = roster_of(sessions)
     swapped = forged(roster, "south", signature=sessions["west"].member.signature)
     with pytest.raises(SignatureRefused):
-        sessions["north"].meet(swapped)
+        sessions["north"].greet(swapped)
 
 
 def test_a_key_put_in_place_of_a_silos_is_refused(sessions):
-    roster = forged(roster_of(sessions), "south", public_key=bytes(range(32)))
-    with pytest.raises(SignatureRefused):
-        sessions["north"].meet(roster)
+    other = EphemeralKey.create(sessions["north"]._credential, STUDY).offer
+    for key in ({"public_key": bytes(range(32))}, {"kem_key": other.kem}):
+        with pytest.raises(SignatureRefused):
+            sessions["north"].greet(forged(roster_of(sessions), "south", **key))
 
 
 def test_a_key_offered_for_another_study_is_refused(sessions, credentials):
     other = EphemeralKey.create(credentials["south"], "6" * 64).offer
-    roster = forged(roster_of(sessions), "south", public_key=other.public, signature=other.signature)
+    roster = forged(roster_of(sessions), "south", public_key=other.public, kem_key=other.kem, signature=other.signature)
     with pytest.raises(SignatureRefused):
-        sessions["north"].meet(roster)
+        sessions["north"].greet(roster)
 
 
 def test_a_certificate_of_another_authority_is_refused(sessions, foreign_authority):
@@ -121,37 +98,37 @@ def test_a_certificate_of_another_authority_is_refused(sessions, foreign_authori
     member = fresh(impostor).member
     roster = tuple(member if m.silo == "south" else m for m in roster_of(sessions))
     with pytest.raises(CertificateError):
-        sessions["north"].meet(roster)
+        sessions["north"].greet(roster)
 
 
 def test_a_silo_under_anothers_name_is_refused(sessions, authority):
-    east = fresh(load(authority.credential("silo", "east"))).member
-    roster = tuple(replace(east, silo="south") if m.silo == "south" else m for m in roster_of(sessions))
+    southeast = fresh(load(authority.credential("silo", "southeast"))).member
+    roster = tuple(replace(southeast, silo="south") if m.silo == "south" else m for m in roster_of(sessions))
     with pytest.raises(RosterRefused):
-        sessions["north"].meet(roster)
+        sessions["north"].greet(roster)
 
 
 def test_a_coordinator_is_no_member(sessions, coordinator):
     offer = EphemeralKey.create(coordinator, STUDY).offer
-    hub = Member("hub", coordinator.certificate_pem, offer.public, offer.signature)
+    hub = Member("hub", coordinator.certificate_pem, offer.public, offer.kem, offer.signature)
     with pytest.raises(CertificateError):
-        sessions["north"].meet(tuple(sorted((*roster_of(sessions), hub), key=lambda m: m.silo)))
+        sessions["north"].greet(tuple(sorted((*roster_of(sessions), hub), key=lambda m: m.silo)))
 
 
 def test_an_unsorted_or_repeated_roster_is_refused(sessions):
     roster = roster_of(sessions)
     for wrong in (roster[::-1], (*roster, roster[-1]), (sessions["north"].member,)):
         with pytest.raises(RosterRefused):
-            sessions["north"].meet(wrong)
+            sessions["north"].greet(wrong)
 
 
 def test_nothing_is_sealed_before_keys_are_dealt_to_this_very_roster(sessions):
     roster = roster_of(sessions)
     with pytest.raises(SealError, match="no keys were dealt to this roster"):
-        sessions["north"].sealer(roster)
+        sessions["north"].sealer(roster, NAMES)
     dealt(sessions)
     with pytest.raises(SealError, match="no keys were dealt to this roster"):
-        sessions["north"].sealer(roster[:2])
+        sessions["north"].sealer(roster[:2], NAMES)
 
 
 def test_a_package_that_was_altered_or_comes_from_another_dealer_is_refused(sessions):
@@ -165,7 +142,7 @@ def test_a_package_opens_for_its_own_roster_alone(sessions):
     _, package = dealt(sessions)
     pair = {name: sessions[name] for name in ("north", "south")}
     with pytest.raises(SealError):
-        sessions["north"].take(roster_of(pair), "south", package)
+        sessions["north"].take(met(pair), "south", package)
 
 
 def test_the_group_keys_come_from_the_entropy_given(credentials):
@@ -180,24 +157,69 @@ def test_the_group_keys_come_from_the_entropy_given(credentials):
 
 def test_secrets_are_not_printed(sessions):
     roster, _ = dealt(sessions)
-    shown = repr((sessions["north"], sessions["north"].keys(roster), sessions["north"].sealer(roster)))
+    shown = repr((sessions["north"], sessions["north"].keys(roster), sessions["north"].sealer(roster, NAMES)))
     assert repr(sessions["north"].keys(roster).group)[2:-1] not in shown
 
 
+# --- greeting ---------------------------------------------------------------------------------------------------------
+def test_a_roster_is_greeted_once_and_another_one_anew(sessions):
+    roster = roster_of(sessions)
+    greeting = sessions["north"].greet(roster)
+    assert sessions["north"].greet(roster) == greeting
+    pair = roster[:2]
+    assert sessions["north"].greet(pair) != greeting
+    # What was said to the first roster is forgotten with it.
+    assert sessions["north"].greet(roster) != greeting
+
+
+def test_nobody_is_met_who_was_not_greeted(sessions):
+    roster, greetings = greeted(sessions)
+    stranger = fresh(sessions["north"]._credential)
+    with pytest.raises(SealError, match="was not greeted"):
+        stranger.meet(roster, greetings)
+    with pytest.raises(SealError, match="was not greeted"):
+        sessions["north"].meet(roster[:2], greetings)
+
+
+def test_nothing_is_dealt_or_shared_before_the_greetings_are_read(sessions):
+    roster, _ = greeted(sessions)
+    with pytest.raises(SealError, match="have not been read"):
+        sessions["north"].deal(roster, PLACE)
+    with pytest.raises(SealError, match="have not been read"):
+        sessions["north"].share(roster, PLACE, TENSORS, NEEDED)
+
+
+@pytest.mark.parametrize("at", [0, 100, 1200, -10])
+def test_an_altered_greeting_is_refused_by_name(sessions, at):
+    roster, greetings = greeted(sessions)
+    with pytest.raises((RosterRefused, SignatureRefused), match="'north'"):
+        sessions["west"].meet(roster, {**greetings, "north": flipped(greetings["north"], at)})
+
+
+def test_a_greeting_of_another_silo_or_roster_or_none_is_refused_by_name(sessions):
+    roster, greetings = greeted(sessions)
+    elsewhere = {name: sessions[name] for name in ("north", "south")}
+    _, others = greeted(elsewhere)
+    for note in (greetings["south"], others["north"], b""):
+        with pytest.raises((RosterRefused, SignatureRefused), match="'north'"):
+            sessions["west"].meet(roster, {**greetings, "north": note})
+    with pytest.raises(RosterRefused, match="'south'"):
+        sessions["west"].meet(roster, {"north": greetings["north"]})
+
+
+def test_keys_are_dealt_under_both_secrets(sessions):
+    """A package can be opened by those alone who have read the dealer's greeting, or were read by the dealer."""
+    roster, greetings = greeted(sessions)
+    sessions["north"].meet(roster, greetings)
+    package = sessions["north"].deal(roster, PLACE)
+    with pytest.raises(SealError, match="have not been read"):
+        sessions["west"].take(roster, "north", package)
+    sessions["west"].meet(roster, greetings)
+    sessions["west"].take(roster, "north", package)
+    assert sessions["west"].keys(roster) == sessions["north"].keys(roster)
+
+
 # --- outliving the process --------------------------------------------------------------------------------------------
-@pytest.fixture
-def stored(credentials, tmp_path):
-    """Sessions that lie in folders, and how to begin them again."""
-
-    def begin():
-        folders = {name: tmp_path / name for name in credentials}
-        for folder in folders.values():
-            folder.mkdir(exist_ok=True)
-        return {name: Session.open(STUDY, credentials[name], SystemEntropy(), folders[name]) for name in folders}
-
-    return begin
-
-
 def test_a_silo_that_begins_again_goes_on_with_its_keys(stored):
     roster, _ = dealt(stored())
     again = stored()
@@ -210,7 +232,7 @@ def test_a_dealer_that_begins_again_sends_the_same_package_within_an_attempt(sto
     roster, package = dealt(stored())
     south = stored()["south"]
     assert south.deal(roster, PLACE) == package
-    assert south.deal(roster, replace(PLACE, attempt=2)) != package
+    assert south.deal(roster, NEXT) != package
 
 
 def test_keys_lie_sealed_and_open_for_their_owner_alone(stored, credentials, tmp_path):
@@ -248,3 +270,22 @@ def test_a_key_store_keeps_its_name_until_it_does_not_open(credentials, tmp_path
     other = session_name(tmp_path, credentials["south"], SystemEntropy())
     assert other != name
     assert session_name(tmp_path, credentials["north"], SystemEntropy()) not in (name, other)
+
+
+OLD = {
+    "ephemeral": b64encode(b"k" * 32 + b"signature").decode(),
+    "dealt": {"roster": "r", "ckks": "", "group": "", "check": "", "place": [0, 1], "package": ""},
+}
+"""As version 0.2 wrote it: one key pair, the roster's keys."""
+
+
+@pytest.mark.parametrize("old", [OLD, {**OLD, "dealt": None}, {"ephemeral": OLD["ephemeral"]}, {}])
+def test_a_file_of_another_version_gives_fresh_keys(stored, credentials, tmp_path, old):
+    before = stored()["north"].member
+    path, vault = tmp_path / "north" / KEY_FILE, Vault(credentials["north"], f"keys of {STUDY}", SystemEntropy())
+    path.write_bytes(vault.seal(json.dumps(old).encode()))
+    with capture_logs() as logs:
+        after = stored()["north"].member
+    assert after.public_key != before.public_key
+    assert [entry["event"] for entry in logs] == ["stored keys are not usable; new ones are made"]
+    assert stored()["north"].member == after

@@ -1,5 +1,6 @@
 import os
 import stat
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ from hypothesis import strategies as st
 
 from protos.messages import Place, Tensor
 from silo_agent import state as state_module
-from silo_agent.state import State, StateError, write_whole
+from silo_agent.state import State, StateError, SurvivorsError, write_whole
 
 STUDY, OTHER = "5" * 64, "6" * 64
 PLACE = Place(STUDY, 2, 3)
@@ -55,7 +56,7 @@ def test_studies_outlive_the_process(state):
 
 def test_the_folder_and_its_files_are_the_owners_alone(state):
     keep(state)
-    state.keep_sealed(STUDY, LABEL, b"sealed")
+    state.keep_sealed(STUDY, LABEL, [b"sealed"])
     folders = {path.parent for path in files(state)} | {state.folder}
     assert {stat.S_IMODE(path.stat().st_mode) for path in files(state)} == {0o600}
     assert stat.S_IMODE(state.folder.stat().st_mode) == 0o700
@@ -64,7 +65,7 @@ def test_the_folder_and_its_files_are_the_owners_alone(state):
 
 # --- releases ---------------------------------------------------------------------------------------------------------
 @settings(max_examples=15, deadline=None)
-@given(values=st.lists(st.integers(-(2**63), 2**63 - 1), max_size=20))
+@given(values=st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=20))
 def test_a_release_comes_back_as_the_same_integers(tmp_path_factory, values):
     state = State(tmp_path_factory.mktemp("state"))
     keep(state, np.array(values, np.int64))
@@ -95,28 +96,68 @@ def test_a_second_draw_for_one_charge_is_refused_and_the_first_stays(state):
     assert np.array_equal(state.release(PLACE, Tensor.HEADS, 3).integers, INTEGERS)
 
 
+def test_a_release_longer_than_a_piece_is_read_from_its_file(state, monkeypatch):
+    monkeypatch.setattr(state_module, "_PIECE", 7)
+    values = np.arange(-50, 50, dtype=np.int64) << 30
+    keep(state, values)
+    release = state.release(PLACE, Tensor.HEADS, 3)
+    assert isinstance(release.integers, np.memmap)
+    assert np.array_equal(release.integers, values)
+
+
+# --- survivor lists ---------------------------------------------------------------------------------------------------
+NAMES = ("east", "north", "west")
+
+
+def test_for_one_sum_of_a_round_one_list_is_signed_for_ever(state):
+    state.commit_to_survivors(PLACE, Tensor.HEADS, NAMES)
+    for later in (state, reopened(state)):
+        for attempt in (1, 3, 9):
+            place = replace(PLACE, attempt=attempt)
+            later.commit_to_survivors(place, Tensor.HEADS, NAMES)
+            for others in (NAMES[:2], (*NAMES, "zoo")):
+                with pytest.raises(SurvivorsError, match="is summed over east, north, west; it signs no second list"):
+                    later.commit_to_survivors(place, Tensor.HEADS, others)
+    later.close()
+
+
+@pytest.mark.parametrize(
+    ("place", "tensor"),
+    [
+        (PLACE, Tensor.ENCODER),
+        (replace(PLACE, round=3), Tensor.HEADS),
+        (replace(PLACE, study=OTHER), Tensor.HEADS),
+    ],
+)
+def test_another_sum_has_a_list_of_its_own(state, place, tensor):
+    state.commit_to_survivors(PLACE, Tensor.HEADS, NAMES)
+    state.commit_to_survivors(place, tensor, NAMES[:2])
+    with pytest.raises(SurvivorsError):
+        state.commit_to_survivors(place, tensor, NAMES)
+
+
 # --- sealed bytes -----------------------------------------------------------------------------------------------------
 def test_a_label_gives_one_byte_string_for_ever(state):
     assert state.sealed(STUDY, LABEL) is None
-    path = state.keep_sealed(STUDY, LABEL, b"sealed")
+    path = state.keep_sealed(STUDY, LABEL, [b"sealed"])
     with pytest.raises(StateError, match=r"\.sealed: was kept before"):
-        state.keep_sealed(STUDY, LABEL, b"other bytes")
+        state.keep_sealed(STUDY, LABEL, [b"other bytes"])
     state = reopened(state)
     assert state.sealed(STUDY, LABEL) == path
     assert path.read_bytes() == b"sealed"
     with pytest.raises(StateError):
-        state.keep_sealed(STUDY, LABEL, b"other bytes")
+        state.keep_sealed(STUDY, LABEL, [b"other bytes"])
 
 
 def test_a_used_label_stays_used_when_its_bytes_are_forgotten(state):
     keep(state)
-    state.keep_sealed(STUDY, LABEL, b"sealed")
+    state.keep_sealed(STUDY, LABEL, [b"sealed"])
     state.forget_round(STUDY, 2)
     assert files(state) == []
     with pytest.raises(StateError):
         state.sealed(STUDY, LABEL)
     with pytest.raises(StateError):
-        state.keep_sealed(STUDY, LABEL, b"sealed")
+        state.keep_sealed(STUDY, LABEL, [b"sealed"])
     with pytest.raises(StateError):
         keep(state)
 
@@ -125,7 +166,7 @@ def test_forgetting_a_round_leaves_other_rounds_and_studies_alone(state):
     keep(state)
     for place in (Place(STUDY, 22, 3), Place(OTHER, 2, 3)):
         keep(state, place=place)
-    state.keep_sealed(OTHER, "b" * 64, b"of another study")
+    state.keep_sealed(OTHER, "b" * 64, [b"of another study"])
     state.forget_round(STUDY, 2)
     assert state.release(Place(STUDY, 22, 3), Tensor.HEADS, 3) is not None
     assert state.release(Place(OTHER, 2, 3), Tensor.HEADS, 3) is not None
@@ -136,7 +177,7 @@ def test_forgetting_a_round_leaves_other_rounds_and_studies_alone(state):
 @pytest.mark.parametrize("damage", ["changed", "cut", "longer", "missing"])
 def test_damaged_files_are_named_with_the_mend(state, damage):
     keep(state)
-    sealed = state.keep_sealed(STUDY, LABEL, b"sealed")
+    sealed = state.keep_sealed(STUDY, LABEL, [b"sealed"])
     for path, read in (
         (next(iter(state.folder.rglob("*.i64"))), lambda: state.release(PLACE, Tensor.HEADS, 3)),
         (sealed, lambda: state.sealed(STUDY, LABEL)),
@@ -175,13 +216,13 @@ def break_at(monkeypatch, state, step):
     elif step == "rename":
         monkeypatch.setattr("pathlib.Path.replace", die)
     else:
-        real = state_module.write_whole
+        real = state_module.write_pieces
 
-        def write_then_die(path, content):
-            real(path, content)
+        def write_then_die(path, pieces):
+            real(path, pieces)
             raise Crash
 
-        monkeypatch.setattr(state_module, "write_whole", write_then_die)
+        monkeypatch.setattr(state_module, "write_pieces", write_then_die)
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -193,13 +234,13 @@ def test_a_crash_anywhere_while_keeping_leaves_the_old_state(state, monkeypatch,
     with monkeypatch.context() as patch:
         break_at(patch, state, step)
         with pytest.raises(Crash):
-            state.keep_sealed(STUDY, LABEL, b"lost")
+            state.keep_sealed(STUDY, LABEL, [b"lost"])
     state = reopened(state)
     assert state.release(PLACE, Tensor.HEADS, 3) is None
     assert state.sealed(STUDY, LABEL) is None
     assert not list(state.folder.rglob("*.new"))
     keep(state, INTEGERS + 1)
-    state.keep_sealed(STUDY, LABEL, b"sealed")
+    state.keep_sealed(STUDY, LABEL, [b"sealed"])
     assert np.array_equal(state.release(PLACE, Tensor.HEADS, 3).integers, INTEGERS + 1)
     assert state.sealed(STUDY, LABEL).read_bytes() == b"sealed"
 

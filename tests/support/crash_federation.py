@@ -24,6 +24,7 @@ from support import party_process
 from support.certificates import Authority
 from support.crash_points import Crash
 from support.small_cohort import policy_document, write_sites, write_yaml
+from support.task_points import TaskCrash
 
 HUB = "hub"
 SECONDS = 90.0
@@ -97,7 +98,7 @@ class CrashFederation:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
-        files = write_sites(self.root / "data", patients=40)
+        files = write_sites(self.root / "data", patients=40, silos=self.study.silos)
         for name, source in self.credentials.items():
             folder = self.root / name
             folder.mkdir()
@@ -117,7 +118,7 @@ class CrashFederation:
             agent = {**pems, **address, "policy": "policy.yaml", "state": "state", "threads": 1}
             write_yaml(folder / "agent.yaml", {**agent, "data": {self.study.name: str(files[silo])}})
 
-    def _start(self, name: str, crash: Crash | None = None) -> None:
+    def _start(self, name: str, crash: Crash | TaskCrash | None = None) -> None:
         target = party_process.coordinator if name == HUB else party_process.silo
         process = _processes.Process(target=target, args=(self.root / name, crash), name=name)
         with _one_at_a_time:

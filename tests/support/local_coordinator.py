@@ -5,22 +5,37 @@ It stands where `silo_agent.client.Client` stands and keeps no rules of its own;
 
 from __future__ import annotations
 
-import hashlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Literal
 
-from crypto import ckks_public, ring
 from crypto.certificates import Credential
+from crypto.rings import ring_of
 from policies import shapes
 from policies.study import Study
-from protos.messages import Answer, Confirm, Member, Place, Task, Tensor, UploadHeader, Work
+from protos.chunks import ChunkList
+from protos.messages import (
+    ADDED,
+    SUM,
+    SUMMED,
+    Answer,
+    Confirm,
+    Member,
+    Note,
+    Part,
+    Place,
+    Signature,
+    Task,
+    Tensor,
+    UploadHeader,
+    Work,
+    note_slot,
+)
 from silo_agent.agent import Agent
-
-RINGS = {"ckks": ckks_public, "ring": ring}
+from support.contents import digest_of, listed
 
 
 @dataclass
@@ -56,17 +71,18 @@ class LocalClient:
         assert self.signer is not None
         return self.signer.sign(message)
 
-    def upload(self, header: UploadHeader, content: Path) -> None:
+    def upload(self, header: UploadHeader, content: Path, chunks: ChunkList) -> None:
         if self.on_upload is not None:
             self.on_upload(header)
         data = content.read_bytes()
-        assert (len(data), hashlib.sha256(data).hexdigest()) == (header.size, header.sha256)
+        assert (len(data), digest_of(data), chunks) == (header.size, header.sha256, listed(data))
         self.headers.append(header)
         self.uploads[header.place, header.slot] = data
 
-    def download(self, place: Place, tensor: Tensor | None, kind: str, work: Work, target: Path) -> None:
-        data = self.coordinator.content[place, f"sum-{tensor}" if tensor else f"note-{kind}"]
-        assert (len(data), hashlib.sha256(data).hexdigest()) == (work.size, work.sha256)
+    def download(self, place: Place, tensor: Tensor | None, part: Part, target: Path) -> None:
+        slot = f"sum-{tensor}" if part.kind == SUM else note_slot(part.kind, tensor)
+        data = self.coordinator.content[place, slot, part.silo]
+        assert (len(data), digest_of(data)) == (part.size, part.sha256)
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_bytes(data)
 
@@ -79,11 +95,16 @@ class LocalCoordinator:
     agents: dict[str, Agent] = field(default_factory=dict)
     clients: dict[str, LocalClient] = field(default_factory=dict)
     canonical: dict[str, bytes] = field(default_factory=dict)
-    content: dict[tuple[Place, str], bytes] = field(default_factory=dict)
+    content: dict[tuple[Place, str, str], bytes] = field(default_factory=dict)
+    """What can be fetched: place, slot, whose (nobody's for a sum)."""
+    participants: tuple[str, ...] = ()
+    survivors: tuple[str, ...] = ()
+    gone: set[str] = field(default_factory=set)
+    """Who has vanished from the attempt: nobody asks them any more."""
+    signatures: dict[str, bytes] = field(default_factory=dict)
     keyed: tuple[Member, ...] = ()
     models: dict[int, str] = field(default_factory=dict)
     """Keyed digest of the model after each round."""
-    """Keyed digest of the model after the last round that was run."""
 
     def __post_init__(self) -> None:
         self.canonical[self.study.digest] = self.study.canonical()
@@ -106,40 +127,95 @@ class LocalCoordinator:
     def offer(self, place: Place, silos: tuple[str, ...] | None = None) -> tuple[Member, ...]:
         """Offer a place; returns the roster of those who accept."""
         members = []
+        self.gone = set()
         for silo in sorted(silos or self.agents):
             self.ask(silo, Work(Task.DECIDE, place))
             answer = self.clients[silo].answers[-1]
             assert answer.place == place
             if answer.member is not None:
                 members.append(answer.member)
+        self.participants = tuple(member.silo for member in members)
         return tuple(members)
 
-    def fetch(self, task: Task, place: Place, slot: str, roster: tuple[Member, ...], actor: str = "") -> Work:
-        """Work that makes a silo download something."""
-        data = self.content[place, slot]
-        tensor = Tensor(slot.removeprefix("sum-")) if slot.startswith("sum-") else None
-        return Work(task, place, tensor, roster, actor, len(data), hashlib.sha256(data).hexdigest())
+    def work(
+        self, task: Task, place: Place, roster: tuple[Member, ...], tensor: Tensor | None = None, actor: str = ""
+    ) -> Work:
+        """A word as the real coordinator would say it now."""
+        return Work(
+            task,
+            place,
+            tensor,
+            roster,
+            actor,
+            parts=self.parts(task, place, roster, tensor, actor),
+            participants=self.participants if task in SUMMED else (),
+            survivors=self.survivors if task in ADDED else (),
+            signatures=self._signed() if task is Task.REVEAL else (),
+        )
+
+    def _signed(self) -> tuple[Signature, ...]:
+        return tuple(Signature(name, self.signatures[name]) for name in self.survivors if name in self.signatures)
+
+    def parts(
+        self, task: Task, place: Place, roster: tuple[Member, ...], tensor: Tensor | None, actor: str
+    ) -> tuple[Part, ...]:
+        """What a task has to fetch."""
+        names = [member.silo for member in roster]
+        slots = {
+            Task.DEAL: [(Note.GREETING, name) for name in names],
+            Task.TAKE: [*((Note.GREETING, name) for name in names), (Note.KEYS, actor)],
+            Task.CATCH_UP: [(Note.MODEL, actor)],
+            Task.CONTRIBUTE: [(Note.SHARES, name) for name in self.participants],
+            Task.OPEN: [(SUM, ""), *((Note.REVEAL, name) for name in self.survivors)],
+            Task.ADOPT: [(Note.HEADS, actor)],
+        }
+        first = tensor is None or str(tensor) == shapes.tensors(self.study, place.round)[0]
+        wanted = slots.get(task, []) if task is not Task.CONTRIBUTE or first else []
+        found = []
+        for kind, silo in wanted:
+            slot = f"sum-{tensor}" if kind == SUM else note_slot(kind, tensor if kind == Note.REVEAL else None)
+            data = self.content.get((place, slot, silo))
+            if data is not None:
+                found.append(Part(str(kind), silo, len(data), digest_of(data)))
+        return tuple(found)
+
+    def collect(self, task: Task, place: Place, silos: tuple[str, ...], work: Work, slot: str) -> None:
+        """Have silos upload a note, and hold it for the others."""
+        for silo in silos:
+            self.ask(silo, work)
+            self.content[place, slot, silo] = self.clients[silo].uploads[place, slot]
 
     def deal(self, place: Place, roster: tuple[Member, ...]) -> None:
-        """Have keys dealt and taken, where the roster has none."""
+        """Have the roster greet each other, keys dealt and taken, where the roster has none."""
         if roster == self.keyed:
             return
+        names = tuple(member.silo for member in roster)
+        self.collect(Task.GREET, place, names, self.work(Task.GREET, place, roster), "note-greeting")
         dealer = roster[(place.round + place.attempt) % len(roster)].silo
-        self.ask(dealer, Work(Task.DEAL, place, None, roster, dealer))
-        self.content[place, "note-keys"] = self.clients[dealer].uploads[place, "note-keys"]
+        deal = self.work(Task.DEAL, place, roster, actor=dealer)
+        self.collect(Task.DEAL, place, (dealer,), deal, "note-keys")
         for member in roster:
-            self.ask(member.silo, self.fetch(Task.TAKE, place, "note-keys", roster, dealer))
+            self.ask(member.silo, self.work(Task.TAKE, place, roster, actor=dealer))
             assert not self.said(member.silo).dispute, self.said(member.silo)
         self.keyed = roster
+
+    def exchange(self, place: Place, roster: tuple[Member, ...]) -> None:
+        """Have the secrets of the attempt shared by all who are there."""
+        self.participants = self.there(member.silo for member in roster)
+        self.collect(Task.EXCHANGE, place, self.participants, self.work(Task.EXCHANGE, place, roster), "note-shares")
+
+    def there(self, names: Iterable[str]) -> tuple[str, ...]:
+        """Those of the names who have not vanished."""
+        return tuple(name for name in names if name not in self.gone)
 
     def catch_up(self, place: Place, roster: tuple[Member, ...], behind: tuple[str, ...]) -> None:
         """Have the model shared, and taken by those who hold another one."""
         able = [member.silo for member in roster if member.silo not in behind]
         sharer = able[(place.round + place.attempt) % len(able)]
-        self.ask(sharer, Work(Task.SHARE, place, None, roster, sharer))
-        self.content[place, "note-model"] = self.clients[sharer].uploads[place, "note-model"]
+        share = self.work(Task.SHARE, place, roster, actor=sharer)
+        self.collect(Task.SHARE, place, (sharer,), share, "note-model")
         for silo in behind:
-            self.ask(silo, self.fetch(Task.CATCH_UP, place, "note-model", roster, sharer))
+            self.ask(silo, self.work(Task.CATCH_UP, place, roster, actor=sharer))
             said = self.said(silo)
             assert (said.task, said.dispute, said.model) == (Task.CATCH_UP, "", self.expected(place)), said
 
@@ -152,56 +228,124 @@ class LocalCoordinator:
         answers = {m.silo: next(a for a in reversed(self.clients[m.silo].answers) if a.place == place) for m in roster}
         return tuple(silo for silo, answer in answers.items() if answer.model != self.expected(place))
 
-    def gather(self, place: Place, roster: tuple[Member, ...], tensor: Tensor) -> None:
-        """Have everybody contribute, and add."""
-        for member in roster:
-            self.ask(member.silo, Work(Task.CONTRIBUTE, place, tensor, roster))
-        given = [self.clients[member.silo].uploads[place, str(tensor)] for member in roster]
-        total = bytearray(given[0])
-        for content in given[1:]:
-            RINGS[tensor.ring].add_frames(total, content)
-        self.content[place, f"sum-{tensor}"] = bytes(total)
+    def gather(self, place: Place, roster: tuple[Member, ...], tensor: Tensor, lost: tuple[str, ...] = ()) -> None:
+        """Have the participants contribute, but for those who vanish now, and add."""
+        self.participants = self.there(member.silo for member in roster)
+        self.gone.update(lost)
+        self.survivors = self.there(self.participants)
+        for silo in self.survivors:
+            self.ask(silo, self.work(Task.CONTRIBUTE, place, roster, tensor))
+        self.add(place, tensor, [self.clients[silo].uploads[place, str(tensor)] for silo in self.survivors])
+
+    def add(self, place: Place, tensor: Tensor, given: list[bytes]) -> None:
+        """Sum uploads, frame by frame."""
+        ring = ring_of(shapes.ring(self.study, tensor))
+        frames = []
+        for begin in range(0, len(given[0]), ring.frame_bytes):
+            total = ring.read(given[0][begin : begin + ring.frame_bytes])
+            for content in given[1:]:
+                ring.add(total, ring.read(content[begin : begin + ring.frame_bytes]))
+            frames.append(ring.write(total))
+        self.content[place, f"sum-{tensor}", ""] = b"".join(frames)
+
+    def sign(self, place: Place, roster: tuple[Member, ...], tensor: Tensor) -> None:
+        """Have the survivors sign who they are."""
+        self.signatures = {}
+        for silo in self.there(self.survivors):
+            self.ask(silo, self.work(Task.SIGN, place, roster, tensor))
+            said = self.said(silo)
+            assert (said.task, said.dispute) == (Task.SIGN, ""), said
+            self.signatures[silo] = said.signature
+
+    def reveal(self, place: Place, roster: tuple[Member, ...], tensor: Tensor) -> None:
+        """Have the survivors reveal what the sum is opened with."""
+        asked = self.work(Task.REVEAL, place, roster, tensor)
+        self.collect(Task.REVEAL, place, self.there(self.survivors), asked, f"note-reveal-{tensor}")
+
+    def sum_up(
+        self,
+        place: Place,
+        roster: tuple[Member, ...],
+        tensor: Tensor,
+        lost: Mapping[tuple[Task, Tensor], tuple[str, ...]] | None = None,
+    ) -> None:
+        """Gather, add, sign, reveal. `lost` are silos that vanish before they have done a task of a tensor."""
+        vanish = lost or {}
+        self.gather(place, roster, tensor, vanish.get((Task.CONTRIBUTE, tensor), ()))
+        self.gone.update(vanish.get((Task.SIGN, tensor), ()))
+        self.sign(place, roster, tensor)
+        self.gone.update(vanish.get((Task.REVEAL, tensor), ()))
+        self.reveal(place, roster, tensor)
+        self.gone.update(vanish.get((Task.OPEN, tensor), ()))
 
     def open(self, place: Place, roster: tuple[Member, ...], tensor: Tensor) -> set[str]:
-        """Have everybody open the sum; returns the model digests they confirm."""
-        for member in roster:
-            self.ask(member.silo, self.fetch(Task.OPEN, place, f"sum-{tensor}", roster))
-        return self.confirmed(roster, Task.OPEN)
+        """Have the survivors open the sum; returns the model digests they confirm."""
+        for silo in self.there(self.survivors):
+            self.ask(silo, self.work(Task.OPEN, place, roster, tensor))
+        return self.confirmed(Task.OPEN)
 
     def solve(self, place: Place, roster: tuple[Member, ...]) -> str:
-        solver = roster[(place.round + place.attempt) % len(roster)].silo
-        self.ask(solver, Work(Task.SOLVE, place, Tensor.HEADS, roster, solver))
-        self.content[place, "note-heads"] = self.clients[solver].uploads[place, "note-heads"]
+        """Have one of them solve; returns who."""
+        able = self.there(self.survivors)
+        solver = able[(place.round + place.attempt) % len(able)]
+        asked = self.work(Task.SOLVE, place, roster, Tensor.HEADS, solver)
+        self.collect(Task.SOLVE, place, (solver,), asked, "note-heads")
         return solver
 
     def adopt(self, place: Place, roster: tuple[Member, ...], solver: str) -> set[str]:
-        for member in roster:
-            self.ask(member.silo, self.fetch(Task.ADOPT, place, "note-heads", roster, solver))
-        return self.confirmed(roster, Task.ADOPT)
+        """Have the solved heads adopted; returns the model digests they confirm."""
+        for silo in self.there(self.survivors):
+            self.ask(silo, self.work(Task.ADOPT, place, roster, Tensor.HEADS, solver))
+        return self.confirmed(Task.ADOPT)
 
-    def confirmed(self, roster: tuple[Member, ...], task: Task) -> set[str]:
-        said = [self.said(member.silo) for member in roster]
+    def confirmed(self, task: Task) -> set[str]:
+        """The model digests that were confirmed with a task, which nobody disputes."""
+        said = [self.said(silo) for silo in self.there(self.survivors)]
         assert all(confirm.task is task and not confirm.dispute for confirm in said), said
         return {confirm.model for confirm in said}
 
-    def run_round(self, number: int, attempt: int = 1, silos: tuple[str, ...] | None = None) -> tuple[Member, ...]:
-        """A whole round in which nobody errs."""
+    def begin(
+        self, number: int, attempt: int = 1, silos: tuple[str, ...] | None = None
+    ) -> tuple[Place, tuple[Member, ...]]:
+        """An attempt up to its first sum."""
         place = self.place(number, attempt)
         roster = self.offer(place, silos)
         self.deal(place, roster)
         if behind := self.behind(place, roster):
             self.catch_up(place, roster, behind)
+        self.exchange(place, roster)
+        return place, roster
+
+    def run_round(
+        self,
+        number: int,
+        attempt: int = 1,
+        silos: tuple[str, ...] | None = None,
+        lost: Mapping[tuple[Task, Tensor], tuple[str, ...]] | None = None,
+    ) -> tuple[Member, ...]:
+        """A whole round in which nobody errs; `lost` as in `sum_up`."""
+        place, roster = self.begin(number, attempt, silos)
         models: set[str] = set()
         for name in shapes.tensors(self.study, number):
-            tensor = Tensor(name)
-            self.gather(place, roster, tensor)
-            models = self.open(place, roster, tensor)
+            models = self.run_tensor(place, roster, Tensor(name), lost)
             assert len(models) == 1
-            if tensor is Tensor.HEADS:
-                models = self.adopt(place, roster, self.solve(place, roster))
-                assert len(models) == 1
         (self.models[number],) = models
         return roster
+
+    def run_tensor(
+        self,
+        place: Place,
+        roster: tuple[Member, ...],
+        tensor: Tensor,
+        lost: Mapping[tuple[Task, Tensor], tuple[str, ...]] | None = None,
+    ) -> set[str]:
+        """Sum a tensor and make of it what the plan says; returns the model digests that are confirmed."""
+        self.sum_up(place, roster, tensor, lost)
+        models = self.open(place, roster, tensor)
+        if tensor is Tensor.HEADS:
+            assert len(models) == 1
+            models = self.adopt(place, roster, self.solve(place, roster))
+        return models
 
     def finish(self, silo: str, outcome: Literal["finished", "ended", "aborted", "left"] = "finished") -> None:
         place = self.place(self.study.rounds)

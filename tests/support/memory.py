@@ -8,8 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-WINDOW = 6
-"""Consecutive values of a pattern that make a find; chance would need 2^-150."""
+from crypto.ckks_public import pack
+
+WINDOW = 4
+"""Consecutive values of a pattern that make a find; chance would need 2^-100."""
 WINDOWS = 2
 """Windows looked for; a whole pattern would make the search slow and no surer."""
 CHUNK = 1 << 24
@@ -28,6 +30,8 @@ def encodings(integers: np.ndarray, step: float) -> dict[str, list[bytes]]:
     }
     starts = range(0, WINDOW * WINDOWS, WINDOW)
     found = {name: [form[i : i + WINDOW].tobytes() for i in starts] for name, form in forms.items()}
+    words = integers.astype(np.uint64)
+    found["54-bit words"] = [pack(words[i : i + WINDOW]) for i in starts]
     found["text"] = [", ".join(map(str, integers[i : i + WINDOW])).encode() for i in starts]
     return found
 

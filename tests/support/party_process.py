@@ -20,16 +20,19 @@ from silo_agent.config import AgentConfig
 from silo_agent.learner import Learner
 from support.crash_points import Crash, CrashPoints
 from support.placed_entropy import PlacedEntropy
+from support.task_points import TaskCrash
 
 
-def _begin(folder: Path, crash: Crash | None) -> None:
+def _begin(folder: Path, crash: Crash | TaskCrash | None) -> None:
     log = os.open(folder / "log.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(log, 1)
     os.dup2(log, 2)
     sys.stdout, sys.stderr = os.fdopen(1, "w", 1), os.fdopen(2, "w", 1)
     structlog.reset_defaults()
     logs.configure()
-    CrashPoints(folder / "writes", crash).install()
+    CrashPoints(folder / "writes", crash if isinstance(crash, Crash) else None).install()
+    if isinstance(crash, TaskCrash):
+        crash.install()
 
 
 def coordinator(folder: Path, crash: Crash | None) -> None:
@@ -42,7 +45,7 @@ def coordinator(folder: Path, crash: Crash | None) -> None:
     server.close()
 
 
-def silo(folder: Path, crash: Crash | None) -> None:
+def silo(folder: Path, crash: Crash | TaskCrash | None) -> None:
     _begin(folder, crash)
     entropy = PlacedEntropy(folder.name)
     Learner.contribution = entropy.during(  # type: ignore[method-assign]  # the same, its draws named

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-from coordinator.core.events import Added, Answered, Confirmed, Event, Passed, Returned, Stopped, Total, Uploaded
-from coordinator.core.round import RELAYED, Limits, Phase, Round, open_round, step
-from protos.messages import Answer, Confirm, Member, Note, Place, Task, Tensor, UploadHeader
+from coordinator.core.events import Added, Answered, Confirmed, Event, Passed, Returned, Stopped, Uploaded
+from coordinator.core.round import open_round, step
+from coordinator.core.state import COLLECTED, CONFIRMED, RELAYED, Limits, Phase, Round
+from protos.messages import SUM, Answer, Confirm, Member, Note, Part, Place, Task, Tensor, UploadHeader
 
 STUDY = "5" * 64
 SHA = "a" * 64
 SILOS = ("north", "south", "west")
+FIVE = ("east", "north", "polar", "south", "west")
 LIMITS = Limits(offer=10.0, keys=20.0, train=100.0, open=30.0, solve=40.0)
 PLAN = (Tensor.HEADS, Tensor.ENCODER)
-TOTAL = Total(65536, SHA)
-TASK_OF = {
-    Phase.TAKE: Task.TAKE,
-    Phase.CATCH_UP: Task.CATCH_UP,
-    Phase.OPEN: Task.OPEN,
-    Phase.ADOPT: Task.ADOPT,
-}
+TOTAL = Part(SUM, "", 65536, SHA)
+CATCHING_UP = (Phase.SHARE, Phase.CATCH_UP)
 
 
 def member(silo: str, key: bytes = b"k") -> Member:
-    return Member(silo, b"certificate", key * 32, b"signature")
+    return Member(silo, b"certificate", key * 32, key * 1184, b"signature")
 
 
 def session(silo: str, number: int = 1) -> str:
@@ -36,16 +33,23 @@ def refuse(place: Place, silo: str, reason: str = "budget_spent") -> Answered:
     return Answered(silo, Answer(place, session(silo), refusal=reason, explanation="policy.budget is spent"))
 
 
-def upload(place: Place, silo: str, what: Tensor | Note) -> Uploaded:
+def upload(place: Place, silo: str, what: Tensor | Note, tensor: Tensor | None = None) -> Uploaded:
+    """A contribution to a tensor; or a note, which names a tensor where it reveals."""
     if isinstance(what, Note):
-        return Uploaded(UploadHeader(place, what, None, silo, 0, 100, SHA))
-    return Uploaded(UploadHeader(place, what.ring, what, silo, 9, 65536, SHA))
+        return Uploaded(UploadHeader(place, what, tensor, silo, 0, 100, SHA))
+    return Uploaded(UploadHeader(place, "ckks", what, silo, 9, 65536, SHA))
+
+
+def part(silo: str, note: Note) -> Part:
+    """What there is to fetch of a note that was uploaded."""
+    return Part(note, silo, 100, SHA)
 
 
 def confirm(
     place: Place, silo: str, task: Task, tensor: Tensor | None = None, *, model: str = "m", dispute: str = ""
 ) -> Confirmed:
-    return Confirmed(silo, Confirm(place, task, tensor, model, dispute))
+    signature = f"{silo}'s".encode() if task is Task.SIGN and not dispute else b""
+    return Confirmed(silo, Confirm(place, task, tensor, model, dispute, signature=signature))
 
 
 def dispute(place: Place, silo: str, task: Task) -> Confirmed:
@@ -57,48 +61,56 @@ def offer(
     *,
     silos: tuple[str, ...] = SILOS,
     min_silos: int = 2,
+    colluders: int = 1,
+    recovers: bool = True,
     keyed: tuple[Member, ...] = (),
-    expected: str | None = "",
+    expected: str = "",
     absent: tuple[str, ...] = (),
     now: float = 0.0,
 ) -> Round:
-    blank = Round(Place(STUDY, 1, 1), tensors, silos, min_silos, LIMITS, keyed, expected, frozenset(absent))
+    blank = Round(
+        Place(STUDY, 1, 1), tensors, silos, min_silos, colluders, recovers, LIMITS, keyed, expected, frozenset(absent)
+    )
     return open_round(blank, now)
 
 
 def wanted(state: Round, model: str = "m") -> list[Event]:
     """What the round waits for, from everybody it waits for; the coordinator's own sum while it adds."""
-    place, phase = state.place, state.phase
-    if phase is Phase.ADD:
+    if state.phase is Phase.ADD:
         return [Added(TOTAL)]
+    return [_wanted_of(state, silo, model) for silo in state.waiting_for]
+
+
+def _wanted_of(state: Round, silo: str, model: str) -> Event:
+    place, phase = state.place, state.phase
     if phase is Phase.OFFER:
-        return [accept(place, silo, model=state.agreed) for silo in state.waiting_for]
+        return accept(place, silo, model=state.expected)
     if phase is Phase.WAIT:
-        return [Returned(silo) for silo in state.waiting_for]
-    if phase in RELAYED:
-        return [upload(place, state.actor, RELAYED[phase][0])]
-    if phase is Phase.CATCH_UP:
-        model = state.agreed
+        return Returned(silo)
     if phase is Phase.GATHER:
-        return [upload(place, silo, state.tensors[state.cursor]) for silo in state.waiting_for]
-    return [confirm(place, silo, TASK_OF[phase], state.tensor, model=model) for silo in state.waiting_for]
+        return upload(place, silo, state.tensors[state.cursor])
+    if phase in CONFIRMED:
+        model = state.expected if phase is Phase.CATCH_UP else model
+        return confirm(place, silo, CONFIRMED[phase], state.tensor, model=model)
+    note = COLLECTED[phase] if phase in COLLECTED else RELAYED[phase][0]
+    return upload(place, silo, note, state.tensor if note is Note.REVEAL else None)
 
 
 def with_one_behind(**changes: object) -> Round:
-    """An offer that north and south have accepted with the round's model "e", and west, who goes first, without."""
+    """An offer that the last silo, who goes first, has accepted without the round's model "e"; the others hold it."""
     state = offer(**{"expected": "e", **changes})  # type: ignore[arg-type]  # a test's offer
-    return step(state, accept(state.place, "west"), 0.0)[0]
+    return step(state, accept(state.place, state.invited[-1]), 0.0)[0]
 
 
-def reach(phase: Phase, state: Round | None = None, now: float = 0.0) -> Round:
-    """The first moment of a phase, on the straight way to it."""
+def reach(phase: Phase, state: Round | None = None, now: float = 0.0, cursor: int = 0) -> Round:
+    """The first moment of a phase, on the straight way to it; of the tensor at `cursor`."""
     if state is None:
-        state = with_one_behind() if phase in (Phase.SHARE, Phase.CATCH_UP) else offer()
+        state = with_one_behind() if phase in CATCHING_UP else offer()
     if phase is Phase.ABORTED:
         return step(state, Stopped("enough"), now)[0]
     if phase is Phase.WAIT:
         return step(state, Passed(), now=max(now, state.deadline))[0]
-    while state.phase is not phase:
+    while state.phase is not phase or state.cursor < cursor:
         for event in wanted(state):
             state, _ = step(state, event, now)
     return state

@@ -14,20 +14,23 @@ import numpy as np
 import pytest
 
 from coordinator.server import Server
-from crypto import ckks_public, ring
+from crypto import ckks_public
 from crypto.certificates import Credential
+from crypto.layout import sealed_values
+from crypto.rings import ring_of
 from crypto.tls import channel_credentials
 from policies import shapes
 from policies.study import Study
-from protos import codec
+from protos import chunks, codec
 from protos.messages import (
-    MAX_CHUNK,
     PROTOCOL,
+    SUM,
     Answer,
     Confirm,
     Figure,
     Member,
     Note,
+    Part,
     Place,
     Publication,
     StudyResults,
@@ -39,36 +42,55 @@ from protos.messages import (
 )
 from protos.v1 import operator_pb2, operator_pb2_grpc, silo_pb2, silo_pb2_grpc
 from support.certificates import Authority, load
+from support.contents import digest_of, listed, pieces
 
 SECONDS = 20.0
 PLAY_SECONDS = 30.0
-NOTES = {Task.DEAL: Note.KEYS, Task.SHARE: Note.MODEL, Task.SOLVE: Note.HEADS}
-KINDS = {Task.TAKE: "keys", Task.CATCH_UP: "model", Task.OPEN: "sum", Task.ADOPT: "heads"}
+NOTES = {
+    Task.GREET: Note.GREETING,
+    Task.DEAL: Note.KEYS,
+    Task.SHARE: Note.MODEL,
+    Task.EXCHANGE: Note.SHARES,
+    Task.REVEAL: Note.REVEAL,
+    Task.SOLVE: Note.HEADS,
+}
+WORDS = {"ring32": np.dtype("<u4"), "ring64": np.dtype("<u8")}
 
 
-def sealed(tensor: Tensor, values: int, seed: int = 0) -> bytes:
+def sealed(kind: str, values: int, seed: int = 0) -> bytes:
     """Well-formed sealed content: uniform residues, as masks make them."""
     rng = np.random.default_rng(seed)
-    if tensor.ring == "ring":
-        return rng.integers(0, 1 << 32, values, dtype=np.uint32).astype("<u4").tobytes()
-    words = ckks_public.FRAME_WORDS * ckks_public.frames(values)
-    return rng.integers(0, ckks_public.PRIME, words, dtype=np.uint64).astype("<u8").tobytes()
+    if kind != "ckks":
+        return rng.bytes(values * WORDS[kind].itemsize)
+    frames = range(-(-values // ckks_public.FRAME_VALUES))
+    residues = (rng.integers(0, ckks_public.PRIME, ckks_public.RESIDUES, dtype=np.uint64) for _ in frames)
+    return b"".join(ckks_public.write_frame(frame) for frame in residues)
 
 
-def summed(tensor: Tensor, contents: list[bytes]) -> bytes:
+def summed(kind: str, contents: list[bytes]) -> bytes:
     """What numpy makes of the contributions, in one piece."""
-    if tensor.ring == "ring":
-        words = [np.frombuffer(content, "<u4") for content in contents]
-        return np.sum(words, axis=0, dtype=np.uint32).astype("<u4").tobytes()
-    total = np.zeros(len(contents[0]) // 8, np.uint64)
-    for content in contents:
-        # Two residues of 60 bits fit 64; numpy reduces after every addition, the code under test subtracts once.
-        total = (total + np.frombuffer(content, "<u8")) % np.uint64(ckks_public.PRIME)
-    return total.astype("<u8").tobytes()
+    if kind != "ckks":
+        words = [np.frombuffer(content, WORDS[kind]) for content in contents]
+        return np.sum(words, axis=0, dtype=WORDS[kind]).tobytes()
+    size = ckks_public.FRAME_BYTES
+    total = b""
+    for start in range(0, len(contents[0]), size):
+        frames = [ckks_public.read_frame(content[start : start + size]) for content in contents]
+        # Fewer than 2^10 residues of 54 bits fit 64: numpy reduces once, the code under test after every addition.
+        total += ckks_public.write_frame(np.sum(frames, axis=0, dtype=np.uint64) % np.uint64(ckks_public.PRIME))
+    return total
 
 
-def content_size(tensor: Tensor, values: int) -> int:
-    return ring.content_size(values) if tensor.ring == "ring" else ckks_public.content_size(values)
+def announced(study: Study, round_number: int, tensor: Tensor) -> tuple[str, int]:
+    """Ring and number of values of what a silo uploads for a tensor."""
+    values = sealed_values(shapes.values(study, round_number, tensor), len(study.silos))
+    return shapes.ring(study, tensor), values
+
+
+def content_size(study: Study, round_number: int, tensor: Tensor) -> int:
+    """Bytes of it."""
+    kind, values = announced(study, round_number, tensor)
+    return ring_of(kind).content_size(values)
 
 
 class Caller:
@@ -96,6 +118,8 @@ class Silo(Caller):
         self.study, self.session, self.model = study, session, ""
         self.committed, self.round = "", 0
         """The model that the current round builds on: an attempt that fails leaves no other."""
+        self.listed = b""
+        """The hashes that came with the last download."""
 
     def join(self, protocol: int = PROTOCOL) -> silo_pb2.JoinReply:
         request = silo_pb2.JoinRequest(protocol=protocol, agent_version="test")
@@ -109,7 +133,7 @@ class Silo(Caller):
     def answer(self, place: Place, refusal: str = "", silo: str = "") -> None:
         self.committed = self.model if place.round > self.round else self.committed
         self.model, self.round = self.committed, place.round
-        member = Member(silo or self.name, self.credential.certificate_pem, b"k" * 32, b"signature")
+        member = Member(silo or self.name, self.credential.certificate_pem, b"k" * 32, b"k" * 1184, b"signature")
         answer = Answer(
             place,
             self.session,
@@ -121,43 +145,68 @@ class Silo(Caller):
         self.silo.Answer(codec.answer_to_wire(answer), timeout=SECONDS)
 
     def header(self, place: Place, content: bytes, what: Tensor | Note, **changes: object) -> UploadHeader:
-        tensor = what if isinstance(what, Tensor) else None
+        kind, values = announced(self.study, place.round, what) if isinstance(what, Tensor) else (str(what), 0)
         fields: dict[str, object] = {
             "place": place,
-            "kind": tensor.ring if tensor else str(what),
-            "tensor": tensor,
+            "kind": kind,
+            "tensor": what if isinstance(what, Tensor) else None,
             "silo": self.name,
-            "values": shapes.values(self.study, place.round, tensor) if tensor else 0,
+            "values": values,
             "size": len(content),
-            "sha256": hashlib.sha256(content).hexdigest(),
+            "sha256": digest_of(content),
         }
         return UploadHeader(**{**fields, **changes})  # type: ignore[arg-type]  # a test's header may be wrong
 
     def upload(
-        self, header: UploadHeader, content: bytes, *, offset: int = 0, chunk: int = MAX_CHUNK, signature: bytes = b""
+        self,
+        header: UploadHeader,
+        content: bytes,
+        *,
+        offset: int = 0,
+        signature: bytes = b"",
+        hashes: bytes | None = None,
     ) -> None:
-        chunks = self.chunks(header, content, offset=offset, chunk=chunk, signature=signature)
-        self.silo.Upload(chunks, timeout=SECONDS)
+        messages = self.messages(header, content, offset=offset, signature=signature, hashes=hashes)
+        self.silo.Upload(messages, timeout=SECONDS)
 
-    def chunks(
-        self, header: UploadHeader, content: bytes, *, offset: int = 0, chunk: int = MAX_CHUNK, signature: bytes = b""
+    def messages(
+        self,
+        header: UploadHeader,
+        content: bytes,
+        *,
+        offset: int = 0,
+        signature: bytes = b"",
+        hashes: bytes | None = None,
     ) -> Iterator[silo_pb2.UploadChunk]:
-        signature = signature or self.credential.sign(header.canonical())
-        yield silo_pb2.UploadChunk(header=codec.header_to_wire(header), signature=signature)
-        for start in range(offset, len(content), chunk):
-            yield silo_pb2.UploadChunk(offset=start, data=content[start : start + chunk])
+        """An upload's stream; `hashes` instead of those of the content."""
+        yield silo_pb2.UploadChunk(
+            header=codec.header_to_wire(header),
+            signature=signature or self.credential.sign(header.canonical()),
+            hashes=listed(content).hashes if hashes is None else hashes,
+        )
+        for start, piece in zip(range(0, len(content), chunks.MAX_CHUNK), pieces(content), strict=True):
+            if start >= offset:
+                yield silo_pb2.UploadChunk(offset=start, data=piece)
 
     def stored(self, header: UploadHeader) -> tuple[int, bool]:
         request = silo_pb2.UploadStatusRequest(header=codec.header_to_wire(header))
         reply = self.silo.UploadStatus(request, timeout=SECONDS)
         return reply.offset, reply.complete
 
-    def download(self, place: Place, kind: str, tensor: Tensor | None = None, offset: int = 0) -> bytes:
+    def download(
+        self, place: Place, kind: str, tensor: Tensor | None = None, offset: int = 0, of_silo: str = ""
+    ) -> bytes:
         request = silo_pb2.DownloadRequest(
-            place=codec.place_to_wire(place), tensor=codec.tensor_to_wire(tensor), kind=kind, offset=offset
+            place=codec.place_to_wire(place),
+            tensor=codec.tensor_to_wire(tensor),
+            kind=kind,
+            offset=offset,
+            silo=of_silo,
         )
         content = b""
-        for chunk in self.silo.Download(request, timeout=SECONDS):
+        stream = self.silo.Download(request, timeout=SECONDS)
+        self.listed = next(stream).hashes
+        for chunk in stream:
             assert chunk.offset == offset + len(content)
             content += chunk.data
         return content
@@ -168,9 +217,9 @@ class Silo(Caller):
 
     def contribution(self, place: Place, tensor: Tensor) -> bytes:
         """The same bytes for the same place and tensor, as everywhere in FedWard."""
-        values = shapes.values(self.study, place.round, tensor)
+        kind, values = announced(self.study, place.round, tensor)
         seed = hashlib.sha256(f"{self.name} {place} {tensor}".encode()).digest()
-        return sealed(tensor, values, int.from_bytes(seed[:8], "big"))
+        return sealed(kind, values, int.from_bytes(seed[:8], "big"))
 
     def publication(self, **values: float) -> Publication:
         """All that the study lists; a metric has the value given for it."""
@@ -192,6 +241,7 @@ class Silo(Caller):
         """What an honest silo does, without any learning."""
         place, task = work.place, work.task
         assert place is not None
+        fetched = {part.kind: self.fetch(work, part) for part in work.parts}
         if task is Task.DECIDE:
             self.answer(place)
         elif task is Task.CONTRIBUTE:
@@ -199,21 +249,35 @@ class Silo(Caller):
             content = self.contribution(place, work.tensor)
             self.upload(self.header(place, content, work.tensor), content)
         elif task in NOTES:
-            # What the others would open: the model that they are to hold; anything of keys and heads.
-            content = (self.model if task is Task.SHARE else f"{NOTES[task]} of {place}").encode()
-            self.upload(self.header(place, content, NOTES[task]), content)
-        elif task is not Task.FINISH:
-            content = self.download(place, KINDS[task], work.tensor if task is Task.OPEN else None)
-            assert (len(content), hashlib.sha256(content).hexdigest()) == (work.size, work.sha256)
-            if task is Task.CATCH_UP:
-                self.model = self.committed = content.decode()
-            elif task is not Task.TAKE:
-                self.model = hashlib.sha256(f"{place} {task} {work.sha256}".encode()).hexdigest()
-            publishes = self.study.publish and task is Task.OPEN and work.tensor is Tensor.METRICS
-            fields = self.signed(self.publication()) if publishes else {}
-            self.confirm(place, task, work.tensor if task is Task.OPEN else None, **fields)
-        else:
+            # What the others would open: the model that they are to hold; anything of the other notes.
+            content = (self.model if task is Task.SHARE else f"{NOTES[task]} of {self.name} at {place}").encode()
+            tensor = work.tensor if task is Task.REVEAL else None
+            self.upload(self.header(place, content, NOTES[task], tensor=tensor), content)
+        elif task is Task.SIGN:
+            self.confirm(place, task, work.tensor, signature=self.credential.sign(repr(work.survivors).encode()))
+        elif task is Task.FINISH:
             self.confirm(place, task)
+        else:
+            self.take(work, fetched)
+
+    def fetch(self, work: Work, part: Part) -> bytes:
+        assert work.place is not None
+        content = self.download(work.place, part.kind, work.tensor, of_silo=part.silo)
+        assert (len(content), digest_of(content)) == (part.size, part.sha256)
+        return content
+
+    def take(self, work: Work, fetched: dict[str, bytes]) -> None:
+        """Confirm what was fetched; the model follows from it."""
+        place, task = work.place, work.task
+        assert place is not None
+        if task is Task.CATCH_UP:
+            self.model = self.committed = fetched[Note.MODEL].decode()
+        elif task is not Task.TAKE:
+            digest = hashlib.sha256(fetched[SUM if task is Task.OPEN else Note.HEADS]).hexdigest()
+            self.model = hashlib.sha256(f"{place} {task} {digest}".encode()).hexdigest()
+        publishes = self.study.publish and task is Task.OPEN and work.tensor is Tensor.METRICS
+        fields = self.signed(self.publication()) if publishes else {}
+        self.confirm(place, task, work.tensor if task is Task.OPEN else None, **fields)
 
 
 class Scene:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +13,13 @@ FEATURES = ("age", "pressure", "glucose", "lactate", "rate", "oxygen")
 SILOS = ("north", "south", "west")
 
 
-def write_sites(folder: Path, *, patients: int = 120, seed: int = 1) -> dict[str, Path]:
+def write_sites(folder: Path, *, patients: int = 120, seed: int = 1, silos: Iterable[str] = SILOS) -> dict[str, Path]:
     """One CSV file per silo; some patients have two records; `west` has one domain only."""
     rng = np.random.default_rng(seed)
     heads = rng.normal(size=(2, len(FEATURES)))
     folder.mkdir(parents=True, exist_ok=True)
     files = {}
-    for silo in SILOS:
+    for silo in silos:
         files[silo] = folder / f"{silo}.csv"
         with files[silo].open("w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file)

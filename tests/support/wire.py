@@ -5,8 +5,13 @@ from __future__ import annotations
 from hypothesis import strategies as st
 
 from protos.messages import (
+    ADDED,
+    CONFIRMED,
     FETCHED,
     MAX_CONTENT,
+    RINGS,
+    SUM,
+    SUMMED,
     AgreedFigure,
     Answer,
     Confirm,
@@ -14,9 +19,11 @@ from protos.messages import (
     Member,
     MemberStatus,
     Note,
+    Part,
     PhaseTime,
     Place,
     Publication,
+    Signature,
     SignedPublication,
     StudyResults,
     StudyStatus,
@@ -37,30 +44,47 @@ some_bytes = st.binary(min_size=1, max_size=20)
 finite = st.floats(0, 1e12)
 
 places = st.builds(Place, digests, st.integers(0, (1 << 16) - 1), st.integers(1, (1 << 16) - 1))
-members = st.builds(Member, names, some_bytes, st.binary(min_size=32, max_size=32), some_bytes)
+members = st.builds(
+    Member,
+    names,
+    some_bytes,
+    st.binary(min_size=32, max_size=32),
+    st.binary(min_size=32, max_size=32).map(lambda seed: seed * 37),
+    some_bytes,
+)
+parts = st.builds(Part, st.just(SUM), st.just(""), sizes, digests) | st.builds(
+    Part, st.sampled_from([str(note) for note in Note]), names, sizes, digests
+)
+signatures = st.builds(Signature, names, some_bytes)
 
 
 @st.composite
 def headers(draw: st.DrawFn) -> UploadHeader:
-    tensor = draw(maybe_tensor)
-    kind = draw(st.sampled_from([str(note) for note in Note])) if tensor is None else tensor.ring
-    values = 0 if tensor is None else draw(st.integers(1, (1 << 40) - 1))
+    kind = draw(st.sampled_from([*(str(note) for note in Note), *RINGS]))
+    named = kind in (*RINGS, Note.REVEAL)
+    tensor = draw(st.sampled_from(Tensor)) if named else None
+    values = draw(st.integers(1, (1 << 40) - 1)) if kind in RINGS else 0
     return UploadHeader(draw(places), kind, tensor, draw(names), values, draw(sizes), draw(digests))
 
 
 @st.composite
 def works(draw: st.DrawFn) -> Work:
     task = draw(st.sampled_from(Task))
-    needs = task in (Task.CONTRIBUTE, Task.OPEN)
-    fetched = task in FETCHED
+    participants = sorted(draw(st.sets(names, min_size=1, max_size=4))) if task in SUMMED else []
+    survivors = participants[: draw(st.integers(1, len(participants)))] if task in ADDED else []
+    signers = survivors[: draw(st.integers(1, len(survivors)))] if task is Task.REVEAL else []
+    fetched = draw(st.lists(parts, min_size=1, max_size=4, unique_by=lambda part: (part.kind, part.silo)))
+    fetches = task in FETCHED or (task is Task.CONTRIBUTE and draw(st.booleans()))
     return Work(
         task,
         place=None if task is Task.WAIT else draw(places),
-        tensor=draw(st.sampled_from(Tensor) if needs else maybe_tensor),
+        tensor=draw(st.sampled_from(Tensor) if task in SUMMED else maybe_tensor),
         roster=tuple(draw(st.lists(members, max_size=3))),
         actor=draw(names | st.just("")),
-        size=draw(sizes) if fetched else 0,
-        sha256=draw(digests) if fetched else "",
+        parts=tuple(fetched) if fetches else (),
+        participants=tuple(participants),
+        survivors=tuple(survivors),
+        signatures=tuple(Signature(silo, draw(some_bytes)) for silo in signers),
         why=draw(texts),
         outcome=draw(st.sampled_from(("finished", "ended", "aborted", "left"))) if task is Task.FINISH else "",
     )
@@ -70,16 +94,25 @@ answers = st.builds(Answer, places, texts, st.just(""), texts, members, texts) |
     Answer, places, texts, texts.filter(bool), texts, st.none(), texts
 )
 confirms = (
-    st.builds(Confirm, places, st.sampled_from((*FETCHED, Task.FINISH)), maybe_tensor, texts, texts, texts)
+    st.builds(
+        Confirm,
+        places,
+        st.sampled_from([task for task in (*CONFIRMED, Task.FINISH) if task is not Task.SIGN]),
+        maybe_tensor,
+        texts,
+        texts,
+        texts,
+    )
     | st.builds(
         Confirm,
         places,
-        st.sampled_from((Task.DEAL, Task.SHARE, Task.CONTRIBUTE, Task.SOLVE)),
+        st.sampled_from([task for task in Task if task not in (Task.WAIT, Task.DECIDE)]),
         maybe_tensor,
         texts,
         texts.filter(bool),
         texts,
     )
+    | st.builds(Confirm, places, st.just(Task.SIGN), st.sampled_from(Tensor), texts, signature=some_bytes)
     | st.builds(
         Confirm,
         places,

@@ -4,23 +4,35 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protos.messages import FETCHED, Member, Place, Task, Tensor, Work
+from protos.messages import ADDED, FETCHED, SUM, SUMMED, Member, Note, Part, Place, Signature, Task, Tensor, Work
 from silo_agent.core.turns import MOVES, OutOfTurnError, Stage, Turn, leave, repeats, sit, take
 
 STUDY = "5" * 64
 PLAN = ((Tensor.COUNTS,), (Tensor.HEADS, Tensor.ENCODER), (Tensor.HEADS, Tensor.METRICS))
-EVERYBODY = tuple(Member(name, b"pem", bytes(32), b"signature") for name in ("north", "south", "west"))
+EVERYBODY = tuple(Member(name, b"pem", bytes(32), bytes(1184), b"signature") for name in ("north", "south", "west"))
 FEWER = EVERYBODY[:2]
-ASKED = (Task.DEAL, Task.TAKE, Task.SHARE, Task.CATCH_UP, Task.CONTRIBUTE, Task.OPEN, Task.SOLVE, Task.ADOPT)
+ASKED = tuple(task for task in Task if task not in (Task.WAIT, Task.DECIDE, Task.FINISH))
 
 
 def place(number=0, attempt=1, study=STUDY):
     return Place(study, number, attempt)
 
 
-def work(task, at, tensor=None, roster=EVERYBODY):
-    fetched = task in FETCHED
-    return Work(task, at, tensor, roster, size=int(fetched), sha256="0" * 64 if fetched else "")
+def work(task, at, tensor=None, roster=EVERYBODY, *, participants=None, survivors=None):
+    names = tuple(member.silo for member in roster)
+    participants = participants or names
+    survivors = survivors or participants
+    part = Part(SUM, "", 1, "0" * 64) if task is Task.OPEN else Part(Note.KEYS, "north", 1, "0" * 64)
+    return Work(
+        task,
+        at,
+        tensor if task in SUMMED else None,
+        roster,
+        parts=(part,) if task in FETCHED else (),
+        participants=participants if task in SUMMED else (),
+        survivors=survivors if task in ADDED else (),
+        signatures=tuple(Signature(name, b"s") for name in survivors) if task is Task.REVEAL else (),
+    )
 
 
 def seated(number=0, attempt=1):
@@ -33,17 +45,27 @@ def after(turn, *tasks):
     return turn
 
 
+KEYS = (Task.GREET, Task.TAKE)
+SUMMING = (Task.CONTRIBUTE, Task.SIGN, Task.REVEAL, Task.OPEN)
 STAGES = {
     Stage.SEATED: (),
-    Stage.KEYED: (Task.TAKE,),
-    Stage.SENT: (Task.TAKE, Task.CONTRIBUTE),
-    Stage.OPENED: (Task.TAKE, Task.CONTRIBUTE, Task.OPEN),
+    Stage.GREETED: (Task.GREET,),
+    Stage.KEYED: KEYS,
+    Stage.SHARED: (*KEYS, Task.EXCHANGE),
+    Stage.SENT: (*KEYS, Task.EXCHANGE, Task.CONTRIBUTE),
+    Stage.SIGNED: (*KEYS, Task.EXCHANGE, Task.CONTRIBUTE, Task.SIGN),
+    Stage.REVEALED: (*KEYS, Task.EXCHANGE, Task.CONTRIBUTE, Task.SIGN, Task.REVEAL),
+    Stage.OPENED: (*KEYS, Task.EXCHANGE, *SUMMING),
 }
 ALLOWED = {
-    Stage.SEATED: {Task.DEAL: Stage.SEATED, Task.TAKE: Stage.KEYED},
-    Stage.KEYED: {Task.SHARE: Stage.KEYED, Task.CATCH_UP: Stage.KEYED, Task.CONTRIBUTE: Stage.SENT},
-    Stage.SENT: {Task.OPEN: Stage.OPENED},
-    Stage.OPENED: {Task.SOLVE: Stage.OPENED, Task.ADOPT: Stage.KEYED},
+    Stage.SEATED: {Task.GREET: Stage.GREETED},
+    Stage.GREETED: {Task.DEAL: Stage.GREETED, Task.TAKE: Stage.KEYED},
+    Stage.KEYED: {Task.SHARE: Stage.KEYED, Task.CATCH_UP: Stage.KEYED, Task.EXCHANGE: Stage.SHARED},
+    Stage.SHARED: {Task.CONTRIBUTE: Stage.SENT},
+    Stage.SENT: {Task.SIGN: Stage.SIGNED},
+    Stage.SIGNED: {Task.REVEAL: Stage.REVEALED},
+    Stage.REVEALED: {Task.OPEN: Stage.OPENED},
+    Stage.OPENED: {Task.SOLVE: Stage.OPENED, Task.ADOPT: Stage.SHARED},
     Stage.REST: {},
 }
 """What a silo in round 1 (heads, then encoder) may be asked for, and where it stands afterwards."""
@@ -52,7 +74,7 @@ ALLOWED = {
 @pytest.mark.parametrize("task", ASKED)
 @pytest.mark.parametrize("stage", [*STAGES, Stage.REST])
 def test_every_move_and_every_wrong_move(stage, task):
-    turn = leave(after(seated(1), Task.TAKE)) if stage is Stage.REST else after(seated(1), *STAGES[stage])
+    turn = leave(after(seated(1), *KEYS)) if stage is Stage.REST else after(seated(1), *STAGES[stage])
     assert turn.stage is stage
     asked = work(task, turn.place, turn.tensor)
     if task in ALLOWED[stage]:
@@ -65,63 +87,121 @@ def test_every_move_and_every_wrong_move(stage, task):
 
 
 def test_a_study_from_its_first_round_to_its_last():
-    turn = after(sit(Turn(PLAN), place(0)), Task.DEAL, Task.TAKE, Task.CONTRIBUTE, Task.OPEN)
+    turn = after(sit(Turn(PLAN), place(0)), Task.GREET, Task.DEAL, Task.TAKE, Task.EXCHANGE, *SUMMING)
     assert (turn.stage, turn.finished, turn.committed) == (Stage.REST, 0, -1)
     turn = sit(turn, place(1))
     assert turn.committed == 0
-    turn = after(turn, Task.CONTRIBUTE, Task.OPEN, Task.SOLVE, Task.ADOPT)
+    turn = after(turn, Task.EXCHANGE, *SUMMING, Task.SOLVE, Task.ADOPT)
     assert turn.tensor is Tensor.ENCODER
-    turn = after(turn, Task.CONTRIBUTE, Task.OPEN)
-    turn = after(sit(turn, place(2)), Task.CONTRIBUTE, Task.OPEN, Task.ADOPT)
+    turn = after(turn, *SUMMING)
+    turn = after(sit(turn, place(2)), Task.EXCHANGE, *SUMMING, Task.ADOPT)
     assert turn.tensor is Tensor.METRICS
-    turn = after(turn, Task.CONTRIBUTE, Task.OPEN)
+    turn = after(turn, *SUMMING)
     assert (turn.stage, turn.finished, turn.committed) == (Stage.REST, 2, 1)
     with pytest.raises(OutOfTurnError, match="the study ends with round 2"):
         sit(turn, place(3))
 
 
 def test_keys_of_an_unchanged_roster_are_kept_over_rounds_and_attempts():
-    turn = after(sit(Turn(PLAN), place(0)), Task.TAKE, Task.CONTRIBUTE)
-    assert after(sit(turn, place(0, 2)), Task.CONTRIBUTE).stage is Stage.SENT
+    turn = after(sit(Turn(PLAN), place(0)), *KEYS, Task.EXCHANGE, Task.CONTRIBUTE)
+    assert after(sit(turn, place(0, 2)), Task.EXCHANGE, Task.CONTRIBUTE).stage is Stage.SENT
 
 
-def test_without_the_rosters_keys_nothing_is_contributed():
+def test_without_the_rosters_keys_nothing_is_shared_or_contributed():
     with pytest.raises(OutOfTurnError, match="before the roster's keys were dealt"):
-        after(seated(), Task.CONTRIBUTE)
-    turn = sit(after(seated(), Task.TAKE), place(0, 2))
+        after(seated(), Task.EXCHANGE)
+    turn = sit(after(seated(), *KEYS), place(0, 2))
     with pytest.raises(OutOfTurnError, match="before the roster's keys were dealt"):
-        take(turn, work(Task.CONTRIBUTE, turn.place, Tensor.COUNTS, FEWER))
+        take(turn, work(Task.EXCHANGE, turn.place, None, FEWER))
 
 
-def test_after_a_dispute_the_keys_are_not_used_again():
-    turn = sit(leave(after(seated(), Task.TAKE)), place(0, 2))
-    with pytest.raises(OutOfTurnError, match="before the roster's keys were dealt"):
+def test_in_a_new_attempt_the_secrets_are_shared_anew():
+    turn = sit(after(seated(), *KEYS, Task.EXCHANGE), place(0, 2))
+    with pytest.raises(OutOfTurnError, match="contribute does not fit"):
         after(turn, Task.CONTRIBUTE)
 
 
-@pytest.mark.parametrize("task", [Task.TAKE, Task.CONTRIBUTE])
-def test_the_roster_stays_the_same_within_an_attempt(task):
-    turn = after(seated(), Task.DEAL if task is Task.TAKE else Task.TAKE)
+# --- who is in the sum ------------------------------------------------------------------------------------------------
+NAMES = ("north", "south", "west")
+
+
+def summing(*tasks, tensor=Tensor.COUNTS, **names):
+    turn = after(seated(), *KEYS, Task.EXCHANGE)
+    for task in tasks:
+        turn = take(turn, work(task, turn.place, tensor, **names))
+    return turn
+
+
+def test_participants_are_of_the_roster():
+    turn = summing()
+    asked = work(Task.CONTRIBUTE, turn.place, Tensor.COUNTS)
+    for names in (("east", "north"), ("east", "north", "south", "west")):
+        with pytest.raises(OutOfTurnError, match="participants are not sorted names of the roster"):
+            take(turn, replace(asked, participants=names))
+    assert take(turn, replace(asked, participants=NAMES[:2])).participants == NAMES[:2]
+
+
+def test_survivors_are_participants():
+    turn = summing(Task.CONTRIBUTE, participants=NAMES[:2])
+    asked = work(Task.SIGN, turn.place, Tensor.COUNTS)
+    with pytest.raises(OutOfTurnError, match="survivors are not sorted names of the participants"):
+        take(turn, asked)
+    assert take(turn, replace(asked, participants=NAMES[:2], survivors=NAMES[:2])).survivors == NAMES[:2]
+
+
+@pytest.mark.parametrize("task", [Task.REVEAL, Task.OPEN])
+def test_what_was_signed_is_what_is_opened(task):
+    turn = summing(*SUMMING[: SUMMING.index(task)], survivors=NAMES[:2])
+    for names in ({"survivors": NAMES}, {"survivors": NAMES[1:]}, {"participants": NAMES[:2]}):
+        with pytest.raises(OutOfTurnError, match="other participants or survivors than this silo has signed"):
+            take(turn, work(task, turn.place, Tensor.COUNTS, **names))
+    assert take(turn, work(task, turn.place, Tensor.COUNTS, survivors=NAMES[:2])).last.survivors == NAMES[:2]
+
+
+def test_another_list_is_no_repetition():
+    turn = summing(Task.CONTRIBUTE, Task.SIGN, survivors=NAMES[:2])
+    assert repeats(turn, work(Task.SIGN, turn.place, Tensor.COUNTS, survivors=NAMES[:2]))
+    assert not repeats(turn, work(Task.SIGN, turn.place, Tensor.COUNTS))
+
+
+def test_the_next_sum_has_participants_and_survivors_of_its_own():
+    turn = after(seated(1), *KEYS, Task.EXCHANGE)
+    for task in (*SUMMING, Task.ADOPT):
+        turn = take(turn, work(task, turn.place, Tensor.HEADS, survivors=NAMES[:2]))
+    assert (turn.participants, turn.survivors) == ((), ())
+    turn = take(turn, work(Task.CONTRIBUTE, turn.place, Tensor.ENCODER, participants=NAMES[:2]))
+    assert turn.participants == NAMES[:2]
+
+
+def test_after_a_dispute_the_keys_are_not_used_again():
+    turn = sit(leave(after(seated(), *KEYS)), place(0, 2))
+    with pytest.raises(OutOfTurnError, match="before the roster's keys were dealt"):
+        after(turn, Task.EXCHANGE)
+
+
+@pytest.mark.parametrize(("task", "before"), [(Task.TAKE, (Task.GREET,)), (Task.EXCHANGE, KEYS)])
+def test_the_roster_stays_the_same_within_an_attempt(task, before):
+    turn = after(seated(), *before)
     with pytest.raises(OutOfTurnError, match="roster changed"):
         take(turn, work(task, turn.place, turn.tensor, FEWER))
 
 
 @pytest.mark.parametrize("other", [place(0, 2), place(1, 1), place(0, 1, "6" * 64)])
 def test_work_of_another_attempt_round_or_study_is_out_of_turn(other):
-    turn = after(seated(), Task.TAKE)
+    turn = after(seated(), *KEYS)
     with pytest.raises(OutOfTurnError, match="another attempt"):
-        take(turn, work(Task.CONTRIBUTE, other, Tensor.COUNTS))
+        take(turn, work(Task.EXCHANGE, other))
 
 
-@pytest.mark.parametrize("task", [Task.CONTRIBUTE, Task.OPEN])
+@pytest.mark.parametrize("task", SUMMING)
 def test_another_tensor_than_the_one_that_is_due_is_out_of_turn(task):
-    turn = after(seated(1), *([Task.TAKE] if task is Task.CONTRIBUTE else [Task.TAKE, Task.CONTRIBUTE]))
+    turn = after(seated(1), *KEYS, Task.EXCHANGE, *SUMMING[: SUMMING.index(task)])
     with pytest.raises(OutOfTurnError, match="heads is due"):
         take(turn, work(task, turn.place, Tensor.ENCODER))
 
 
 def test_an_abandoned_candidate_is_forgotten_when_its_round_is_offered_again():
-    turn = after(seated(0), Task.TAKE, Task.CONTRIBUTE, Task.OPEN)
+    turn = after(seated(0), *KEYS, Task.EXCHANGE, *SUMMING)
     assert turn.finished == 0
     turn = sit(turn, place(0, 2))
     assert (turn.finished, turn.committed) == (-1, -1)
@@ -141,12 +221,12 @@ def test_only_the_last_task_repeats_and_nothing_else(stage):
         assert repeats(turn, work(task, turn.place, Tensor.HEADS)) is last
         assert not repeats(turn, work(task, place(1, 2), Tensor.HEADS))
         assert not repeats(turn, work(task, turn.place, Tensor.HEADS, FEWER))
-        assert not repeats(turn, work(task, turn.place, Tensor.ENCODER))
+        assert not (repeats(turn, work(task, turn.place, Tensor.ENCODER)) and task in SUMMED)
         assert not repeats(leave(turn), work(task, turn.place, Tensor.HEADS))
 
 
 def test_the_last_word_of_a_round_repeats_until_the_next_is_offered():
-    turn = after(seated(0), Task.TAKE, Task.CONTRIBUTE, Task.OPEN)
+    turn = after(seated(0), *KEYS, Task.EXCHANGE, *SUMMING)
     asked = work(Task.OPEN, turn.place, Tensor.COUNTS)
     assert repeats(turn, asked)
     assert not repeats(sit(turn, place(1)), asked)
@@ -155,13 +235,13 @@ def test_the_last_word_of_a_round_repeats_until_the_next_is_offered():
 def test_a_silo_that_was_away_catches_up_before_it_contributes():
     turn = sit(Turn(PLAN, committed=0, finished=0), place(2))
     assert turn.behind
-    turn = after(turn, Task.TAKE)
-    for task in (Task.CONTRIBUTE, Task.SHARE):
+    turn = after(turn, *KEYS)
+    for task in (Task.EXCHANGE, Task.SHARE):
         with pytest.raises(OutOfTurnError, match="does not hold the model"):
             after(turn, task)
     turn = after(turn, Task.CATCH_UP)
     assert (turn.behind, turn.committed, turn.finished) == (False, 1, 1)
-    assert after(turn, Task.CONTRIBUTE).stage is Stage.SENT
+    assert after(turn, Task.EXCHANGE, Task.CONTRIBUTE).stage is Stage.SENT
     assert sit(turn, place(2, 2)).behind is False
 
 
@@ -205,14 +285,14 @@ class Witness:
 
     def __init__(self):
         self.keys = ()
-        self.given = set()
-        self.opened = []
+        self.signed = {}
+        self.sits()
 
     def sits(self):
-        self.given, self.opened = set(), []
+        self.given, self.opened, self.shared = set(), [], ()
 
     def does(self, done, tensor, *, behind):
-        assert not (behind and done.task in (Task.SHARE, Task.CONTRIBUTE)), "gave what it does not have"
+        assert not (behind and done.task in (Task.SHARE, Task.EXCHANGE)), "gave what it does not have"
         if done.task is Task.TAKE:
             self.keys = done.roster
         elif done.task in (Task.SHARE, Task.CATCH_UP):
@@ -220,9 +300,18 @@ class Witness:
         elif done.task is Task.CONTRIBUTE:
             assert done.roster == self.keys, "contributed under other keys than the roster's"
             assert done.tensor is tensor
+            assert self.shared == done.roster, "contributed without sharing what recovers it"
             self.given.add((done.place, done.tensor, done.roster))
-        elif done.task in (Task.OPEN, Task.SOLVE, Task.ADOPT):
+        elif done.task is Task.EXCHANGE:
+            self.shared = done.roster
+        elif done.task is Task.SIGN:
+            assert (done.place, tensor, done.roster) in self.given, "signed without contributing"
+            assert (done.place, tensor) not in self.signed, "signed two lists"
+            self.signed[done.place, tensor] = done.survivors
+        elif done.task in (Task.REVEAL, Task.OPEN, Task.SOLVE, Task.ADOPT):
             assert (done.place, tensor, done.roster) in self.given, "opened without contributing"
+            if done.task is not Task.ADOPT and done.task is not Task.SOLVE:
+                assert self.signed[done.place, tensor] == done.survivors, "opened another list than was signed"
             if done.task is Task.OPEN and tensor not in self.opened:
                 self.opened.append(tensor)
 
@@ -287,10 +376,11 @@ def test_no_sequence_of_work_breaks_the_order(sequence):
 @given(st.integers(0, 2), st.sampled_from([EVERYBODY, FEWER]))
 def test_the_straight_way_reaches_the_end_of_a_round(number, roster):
     turn = seated(number)
-    turn = take(turn, work(Task.TAKE, turn.place, None, roster))
+    for task in (*KEYS, Task.EXCHANGE):
+        turn = take(turn, work(task, turn.place, None, roster))
     while turn.stage is not Stage.REST:
         tensor = turn.tensor
-        tasks = (Task.CONTRIBUTE, Task.OPEN, Task.ADOPT) if tensor is Tensor.HEADS else (Task.CONTRIBUTE, Task.OPEN)
+        tasks = (*SUMMING, Task.ADOPT) if tensor is Tensor.HEADS else SUMMING
         for task in tasks:
             turn = take(turn, work(task, turn.place, tensor, roster))
     assert turn.finished == number

@@ -7,14 +7,15 @@ from hypothesis import strategies as st
 
 from crypto.stream import KeyStream
 from silo_agent.learning.errors import ReleaseError
-from silo_agent.learning.release import GRID, MAX_INTEGER, grid, release, rounding_sd, share_sd, sum_sd
+from silo_agent.learning.release import GRID, grid, release, rounding_sd, share_sd, sum_sd
 
 
 def stream(seed=0):
     return KeyStream(seed.to_bytes(32, "big"), b"test")
 
 
-SETTINGS = {"noise": 5.0, "mode": "local", "silos": 6, "colluders": 1, "step": GRID, "bound": 1000.0}
+LIMIT = 2**30
+SETTINGS = {"noise": 5.0, "mode": "local", "silos": 6, "colluders": 1, "step": GRID, "bound": 1000.0, "limit": LIMIT}
 
 
 def test_the_noise_covers_the_sensitivity_after_rounding():
@@ -47,16 +48,16 @@ def test_values_are_clamped_and_never_refused():
 
 def test_integers_stay_in_the_ciphertexts_range():
     loud = release(np.full(1000, 1e5), stream=stream(), **(SETTINGS | {"noise": 1e7, "bound": 1e5}))
-    assert np.abs(loud).max() == MAX_INTEGER
+    assert np.abs(loud).max() == LIMIT
 
 
-@given(st.integers(1, 10_000_000))
-def test_the_grid_leaves_room_for_noise_and_covers_every_patient(max_patients):
-    step, bound = grid(max_patients)
+@given(st.integers(1, 10_000_000), st.integers(24, 30))
+def test_the_grid_leaves_room_for_noise_and_covers_every_patient(max_patients, bits):
+    step, bound = grid(max_patients, 2**bits)
     assert bound == max_patients
-    assert bound / step <= 2**29
+    assert bound / step <= 2 ** (bits - 1)
     assert math.log2(step).is_integer()
-    assert step == 2.0**-16 or bound / (step / 2) > 2**29
+    assert step == 2.0**-16 or bound / (step / 2) > 2 ** (bits - 1)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,305 @@
+"""A coordinator that lies to real agents: whatever it does to sums and lists, it is refused by name.
+
+Five silos, one colluder, three at least: T = 4 must sign and reveal.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from structlog.testing import capture_logs
+
+from protos.messages import Task, Tensor
+from support.planted import FIVE, FOUR, goes_on, refused, standing
+from support.sessions import flipped
+
+MODEL = "note-model"
+
+
+# --- sums -------------------------------------------------------------------------------------------------------------
+RINGS = pytest.mark.parametrize(
+    ("tensor", "sealing"),
+    [(Tensor.HEADS, "ring32"), (Tensor.ENCODER, "ring32"), (Tensor.ENCODER, "ring64"), (Tensor.ENCODER, "ckks")],
+    ids=["heads", "ring32", "ring64", "ckks"],
+)
+"""All that is sealed otherwise: heads are in CKKS whatever the encoder is in."""
+
+
+def gathered(coordinator, tensor, number, attempt=1):
+    """A tensor of an attempt, whose sum is the honest one."""
+    place, roster = coordinator.begin(number, attempt)
+    if tensor is Tensor.ENCODER:
+        coordinator.run_tensor(place, roster, Tensor.HEADS)
+    coordinator.gather(place, roster, tensor)
+    return place, roster
+
+
+def uploads(coordinator, place, tensor):
+    return {name: coordinator.clients[name].uploads[place, str(tensor)] for name in FIVE}
+
+
+def refused_by_all(coordinator, silos, place, roster, tensor):
+    """Signed and revealed as ever; then everybody refuses the sum, with phase, tensor and round, and accuses nobody."""
+    coordinator.sign(place, roster, tensor)
+    coordinator.reveal(place, roster, tensor)
+    stood = standing(silos)
+    for name in coordinator.there(coordinator.survivors):
+        with capture_logs() as logs:
+            coordinator.ask(name, coordinator.work(Task.OPEN, place, roster, tensor))
+        explanation = f"{tensor} of round {place.round}, attempt {place.attempt}: "
+        refused(coordinator, name, Task.OPEN, "opening", explanation)
+        assert (coordinator.said(name).place, coordinator.said(name).tensor) == (place, tensor)
+        assert not any(silo in coordinator.said(name).explanation for silo in FIVE), "nothing signed shows who it was"
+        (logged,) = [entry for entry in logs if entry["event"] == "disputed"]
+        found = (logged["task"], logged["tensor"], logged["round"], logged["attempt"])
+        assert found == (Task.OPEN, tensor, place.round, place.attempt)
+        assert not silos[name].model(place.round).exists()
+    assert standing(silos) == stood
+
+
+def without_one(given):
+    return [given[name] for name in given if name != "south"]
+
+
+def with_one_twice(given):
+    return [*given.values(), given["south"]]
+
+
+def with_one_in_place_of_another(given):
+    return [given["west" if name == "south" else name] for name in given]
+
+
+def with_one_altered(given):
+    return list({**given, "south": flipped(given["south"], 5)}.values())
+
+
+def foreign(content):
+    """As well-formed as any: in every ring a word may have any of these values, or, as a residue, its first bits."""
+    return np.random.default_rng(1).integers(0, 64, len(content), np.uint8).tobytes()
+
+
+def with_a_strangers(given):
+    return [*given.values(), foreign(given["south"])]
+
+
+def with_a_strangers_in_place_of_one(given):
+    return list({**given, "south": foreign(given["south"])}.values())
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        without_one,
+        with_one_twice,
+        with_one_in_place_of_another,
+        with_one_altered,
+        with_a_strangers,
+        with_a_strangers_in_place_of_one,
+    ],
+)
+@RINGS
+def test_a_sum_that_is_not_the_survivors_is_refused_by_all(five, tensor, sealing, fault):
+    coordinator, silos = five(encoder={"sealing": sealing})
+    coordinator.run_round(0)
+    place, roster = gathered(coordinator, tensor, 1)
+    coordinator.add(place, tensor, fault(uploads(coordinator, place, tensor)))
+    refused_by_all(coordinator, silos, place, roster, tensor)
+    goes_on(coordinator, silos, 1, attempt=2)
+
+
+@pytest.mark.parametrize("before", [(2, 1), (1, 1)], ids=["attempt", "round"])
+@RINGS
+def test_a_sum_with_an_upload_of_an_earlier_attempt_or_round_is_refused_by_all(five, tensor, sealing, before):
+    coordinator, silos = five(encoder={"sealing": sealing})
+    for number in (0, 1):
+        coordinator.run_round(number)
+    gathered(coordinator, tensor, 2)
+    place, roster = gathered(coordinator, tensor, 2, attempt=2)
+    old = uploads(coordinator, coordinator.place(*before), tensor)
+    given = {**uploads(coordinator, place, tensor), "south": old["south"]}
+    coordinator.add(place, tensor, list(given.values()))
+    refused_by_all(coordinator, silos, place, roster, tensor)
+
+
+def fitted(content, size):
+    """Cut, or said again, until it has the size of what it stands for."""
+    return (content * (size // len(content) + 1))[:size]
+
+
+@pytest.mark.parametrize("all_of_them", [False, True], ids=["one", "all"])
+@RINGS
+def test_a_sum_with_uploads_of_another_tensor_is_refused_by_all(five, tensor, sealing, all_of_them):
+    """The round's heads in the encoder's sum, the counts of the round before in the heads'."""
+    coordinator, silos = five(encoder={"sealing": sealing})
+    coordinator.run_round(0)
+    place, roster = gathered(coordinator, tensor, 1)
+    given = uploads(coordinator, place, tensor)
+    swapped = (place, Tensor.HEADS) if tensor is Tensor.ENCODER else (coordinator.place(0), Tensor.COUNTS)
+    others = {name: fitted(other, len(given[name])) for name, other in uploads(coordinator, *swapped).items()}
+    coordinator.add(place, tensor, list((others if all_of_them else {**given, "south": others["south"]}).values()))
+    refused_by_all(coordinator, silos, place, roster, tensor)
+
+
+@pytest.mark.parametrize("tensor", [Tensor.HEADS, Tensor.ENCODER])
+def test_a_sum_with_another_byte_is_refused_or_is_the_very_sum(five, tensor):
+    """What it may change are the lowest bits of a ciphertext, which are noise, or a check's bits above 2^64."""
+    coordinator, _ = five()
+    coordinator.run_round(0)
+    place, roster = gathered(coordinator, tensor, 1)
+    coordinator.sign(place, roster, tensor)
+    coordinator.reveal(place, roster, tensor)
+    honest = coordinator.content[place, f"sum-{tensor}", ""]
+    models = set()
+    for number, name in enumerate(FOUR):
+        coordinator.content[place, f"sum-{tensor}", ""] = flipped(honest, number * (len(honest) - 1) // 3)
+        coordinator.ask(name, coordinator.work(Task.OPEN, place, roster, tensor))
+        said = coordinator.said(name)
+        if said.dispute or (tensor is Tensor.ENCODER and number < 3):
+            refused(coordinator, name, Task.OPEN, "opening", f"{tensor} of round 1, attempt 1")
+        else:
+            models.add(said.model)
+    coordinator.content[place, f"sum-{tensor}", ""] = honest
+    coordinator.ask("polar", coordinator.work(Task.OPEN, place, roster, tensor))
+    assert not coordinator.said("polar").dispute
+    assert models <= {coordinator.said("polar").model}
+
+
+def test_a_sum_of_another_length_is_refused(five):
+    coordinator, silos = five()
+    place, roster = coordinator.begin(0)
+    coordinator.sum_up(place, roster, Tensor.COUNTS)
+    honest = coordinator.content[place, "sum-counts", ""]
+    shorter, longer = ("frame", "counts of round 0, attempt 1"), ("out_of_turn", "the study implies at most")
+    for name, content, (reason, says) in (
+        ("north", honest[:-1], shorter),
+        ("south", honest + b"1", longer),
+        ("west", honest * 2, longer),
+    ):
+        coordinator.content[place, "sum-counts", ""] = content
+        coordinator.ask(name, coordinator.work(Task.OPEN, place, roster, Tensor.COUNTS))
+        refused(coordinator, name, Task.OPEN, reason, says)
+        assert not silos[name].model(0).exists()
+
+
+@pytest.mark.parametrize("how", ["swapped", "astray"])
+@RINGS
+def test_silos_with_different_models_get_no_usable_sum(five, tensor, sealing, how):
+    """The model is part of every label, so a silo that was led astray cannot be compared with the others."""
+    coordinator, silos = five(encoder={"sealing": sealing})
+    coordinator.run_round(0)
+    place, roster = coordinator.begin(1)
+    if tensor is Tensor.ENCODER:
+        coordinator.run_tensor(place, roster, Tensor.HEADS)
+    silos["south"].running.digest = "e" * 64
+    silos["west"].running.digest = "f" * 64
+    if how == "swapped":
+        silos["north"].running.digest, silos["polar"].running.digest = "f" * 64, "e" * 64
+    coordinator.gather(place, roster, tensor)
+    refused_by_all(coordinator, silos, place, roster, tensor)
+
+
+@pytest.mark.parametrize("before", [(3, 1), (2, 1)], ids=["attempt", "round"])
+def test_a_model_that_was_sealed_for_another_attempt_or_round_is_not_taken(five, before):
+    coordinator, silos = five()
+    coordinator.run_round(0)
+    coordinator.run_round(1, silos=FOUR)
+    coordinator.begin(2)
+    coordinator.run_round(2, attempt=2, silos=FOUR)
+    for attempt in (1, 2):
+        place = coordinator.place(3, attempt)
+        roster = coordinator.offer(place)
+        coordinator.deal(place, roster)
+        share = coordinator.work(Task.SHARE, place, roster, actor="west")
+        coordinator.collect(Task.SHARE, place, ("west",), share, MODEL)
+    assert coordinator.behind(place, roster) == ("polar",)
+    (old,) = (n for (p, slot, _), n in coordinator.content.items() if (p, slot) == (coordinator.place(*before), MODEL))
+    coordinator.content[place, MODEL, "west"] = old
+    stood = standing(silos)
+    coordinator.ask("polar", coordinator.work(Task.CATCH_UP, place, roster, actor="west"))
+    refused(coordinator, "polar", Task.CATCH_UP, "seal")
+    assert standing(silos) == stood
+
+
+# --- participants -----------------------------------------------------------------------------------------------------
+def test_two_silos_with_different_participants_get_no_usable_sum(five):
+    """North masks towards the four, the others towards all five; then polar, who gave nothing, is said to be gone."""
+    coordinator, silos = five()
+    coordinator.run_round(0)
+    place, roster = coordinator.begin(1)
+    told = {name: FOUR if name == "north" else FIVE for name in FOUR}
+
+    def work(task, name):
+        return replace(coordinator.work(task, place, roster, Tensor.HEADS), participants=told[name])
+
+    coordinator.survivors = FOUR
+    for name in FOUR:
+        coordinator.ask(name, work(Task.CONTRIBUTE, name))
+    coordinator.add(place, Tensor.HEADS, [silos[name].client.uploads[place, "heads"] for name in FOUR])
+    for task in (Task.SIGN, Task.REVEAL):
+        for name in FOUR:
+            coordinator.ask(name, work(task, name))
+            if task is Task.SIGN:
+                coordinator.signatures[name] = coordinator.said(name).signature
+            else:
+                note = silos[name].client.uploads[place, "note-reveal-heads"]
+                coordinator.content[place, "note-reveal-heads", name] = note
+    stood = standing(silos)
+    for name in FOUR:
+        coordinator.ask(name, work(Task.OPEN, name))
+        refused(coordinator, name, Task.OPEN, "recovery", "of the 4 reveals that the sum needs")
+    assert "ignored: north" in coordinator.said("west").explanation
+    assert "ignored: east, south, west" in coordinator.said("north").explanation
+    assert standing(silos) == stood
+
+
+@pytest.mark.parametrize(
+    ("participants", "reason"),
+    [
+        (("north", "south"), "too_few_silos"),
+        (("east", "polar", "south", "west"), "out_of_turn"),
+        (("east", "north", "polar", "stranger"), "out_of_turn"),
+    ],
+)
+def test_unfit_participants_are_refused_before_anything_is_charged_or_sent(five, participants, reason):
+    coordinator, silos = five()
+    place, roster = coordinator.begin(0)
+    asked = coordinator.work(Task.CONTRIBUTE, place, roster, Tensor.COUNTS)
+    coordinator.ask("north", replace(asked, participants=participants))
+    refused(coordinator, "north", Task.CONTRIBUTE, reason)
+    assert silos["north"].charges == []
+    assert (place, "counts") not in silos["north"].client.uploads
+
+
+# --- lies about a dropout ---------------------------------------------------------------------------------------------
+@RINGS
+def test_a_silo_that_is_said_to_be_gone_while_its_upload_is_in_the_sum(five, tensor, sealing):
+    coordinator, silos = five(encoder={"sealing": sealing})
+    coordinator.run_round(0)
+    place, roster = gathered(coordinator, tensor, 1)
+    coordinator.survivors = FOUR
+    refused_by_all(coordinator, silos, place, roster, tensor)
+
+
+@RINGS
+def test_a_silo_that_is_said_to_be_there_while_it_has_sent_nothing(five, tensor, sealing):
+    """Polar has vanished; the four sign and reveal as if its upload were in the sum."""
+    coordinator, silos = five(encoder={"sealing": sealing})
+    coordinator.run_round(0)
+    place, roster = coordinator.begin(1)
+    if tensor is Tensor.ENCODER:
+        coordinator.run_tensor(place, roster, Tensor.HEADS)
+    coordinator.gather(place, roster, tensor, lost=("polar",))
+    coordinator.survivors = FIVE
+    refused_by_all(coordinator, silos, place, roster, tensor)
+
+
+@RINGS
+def test_a_silo_that_is_gone_is_no_fault(five, tensor, sealing):
+    """What the lies above are told about: the same words, and they are true."""
+    coordinator, silos = five(encoder={"sealing": sealing})
+    coordinator.run_round(0)
+    place, roster = coordinator.begin(1)
+    if tensor is Tensor.ENCODER:
+        coordinator.run_tensor(place, roster, Tensor.HEADS)
+    assert len(coordinator.run_tensor(place, roster, tensor, {(Task.CONTRIBUTE, tensor): ("polar",)})) == 1
+    assert len({silos[name].running.model.digest for name in FOUR}) == 1

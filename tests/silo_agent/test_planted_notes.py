@@ -1,0 +1,355 @@
+"""A coordinator that swaps, alters or replays what silos seal for each other: agents refuse it by name, or ignore it.
+
+Five silos, one colluder, three at least: T = 4 must sign and reveal.
+"""
+
+from dataclasses import replace
+
+import pytest
+from structlog.testing import capture_logs
+
+from crypto import recovery
+from protos.messages import MessageError, Task, Tensor
+from support.sessions import flipped
+
+FIVE = ("east", "north", "polar", "south", "west")
+
+
+def refused(coordinator, silo, task, *reasons, says=()):
+    """The silo's last word disputes this task, by name."""
+    said = coordinator.said(silo)
+    assert said.task is task, said
+    assert said.dispute in reasons, said
+    for words in says:
+        assert words in said.explanation, said.explanation
+
+
+def halfway(note):
+    return flipped(note, len(note) // 2)
+
+
+def cut(note):
+    return note[:-100]
+
+
+# --- greetings and keys -----------------------------------------------------------------------------------------------
+def greeted(coordinator, number=0, attempt=1):
+    place = coordinator.place(number, attempt)
+    roster = coordinator.offer(place)
+    asked = coordinator.work(Task.GREET, place, roster)
+    coordinator.collect(Task.GREET, place, FIVE, asked, "note-greeting")
+    return place, roster
+
+
+@pytest.mark.parametrize("fault", [halfway, cut, "south"])
+@pytest.mark.parametrize("task", [Task.DEAL, Task.TAKE])
+def test_a_greeting_that_was_altered_or_swapped_is_refused_by_those_it_is_for(five, task, fault):
+    """East's greeting is for all later names; north deals, west takes."""
+    coordinator, silos = five()
+    place, roster = greeted(coordinator)
+    slot = (place, "note-greeting", "east")
+    honest = coordinator.content[slot]
+    if task is Task.TAKE:
+        deal = coordinator.work(Task.DEAL, place, roster, actor="north")
+        coordinator.collect(Task.DEAL, place, ("north",), deal, "note-keys")
+    given = coordinator.content[place, "note-greeting", fault] if isinstance(fault, str) else fault(honest)
+    coordinator.content[slot] = given
+    silo = "north" if task is Task.DEAL else "west"
+    coordinator.ask(silo, coordinator.work(task, place, roster, actor="north"))
+    refused(coordinator, silo, task, "roster", "signature", says=("'east'",))
+    assert (place, "note-keys") not in silos["west"].client.uploads
+    coordinator.run_round(0, attempt=2)
+    assert len({s.model(0).read_bytes() for s in silos.values()}) == 1
+
+
+def test_a_greeting_to_an_earlier_roster_is_refused(five):
+    coordinator, silos = five()
+    before, _ = greeted(coordinator)
+    old = coordinator.content[before, "note-greeting", "east"]
+    silos["polar"].session_lost()
+    place, roster = greeted(coordinator, attempt=2)
+    assert coordinator.content[place, "note-greeting", "east"] != old
+    coordinator.content[place, "note-greeting", "east"] = old
+    coordinator.ask("north", coordinator.work(Task.DEAL, place, roster, actor="north"))
+    refused(coordinator, "north", Task.DEAL, "signature", says=("'east'", "for this roster"))
+
+
+def test_a_greeting_that_is_not_offered_is_refused(five):
+    coordinator, _ = five()
+    place, roster = greeted(coordinator)
+    del coordinator.content[place, "note-greeting", "east"]
+    coordinator.ask("north", coordinator.work(Task.DEAL, place, roster, actor="north"))
+    refused(coordinator, "north", Task.DEAL, "roster", says=("greeting of 'east' is missing",))
+
+
+@pytest.mark.parametrize("fault", [halfway, cut])
+def test_a_key_package_that_was_altered_is_refused(five, fault):
+    coordinator, _ = five()
+    place, roster = greeted(coordinator)
+    deal = coordinator.work(Task.DEAL, place, roster, actor="north")
+    coordinator.collect(Task.DEAL, place, ("north",), deal, "note-keys")
+    honest = coordinator.content[place, "note-keys", "north"]
+    coordinator.content[place, "note-keys", "north"] = fault(honest)
+    coordinator.ask("west", coordinator.work(Task.TAKE, place, roster, actor="north"))
+    refused(coordinator, "west", Task.TAKE, "seal")
+    coordinator.content[place, "note-keys", "south"] = honest
+    coordinator.ask("polar", coordinator.work(Task.TAKE, place, roster, actor="south"))
+    refused(coordinator, "polar", Task.TAKE, "seal")
+
+
+# --- shares -----------------------------------------------------------------------------------------------------------
+def of_another(coordinator, place):
+    return coordinator.content[place, "note-shares", "west"]
+
+
+def of_before(coordinator, place):
+    return coordinator.content[replace(place, attempt=1), "note-shares", "south"]
+
+
+def altered(coordinator, place):
+    return halfway(coordinator.content[place, "note-shares", "south"])
+
+
+def cut_off(coordinator, place):
+    return cut(coordinator.content[place, "note-shares", "south"])
+
+
+@pytest.mark.parametrize("fault", [of_another, of_before, altered, cut_off])
+def test_shares_that_are_not_the_silos_of_this_attempt_are_refused_before_anything_is_charged(five, fault):
+    coordinator, silos = five()
+    coordinator.begin(0)
+    place, roster = coordinator.begin(0, attempt=2)
+    coordinator.content[place, "note-shares", "south"] = fault(coordinator, place)
+    for name in FIVE:
+        coordinator.ask(name, coordinator.work(Task.CONTRIBUTE, place, roster, Tensor.COUNTS))
+        refused(coordinator, name, Task.CONTRIBUTE, "recovery", says=("'south'",))
+        assert "without 'south'" not in coordinator.said(name).explanation, "who changed it is not known"
+        assert silos[name].charges == []
+        assert (place, "counts") not in silos[name].client.uploads
+    coordinator.keyed = ()
+    coordinator.run_round(0, attempt=3)
+
+
+def test_shares_that_are_not_offered_are_refused_by_name(five):
+    coordinator, silos = five()
+    place, roster = coordinator.begin(0)
+    del coordinator.content[place, "note-shares", "south"]
+    coordinator.ask("north", coordinator.work(Task.CONTRIBUTE, place, roster, Tensor.COUNTS))
+    refused(coordinator, "north", Task.CONTRIBUTE, "out_of_turn", says=("what south shared",))
+    assert silos["north"].charges == []
+
+
+def test_shares_that_came_first_count_whatever_is_offered_later(five):
+    """Two words of one attempt must not make a silo change its mind about what others have shared."""
+    coordinator, silos = five()
+    coordinator.run_round(0)
+    place, roster = coordinator.begin(1)
+    coordinator.gather(place, roster, Tensor.HEADS)
+    coordinator.content[place, "note-shares", "south"] = b"something else"
+    silos["north"].restart()
+    coordinator.gather(place, roster, Tensor.HEADS)
+    coordinator.sign(place, roster, Tensor.HEADS)
+    coordinator.reveal(place, roster, Tensor.HEADS)
+    assert len(coordinator.open(place, roster, Tensor.HEADS)) == 1
+
+
+def test_two_different_notes_of_one_silo_give_no_usable_sum(five):
+    """South's note is another one for north; both are signed by south, who has shared twice in one attempt."""
+    coordinator, silos = five()
+    coordinator.run_round(0)
+    place, roster = coordinator.begin(1)
+    first = coordinator.content[place, "note-shares", "south"]
+    south = silos["south"].running.session
+    south.forget_attempt()
+    second = south.share(roster, place, ["heads", "encoder"], 4)
+    assert second != first
+    for name in FIVE:
+        coordinator.content[place, "note-shares", "south"] = first if name == "north" else second
+        coordinator.ask(name, coordinator.work(Task.CONTRIBUTE, place, roster, Tensor.HEADS))
+    coordinator.gather(place, roster, Tensor.HEADS)
+    coordinator.sign(place, roster, Tensor.HEADS)
+    coordinator.reveal(place, roster, Tensor.HEADS)
+    coordinator.ask("north", coordinator.work(Task.OPEN, place, roster, Tensor.HEADS))
+    refused(coordinator, "north", Task.OPEN, "recovery", says=("1 of the 4", "ignored: east, polar, south, west"))
+    coordinator.ask("west", coordinator.work(Task.OPEN, place, roster, Tensor.HEADS))
+    assert not coordinator.said("west").dispute
+
+
+# --- shares that south has signed, and that are wrong: it alone can have made them ------------------------------------
+def dealing_wrongly(coordinator, monkeypatch, **wrong):
+    """While south shares, and nobody else, these functions of `crypto.recovery` are others."""
+    ask = coordinator.ask
+
+    def asked(silo, work):
+        with monkeypatch.context() as patch:
+            if silo == "south" and work.task is Task.EXCHANGE:
+                for name, function in wrong.items():
+                    patch.setattr(recovery, name, function)
+            ask(silo, work)
+
+    coordinator.ask = asked
+
+
+def test_who_signs_shares_that_one_silo_cannot_open_is_named_by_that_silo(five, monkeypatch):
+    coordinator, silos = five()
+    coordinator.run_round(0)
+    key = recovery._shares_key
+
+    def another(pairs, owner, holder, bound):
+        return b"k" * 32 if holder == "north" else key(pairs, owner, holder, bound)
+
+    dealing_wrongly(coordinator, monkeypatch, _shares_key=another)
+    place, roster = coordinator.begin(1)
+    coordinator.ask("north", coordinator.work(Task.CONTRIBUTE, place, roster, Tensor.HEADS))
+    says = ("'south' sealed its shares for this silo wrongly", "a new attempt without 'south'")
+    refused(coordinator, "north", Task.CONTRIBUTE, "recovery", says=says)
+    assert [charge[0] for charge in silos["north"].charges] == [0]
+    coordinator.ask("west", coordinator.work(Task.CONTRIBUTE, place, roster, Tensor.HEADS))
+    assert (place, "heads") in silos["west"].client.uploads
+
+
+def test_who_signs_shares_that_do_not_combine_is_named_by_all(five, monkeypatch):
+    coordinator, silos = five()
+    coordinator.run_round(0)
+    split = recovery.split
+    dealing_wrongly(
+        coordinator, monkeypatch, split=lambda secret, _, holders, entropy: split(secret, holders, holders, entropy)
+    )
+    place, roster = coordinator.begin(1)
+    coordinator.sum_up(place, roster, Tensor.HEADS, {(Task.REVEAL, Tensor.HEADS): ("polar",)})
+    for name in coordinator.there(FIVE):
+        coordinator.ask(name, coordinator.work(Task.OPEN, place, roster, Tensor.HEADS))
+        says = ("the shares that 'south' dealt do not combine", "a new attempt without 'south'")
+        refused(coordinator, name, Task.OPEN, "recovery", says=says)
+        assert (coordinator.said(name).place, coordinator.said(name).tensor) == (place, Tensor.HEADS)
+        assert not silos[name].model(1).exists()
+
+
+def test_who_deposits_other_seeds_than_it_committed_to_is_named_by_all(five, monkeypatch):
+    """South vanishes, and what it left for that case is of no use."""
+    coordinator, _ = five()
+    coordinator.run_round(0)
+    seal = recovery.seal_under
+    dealing_wrongly(
+        coordinator,
+        monkeypatch,
+        seal_under=lambda key, plain, bound, entropy: seal(
+            key, bytes(len(plain)) if b"deposit" in bound else plain, bound, entropy
+        ),
+    )
+    place, roster = coordinator.begin(1)
+    coordinator.sum_up(place, roster, Tensor.HEADS, {(Task.CONTRIBUTE, Tensor.HEADS): ("south",)})
+    for name in coordinator.there(FIVE):
+        coordinator.ask(name, coordinator.work(Task.OPEN, place, roster, Tensor.HEADS))
+        refused(coordinator, name, Task.OPEN, "recovery", says=("'south' deposited other pair seeds",))
+
+
+# --- reveals ----------------------------------------------------------------------------------------------------------
+def revealed(coordinator):
+    """The encoder's sum of round 1, ready to be opened."""
+    coordinator.run_round(0)
+    place, roster = coordinator.begin(1)
+    coordinator.run_tensor(place, roster, Tensor.HEADS)
+    coordinator.sum_up(place, roster, Tensor.ENCODER)
+    return place, roster
+
+
+def reveal(coordinator, place, name, tensor=Tensor.ENCODER):
+    return coordinator.content[place, f"note-reveal-{tensor}", name]
+
+
+def altered_reveals(coordinator, place):
+    return {name: flipped(reveal(coordinator, place, name), 40) for name in ("polar", "south")}
+
+
+def swapped_reveals(coordinator, place):
+    return {"polar": reveal(coordinator, place, "south"), "south": reveal(coordinator, place, "polar")}
+
+
+def repeated_reveal(coordinator, place):
+    return dict.fromkeys(("polar", "south"), reveal(coordinator, place, "north"))
+
+
+def reveals_of_another_tensor(coordinator, place):
+    return {name: reveal(coordinator, place, name, Tensor.HEADS) for name in ("polar", "south")}
+
+
+FAULTS = pytest.mark.parametrize(
+    "fault", [altered_reveals, swapped_reveals, repeated_reveal, reveals_of_another_tensor]
+)
+
+
+@FAULTS
+def test_reveals_that_are_not_the_silos_of_this_sum_do_not_open_it(five, fault):
+    coordinator, silos = five()
+    place, roster = revealed(coordinator)
+    for name, note in fault(coordinator, place).items():
+        coordinator.content[place, "note-reveal-encoder", name] = note
+    for name in FIVE:
+        stood = silos[name].running.digest
+        with capture_logs() as logs:
+            coordinator.ask(name, coordinator.work(Task.OPEN, place, roster, Tensor.ENCODER))
+        refused(coordinator, name, Task.OPEN, "recovery", says=("3 of the 4", "ignored: polar, south"))
+        assert "without" not in coordinator.said(name).explanation, "the coordinator may have changed them"
+        (logged,) = [entry for entry in logs if entry["event"] == "disputed"]
+        assert (logged["task"], logged["tensor"], logged["round"]) == (Task.OPEN, Tensor.ENCODER, 1)
+        assert (coordinator.said(name).place, coordinator.said(name).tensor) == (place, Tensor.ENCODER)
+        assert silos[name].running.digest == stood
+        assert not silos[name].model(1).exists()
+    coordinator.keyed = ()
+    coordinator.run_round(1, attempt=2)
+
+
+@FAULTS
+def test_one_reveal_that_is_none_does_no_harm(five, fault):
+    coordinator, _ = five()
+    place, roster = revealed(coordinator)
+    coordinator.content[place, "note-reveal-encoder", "south"] = fault(coordinator, place)["south"]
+    assert len(coordinator.open(place, roster, Tensor.ENCODER)) == 1
+
+
+def test_reveals_of_an_earlier_attempt_do_not_open_a_sum(five):
+    coordinator, silos = five()
+    before, _ = revealed(coordinator)
+    place, roster = coordinator.begin(1, attempt=2)
+    coordinator.run_tensor(place, roster, Tensor.HEADS)
+    coordinator.sum_up(place, roster, Tensor.ENCODER)
+    for name in ("north", "south"):
+        coordinator.content[place, "note-reveal-encoder", name] = reveal(coordinator, before, name)
+    for name in FIVE:
+        coordinator.ask(name, coordinator.work(Task.OPEN, place, roster, Tensor.ENCODER))
+        refused(coordinator, name, Task.OPEN, "recovery", says=("ignored: north, south",))
+        assert not silos[name].model(1).exists()
+
+
+def test_a_reveal_cannot_be_offered_twice_under_one_name(five):
+    coordinator, _ = five()
+    place, roster = revealed(coordinator)
+    asked = coordinator.work(Task.OPEN, place, roster, Tensor.ENCODER)
+    with pytest.raises(MessageError, match="name something twice"):
+        replace(asked, parts=(*asked.parts, asked.parts[-1]))
+
+
+def test_a_sum_is_opened_only_where_it_is_offered(five):
+    coordinator, _ = five()
+    place, roster = revealed(coordinator)
+    asked = coordinator.work(Task.OPEN, place, roster, Tensor.ENCODER)
+    coordinator.ask("north", replace(asked, parts=tuple(part for part in asked.parts if part.silo)))
+    refused(coordinator, "north", Task.OPEN, "out_of_turn", says=("offers no sum of encoder",))
+    coordinator.ask("south", replace(asked, parts=tuple(part for part in asked.parts if not part.silo)))
+    refused(coordinator, "south", Task.OPEN, "recovery", says=("0 of the 4",))
+
+
+def test_a_reveal_asked_for_again_is_the_same_and_with_other_survivors_is_refused(five):
+    coordinator, silos = five()
+    place, roster = revealed(coordinator)
+    note = reveal(coordinator, place, "north")
+    asked = coordinator.work(Task.REVEAL, place, roster, Tensor.ENCODER)
+    sent = len(silos["north"].client.headers)
+    coordinator.ask("north", asked)
+    assert silos["north"].client.uploads[place, "note-reveal-encoder"] == note
+    assert len(silos["north"].client.headers) == sent + 1
+    coordinator.survivors = ("east", "north", "south", "west")
+    coordinator.ask("north", coordinator.work(Task.REVEAL, place, roster, Tensor.ENCODER))
+    refused(coordinator, "north", Task.REVEAL, "out_of_turn")
+    assert len(silos["north"].client.headers) == sent + 1

@@ -1,0 +1,98 @@
+"""A hospital in the test's own process: folders that stay, and a real agent that may die and begin again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from crypto.certificates import Credential
+from crypto.entropy import SystemEntropy
+from policies.ledger import Ledger
+from policies.study import Study
+from silo_agent.agent import Agent, UnknownDataError
+from silo_agent.duties import Running
+from silo_agent.gate import Gate
+from silo_agent.learner import Learner
+from silo_agent.metrics import Metrics
+from silo_agent.session import Session
+from silo_agent.state import State
+from support.local_coordinator import LocalCoordinator
+from support.local_federation import DATA_SET, HOLDOUT, write_patients
+from support.small_cohort import policy_document, write_yaml
+
+SLOPES = np.array([[4.0, -2.0], [-3.0, 2.0]])
+EPSILONS = {"budget": {"epsilon": 20.0, "delta": 1e-5}}
+
+
+class LocalSilo:
+    """One hospital of `support.studies.tiny_study`, connected to a coordinator."""
+
+    def __init__(self, folder: Path, credential: Credential, coordinator: LocalCoordinator, **policy: object) -> None:
+        self.folder, self.credential, self.coordinator = folder, credential, coordinator
+        self.name = credential.identity.name
+        folder.mkdir(parents=True)
+        rng = np.random.default_rng(sum(self.name.encode()))
+        self.data = write_patients(folder / f"{self.name}.csv", rng, SLOPES, patients=40)
+        data_set = {"id": DATA_SET, "unit": "patient", "holdout": HOLDOUT}
+        document = {**policy_document(**EPSILONS), "data_set": data_set, **policy}
+        self.policy = write_yaml(folder / "policy.yaml", document)
+        Ledger.create(folder / "ledger.sqlite3", data_set=DATA_SET, holdout=HOLDOUT, delta=1e-5)
+        self.start()
+
+    def start(self) -> None:
+        entropy, self.metrics = SystemEntropy(), Metrics()
+        self.state = State(self.folder / "state")
+        self.gate = Gate(self.name, self.policy, self.folder / "ledger.sqlite3", self.state, self.metrics)
+
+        def learner(study: Study) -> Learner:
+            if study.name != "tiny":
+                msg = f"agent.yaml names no file for the study {study.name!r}"
+                raise UnknownDataError(msg)
+            folder = self.state.study_folder(study.digest)
+            sources = {"entropy": entropy, "personal_entropy": entropy}
+            return Learner(study, self.data, DATA_SET, HOLDOUT, folder, **sources, device="cpu")
+
+        self.client = self.coordinator.connect(self.name)
+        self.client.signer = self.credential
+        self.agent = Agent(
+            self.client,  # type: ignore[arg-type]  # it stands where the client stands
+            self.gate,
+            self.state,
+            self.metrics,
+            learners=learner,
+            sessions=lambda study: Session.open(study, self.credential, entropy, self.state.study_folder(study)),
+            entropy=entropy,
+            session="0" * 32,
+        )
+        self.coordinator.agents[self.name] = self.agent
+
+    def restart(self) -> None:
+        self.close()
+        self.start()
+
+    def session_lost(self) -> None:
+        """Begin again without the keys."""
+        Session.forget(self.state.study_folder(self.coordinator.study.digest))
+        self.restart()
+
+    def close(self) -> None:
+        self.gate.close()
+        self.state.close()
+
+    def model(self, number: int) -> Path:
+        return self.state.study_folder(self.coordinator.study.digest) / f"model-{number}.safetensors"
+
+    @property
+    def running(self) -> Running:
+        """The study as it stands in the agent's memory."""
+        return self.agent._running[self.coordinator.study.digest]
+
+    @property
+    def inbox(self) -> list[str]:
+        """Names of all that was fetched and lies there still."""
+        return sorted(path.name for path in (self.folder / "state" / "inbox").rglob("*") if path.is_file())
+
+    @property
+    def charges(self) -> list[tuple[int, int, str]]:
+        return sorted((e.debit.round, e.debit.attempt, t) for e in self.gate.ledger.entries() for t in e.debit.costs)

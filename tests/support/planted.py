@@ -1,0 +1,35 @@
+"""What the tests of a lying coordinator have in common: five silos of which four must sign and reveal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from protos.messages import Task
+from support.local_coordinator import LocalCoordinator
+from support.local_silos import LocalSilo
+
+FIVE = ("east", "north", "polar", "south", "west")
+FOUR = ("east", "north", "south", "west")
+
+
+def standing(silos: Mapping[str, LocalSilo]) -> dict[str, tuple[str, str, int]]:
+    """What a refusal must not change."""
+    return {
+        name: (silo.running.digest, silo.running.model.digest, silo.state.committed(silo.coordinator.study.digest))
+        for name, silo in silos.items()
+    }
+
+
+def refused(coordinator: LocalCoordinator, silo: str, task: Task, reason: str, *says: str) -> None:
+    """The silo's last word disputes this task, by name."""
+    said = coordinator.said(silo)
+    assert (said.task, said.dispute) == (task, reason), said
+    for words in says:
+        assert words in said.explanation, said.explanation
+
+
+def goes_on(coordinator: LocalCoordinator, silos: Mapping[str, LocalSilo], number: int, attempt: int) -> None:
+    """After a refusal another attempt succeeds, under keys that are dealt anew."""
+    coordinator.keyed = ()
+    coordinator.run_round(number, attempt)
+    assert len({silo.model(number).read_bytes() for silo in silos.values()}) == 1

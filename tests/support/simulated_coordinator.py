@@ -1,0 +1,267 @@
+"""The coordinator without network, threads or database: its real state machine and rules around a dictionary.
+
+What it stores outlives its crashes: the state through `protos.record`, and the contents. It may be made to lie about
+who is in a sum, with the help of a silo that signs whatever it is asked to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import grpc
+import numpy as np
+from numpy.typing import NDArray
+
+from coordinator.core import study as studies
+from coordinator.core.events import (
+    Add,
+    Added,
+    Answered,
+    Clear,
+    Confirmed,
+    Effect,
+    Event,
+    Passed,
+    Restarted,
+    Returned,
+    Uploaded,
+)
+from coordinator.core.round import OutOfTurnError
+from coordinator.core.state import Phase, Round
+from coordinator.core.study import LIVE, Life, Progress, StudyStateError
+from coordinator.engine import script_of
+from coordinator.spool import SUM_FILE
+from coordinator.work import check_fetch, check_present, check_upload, work_in
+from crypto.agreement import Roster, RosterEntry
+from crypto.certificates import Credential
+from crypto.errors import FrameError
+from crypto.rings import ring_of
+from crypto.survivors import Attempt, SurvivorList
+from policies import shapes
+from policies.study import Study
+from protos import record
+from protos.messages import RINGS, SUM, Answer, Confirm, Part, Place, Signature, Task, Tensor, UploadHeader, Work
+from silo_agent.client import CallRefused
+from support.contents import digest_of
+
+Slot = tuple[Place, str, str]
+"""Place, slot, and whose content it is (`SUM_FILE` for the sum)."""
+
+
+class ContentConflictError(Exception):
+    """A silo sent other bytes for a slot that holds some: the alarm of invariant 4."""
+
+
+@dataclass(frozen=True)
+class Lie:
+    """Some silos are told other survivors than there are."""
+
+    place: Place
+    tensor: Tensor
+    silos: frozenset[str]
+    survivors: tuple[str, ...]
+    signed: dict[str, bytes] = field(default_factory=dict)
+    """What those silos have signed since."""
+
+
+@dataclass
+class SimulatedCoordinator:
+    """One study."""
+
+    study: Study
+    max_attempts: int = 50
+    now: float = 0.0
+    content: dict[Slot, bytes] = field(default_factory=dict)
+    """What lies in its spool now."""
+    seen: dict[Slot, bytes] = field(default_factory=dict)
+    """All that ever did."""
+    received: list[tuple[UploadHeader, bytes]] = field(default_factory=list)
+    """All that silos have sent, in order."""
+    lie: Lie | None = None
+    colluder: Credential | None = None
+    """The silo that signs two lists."""
+
+    def __post_init__(self) -> None:
+        script = replace(script_of(self.study), max_attempts=self.max_attempts)
+        self.progress, _ = studies.start(studies.create(script), self.now)
+        self.adding: list[Add] = []
+        self.told: set[str] = set()
+
+    @property
+    def round(self) -> Round:
+        assert self.progress.round is not None
+        return self.progress.round
+
+    def work(self, silo: str) -> Work | None:
+        """What it asks of a silo now."""
+        return self._bent(work_in(self.progress, silo, told=silo in self.told), silo)
+
+    # --- what silos call -----------------------------------------------------------------------------------------
+    def canonical(self) -> bytes:
+        return self.study.canonical()
+
+    def poll(self, silo: str, session: str) -> Work:
+        for event in (Restarted(silo, session), Returned(silo)):
+            if self.progress.life in LIVE:
+                self._apply(event)
+        return self.work(silo) or Work(Task.WAIT)
+
+    def answer(self, answer: Answer, silo: str) -> None:
+        self._at(answer.place, Answered(silo, answer))
+
+    def confirm(self, silo: str, confirm: Confirm) -> None:
+        if confirm.task is Task.FINISH:
+            self.told.add(silo)
+            return
+        lie = self.lie
+        if confirm.task is Task.SIGN and lie is not None and silo in lie.silos and not confirm.dispute:
+            lie.signed[silo] = confirm.signature
+        self._at(confirm.place, Confirmed(silo, confirm))
+
+    def upload(self, header: UploadHeader, content: bytes) -> None:
+        """Take an upload in, as `service`, `engine` and `intake` do."""
+        self.received.append((header, content))
+        key = (header.place, header.slot, header.silo)
+        held = self.content.get(key)
+        if held is not None and digest_of(held) != header.sha256:
+            msg = f"{header.silo} sent other bytes for {header.slot}"
+            raise ContentConflictError(msg)
+        try:
+            round_ = self._round(header.place)
+            if held is None:
+                check_upload(round_, self.study, header)
+                if header.kind in RINGS:
+                    read_frames(header.kind, content)
+                self.content[key] = self.seen[key] = content
+            check_present(round_, header.silo)
+            if header.silo in round_.waiting_for:
+                self._apply(Uploaded(header))
+        except OutOfTurnError as error:
+            raise CallRefused(grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
+        except (FrameError, ValueError) as error:
+            raise CallRefused(grpc.StatusCode.INVALID_ARGUMENT, str(error)) from None
+
+    def download(self, silo: str, place: Place, tensor: Tensor | None, part: Part) -> bytes:
+        try:
+            slot, name = check_fetch(self._round(place), silo, tensor, part.kind, part.silo)
+        except OutOfTurnError as error:
+            raise CallRefused(grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
+        return self.content[place, slot, name]
+
+    def fork(self) -> SimulatedCoordinator:
+        """Another one that has stored the same and hears of other things from now on."""
+        other = replace(self, content=dict(self.content), seen=dict(self.seen), received=list(self.received))
+        other.progress, other.adding, other.told = self.progress, list(self.adding), set(self.told)
+        return other
+
+    # --- what happens to it --------------------------------------------------------------------------------------
+    def pass_time(self, seconds: float) -> None:
+        self.now += seconds
+        if self.progress.life is Life.RUNNING:
+            self._apply(Passed())
+
+    def pass_deadline(self) -> None:
+        """The current phase has lasted too long."""
+        self.pass_time(max(self.round.deadline - self.now, 0.0) if self.progress.life is Life.RUNNING else 0.0)
+
+    def add(self) -> None:
+        """The worker adds what it was asked to."""
+        while self.adding:
+            effect = self.adding.pop(0)
+            try:
+                total = self._total(effect)
+                self._at(effect.place, Added(total))
+            except (CallRefused, KeyError):
+                continue  # the attempt is over and its contents are cleared
+
+    def restart(self, seconds: float = 0.0) -> None:
+        """Die, and begin again from what was stored."""
+        self.now += seconds
+        self.progress = record.load(Progress, record.dump(self.progress))
+        self.progress, _ = studies.restart_clock(self.progress, self.now)
+        round_ = self.round
+        again = self.progress.life in LIVE and round_.phase is Phase.ADD
+        self.adding = [Add(round_.place, round_.tensors[round_.cursor], round_.survivors)] if again else []
+
+    def tell(self, silos: frozenset[str], survivors: tuple[str, ...]) -> None:
+        """From now on these silos hear of other survivors of the current sum."""
+        round_ = self.round
+        if round_.tensor is not None and (self.lie is None or not self._concerns(self.lie, round_.place)):
+            self.lie = Lie(round_.place, round_.tensor, silos, survivors)
+
+    # --- inside --------------------------------------------------------------------------------------------------
+    def _concerns(self, lie: Lie, place: Place | None) -> bool:
+        return (lie.place, lie.tensor) == (place, self.round.tensor)
+
+    def _bent(self, work: Work | None, silo: str) -> Work | None:
+        """The lie, if it is about this work; both lists come with all the signatures that can be had for them."""
+        lie = self.lie
+        if lie is None or work is None or not work.survivors or not self._concerns(lie, work.place):
+            return work
+        lied = silo in lie.silos
+        survivors = lie.survivors if lied else work.survivors
+        if work.task is not Task.REVEAL:
+            return replace(work, survivors=survivors)
+        given = dict(lie.signed) if lied else {one.silo: one.signature for one in work.signatures}
+        if self.colluder is not None:
+            given[self.colluder.identity.name] = self.colluder.sign(self._list(survivors).to_sign())
+        signatures = tuple(Signature(name, given[name]) for name in survivors if name in given)
+        # Without any signature the wire has no such word: then somebody else's stands there.
+        return replace(work, survivors=survivors, signatures=signatures or (Signature(survivors[0], b"none"),))
+
+    def _list(self, survivors: tuple[str, ...]) -> SurvivorList:
+        round_, study = self.round, self.study.digest
+        entries = (RosterEntry(m.silo, m.certificate_pem, m.public_key, m.kem_key, m.signature) for m in round_.members)
+        attempt = Attempt(study, Roster(study, tuple(entries)).digest, round_.place.round, round_.place.attempt)
+        return SurvivorList(attempt, str(round_.tensor), survivors)
+
+    def _round(self, place: Place) -> Round:
+        if self.progress.life not in LIVE or self.round.place != place:
+            msg = f"attempt {place.attempt} at round {place.round} is over"
+            raise OutOfTurnError(msg)
+        return self.round
+
+    def _at(self, place: Place, event: Event) -> None:
+        try:
+            self._round(place)
+            self._apply(event)
+        except OutOfTurnError as error:
+            raise CallRefused(grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
+
+    def _apply(self, event: Event) -> None:
+        try:
+            self.progress, effects = studies.advance(self.progress, event, self.now)
+        except StudyStateError as error:
+            raise OutOfTurnError(str(error)) from None
+        for effect in effects:
+            self._perform(effect)
+
+    def _perform(self, effect: Effect) -> None:
+        if isinstance(effect, Clear):
+            for key in [key for key in self.content if key[0] == effect.place]:
+                del self.content[key]
+        elif isinstance(effect, Add):
+            self.adding.append(effect)
+
+    def _total(self, effect: Add) -> Part:
+        place, slot = effect.place, str(effect.tensor)
+        given = [self.content[place, slot, silo] for silo in effect.silos]
+        total = add_up(shapes.ring(self.study, effect.tensor), given)
+        self.content[place, slot, SUM_FILE] = self.seen[place, slot, SUM_FILE] = total
+        return Part(SUM, "", len(total), digest_of(total))
+
+
+def read_frames(kind: str, content: bytes) -> list[NDArray[np.unsignedinteger]]:
+    """The words of every frame. Raises `FrameError`."""
+    ring = ring_of(kind)
+    return [ring.read(content[begin : begin + ring.frame_bytes]) for begin in range(0, len(content), ring.frame_bytes)]
+
+
+def add_up(kind: str, contents: Sequence[bytes]) -> bytes:
+    """The sum of sealed contents."""
+    ring, total = ring_of(kind), read_frames(kind, contents[0])
+    for content in contents[1:]:
+        for words, addend in zip(total, read_frames(kind, content), strict=True):
+            ring.add(words, addend)
+    return b"".join(map(ring.write, total))

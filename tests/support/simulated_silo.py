@@ -1,0 +1,298 @@
+"""A silo without network or training: a real agent, with real keys and a real folder, that may die at any moment.
+
+What dies with the process is its memory; the folder stays. Messages may be lost, arrive late or twice. In the place of
+the gate and the learner stands one who contributes known integers (`simulated_witness.plain`) and makes of a sum what
+every other silo makes of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+from unittest import mock
+
+import numpy as np
+from numpy.typing import NDArray
+from structlog.testing import capture_logs
+
+from crypto.certificates import Credential
+from crypto.entropy import SystemEntropy
+from crypto.masks import Masks
+from crypto.recovery import Bundle, _held, _open_reveal
+from crypto.sealing import Sealer
+from crypto.survivors import SurvivorList
+from policies import shapes
+from policies.decision import Reason, Refused
+from policies.study import Study
+from protos import codec
+from protos.chunks import ChunkList
+from protos.messages import Answer, Confirm, Member, Part, Place, Task, Tensor, UploadHeader, Work
+from silo_agent.agent import Agent
+from silo_agent.client import CallRefused
+from silo_agent.duties import COUNTS
+from silo_agent.gate import Order
+from silo_agent.learning.model import SharedModel
+from silo_agent.metrics import Metrics
+from silo_agent.session import Session, session_name
+from silo_agent.state import State, write_whole
+from support.contents import digest_of, listed
+from support.simulated_coordinator import SimulatedCoordinator
+from support.simulated_witness import Witness, plain
+
+Fate = Literal["arrives", "twice", "lost", "unanswered", "late"]
+"""Of one message: once; again, because the reply was lost; never, or only its reply never, or later than all that the
+process could wait for. In the last three the process dies."""
+
+
+class Crashed(BaseException):  # no error: nothing may catch it
+    """The process dies here."""
+
+
+@dataclass
+class _Client:
+    """What `silo_agent.client.Client` is to an agent."""
+
+    silo: SimulatedSilo
+    fate: Fate = "arrives"
+
+    def study(self, digest: str) -> bytes:
+        return self.silo.coordinator.canonical()
+
+    def poll(self) -> Work:
+        silo = self.silo
+        silo.work = silo.again or silo.coordinator.poll(silo.name, silo.session)
+        if silo.again is None and silo.work.place is not None:
+            silo.heard.append(silo.work)
+        return silo.work
+
+    def answer(self, answer: Answer) -> None:
+        self.silo.witness.says(codec.answer_to_wire(answer))
+        self._send(lambda: self.silo.coordinator.answer(answer, self.silo.name))
+
+    def confirm(self, confirm: Confirm) -> None:
+        self.silo.witness.says(codec.confirm_to_wire(confirm))
+        if confirm.task is Task.SIGN and not confirm.dispute:
+            assert confirm.tensor is not None
+            self.silo.witness.signs(self.silo.name, confirm.place, confirm.tensor, self.silo.work.survivors)
+        if confirm.dispute:
+            self.silo.disputes.append(confirm)
+        self._send(lambda: self.silo.coordinator.confirm(self.silo.name, confirm))
+
+    def sign(self, message: bytes) -> bytes:
+        return self.silo.credential.sign(message)
+
+    def upload(self, header: UploadHeader, content: Path, chunks: ChunkList) -> None:
+        data = content.read_bytes()
+        assert (len(data), digest_of(data), chunks) == (header.size, header.sha256, listed(data))
+        self.silo.witness.sent(header, data)
+        self._send(lambda: self.silo.coordinator.upload(header, data))
+
+    def download(self, place: Place, tensor: Tensor | None, part: Part, target: Path) -> None:
+        data = self.silo.coordinator.download(self.silo.name, place, tensor, part)
+        assert (len(data), digest_of(data)) == (part.size, part.sha256)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(data)
+
+    def _send(self, message: Callable[[], None]) -> None:
+        fate, self.fate = self.fate, "arrives"
+        if fate == "late":
+            self.silo.on_the_way.append(message)
+        elif fate != "lost":
+            message()
+        if fate == "twice":
+            message()
+        elif fate != "arrives":
+            raise Crashed
+
+
+@dataclass
+class _Gate:
+    """The door: no ledger, the study's own `min_silos`, and the outbox that never seals twice under one label."""
+
+    silo: SimulatedSilo
+    state: State
+
+    def decide(self, study: Study, place: Place, roster_size: int | None = None) -> None:
+        if roster_size is not None and roster_size < study.min_silos:
+            raise Refused(Reason.TOO_FEW_SILOS, f"{roster_size} silos, policy.min_silos is {study.min_silos}")
+
+    def sealed(self, order: Order) -> Path | None:
+        return self.state.sealed(order.place.study, order.label.digest)
+
+    def contribute(
+        self, order: Order, sealer: Sealer, masks: Masks, compute: Callable[[Place], NDArray[np.int64]]
+    ) -> Path:
+        self.silo.witness.roster_sizes[order.place] = len(self.silo.work.roster)
+        stored = self.sealed(order)
+        if stored is not None:
+            return stored
+        kind, label = shapes.ring(order.study, order.tensor), order.label
+        frames = sealer.seal(kind, compute(order.place), label, masks)
+        path = self.state.keep_sealed(order.place.study, label.digest, frames)
+        self.silo.witness.sealed(masks, kind, label, path.read_bytes())
+        return path
+
+
+@dataclass
+class _Learner:
+    """Contributes what is known beforehand; a sum changes the model in a way that nothing else does."""
+
+    silo: SimulatedSilo
+    folder: Path
+
+    def load(self) -> None:
+        return
+
+    def contribution(self, tensor: Tensor, place: Place, model: SharedModel, silos: int) -> NDArray[np.int64]:
+        return plain(self.silo.coordinator.study, self.silo.name, place.round, tensor)
+
+    def check_sum(self, tensor: Tensor, total: NDArray[np.int64], silos: int) -> None:
+        work = self.silo.work
+        assert work.place is not None
+        assert silos == len(work.survivors)
+        self.silo.witness.opens(work.place, tensor, work.survivors, total)
+
+    def open_counts(self, total: NDArray[np.int64]) -> None:
+        write_whole(self.folder / COUNTS, json.dumps(total.astype(float).tolist()).encode())
+
+    def open_encoder(self, total: NDArray[np.int64], model: SharedModel, silos: int) -> SharedModel:
+        return model.with_update(total.astype(np.float64) * 2.0**-30, silos)
+
+    def open_metrics(self, total: NDArray[np.int64], silos: int) -> None:
+        return
+
+    def solve(self, total: NDArray[np.int64], place: Place, model: SharedModel, silos: int) -> NDArray[np.int64]:
+        return total[: model.heads.size] + place.attempt
+
+    def adopt(
+        self, solution: NDArray[np.int64], total: NDArray[np.int64], place: Place, model: SharedModel, silos: int
+    ) -> SharedModel:
+        assert np.array_equal(solution, self.solve(total, place, model, silos))
+        heads = np.zeros(model.heads.shape)
+        heads.flat[: solution.size] = solution * 2.0**-30
+        return model.with_heads(heads, place.round)
+
+    def train_personal(self, model: SharedModel) -> None:
+        return
+
+
+@dataclass
+class SimulatedSilo:
+    """One silo of one study."""
+
+    folder: Path
+    credential: Credential
+    coordinator: SimulatedCoordinator
+    witness: Witness
+    agent: Agent | None = None
+    """None while the process is down."""
+    work: Work = field(default_factory=lambda: Work(Task.WAIT))
+    """What it was asked last."""
+    again: Work | None = None
+    heard: list[Work] = field(default_factory=list)
+    """What it was ever asked."""
+    disputes: list[Confirm] = field(default_factory=list)
+    on_the_way: list[Callable[[], None]] = field(default_factory=list)
+    logs: list[Mapping[str, Any]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.name = self.credential.identity.name
+        self.restart()
+
+    @property
+    def up(self) -> bool:
+        return self.agent is not None
+
+    def restart(self) -> None:
+        """The process dies, if it has not yet, and begins again."""
+        self.die()
+        entropy = SystemEntropy()
+        self._state = State(self.folder)
+        self.session = session_name(self.folder, self.credential, entropy)
+        self._client = _Client(self)
+        self.agent = Agent(
+            self._client,  # type: ignore[arg-type]  # it stands where the client stands
+            _Gate(self, self._state),  # type: ignore[arg-type]  # and this where the gate stands
+            self._state,
+            Metrics(),
+            learners=lambda study: _Learner(self, self._state.study_folder(study.digest)),  # type: ignore[arg-type, return-value]
+            sessions=lambda study: WitnessedSession.of(self, study, self._state.study_folder(study)),
+            entropy=entropy,
+            session=self.session,
+        )
+
+    def die(self) -> None:
+        if self.agent is not None:
+            self.agent = None
+            self._state.close()
+
+    def step(self, fate: Fate = "arrives", *, again: Work | None = None, dies_at: int = 0) -> Work:
+        """Ask for work and do it; `fate` is that of what it then says.
+
+        `again` is handed to it instead of new work. `dies_at`: the process dies at its n-th durable write, from 1.
+        """
+        assert self.agent is not None
+        self._client.fate, self.again = fate, again
+        writes = iter(range(1, dies_at))
+
+        def sync(handle: int) -> None:
+            if dies_at and next(writes, None) is None:
+                raise Crashed
+            os_sync(handle)
+
+        os_sync = os.fsync
+        try:
+            with mock.patch.object(os, "fsync", sync), capture_logs() as logs:
+                self.agent.step()
+        except Crashed:
+            self.die()
+        finally:
+            self._client.fate, self.again = "arrives", None
+            self.logs += logs
+        return self.work
+
+    def deliver_late(self) -> None:
+        """What a dead process has sent arrives now."""
+        messages, self.on_the_way = self.on_the_way, []
+        for message in messages:
+            try:
+                message()
+            except CallRefused:
+                continue
+
+
+class WitnessedSession(Session):
+    """Shows the witness what it reveals: read from the note itself, as any member of the roster reads it."""
+
+    silo: SimulatedSilo
+
+    @classmethod
+    def of(cls, silo: SimulatedSilo, study: str, folder: Path) -> WitnessedSession:
+        session = cls.open(study, silo.credential, SystemEntropy(), folder)
+        session.silo = silo
+        return session
+
+    def reveal(
+        self,
+        members: tuple[Member, ...],
+        bundles: Mapping[str, Bundle],
+        survivors: SurvivorList,
+        participants: Any,
+    ) -> bytes:
+        note = super().reveal(members, bundles, survivors, participants)
+        held = _held(bundles, survivors, participants)
+        shares = _open_reveal(
+            note, self.me, held, survivors, roster=self.roster(members), keys=self.keys(members), trust=self._trust
+        )
+        parts = {}
+        for bundle, share in zip(held, shares, strict=True):
+            (part,) = (part for (tensor, part), mine in bundle.shares.items() if mine == share)
+            parts[bundle.owner] = part
+        place = self.silo.work.place
+        assert place is not None
+        self.silo.witness.reveals(self.me, place, survivors.tensor, parts)
+        return note

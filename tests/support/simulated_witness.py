@@ -1,0 +1,177 @@
+"""Sees all that a simulated federation seals, sends, signs, reveals and opens, and checks the invariants of the sums.
+
+The numbers are those of threat-model.md, "Invariants". What it has seen outlives every crash, of whomever.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from google.protobuf.message import Message
+from numpy.typing import NDArray
+
+from crypto.labels import Label
+from crypto.layout import sealed_values
+from crypto.masks import Masks
+from crypto.rings import Kind, ring_of
+from crypto.survivors import threshold
+from policies import shapes
+from policies.study import Study
+from protos import codec
+from protos.messages import Place, Tensor, UploadHeader
+
+Sum = tuple[int, Tensor]
+"""Round and tensor."""
+
+
+def plain(study: Study, silo: str, round_number: int, tensor: Tensor) -> NDArray[np.int64]:
+    """What a silo contributes to a tensor of a round: the same whenever it is asked, as far as its ring reaches."""
+    limit = ring_of(shapes.ring(study, tensor)).limit(len(study.silos))
+    seed = hashlib.sha256(f"{silo} {round_number} {tensor}".encode()).digest()
+    values = shapes.values(study, round_number, tensor)
+    return np.random.default_rng(list(seed)).integers(-limit, limit, values, endpoint=True)
+
+
+def plain_sum(study: Study, silos: Iterable[str], round_number: int, tensor: Tensor) -> NDArray[np.int64]:
+    total: NDArray[np.int64] = np.sum([plain(study, silo, round_number, tensor) for silo in silos], axis=0)
+    return total
+
+
+@dataclass
+class Revealed:
+    """Who has revealed which share of one silo's secrets for one tensor of an attempt."""
+
+    own: set[str] = field(default_factory=set)
+    key: set[str] = field(default_factory=set)
+
+
+@dataclass
+class Witness:
+    """What happened in one study."""
+
+    study: Study
+    roster_sizes: dict[Place, int] = field(default_factory=dict)
+    """Of the attempts in which anybody has contributed."""
+    uploads: dict[tuple[str, Place, str], set[str]] = field(default_factory=dict)
+    """SHA-256 of all that a silo sent, by silo, place and slot."""
+    sendings: Counter[tuple[str, Place, str]] = field(default_factory=Counter)
+    """How often a silo has sent it."""
+    said: list[bytes] = field(default_factory=list)
+    """All that ever left a silo, arrived or not: answers and confirmations as on the wire, headers, contents."""
+    masked: dict[tuple[str, bytes, str], set[str]] = field(default_factory=dict)
+    """SHA-256 of what was kept, by silo, secret and label."""
+    labels: dict[tuple[Place, str], Label] = field(default_factory=dict)
+    """What the masks of a tensor were for."""
+    signed: dict[tuple[str, int, Tensor], set[tuple[str, ...]]] = field(default_factory=dict)
+    """Survivor lists that left a silo with its signature."""
+    revealed: dict[tuple[Place, str, str], Revealed] = field(default_factory=dict)
+    """By place, tensor and whose secrets."""
+    opened: dict[Sum, dict[tuple[str, ...], bytes]] = field(default_factory=dict)
+    """By survivors: the values."""
+    opened_at: dict[tuple[Place, tuple[str, ...]], set[Tensor]] = field(default_factory=dict)
+
+    # --- what silos report ---------------------------------------------------------------------------------------
+    def says(self, words: Message) -> None:
+        self.said.append(words.SerializeToString())
+
+    def sent(self, header: UploadHeader, content: bytes) -> None:
+        self.says(codec.header_to_wire(header))
+        self.said.append(content)
+        key = (header.silo, header.place, header.slot)
+        self.sendings[key] += 1
+        self.uploads.setdefault(key, set()).add(header.sha256)
+
+    def sealed(self, masks: Masks, kind: Kind, label: Label, content: bytes) -> None:
+        sha256 = hashlib.sha256(content).hexdigest()
+        assert len(content) == self._size(label, kind)
+        self.labels[Place(label.study, label.round, label.attempt), label.tensor] = label
+        for secret in (masks.own, masks.group, *masks.pairs.values()):
+            self.masked.setdefault((masks.me, secret, label.digest), set()).add(sha256)
+
+    def signs(self, silo: str, place: Place, tensor: Tensor, survivors: tuple[str, ...]) -> None:
+        self.signed.setdefault((silo, place.round, tensor), set()).add(survivors)
+
+    def reveals(self, silo: str, place: Place, tensor: str, parts: Mapping[str, str]) -> None:
+        """`parts`: of every participant, which of its secrets the share is of."""
+        for owner, part in parts.items():
+            holders = self.revealed.setdefault((place, tensor, owner), Revealed())
+            (holders.own if part == "own" else holders.key).add(silo)
+
+    def opens(self, place: Place, tensor: Tensor, survivors: tuple[str, ...], total: NDArray[np.int64]) -> None:
+        known = self.opened.setdefault((place.round, tensor), {})
+        assert known.setdefault(survivors, total.tobytes()) == total.tobytes(), "one sum opened to different values"
+        self.opened_at.setdefault((place, survivors), set()).add(tensor)
+
+    # --- invariants ----------------------------------------------------------------------------------------------
+    def check(self) -> None:
+        """Raise `AssertionError` where anything has happened that never may."""
+        self.invariant_2()
+        self.invariant_3()
+        self.invariant_4()
+        self.invariant_7()
+        self.signs_once()
+        self.reveals_one_of_two()
+
+    def invariant_2(self) -> None:
+        """Every opened sum has at least `min_silos` members; at most one is opened per round and tensor."""
+        for (round_number, tensor), sums in self.opened.items():
+            assert len(sums) == 1, f"2: {len(sums)} sums of {tensor} of round {round_number} were opened"
+            for survivors in sums:
+                assert len(survivors) >= self.study.min_silos, f"2: a sum of {survivors} was opened"
+        for place, survivors in self.opened_at:
+            assert len(survivors) >= self._threshold(place), f"2: fewer than have to sign were opened at {place}"
+
+    def invariant_3(self) -> None:
+        """(mask key, label) pairs are unique across restarts."""
+        for (silo, _, label), contents in self.masked.items():
+            assert len(contents) == 1, f"3: {silo} has covered two uploads with one mask, label {label[:8]}"
+
+    def invariant_4(self) -> None:
+        """One (silo, round, tensor, attempt) gives one byte string; recovery resends it."""
+        for key, contents in self.uploads.items():
+            assert len(contents) == 1, f"4: different bytes for one slot, {key}"
+
+    def invariant_7(self) -> None:
+        """A failed or rejected contribution leaves no trace in the sum: it is exactly the survivors'."""
+        for (round_number, tensor), sums in self.opened.items():
+            for survivors, values in sums.items():
+                expected = plain_sum(self.study, survivors, round_number, tensor)
+                assert values == expected.tobytes(), f"7: {tensor} of round {round_number} is not the survivors' sum"
+
+    def signs_once(self) -> None:
+        """Each silo signs one survivor list for a sum of a round, whatever the attempt."""
+        for key, lists in self.signed.items():
+            assert len(lists) == 1, f"{key} signed {lists}"
+
+    def reveals_one_of_two(self) -> None:
+        """No silo reveals its shares of both secrets of one silo, and too few reveal either for both to be combined."""
+        for (place, tensor, owner), holders in self.revealed.items():
+            both = holders.own & holders.key
+            assert not both, f"{both} revealed both secrets of {owner} for {tensor} at {place}"
+            dealt = threshold(self.roster_sizes[place], self.study.privacy.colluders, self.study.min_silos)
+            fewer = min(len(holders.own), len(holders.key))
+            assert fewer < dealt - self.study.privacy.colluders, (
+                f"both secrets of {owner} for {tensor} at {place} can be combined"
+            )
+
+    def repeated(self) -> list[tuple[str, Place, str]]:
+        """What was sent more than once."""
+        return [key for key, times in self.sendings.items() if times > 1]
+
+    def survivors(self, round_number: int, tensor: Tensor) -> tuple[str, ...]:
+        """Whose sum was opened."""
+        (survivors,) = self.opened[round_number, tensor]
+        return survivors
+
+    def _threshold(self, place: Place) -> int:
+        """T of sealed-sums.md, computed here on its own: T > t, 2T > n + t, and at least `min_silos`."""
+        silos, colluders = self.roster_sizes[place], self.study.privacy.colluders
+        return max(colluders + 1, (silos + colluders) // 2 + 1, self.study.min_silos)
+
+    def _size(self, label: Label, kind: Kind) -> int:
+        values = shapes.values(self.study, label.round, label.tensor)
+        return ring_of(kind).content_size(sealed_values(values, len(self.study.silos)))
