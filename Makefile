@@ -8,7 +8,7 @@ OUT ?= demo-out
 SEED ?= 100
 CONSTRAINTS := constraints.txt
 
-.PHONY: help demo test reliability lint proto clean bench-exam bench-heart bench-mnist
+.PHONY: help demo test reliability lint proto clean bench-exam bench-heart bench-mnist bench-sealed bench-round
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -46,6 +46,12 @@ bench-heart: $(VENV)/.installed ## Five splits of the four UCI hospitals, with a
 
 bench-mnist: $(VENV)/.installed ## Five private silos, MNIST under five angles; DATA=folder.
 	$(BIN)/python -m bench.mnist $(if $(DATA),--data $(DATA))
+
+bench-sealed: $(VENV)/.installed ## Sealed sums beside NVFLARE's parameters: bytes, CPU, memory, error.
+	$(BIN)/python -m bench.sealed
+
+bench-round: $(VENV)/.installed ## Three rounds, two silos, 478,410 weights: what sealing costs beside training.
+	$(BIN)/python -m bench.round
 
 clean: ## Remove what was built; never a ledger.
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
