@@ -60,7 +60,6 @@ class Federation:
     """Text of every silo's policy; `{data_set}` stands for its data set."""
     threads: int | None = 1
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-    metrics_ports: dict[str, int] = field(default_factory=dict)
     _passphrase: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
 
     @property
@@ -121,7 +120,7 @@ class Federation:
         folder = self.place.party(COORDINATOR)
         self._start(COORDINATOR, "fedward-coordinator", "serve", "-c", folder / "coordinator.yaml")
         serving = self._await_log(COORDINATOR, "serving")
-        self.port, self.metrics_ports[COORDINATOR] = int(serving["port"]), int(serving["metrics_port"])
+        self.port = int(serving["port"])
         address = f"127.0.0.1:{self.port}"
         write_yaml(self.place.party(OPERATOR) / "operator.yaml", {**_CREDENTIAL, "coordinator": address})
 
@@ -143,6 +142,11 @@ class Federation:
     def state(self, silo: str) -> Path:
         """A silo's state of the study: models, results, training log."""
         return self.place.party(silo) / "state" / "studies" / self.study.digest
+
+    def metrics_port(self, name: str) -> int:
+        """Where a running process shows its metrics."""
+        started = "serving" if name == COORDINATOR else "agent starts"
+        return int(self._await_log(name, started)["metrics_port"])
 
     @contextlib.contextmanager
     def operator(self) -> Iterator[Operator]:

@@ -23,16 +23,20 @@ from deploy.demo.report_data import (
 from policies import shapes
 from policies.chain import UNBOUNDED
 from policies.study import Study
-from protos.messages import StudyStatus, Tensor
+from protos.messages import RINGS, StudyStatus, Tensor
 
 PHASES = {
     "offer": "offers and decisions",
+    "greet": "keys",
     "deal": "keys",
     "take": "keys",
     "share": "catching up",
     "catch_up": "catching up",
+    "exchange": "sharing what recovers a dropout",
     "gather": "training and uploads",
     "add": "adding sealed sums",
+    "sign": "signing who is in a sum",
+    "reveal": "revealing what opens a sum",
     "open": "opening sums",
     "solve": "solving heads",
     "adopt": "checking and adopting heads",
@@ -81,12 +85,13 @@ def uploads(study: Study, status: StudyStatus) -> tuple[TensorBytes, ...]:
     """What one silo uploaded, by kind."""
     found = []
     for tensor in Tensor:
-        sizes = [upload for upload in status.uploads if upload.tensor is tensor]
+        sizes = [upload for upload in status.uploads if upload.tensor is tensor and upload.kind in RINGS]
         if sizes:
             largest = max(sizes, key=lambda upload: upload.bytes)
             values = shapes.values(study, largest.round, tensor)
             times = len(sizes) // len({upload.silo for upload in sizes})
-            found.append(TensorBytes(tensor, "CKKS" if tensor.ring == "ckks" else "ring", values, largest.bytes, times))
+            sealing = "CKKS" if largest.kind == "ckks" else largest.kind
+            found.append(TensorBytes(tensor, sealing, values, largest.bytes, times))
     return tuple(found)
 
 
@@ -97,8 +102,9 @@ def rounds(status: StudyStatus) -> tuple[RoundBytes, ...]:
     for upload in status.uploads:
         sent[upload.round][upload.silo] += upload.bytes
     for number in sent:
-        sums = {(u.attempt, u.tensor): u.bytes for u in status.uploads if u.round == number and u.tensor is not None}
-        notes = [u.bytes for u in status.uploads if u.round == number and u.tensor is None]
+        uploads = [upload for upload in status.uploads if upload.round == number]
+        sums = {(u.attempt, u.tensor): u.bytes for u in uploads if u.kind in RINGS}
+        notes = [u.bytes for u in uploads if u.kind not in RINGS]
         fetched[number] = sum(sums.values()) + sum(notes)
     return tuple(RoundBytes(number, max(sent[number].values()), fetched[number]) for number in sorted(sent))
 

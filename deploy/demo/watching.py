@@ -25,7 +25,7 @@ def bars(console: Console) -> Progress:
     )
 
 
-def watch(federation: Federation, progress: Progress, *, limit: float) -> StudyStatus:
+def watch(federation: Federation, progress: Progress, *, limit: float, pause: float = 0.2) -> StudyStatus:
     """Follow a study to its end. Raises `FederationError` where it does not finish within `limit` seconds."""
     study = federation.study
     task = progress.add_task("training: rounds", total=study.rounds + 1, note="")
@@ -46,7 +46,7 @@ def watch(federation: Federation, progress: Progress, *, limit: float) -> StudyS
             if time.monotonic() > until:
                 msg = f"the study did not finish within {limit:g} s; it is in round {status.round}, {status.phase}"
                 raise FederationError(msg)
-            time.sleep(0.2)
+            time.sleep(pause)
     if status.state != "finished":
         msg = f"the study {status.state}: {status.why}"
         raise FederationError(msg)
