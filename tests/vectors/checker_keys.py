@@ -189,9 +189,9 @@ def chunk_list(content):
 
 
 def chunk_digest(size, hashes):
-    """What names a content: digest of b"fedward chunks 1" || size (8) || its chunks' digests."""
+    """What names a content: digest of b"fedward chunks 1" || its chunks' digests || size (8)."""
     require(len(hashes) == 32 * -(-size // CHUNK), "list")
-    return hashlib.sha256(b"fedward chunks 1" + size.to_bytes(8, "little") + hashes).hexdigest()
+    return hashlib.sha256(b"fedward chunks 1" + hashes + size.to_bytes(8, "little")).hexdigest()
 
 
 def check_chunk(size, hashes, offset, piece):

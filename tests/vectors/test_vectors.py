@@ -62,7 +62,7 @@ SAYS = {
     "share": "a secret needs 3 shares",
     "secret": "not of one dealing",
     "commitment": "do not combine",
-    "chunk": "is not the announced content",
+    "chunk": "are not chunk",
     "list": "do not list",
     "digest": "not that of the announced content",
 }
