@@ -1,8 +1,9 @@
-"""The ledger's chain: what an entry is, how it is hashed, and when a chain holds.
+"""The ledger's chain: how entries are hashed and linked, and when a chain holds.
 
 Guarantees: every entry's hash covers all its fields and the hash before it, over canonical JSON (sorted keys, no
-spaces, shortest floats), so the same debit has the same bytes everywhere. `check_chain` accepts nothing else. Pure: no
-files, no clock. Storing entries durably is ledger.py.
+spaces, shortest floats), so the same event has the same bytes everywhere. `check_chain` accepts nothing else: the spent
+epsilon never falls, what charges nothing changes nothing, and a debit names the policy that was last put into force.
+Pure: no files, no clock. What entries say is events.py; storing them durably is store.py.
 """
 
 from __future__ import annotations
@@ -10,21 +11,21 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from types import MappingProxyType
+from datetime import date, datetime, timedelta
 from typing import Any, Final
 
-from policies.costs import Cost
-from policies.errors import CostError, LedgerTamperedError
+from policies.canonical import canonical_json
+from policies.errors import LedgerTamperedError
+from policies.events import Debit, Event, Head, InForce, content_of, costs_of, read_event
 
 GENESIS_PREVIOUS: Final = "0" * 64
-_MAX_NAME: Final = 128
 UNBOUNDED: Final = "unbounded"
 """How an infinite epsilon is written; JSON has no number for it."""
 MEND: Final = (
     "train nothing; restore the newest copy whose head the coordinator and a peer have countersigned, and charge"
-    " what is missing"
+    " what is missing (fedward-silo ledger recover)"
 )
 
 Row = tuple[int, str, str, str]
@@ -42,55 +43,16 @@ class Genesis:
     """Declared public by the policy: only then may an entry's epsilon be infinite ("unbounded")."""
 
 
-@dataclass(frozen=True)
-class Debit:
-    """What one attempt of a round releases, before it is computed.
-
-    Attributes:
-        study: digest of the study.
-        policy: digest of the policy under which it was decided.
-        round, attempt: from 0.
-        costs: by tensor; at least one. Read-only after construction.
-
-    Raises `CostError` for an empty or malformed debit: unknown releases are refused, not charged as nothing.
-    """
-
-    study: str
-    policy: str
-    round: int
-    attempt: int
-    costs: Mapping[str, Cost]
-
-    def __post_init__(self) -> None:
-        for name, text in (("study", self.study), ("policy", self.policy), *(("tensor", key) for key in self.costs)):
-            if not isinstance(text, str) or not 0 < len(text) <= _MAX_NAME:
-                msg = f"a debit's {name} must be a text of 1 to {_MAX_NAME} characters"
-                raise CostError(msg)
-        for name, number in (("round", self.round), ("attempt", self.attempt)):
-            if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-                msg = f"a debit's {name} must be a whole number from 0, not {number!r}"
-                raise CostError(msg)
-        if not self.costs:
-            msg = "a debit must name at least one tensor and its cost"
-            raise CostError(msg)
-        if not all(isinstance(cost, Cost) for cost in self.costs.values()):
-            msg = "a debit's costs must be of the type Cost"
-            raise CostError(msg)
-        object.__setattr__(self, "costs", MappingProxyType(dict(sorted(self.costs.items()))))
-
-    def __hash__(self) -> int:
-        return hash((self.study, self.policy, self.round, self.attempt, tuple(self.costs.items())))
-
-
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A debit in the chain.
+    """An event in the chain.
 
     Attributes:
         sequence: from 1; the genesis is 0.
         previous, hash: lowercase hex SHA-256.
-        at: when it was charged, ISO 8601 in UTC, by the silo's own clock.
-        debit: what was charged; of a repeated charge only the tensors that were new.
+        at: when it was written, ISO 8601 in UTC, by the silo's own clock. One rule reads it, and only its day: a policy
+            that expired by it stays expired (decision.py).
+        event: what happened; of a repeated charge only the tensors that were new.
         epsilon: what the data set had spent with this entry, at the genesis's delta; infinite on public data that were
             used without noise.
     """
@@ -99,21 +61,31 @@ class Entry:
     previous: str
     hash: str
     at: str
-    debit: Debit
+    event: Event
     epsilon: float
+
+    @property
+    def debit(self) -> Debit:
+        """What was charged. Raises `TypeError` for an entry of another kind; `Ledger.entries` lists debits alone."""
+        if not isinstance(self.event, Debit):
+            msg = f"entry {self.sequence} of the ledger is no debit; ask for its event"
+            raise TypeError(msg)
+        return self.event
+
+    @property
+    def day(self) -> date:
+        """The day in UTC on which it was written."""
+        return _day(self.at)
+
+    @property
+    def head(self) -> Head:
+        """Its place and hash."""
+        return Head(self.sequence, self.hash)
 
     @property
     def row(self) -> Row:
         """The entry as it is stored."""
-        return self.sequence, self.previous, self.hash, _debit_body(self.debit, self.at, self.epsilon)
-
-
-@dataclass(frozen=True, slots=True)
-class Head:
-    """The newest entry's place and hash: what others countersign."""
-
-    sequence: int
-    hash: str
+        return self.sequence, self.previous, self.hash, _body(self.event, self.at, self.epsilon)
 
 
 def genesis_row(genesis: Genesis) -> Row:
@@ -121,73 +93,70 @@ def genesis_row(genesis: Genesis) -> Row:
     content = {"kind": "genesis", "version": 1, **asdict(genesis)}
     if not genesis.public:
         del content["public"]  # as in ledgers that are older than the field
-    body = _canonical(content)
+    body = canonical_json(content)
     return 0, GENESIS_PREVIOUS, _hash(GENESIS_PREVIOUS, body), body
 
 
-def next_entry(head: Head, debit: Debit, at: str, epsilon: float) -> Entry:
+def next_entry(head: Head, event: Event, at: str, epsilon: float) -> Entry:
     """The entry that continues the chain from `head`."""
-    return Entry(
-        head.sequence + 1, head.hash, _hash(head.hash, _debit_body(debit, at, epsilon)), at, debit, float(epsilon)
-    )
+    body = _body(event, at, epsilon)
+    return Entry(head.sequence + 1, head.hash, _hash(head.hash, body), at, event, float(epsilon))
 
 
 def check_chain(rows: Iterable[Row]) -> tuple[Genesis, tuple[Entry, ...]]:
     """Read stored rows in order of sequence. Raises `LedgerTamperedError` naming the first entry that does not hold."""
     genesis: Genesis | None = None
     entries: list[Entry] = []
-    head, spent = Head(-1, GENESIS_PREVIOUS), 0.0
+    policy: str | None = None
+    place, last, spent = -1, GENESIS_PREVIOUS, 0.0
     for sequence, previous, digest, body in rows:
-        if sequence != head.sequence + 1 or previous != head.hash:
-            raise _broken(head.sequence + 1, "is missing or does not follow the one before it")
+        if sequence != place + 1 or previous != last:
+            raise _broken(place + 1, "is missing or does not follow the one before it")
         if digest != _hash(previous, body):
             raise _broken(sequence, "was edited: its hash does not fit its content")
         try:
             if genesis is None:
                 genesis = _read_genesis(body)
             else:
-                entries.append(_read_entry((sequence, previous, digest, body)))
-                if not spent <= entries[-1].epsilon:
-                    raise _broken(sequence, "lowers the spent epsilon")
-                unbounded = any(cost.noise == 0 for cost in entries[-1].debit.costs.values())
-                if (unbounded or math.isinf(entries[-1].epsilon)) and not genesis.public:
-                    raise _broken(sequence, "has no finite price, and the data set is not public")
-                if unbounded and math.isfinite(entries[-1].epsilon):
-                    raise _broken(sequence, "lowers the spent epsilon")
-                spent = entries[-1].epsilon
-        except (ValueError, KeyError, TypeError):
+                entry = _read_entry((sequence, previous, digest, body))
+                _check_entry(entry, spent, policy, public=genesis.public)
+                entries.append(entry)
+                spent = entry.epsilon
+                policy = entry.event.policy if isinstance(entry.event, InForce) else policy
+        except (ValueError, KeyError, TypeError, AttributeError):
             raise _broken(sequence, "cannot be read") from None
-        head = Head(sequence, digest)
+        place, last = sequence, digest
     if genesis is None:
         raise _broken(0, "is missing")
     return genesis, tuple(entries)
+
+
+def _check_entry(entry: Entry, spent: float, policy: str | None, *, public: bool) -> None:
+    costs = costs_of(entry.event)
+    if not spent <= entry.epsilon:
+        raise _broken(entry.sequence, "lowers the spent epsilon")
+    unbounded = any(cost.noise == 0 for cost in costs)
+    if (unbounded or math.isinf(entry.epsilon)) and not public:
+        raise _broken(entry.sequence, "has no finite price, and the data set is not public")
+    if unbounded and math.isfinite(entry.epsilon):
+        raise _broken(entry.sequence, "lowers the spent epsilon")
+    if not costs and entry.epsilon != spent:
+        raise _broken(entry.sequence, "charges nothing and changes the spent epsilon")
+    if isinstance(entry.event, Debit) and policy not in (None, entry.event.policy):
+        raise _broken(entry.sequence, "was charged under a policy that was not in force")
 
 
 def _broken(sequence: int, what: str) -> LedgerTamperedError:
     return LedgerTamperedError(f"ledger entry {sequence} {what}; {MEND}")
 
 
-def _canonical(content: Mapping[str, object]) -> str:
-    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
-
-
 def _hash(previous: str, body: str) -> str:
     return hashlib.sha256(f"{previous}\n{body}".encode()).hexdigest()
 
 
-def _debit_body(debit: Debit, at: str, epsilon: float) -> str:
-    return _canonical(
-        {
-            "kind": "debit",
-            "at": at,
-            "study": debit.study,
-            "policy": debit.policy,
-            "round": debit.round,
-            "attempt": debit.attempt,
-            "costs": {tensor: asdict(cost) for tensor, cost in debit.costs.items()},
-            "epsilon": UNBOUNDED if math.isinf(epsilon) else float(epsilon),
-        }
-    )
+def _body(event: Event, at: str, epsilon: float) -> str:
+    spent = UNBOUNDED if math.isinf(epsilon) else float(epsilon)
+    return canonical_json(content_of(event) | {"at": at, "epsilon": spent})
 
 
 def _read_genesis(body: str) -> Genesis:
@@ -201,11 +170,19 @@ def _read_genesis(body: str) -> Genesis:
 
 def _read_entry(row: Row) -> Entry:
     content: dict[str, Any] = json.loads(row[3])
-    costs = {tensor: Cost(**cost) for tensor, cost in content["costs"].items()}
-    debit = Debit(content["study"], content["policy"], content["round"], content["attempt"], costs)
     epsilon = math.inf if content["epsilon"] == UNBOUNDED else content["epsilon"]
-    entry = Entry(row[0], row[1], row[2], content["at"], debit, epsilon)
+    entry = Entry(row[0], row[1], row[2], content["at"], read_event(content), epsilon)
+    _day(entry.at)
     if entry.row != row:
         msg = "not canonical"
         raise ValueError(msg)
     return entry
+
+
+def _day(at: str) -> date:
+    """Raises `ValueError` where this is no time in UTC."""
+    written = datetime.fromisoformat(at)
+    if written.utcoffset() != timedelta(0):
+        msg = "not a time in UTC"
+        raise ValueError(msg)
+    return written.date()

@@ -28,6 +28,9 @@ from policies.study import Study
 Cohort = Literal["training", "evaluation"]
 COHORTS: Final[tuple[Cohort, ...]] = get_args(Cohort)
 MAX_COUNT: Final = 10**9
+MIN_RATE: Final = 1e-9
+MAX_NOISE: Final = 1e6
+"""A single release with more of it costs nothing at any delta that a policy can state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +60,11 @@ class Cost:
             if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
                 msg = f"{name} {value!r} is not a finite number; write one"
                 raise CostError(msg)
-        if not 0 < self.sampling_rate <= 1:
-            msg = f"sampling_rate {self.sampling_rate} must lie in (0, 1]"
+        if not MIN_RATE <= self.sampling_rate <= 1:
+            msg = f"sampling_rate {self.sampling_rate} must lie between {MIN_RATE:g} and 1"
             raise CostError(msg)
-        if self.noise < 0:
-            msg = f"noise {self.noise} must not be below 0"
+        if not 0 <= self.noise <= MAX_NOISE:
+            msg = f"noise {self.noise} must lie between 0 and {MAX_NOISE:g}"
             raise CostError(msg)
         if isinstance(self.count, bool) or not isinstance(self.count, int) or not 1 <= self.count <= MAX_COUNT:
             msg = f"count {self.count!r} must be a whole number from 1 to {MAX_COUNT}"
@@ -102,3 +105,26 @@ def remaining_costs(study: Study, first: int) -> list[Cost]:
     """Costs of the rounds from `first` to the last, one attempt each. Raises `CostError` for an unknown round."""
     _ = round_costs(study, first)  # an unknown round must not pass as an empty, free plan
     return [cost for number in range(first, study.rounds + 1) for cost in round_costs(study, number).values()]
+
+
+def tensor_costs(study: Study) -> dict[str, list[Cost]]:
+    """Costs of a run in which no round has to be repeated, by tensor, in the order in which they appear."""
+    by_tensor: dict[str, list[Cost]] = {}
+    for number in range(study.rounds + 1):
+        for tensor, cost in round_costs(study, number).items():
+            by_tensor.setdefault(tensor, []).append(cost)
+    return by_tensor
+
+
+def repeated_costs(study: Study, round: int, attempts: int) -> list[Cost]:  # noqa: A002 - the protocol's word
+    """Costs of a round that was charged in so many attempts, from 1.
+
+    Only sums whose noise is distributed are drawn and charged anew; the encoder's update, and every sum under local
+    noise, is sent again as it is. Raises `CostError` for an unknown round.
+    """
+    again = study.privacy.mode == "distributed"
+    return [
+        cost
+        for tensor, cost in round_costs(study, round).items()
+        for _ in range(attempts if again and tensor != "encoder" else 1)
+    ]

@@ -10,47 +10,22 @@ certificates are real (crypto).
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import StrEnum
+from datetime import UTC, date, datetime
+from typing import Final
 
 from policies import accountant
-from policies.costs import Cost, remaining_costs, study_costs
-from policies.errors import PolicyError
+from policies.costs import Cost, remaining_costs, repeated_costs, study_costs, tensor_costs
 from policies.policy import Policy
+from policies.refusals import Reason, Refused
 from policies.shapes import encoder_values
 from policies.study import Study
 
-
-class Reason(StrEnum):
-    """Why a study, or a round of it, is refused."""
-
-    NOT_INVITED = "not_invited"
-    STUDY_NOT_ALLOWED = "study_not_allowed"
-    TOO_FEW_SILOS = "too_few_silos"
-    NOISE_MODE = "noise_mode"
-    NOT_PUBLIC = "not_public"
-    COLLUDERS = "colluders"
-    SEALING = "sealing"
-    DELTA = "delta"
-    TOO_MANY_ROUNDS = "too_many_rounds"
-    NOT_IN_PLAN = "not_in_plan"
-    TOO_MANY_ATTEMPTS = "too_many_attempts"
-    ENCODER_TOO_LARGE = "encoder_too_large"
-    REPRESENTATION_TOO_LARGE = "representation_too_large"
-    SAMPLING_RATE = "sampling_rate"
-    CLIP = "clip"
-    UNIT = "unit"
-    EPSILON_PER_STUDY = "epsilon_per_study"
-    BUDGET_SPENT = "budget_spent"
-    POLICY_CHANGED = "policy_changed"
-
-
-class Refused(PolicyError):  # noqa: N818 - a refusal, not a fault
-    """A normal, named outcome: this silo does not take part. `str()` is one sentence for the study's authors."""
-
-    def __init__(self, reason: Reason, text: str) -> None:
-        self.reason = reason
-        self.text = text
-        super().__init__(f"{reason}: {text}")
+_NOISE_OF: Final = {
+    "counts": "study.privacy.count_noise",
+    "heads": "the noise in study.heads",
+    "encoder": "study.encoder.noise",
+    "metrics": "study.evaluation.noise",
+}
 
 
 def decide(
@@ -64,6 +39,8 @@ def decide(
     attempt: int,
     charged_attempts: int,
     study_spent: Iterable[Cost] = (),
+    today: date | None = None,
+    ledger_day: date | None = None,
 ) -> None:
     """Return where the attempt may be charged and computed; raise `Refused` where not.
 
@@ -78,18 +55,47 @@ def decide(
         charged_attempts: other attempts of this round that the ledger holds; 0 where this attempt owes nothing new.
         study_spent: the part of `spent_costs` that this study spent. With it, repeated attempts count against
             `limits.study_epsilon`; without it, that limit is held against the undisturbed plan only.
+        today: the day in UTC; the machine's where it is None.
+        ledger_day: the latest day on which the ledger says that something was written. The later of the two counts, so
+            a policy that expired stays expired when the machine's clock is set back.
     """
+    _check_validity(policy, today or datetime.now(UTC).date(), ledger_day)
     _check_invitation(policy, study, silo)
     _check_mixing(policy, study, roster_size)
     _check_plan(policy, study, round, attempt)
     _check_attempts(policy, study, round, attempt, charged_attempts)
     _check_model(policy, study)
-    _check_privacy(policy, study, list(spent_costs), list(study_spent), remaining_costs(study, round))
+    _check_reports(policy, study)
+    _check_delta(policy, study)
+    if policy.data_set.public:
+        return  # nobody is protected by a budget; the ledger still says what was done
+    _check_study(policy, study, list(study_spent), remaining_costs(study, round))
+    _check_rounds(policy, study, round, charged_attempts)
+    _check_split(policy, study)
+    _check_budget(policy, list(spent_costs), remaining_costs(study, round))
 
 
 def _require(holds: bool, reason: Reason, text: str) -> None:  # noqa: FBT001 - a condition is what it is given
     if not holds:
         raise Refused(reason, text)
+
+
+def _check_validity(policy: Policy, today: date, ledger_day: date | None) -> None:
+    expires = policy.budget.expires
+    _require(
+        today <= expires,
+        Reason.EXPIRED,
+        f"policy.budget.expires is {expires}, and it is {today}: no study is charged any more; {policy.contact} decides"
+        " whether a new policy is made",
+    )
+    _require(
+        ledger_day is None or ledger_day <= expires,
+        Reason.EXPIRED,
+        f"policy.budget.expires is {expires}, and an entry of the ledger was written on {ledger_day}; that this"
+        f" machine's clock now says {today} brings no day back. Set the clock right; where the entry's day was wrong,"
+        f" {policy.contact} decides whether a new policy with a later budget.expires is put into force (fedward-silo"
+        " policy reload)",
+    )
 
 
 def _check_invitation(policy: Policy, study: Study, silo: str) -> None:
@@ -182,6 +188,12 @@ def _check_model(policy: Policy, study: Study) -> None:
     weights = encoder_values(study)
     for holds, reason, asked, allowed in (
         (
+            model.encoder in limits.architectures,
+            Reason.ARCHITECTURE,
+            f"study.model.encoder is {model.encoder}",
+            f"policy.limits.architectures allows {', '.join(limits.architectures)}",
+        ),
+        (
             weights <= limits.encoder_weights,
             Reason.ENCODER_TOO_LARGE,
             f"study.model.hidden and study.model.representation make {weights} encoder weights",
@@ -209,15 +221,33 @@ def _check_model(policy: Policy, study: Study) -> None:
         _require(holds, reason, f"{asked}; {allowed}")
 
 
-def _check_privacy(policy: Policy, study: Study, spent: list[Cost], study_spent: list[Cost], rest: list[Cost]) -> None:
-    delta, limit, budget = policy.budget.delta, policy.limits.study_epsilon, policy.budget.epsilon
+def _check_reports(policy: Policy, study: Study) -> None:
+    """What may be said of small groups, and to the public."""
+    _require(
+        study.privacy.smallest_domain >= policy.smallest_domain,
+        Reason.SMALLEST_DOMAIN,
+        f"study.privacy.smallest_domain is {study.privacy.smallest_domain}; policy.smallest_domain asks for at least"
+        f" {policy.smallest_domain}",
+    )
+    refused = [metric for metric in study.publish if metric not in policy.publish]
+    _require(
+        not refused,
+        Reason.PUBLISH,
+        f"study.publish lists {', '.join(refused)}; policy.publish allows {', '.join(policy.publish) or 'nothing'}",
+    )
+
+
+def _check_delta(policy: Policy, study: Study) -> None:
+    delta = policy.budget.delta
     _require(
         study.privacy.delta <= delta,
         Reason.DELTA,
         f"study.privacy.delta is {study.privacy.delta:g}; policy.budget.delta is {delta:g}, so choose one at most that",
     )
-    if policy.data_set.public:
-        return  # nobody is protected by a budget; the ledger still says what was done
+
+
+def _check_study(policy: Policy, study: Study, study_spent: list[Cost], rest: list[Cost]) -> None:
+    delta, limit = policy.budget.delta, policy.limits.study_epsilon
     planned = accountant.epsilon(study_costs(study), delta)
     _require(
         planned <= limit,
@@ -233,6 +263,38 @@ def _check_privacy(policy: Policy, study: Study, spent: list[Cost], study_spent:
             f"with its repeated attempts the study would cost epsilon {repeated:.4f} at delta {delta:g};"
             f" policy.limits.study_epsilon allows {limit}",
         )
+
+
+def _check_rounds(policy: Policy, study: Study, number: int, charged_attempts: int) -> None:
+    """Every round of the plan, and this one with the attempts that were charged before."""
+    delta, limit = policy.budget.delta, policy.limits.round_epsilon
+    attempts = dict.fromkeys(range(study.rounds + 1), 1) | {number: charged_attempts + 1}
+    for planned, times in attempts.items():
+        wanted = accountant.epsilon(repeated_costs(study, planned, times), delta)
+        _require(
+            wanted <= limit,
+            Reason.EPSILON_PER_ROUND,
+            f"round {planned} of study.heads would cost epsilon {wanted:.4f} at delta {delta:g}"
+            f" in {times} charged attempts; policy.limits.round_epsilon allows {limit}",
+        )
+
+
+def _check_split(policy: Policy, study: Study) -> None:
+    delta, limit = policy.budget.delta, policy.limits.study_epsilon
+    for tensor, costs in tensor_costs(study).items():
+        share = getattr(policy.split, tensor)
+        alone = accountant.epsilon(costs, delta)
+        _require(
+            alone <= share * limit,
+            Reason.SPLIT,
+            f"{_NOISE_OF[tensor]} costs epsilon {alone:.4f} at delta {delta:g} for {tensor} alone;"
+            f" policy.split.{tensor} allows {share:g} of policy.limits.study_epsilon {limit}, which is"
+            f" {share * limit:.4f}",
+        )
+
+
+def _check_budget(policy: Policy, spent: list[Cost], rest: list[Cost]) -> None:
+    delta, budget = policy.budget.delta, policy.budget.epsilon
     total = accountant.epsilon([*spent, *rest], delta)
     _require(
         total <= budget,

@@ -1,15 +1,16 @@
 """Strict YAML documents: what is not understood is refused.
 
 Guarantees: no unknown or duplicate keys, no anchors, aliases, tags or merge keys, no NaN or infinity, no value that
-YAML 1.1 reads otherwise than a person (010, 1:30, no), no document above a size limit, and every error names the file,
-the field and what to write instead. The schemas (`Closed` subclasses) say which fields there are; this module only
-reads.
+YAML 1.1 reads otherwise than a person (010, 1:30, no), no document above a size limit, nothing but a regular file (a
+pipe would be waited for). Every error names the file, the field and what to write instead, in characters that a console
+shows as they are. The schemas (`Closed` subclasses) say which fields there are; this module only reads.
 """
 
 from __future__ import annotations
 
 import math
 import re
+import stat
 from collections.abc import Hashable
 from pathlib import Path
 from typing import Annotated, Final, NoReturn, TypeVar, cast, get_args, get_origin
@@ -20,6 +21,8 @@ from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 from policies.errors import PolicyError
 
 MAX_BYTES = 1 << 20
+_SHOWN = 60
+"""Characters of what stands in a document that an error repeats."""
 
 
 class DocumentError(PolicyError):
@@ -85,34 +88,43 @@ class _StrictLoader(yaml.SafeLoader):
             if not isinstance(key, Hashable):
                 _refuse("a field's name must be a text; a list or mapping stands there", key_node)
             if key in seen:
-                _refuse(f"the field {key!r} stands twice; keep one", key_node)
+                _refuse(f"the field {_shown(key)!r} stands twice; keep one", key_node)
             seen.add(key)
         return super().construct_mapping(node, deep=deep)
 
     def construct_yaml_float(self, node: yaml.ScalarNode) -> float:
         if not _PLAIN_FLOAT.fullmatch(node.value):
             # .nan and .inf end here, and 1:30.5, which YAML 1.1 reads in base 60.
-            _refuse(f"{node.value} is not a finite decimal number; write one, or quote the text", node)
+            _refuse(f"{_shown(node.value)} is not a finite decimal number; write one, or quote the text", node)
         value = super().construct_yaml_float(node)
         if not math.isfinite(value):
-            _refuse(f"{node.value} is not a finite number; write one", node)
+            _refuse(f"{_shown(node.value)} is not a finite number; write one", node)
         return value
 
     def construct_yaml_int(self, node: yaml.ScalarNode) -> int:
         if not _PLAIN_INT.fullmatch(node.value):
             # YAML 1.1 reads 010 as eight and 1:30 as ninety.
-            _refuse(f"{node.value} is not a plain decimal number; write one, or quote the text", node)
+            _refuse(f"{_shown(node.value)} is not a plain decimal number; write one, or quote the text", node)
+        if len(node.value) > _SHOWN:
+            _refuse(f"a number of {len(node.value)} digits is no value of any field; write a smaller one", node)
         return super().construct_yaml_int(node)
 
     def construct_yaml_bool(self, node: yaml.ScalarNode) -> bool:
         if node.value.lower() not in ("true", "false"):
             # YAML 1.1 reads no, the code of Norway, as false.
-            _refuse(f"{node.value} may mean a truth value; write true or false, or quote the text", node)
+            _refuse(f"{_shown(node.value)} may mean a truth value; write true or false, or quote the text", node)
         return super().construct_yaml_bool(node)
 
 
 _PLAIN_INT: Final = re.compile(r"[-+]?(0|[1-9][0-9]*)")
 _PLAIN_FLOAT: Final = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?")
+
+
+def _shown(value: object) -> str:
+    """What stands in a document, cut, and with control characters spelled out: they would rewrite a console."""
+    text = str(value)
+    plain = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text[:_SHOWN])
+    return plain if len(text) <= _SHOWN else f"{plain}..."
 
 
 def _refuse(problem: str, where: yaml.Node | yaml.Event) -> NoReturn:
@@ -137,7 +149,9 @@ def parse_document(text: str, schema: type[C], origin: Path | str) -> C:
             content = loader.get_single_data()
         finally:
             loader.dispose()
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
+    except RecursionError:
+        raise DocumentError(origin, ["lists or mappings stand too deep in one another; write them flatter"]) from None
+    except (yaml.YAMLError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}: " if mark is not None else ""
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
@@ -153,18 +167,23 @@ def parse_document(text: str, schema: type[C], origin: Path | str) -> C:
 def _fault(error: object) -> str:
     details: dict[str, object] = dict(error)  # type: ignore[call-overload]  # pydantic's ErrorDetails is a TypedDict
     location = details["loc"]
-    field = ".".join(str(part) for part in location) if isinstance(location, tuple) else ""
+    field = ".".join(_shown(part) for part in location) if isinstance(location, tuple) else ""
     message = str(details["msg"])
     if details["type"] == "extra_forbidden":
         message = "unknown field; remove it or mend its spelling"
     elif details["type"] == "missing":
         message = "this field is missing; add it"
+    elif details["type"] == "model_type":
+        message = "its own fields belong here, each on a line below it"
     return f"field {field or '(document)'}: {message}"
 
 
 def read_document(path: Path, schema: type[C]) -> C:
     """Read a YAML file of at most 1 MiB against a schema. Raises `DocumentError`, also for a file that is absent."""
     try:
+        kind = path.stat().st_mode
+        if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
+            raise DocumentError(path, ["is a pipe or a device; save the text as a file"])
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The package's tree of errors, apart from `DocumentError` (document.py) and `Refused` (decision.py), which hang on it.
+"""The package's tree of errors, apart from `DocumentError` (document.py) and `Refused` (refusals.py), which hang on it.
 
 Guarantees: whatever this package raises on purpose is a `PolicyError`, and its text names the mend. Kinds that call
 for different handling are different types: a spent budget is a normal outcome, a failed write is the machine's fault,
@@ -38,6 +38,18 @@ class LedgerMismatchError(LedgerError):
 
 class LedgerTamperedError(LedgerError):
     """The ledger's chain does not hold: edited, cut, rolled back or damaged."""
+
+
+class LedgerRolledBackError(LedgerTamperedError):
+    """The ledger lacks an entry that others countersigned: an older copy, or another history."""
+
+
+class CountersignError(LedgerError):
+    """A statement about a ledger, or a countersignature, that cannot be used."""
+
+
+class ExportError(LedgerError):
+    """An export of a ledger that does not hold: altered, incomplete, or not priced as the accountant prices it."""
 
 
 class LedgerWriteError(LedgerError):

@@ -1,13 +1,16 @@
 """The ledger: what a data set has spent, durably, before anything is computed.
 
 Guarantees: `charge` checks first, commits durably, and only then returns; it writes all of a debit or nothing, never
-goes beyond the budget, and charging the same again is free. The spent epsilon never decreases. Entries form a hash
-chain from a genesis that binds data set, hold-out and delta; an edit, a gap or a re-ordering is refused by name. One
-process writes at a time. A ledger is made only by `Ledger.create`: an absent file is an error, not a full budget.
+goes beyond the budget, and charging the same again is free. The spent epsilon never decreases. Once a policy was put
+into force, debits name it, until another one is. Entries form a hash chain from a genesis that binds data set, hold-out
+and delta; an edit, a gap or a re-ordering is refused by name. One process writes at a time. A ledger is made only by
+`Ledger.create`: an absent file is an error, not a full budget. No charge depends on a clock; the latest day that an
+entry names (`day`) never goes back, so a clock that is set back brings no expired policy back.
 
 Left to others: a chain cannot show by itself that its newest entries were cut off, or the whole file replaced by an
-older copy. So the caller has `head` countersigned and hands the countersigned one to `require` at every start. The
-hashes are no secret: who may write the file is the operating system's duty.
+older copy. So the caller has `statement` countersigned (countersign.py) and hands the countersigned heads to `require`
+at every start; what was lost is charged by `recover`. The hashes are no secret: who may write the file is the operating
+system's duty.
 """
 
 from __future__ import annotations
@@ -16,14 +19,15 @@ import contextlib
 import math
 import threading
 from collections.abc import Iterable
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from policies import accountant
-from policies.chain import MEND, Debit, Entry, Genesis, Head, genesis_row, next_entry
+from policies.chain import MEND, Entry, Genesis, genesis_row, next_entry
 from policies.costs import Cost
+from policies.countersign import Statement, covered, require_head, statement
 from policies.errors import (
     BudgetRefused,
     ChargeConflictError,
@@ -32,11 +36,13 @@ from policies.errors import (
     LedgerExistsError,
     LedgerMismatchError,
     LedgerMissingError,
+    LedgerRolledBackError,
     LedgerTamperedError,
     LedgerWriteError,
 )
+from policies.events import Debit, Event, Head, InForce, Notice, NoticeKind, Recovery, costs_of
 from policies.seat import Seat
-from policies.store import Key, Store, create_store, keys_of, read_ledger, require_file
+from policies.store import Key, Store, create_store, keys_of, read_history, read_ledger, require_file
 
 __all__ = [
     "BudgetRefused",
@@ -51,8 +57,10 @@ __all__ = [
     "LedgerExistsError",
     "LedgerMismatchError",
     "LedgerMissingError",
+    "LedgerRolledBackError",
     "LedgerTamperedError",
     "LedgerWriteError",
+    "read_history",
     "read_ledger",
 ]
 
@@ -69,6 +77,8 @@ class Ledger:
         self._entries: list[Entry] = []
         self._charged: dict[Key, Entry] = {}
         self._spent = 0.0
+        self._day: date | None = None
+        self._policy: str | None = None
         self._genesis, entries = store.read()
         for entry in entries:
             self._remember(entry)
@@ -92,9 +102,7 @@ class Ledger:
         the genesis. Raises `LedgerMissingError`, `LedgerBusyError`, `LedgerMismatchError`, `LedgerTamperedError`,
         `LedgerWriteError`.
         """
-        if not 0 < budget_epsilon < math.inf:
-            msg = f"budget_epsilon {budget_epsilon!r} must be a finite number above 0; mend the policy's budget.epsilon"
-            raise LedgerMismatchError(msg)
+        _require_bound(budget_epsilon)
         require_file(path)
         with contextlib.ExitStack() as undo:
             seat = Seat(path.with_name(path.name + ".lock"))
@@ -102,7 +110,7 @@ class Ledger:
             store = Store(path)
             undo.callback(store.close)
             ledger = cls(path, budget_epsilon, seat, store)
-            ledger._match(Genesis(data_set, float(holdout), float(delta), public))
+            ledger.match(data_set=data_set, holdout=holdout, delta=delta, public=public)
             undo.pop_all()
             return ledger
 
@@ -127,24 +135,36 @@ class Ledger:
     def head(self) -> Head:
         """The newest entry's place and hash, to be countersigned by others."""
         with self._guard:
-            if not self._entries:
-                return Head(0, genesis_row(self._genesis)[2])
-            return Head(self._entries[-1].sequence, self._entries[-1].hash)
+            return self._entries[-1].head if self._entries else Head(0, genesis_row(self._genesis)[2])
 
-    def entries(self) -> tuple[Entry, ...]:
-        """All debits, oldest first."""
+    @property
+    def policy(self) -> str | None:
+        """Digest of the policy that was put into force last; None in ledgers that are older than such entries."""
+        with self._guard:
+            return self._policy
+
+    @property
+    def day(self) -> date | None:
+        """The latest day in UTC on which an entry was written, by the clocks of their time; None before the first."""
+        with self._guard:
+            return self._day
+
+    def history(self) -> tuple[Entry, ...]:
+        """All entries, oldest first."""
         with self._guard:
             return tuple(self._entries)
 
+    def entries(self) -> tuple[Entry, ...]:
+        """All debits, oldest first."""
+        return tuple(entry for entry in self.history() if isinstance(entry.event, Debit))
+
     def costs(self) -> tuple[Cost, ...]:
-        """Every cost charged to the data set, oldest first."""
-        with self._guard:
-            return tuple(cost for entry in self._entries for cost in entry.debit.costs.values())
+        """Every cost charged to the data set, oldest first, by debits and recoveries."""
+        return tuple(cost for entry in self.history() for cost in costs_of(entry.event))
 
     def study_costs(self, study: str) -> tuple[Cost, ...]:
         """Every cost charged under the study with this digest, repeated attempts included."""
-        with self._guard:
-            return tuple(c for entry in self._entries if entry.debit.study == study for c in entry.debit.costs.values())
+        return tuple(c for entry in self.entries() if entry.debit.study == study for c in entry.debit.costs.values())
 
     def charged(self, study: str, round: int) -> dict[tuple[str, int], Cost]:  # noqa: A002 - the protocol's word
         """What was charged for a round, by (tensor, attempt)."""
@@ -162,7 +182,8 @@ class Ledger:
 
     def left(self) -> float:
         """Epsilon between what is spent and the budget, at least 0. Epsilons do not add up: ask `would_spend`."""
-        return max(0.0, self._budget - self.spent())
+        with self._guard:
+            return max(0.0, self._budget - self._spent)
 
     def would_spend(self, costs: Iterable[Cost]) -> float:
         """What `spent` would be with these costs charged on top; charges nothing."""
@@ -182,21 +203,77 @@ class Ledger:
             fresh = self._fresh(debit)
             if not fresh:
                 return max((self._charged[key] for key in keys_of(debit)), key=lambda entry: entry.sequence)
+            if self._policy not in (None, debit.policy):
+                msg = (
+                    f"{self._name}: policy {debit.policy[:12]} is not in force, {self._policy[:12]} is; put it into"
+                    " force first (fedward-silo policy reload)"
+                )
+                raise LedgerMismatchError(msg)
             wanted = self.would_spend(fresh.values())
             if not (wanted <= self._budget or self._genesis.public):
                 raise BudgetRefused(spent=self._spent, wanted=wanted, budget=self._budget, delta=self._genesis.delta)
-            now = datetime.now(UTC).isoformat(timespec="seconds")
-            partial = Debit(debit.study, debit.policy, debit.round, debit.attempt, fresh)
-            entry = next_entry(self.head, partial, now, wanted)
-            self._store.append(entry, self.head)
-            self._remember(entry)
+            return self._append(Debit(debit.study, debit.policy, debit.round, debit.attempt, fresh), wanted)
+
+    def put_into_force(self, policy: str, budget_epsilon: float) -> Entry | None:
+        """Note, durably, that a policy with this digest and budget holds from now on. None where it does already.
+
+        The budget binds the next charge; what is spent stays spent. Raises `LedgerMismatchError`, `LedgerWriteError`.
+        """
+        _require_bound(budget_epsilon)
+        with self._guard:
+            self._store.require_usable()
+            entry = None
+            if policy != self._policy:
+                entry = self._append(InForce(policy, budget_epsilon), self._spent)
+            self._budget = budget_epsilon
             return entry
+
+    def note(self, kind: NoticeKind, reference: str) -> Entry:
+        """Note a withdrawal or a refresh, durably. It charges nothing and refills nothing."""
+        with self._guard:
+            self._store.require_usable()
+            return self._append(Notice(kind, reference), self._spent)
+
+    def recover(self, recovery: Recovery, lost: Iterable[Statement]) -> Entry:
+        """Charge a gap, durably: the ledger then stands for what it stood for before `lost`, or for more.
+
+        The caller has checked the recovery's signature and that its costs are those of `countersign.gap`. A recovery
+        may pass the budget: it says what was spent, and allows nothing. Raises `LedgerWriteError`.
+        """
+        with self._guard:
+            self._store.require_usable()
+            known = [item.epsilon for item in lost] if recovery.costs else []
+            return self._append(recovery, max([self.would_spend(recovery.costs), *known]))
+
+    def statement(self, silo: str, known: Iterable[Head] = ()) -> Statement:
+        """What others are to countersign. `known` are heads that were countersigned before."""
+        with self._guard:
+            return statement(silo, self._genesis, self._entries, _now(), known)
+
+    def missing(self, statements: Iterable[Statement]) -> tuple[Statement, ...]:
+        """Of these countersigned statements, those whose head the ledger neither contains nor has charged for."""
+        with self._guard:
+            found = {entry.head for entry in self._entries} | {Head(0, genesis_row(self._genesis)[2])}
+            found |= set(covered(self._entries))
+            return tuple(item for item in statements if item.head not in found)
+
+    def match(self, *, data_set: str, holdout: float, delta: float, public: bool = False) -> None:
+        """Raise `LedgerMismatchError` where the genesis says otherwise, as `open` does."""
+        wanted = Genesis(data_set, float(holdout), float(delta), public)
+        for field in ("data_set", "holdout", "delta", "public"):
+            mine, theirs = getattr(self._genesis, field), getattr(wanted, field)
+            if mine != theirs:
+                msg = (
+                    f"{self._name}: the ledger's {field} is {mine}, the policy says {theirs}; it is fixed for the"
+                    " life of the data set, so mend the policy or give the right ledger"
+                )
+                raise LedgerMismatchError(msg)
 
     def verify(self) -> None:
         """Read the file again and compare. Raises `LedgerTamperedError` where it is not what this process wrote."""
         with self._guard:
             self._store.require_usable()
-            genesis, entries = self._store.read()
+            genesis, entries = self._store.read_again()
             if genesis != self._genesis or list(entries) != self._entries:
                 msg = f"{self._name}: the ledger's file is not what this process wrote; {MEND}"
                 raise LedgerTamperedError(msg)
@@ -204,16 +281,16 @@ class Ledger:
     def require(self, head: Head) -> None:
         """Refuse a ledger that lost entries: `head` is one that others countersigned.
 
-        Raises `LedgerTamperedError` where the chain does not contain it.
+        Raises `LedgerRolledBackError` where neither the chain nor one of its recoveries has it.
         """
         with self._guard:
-            known = {0: genesis_row(self._genesis)[2], **{entry.sequence: entry.hash for entry in self._entries}}
-            if known.get(head.sequence) != head.hash:
-                msg = (
-                    f"{self._name}: countersigned entry {head.sequence} is not in the ledger, which ends at"
-                    f" {self.head.sequence}: an older copy was put in its place; {MEND}"
-                )
-                raise LedgerTamperedError(msg)
+            require_head(self._genesis, self._entries, head)
+
+    def _append(self, event: Event, epsilon: float) -> Entry:
+        entry = next_entry(self.head, event, _now(), epsilon)
+        self._store.append(entry, self.head)
+        self._remember(entry)
+        return entry
 
     def _fresh(self, debit: Debit) -> dict[str, Cost]:
         fresh: dict[str, Cost] = {}
@@ -231,15 +308,18 @@ class Ledger:
 
     def _remember(self, entry: Entry) -> None:
         self._entries.append(entry)
-        self._charged.update(dict.fromkeys(keys_of(entry.debit), entry))
+        self._charged.update(dict.fromkeys(keys_of(entry.event), entry))
+        if isinstance(entry.event, InForce):
+            self._policy = entry.event.policy
         self._spent = max(self._spent, entry.epsilon)
+        self._day = entry.day if self._day is None else max(self._day, entry.day)
 
-    def _match(self, wanted: Genesis) -> None:
-        for field in ("data_set", "holdout", "delta", "public"):
-            mine, theirs = getattr(self._genesis, field), getattr(wanted, field)
-            if mine != theirs:
-                msg = (
-                    f"{self._name}: the ledger's {field} is {mine}, the policy says {theirs}; it is fixed for the"
-                    " life of the data set, so mend the policy or give the right ledger"
-                )
-                raise LedgerMismatchError(msg)
+
+def _require_bound(budget_epsilon: float) -> None:
+    if not 0 < budget_epsilon < math.inf:
+        msg = f"budget_epsilon {budget_epsilon!r} must be a finite number above 0; mend the policy's budget.epsilon"
+        raise LedgerMismatchError(msg)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -1,26 +1,78 @@
 """The policy: what one silo allows, written by its data-protection officer.
 
-Guarantees: a policy that loads is complete and consistent; there are no defaults, so nothing is allowed by being left
-out. Its digest stands in every ledger entry. Comparing a study with it is decision.py; the budget is kept in ledger.py.
+Guarantees: a policy that loads is complete and consistent; only `data_set.public` may be left out, and then the data
+are private, so nothing is allowed by omission. Every field is enforced: by decision.py for each study, by ledger.py for
+the budget and what the ledger is bound to, by the agent's approving.py for signatures and its retention.py for what is
+removed. Its digest stands in every ledger entry. docs/policy.md goes through the fields; `policy.schema.json` is
+generated from here (schema.py).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
+from datetime import date, datetime
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from policies.document import Closed, read_document
-from policies.study import Name
+from policies.study import Metric, Name
 
 NoiseMode = Literal["local", "distributed"]
+Architecture = Literal["mlp", "cnn", "resnet18"]
+Approver = Annotated[str, Field(pattern=r"^fedward://operator/[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Epsilon = Annotated[float, Field(gt=0, le=32)]
+Share = Annotated[float, Field(gt=0, le=1)]
+
+VERSION = 2
+_ADDED = (
+    "budget.relation",
+    "budget.expires",
+    "encoder_sealing",
+    "smallest_domain",
+    "limits.round_epsilon",
+    "limits.architectures",
+    "split",
+    "publish",
+    "retention_days",
+    "approvers",
+)
+"""Fields that a policy of version 1 did not have to state."""
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
-class DataSet(Closed):
+def _written_day(value: object) -> object:
+    """Only YYYY-MM-DD: pydantic would read a number as seconds since 1970."""
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return value
+    if not isinstance(value, str) or not _DAY.fullmatch(value):
+        msg = "write the day as YYYY-MM-DD"
+        raise ValueError(msg)
+    return value
+
+
+def _printable(text: str) -> str:
+    """It is shown on consoles, where control characters would rewrite what stands there."""
+    if not text.isprintable():
+        msg = "a control character or line break stands in it; write one line of plain text"
+        raise ValueError(msg)
+    return text
+
+
+Day = Annotated[date, BeforeValidator(_written_day)]
+
+
+class _Part(Closed):
+    """A part of the policy. The texts below its fields are what an editor shows."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+
+class DataSet(_Part):
     """Whose budget it is. All fields are fixed for the life of the data set: the ledger is bound to them."""
 
     id: Name
@@ -34,74 +86,133 @@ class DataSet(Closed):
     the ledger is created, so that an edit of the policy cannot turn a hospital's protection off."""
 
 
-class Budget(Closed):
-    """(epsilon, delta) of the data set over all studies, restarts and years."""
+class Budget(_Part):
+    """What the data set may lose over all studies, restarts and years. It never refills."""
 
-    epsilon: Annotated[float, Field(gt=0, le=32)]
+    epsilon: Epsilon
+    """Privacy loss, without unit: all releases together change the odds of any outcome by at most exp(epsilon) for one
+    patient (or record), but for a chance of delta."""
     delta: Annotated[float, Field(ge=1e-12, lt=1e-2)]
+    """Probability; well below 1 / number of patients. The ledger is bound to it."""
+    relation: Literal["add_remove"]
+    """Which data sets count as neighbours: one patient (or record) more or less. No other relation is accounted for."""
+    expires: Day
+    """Last day of the validity period, YYYY-MM-DD in UTC. From the next day on nothing is charged. A later day in a new
+    policy lengthens the period; what was spent stays spent."""
 
 
-class Limits(Closed):
+class Split(_Part):
+    """The largest share of `limits.study_epsilon`, above 0 to 1, that each kind of release may take alone.
+
+    Alone means accounted for without the others, in a run without repeated attempts. Epsilons do not add up: shares may
+    sum to more than 1.
+    """
+
+    encoder: Share
+    """All encoder updates of a study together."""
+    heads: Share
+    """All head sums (curvature and gradient) of a study together."""
+    counts: Share
+    """The count of patients by domain."""
+    metrics: Share
+    """The histograms of the held-out patients."""
+
+
+class Limits(_Part):
     """The most that any single study may ask for."""
 
+    study_epsilon: Epsilon
+    """Epsilon of a whole study, repeated attempts included, at `budget.delta`."""
+    round_epsilon: Epsilon
+    """Epsilon of any single round, repeated attempts included, at `budget.delta`."""
     rounds: Annotated[int, Field(ge=1, le=400)]
+    """Training rounds."""
     charged_attempts: Annotated[int, Field(ge=1, le=100)]
     """Attempts of one round that may be charged, so that nobody can burn the budget by aborting."""
-    study_epsilon: Annotated[float, Field(gt=0, le=32)]
+    architectures: Annotated[tuple[Architecture, ...], Field(min_length=1, max_length=3)]
+    """Encoders that may be trained: `mlp` reads table columns alone, `cnn` and `resnet18` read images."""
     encoder_weights: Annotated[int, Field(ge=1)]
+    """Number of weights of the shared encoder."""
     representation: Annotated[int, Field(ge=1, le=256)]
+    """Width of the encoder's output."""
     sampling_rate: Annotated[float, Field(gt=0, le=1)]
+    """Chance with which a patient takes part in one step of the encoder's training."""
     clip: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    """l2 norm to which one patient's gradient is cut."""
 
 
-class Policy(Closed):
+class Policy(_Part):
     """A silo's whole policy. `digest` names it in the ledger."""
 
-    version: Literal[1]
-    contact: Annotated[str, Field(min_length=1, max_length=200)]
+    version: Literal[2]
+    """Of this format."""
+    contact: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable)]
     """Who answers for this policy; shown to people whose study is refused."""
     data_set: DataSet
     budget: Budget
     min_silos: Annotated[int, Field(ge=2, le=256)]
     """Least number of silos, this one included, in a sum that this silo joins."""
     noise_modes: Annotated[tuple[NoiseMode, ...], Field(min_length=1, max_length=2)]
+    """Who may carry the noise of count, head and metric sums: `local` is this silo, for itself; `distributed` the silos
+    together."""
     colluders: Annotated[int, Field(ge=0, le=254)]
     """t: colluding silos that a study's sums and its distributed noise must withstand at the least."""
-    encoder_sealing: Literal["ring", "ckks"] = "ring"
+    encoder_sealing: Literal["ring", "ckks"]
     """The weakest sealing of encoder updates that this silo uses: `ring` allows masked integers and masked CKKS, `ckks`
     only the latter."""
+    smallest_domain: Annotated[int, Field(ge=0, le=10_000_000)]
+    """Patients, by the opened and noised sums, below which a domain gets neither a head nor figures of its own. A study
+    must state `privacy.smallest_domain` at least as large; 0 asks for nothing."""
     limits: Limits
+    split: Split
+    publish: Annotated[tuple[Metric, ...], Field(max_length=5)]
+    """Metrics that a study may publish from the noised sums; `[]` none."""
+    retention_days: Annotated[int, Field(ge=1, le=36_500)]
+    """Whole days, after the day on which a study ended, that the agent keeps what is private or secret of it: personal
+    models, local priors, releases before their sealing, keys and shares, sealed bytes. The ledger, the shared models
+    and the record of what was used up stay. The agent's log gives a day's notice."""
     studies: tuple[Digest, ...] | None
     """Digests of the studies that may run; `null` allows every study within the limits, `[]` none."""
+    approvers: Annotated[tuple[Approver, ...], Field(min_length=2, max_length=16)] | None
+    """People, by the identity in their certificate, two of whom must have signed before this policy, and before the one
+    that replaces it, comes into force; `null` asks for no signature."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_older(cls, content: object) -> object:
+        if isinstance(content, dict) and content.get("version") == 1:
+            msg = (
+                "version 1 is not read any more. Write version: 2 and state what is new in it:"
+                f" {', '.join(_ADDED)}; docs/policy.md explains each, policies/samples shows them"
+            )
+            raise ValueError(msg)
+        return content
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if len(set(self.noise_modes)) != len(self.noise_modes):
-            msg = "noise_modes lists a mode twice; keep one"
-            raise ValueError(msg)
-        if self.limits.study_epsilon > self.budget.epsilon:
-            msg = f"limits.study_epsilon {self.limits.study_epsilon} exceeds budget.epsilon {self.budget.epsilon}"
+        limits = self.limits
+        lists: dict[str, tuple[Any, ...]] = {
+            "noise_modes": self.noise_modes,
+            "limits.architectures": limits.architectures,
+            "publish": self.publish,
+            "studies": self.studies or (),
+            "approvers": self.approvers or (),
+        }
+        for field, values in lists.items():
+            if len(set(values)) != len(values):
+                msg = f"{field} lists a value twice; keep one"
+                raise ValueError(msg)
+        if limits.study_epsilon > self.budget.epsilon:
+            msg = f"limits.study_epsilon {limits.study_epsilon} exceeds budget.epsilon {self.budget.epsilon}; lower it"
             raise ValueError(msg)
         if "distributed" in self.noise_modes and self.min_silos <= self.colluders + 1:
             msg = f"distributed noise needs min_silos above colluders + 1 = {self.colluders + 1}; raise min_silos"
             raise ValueError(msg)
-        if self.studies is not None and len(set(self.studies)) != len(self.studies):
-            msg = "studies lists a digest twice; keep one"
-            raise ValueError(msg)
         return self
 
     def canonical(self) -> bytes:
-        """The policy as canonical JSON (sorted keys, no spaces): what is hashed.
-
-        Fields that are younger than the first version are left out at their defaults, so that older policies keep
-        their names.
-        """
-        document = self.model_dump(mode="json")
-        if not self.data_set.public:
-            del document["data_set"]["public"]
-        if self.encoder_sealing == "ring":
-            del document["encoder_sealing"]
-        return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+        """The policy as canonical JSON (sorted keys, no spaces): what is hashed and signed."""
+        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":")).encode()
 
     @property
     def digest(self) -> str:

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, Literal, NoReturn
 from urllib.parse import quote
 
-from policies.chain import MEND, Debit, Entry, Genesis, Head, check_chain, genesis_row
+from policies.chain import MEND, Entry, Genesis, check_chain, genesis_row
 from policies.errors import (
     LedgerBusyError,
     LedgerExistsError,
@@ -25,6 +25,7 @@ from policies.errors import (
     LedgerTamperedError,
     LedgerWriteError,
 )
+from policies.events import Debit, Event, Head
 
 Key = tuple[str, int, str, int]
 """(study, round, tensor, attempt): charged at most once."""
@@ -52,9 +53,11 @@ _BUSY_SECONDS: Final = 5.0
 _HARMLESS: Final = frozenset({"SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_BUSY"})
 
 
-def keys_of(debit: Debit) -> list[Key]:
-    """What a debit charges, in the order of its tensors."""
-    return [(debit.study, debit.round, tensor, debit.attempt) for tensor in debit.costs]
+def keys_of(event: Event) -> list[Key]:
+    """What a debit charges, in the order of its tensors; nothing for events of other kinds."""
+    if not isinstance(event, Debit):
+        return []
+    return [(event.study, event.round, tensor, event.attempt) for tensor in event.costs]
 
 
 def create_store(path: Path, genesis: Genesis) -> None:
@@ -115,6 +118,11 @@ class Store:
         """Read and check the whole chain. Raises `LedgerTamperedError`, `LedgerBusyError`."""
         return _read(self._connection)
 
+    def read_again(self) -> tuple[Genesis, tuple[Entry, ...]]:
+        """`read` from the disk: the open connection keeps pages in memory and would not see somebody's edit of them."""
+        with contextlib.closing(_connect(self._path, "ro")) as connection:
+            return _read(connection)
+
     def append(self, entry: Entry, head: Head) -> None:
         """Write one entry after `head`, durably, all of it or nothing.
 
@@ -127,7 +135,7 @@ class Store:
             self._connection.execute(_INSERT, entry.row)
             self._connection.executemany(
                 "INSERT INTO charged (study, round, tensor, attempt, sequence) VALUES (?, ?, ?, ?, ?)",
-                [(*key, entry.sequence) for key in keys_of(entry.debit)],
+                [(*key, entry.sequence) for key in keys_of(entry.event)],
             )
             self._connection.execute("COMMIT")
         except sqlite3.Error as error:
@@ -154,7 +162,7 @@ class Store:
                 self._usable = True
         mend = "free space on its disk" if self._usable else "mend its disk, open the ledger again"
         msg = (
-            f"{self._path.name}: the debit could not be written ({name}). Nothing was charged and nothing may be"
+            f"{self._path.name}: the entry could not be written ({name}). Nothing was charged and nothing may be"
             f" computed; {mend} and try again"
         )
         raise LedgerWriteError(msg) from None
@@ -165,8 +173,8 @@ class Store:
                 self._connection.execute("ROLLBACK")
 
 
-def read_ledger(path: Path) -> tuple[Genesis, tuple[Entry, ...]]:
-    """Read and check a ledger beside the agent that holds it.
+def read_history(path: Path) -> tuple[Genesis, tuple[Entry, ...]]:
+    """Read and check a ledger beside the agent that holds it: every entry, of whatever kind.
 
     Raises `LedgerMissingError`, `LedgerBusyError` (a write is under way, or a crashed one waits for its agent),
     `LedgerTamperedError`.
@@ -174,6 +182,12 @@ def read_ledger(path: Path) -> tuple[Genesis, tuple[Entry, ...]]:
     require_file(path)
     with contextlib.closing(_connect(path, "ro")) as connection:
         return _read(connection)
+
+
+def read_ledger(path: Path) -> tuple[Genesis, tuple[Entry, ...]]:
+    """The debits alone, checked and raising like `read_history`."""
+    genesis, entries = read_history(path)
+    return genesis, tuple(entry for entry in entries if isinstance(entry.event, Debit))
 
 
 def require_file(path: Path) -> None:
@@ -201,7 +215,7 @@ def _read(connection: sqlite3.Connection) -> tuple[Genesis, tuple[Entry, ...]]:
         msg = f"the ledger's file is damaged; {MEND}"
         raise LedgerTamperedError(msg)
     genesis, entries = check_chain(rows)
-    if sorted(index) != sorted((*key, entry.sequence) for entry in entries for key in keys_of(entry.debit)):
+    if sorted(index) != sorted((*key, entry.sequence) for entry in entries for key in keys_of(entry.event)):
         msg = f"the ledger's index of charges does not fit its entries; {MEND}"
         raise LedgerTamperedError(msg)
     return genesis, entries

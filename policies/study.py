@@ -12,14 +12,15 @@ import json
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ModelWrapValidatorHandler, ValidationError, model_validator
 
 from policies.document import Closed, read_document
+from policies.unaccountable import refusal_of
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
 ColumnName = Annotated[str, Field(min_length=1, max_length=128)]
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Noise = Annotated[float, Field(ge=0, allow_inf_nan=False)]
+Noise = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
 """A noise multiplier; 0 only in a study of public data (`privacy.mode: none`)."""
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 Code = str | int | float | bool
@@ -233,7 +234,7 @@ class EncoderPlan(Closed):
     """DP-SGD on the encoder with the heads frozen, every round but the last."""
 
     steps: Annotated[int, Field(ge=1, le=10_000)]
-    sampling_rate: Annotated[float, Field(gt=0, le=1)]
+    sampling_rate: Annotated[float, Field(ge=1e-9, le=1)]
     batch_size: Annotated[int, Field(ge=1, le=1_000_000)]
     """Public denominator of the gradient sum; never derived from a private count."""
     learning_rate: Positive
@@ -286,6 +287,9 @@ class Privacy(Closed):
     count_noise: Noise
     max_patients: Annotated[int, Field(ge=1, le=10_000_000)] = 100_000
     """Public bound on the patients of one silo: statistics are clamped to what it implies, never refused."""
+    smallest_domain: Annotated[int, Field(ge=0, le=10_000_000)] = 0
+    """Patients, by the opened and noised sums of all silos, below which a domain gets nothing of its own: its head
+    stays where the pooled rounds left it, and no figure of it is reported."""
 
 
 class Deadlines(Closed):
@@ -318,6 +322,18 @@ class Study(Closed):
     deadlines: Deadlines = Deadlines()
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 3
     """Attempts of one round before the study ends."""
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _refuse_by_name(cls, content: object, fit: ModelWrapValidatorHandler[Self]) -> Self:
+        """Raise `Refused` where the study asks for what cannot be accounted for, however it is read."""
+        try:
+            return fit(content)
+        except ValidationError as error:
+            refusal = refusal_of(error)
+            if refusal is None:
+                raise
+            raise refusal from None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -397,17 +413,18 @@ _ADDED: tuple[tuple[tuple[str, ...], object], ...] = (
     (("data", "label", "classes"), []),
     (("model", "channels"), [16, 32]),
     (("encoder", "sealing"), "ring32"),
+    (("privacy", "smallest_domain"), 0),
 )
 """Fields added since the first version, with their defaults."""
 
 
 def load_study(path: Path) -> Study:
-    """Read a study from YAML. Raises `DocumentError` naming file, field and mend."""
+    """Read a study from YAML. Raises `DocumentError` naming file, field and mend, `Refused` (unaccountable.py)."""
     return read_document(path, Study)
 
 
 def parse_study(canonical: bytes, digest: str) -> Study:
-    """Read a study as it came over the wire. Raises ValueError where it is not the study that `digest` names."""
+    """Read a study as it came over the wire. Raises ValueError where it is not what `digest` names, `Refused`."""
     study = Study.model_validate_json(canonical, strict=False)
     if study.digest != digest:
         msg = f"the study received is {study.digest[:12]}, not {digest[:12]}"

@@ -36,23 +36,31 @@ STUDY: dict[str, Any] = {
     "privacy": {"delta": DELTA, "mode": "distributed", "colluders": 1, "count_noise": 30},
 }
 POLICY: dict[str, Any] = {
-    "version": 1,
+    "version": 2,
     "contact": "dpo@hospital.example",
     "data_set": {"id": "cardiology", "unit": "patient", "holdout": 0.2},
-    "budget": {"epsilon": 4.0, "delta": DELTA},
+    "budget": {"epsilon": 4.0, "delta": DELTA, "relation": "add_remove", "expires": "2099-12-31"},
     "min_silos": 3,
     "noise_modes": ["local", "distributed"],
     "colluders": 1,
+    "encoder_sealing": "ring",
+    "smallest_domain": 0,
     "limits": {
+        "study_epsilon": 2.0,
+        "round_epsilon": 2.0,
         "rounds": 10,
         "charged_attempts": 2,
-        "study_epsilon": 2.0,
+        "architectures": ["mlp", "cnn", "resnet18"],
         "encoder_weights": 1000,
         "representation": 16,
         "sampling_rate": 0.1,
         "clip": 1.0,
     },
+    "split": {"encoder": 1.0, "heads": 1.0, "counts": 1.0, "metrics": 1.0},
+    "publish": ["auc", "accuracy", "balanced_accuracy", "calibration", "patients"],
+    "retention_days": 365,
     "studies": None,
+    "approvers": None,
 }
 OPEN = {"data_set": "cardiology", "holdout": 0.2, "budget_epsilon": 4.0, "delta": DELTA}
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from opacus.accountants import PRVAccountant, RDPAccountant
 
 from policies import accountant
-from policies.costs import Cost, study_costs
+from policies.costs import MAX_COUNT, MAX_NOISE, MIN_RATE, Cost, study_costs
 from policies.errors import CostError
 
 DELTA = 1e-5
@@ -273,3 +273,14 @@ def test_a_release_without_noise_has_no_bound_and_no_calibration(make_study):
     unnoised = make_study({"privacy.mode": "none", **dict.fromkeys(fields, 0)})
     with pytest.raises(CostError, match="without noise has no epsilon"):
         accountant.calibrate(unnoised, 1.0)
+
+
+@given(
+    noise=st.sampled_from([5e-324, 1e-300, 1e-160, 1e-3, MAX_NOISE]),
+    rate=st.sampled_from([MIN_RATE, 1e-5, 0.5, 1.0]),
+    count=st.sampled_from([1, MAX_COUNT]),
+    delta=st.sampled_from([accountant.MIN_DELTA, 1e-5, 0.01]),
+)
+@settings(deadline=None)
+def test_every_cost_has_a_price(noise, rate, count, delta):
+    assert accountant.epsilon([Cost("training", rate, noise, count)], delta) >= 0

@@ -3,14 +3,16 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from datetime import date
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.chain import GENESIS_PREVIOUS, Debit, Genesis, Head, Row, check_chain, genesis_row, next_entry
+from policies.chain import GENESIS_PREVIOUS, Genesis, Row, check_chain, genesis_row, next_entry
 from policies.costs import Cost
 from policies.errors import CostError, LedgerTamperedError
+from policies.events import Debit, Event, Head, InForce, Notice, Recovery
 
 GENESIS = Genesis("cardiology", 0.2, 1e-5)
 AT = "2026-01-31T08:00:00+00:00"
@@ -196,3 +198,72 @@ def test_an_unbounded_entry_stands_in_the_chain_of_public_data_alone():
 def test_a_release_without_noise_never_has_a_finite_epsilon():
     with pytest.raises(LedgerTamperedError, match="lowers the spent epsilon"):
         check_chain(unbounded(public=True, epsilon=1.0))
+
+
+# --- entries of other kinds ------------------------------------------------------------------------------------------
+def linked(*events: tuple[Event, float]) -> list[Row]:
+    rows = [genesis_row(GENESIS)]
+    for event, epsilon in events:
+        entry = next_entry(Head(rows[-1][0], rows[-1][2]), event, AT, epsilon)
+        rows.append(entry.row)
+    return rows
+
+
+FIRST, SECOND = InForce("p" * 64, 4.0), InForce("q" * 64, 6.0)
+LOST = Recovery((Head(9, "a" * 64),), (Cost("training", 1.0, 5.0, 1),), "A. Weber", "fedward://silo/north", "PEM", "00")
+
+
+def charged(policy: str = "p") -> Debit:
+    return Debit("s" * 64, policy * 64, 1, 1, {"heads": Cost("training", 1.0, 20.0, 1)})
+
+
+def test_entries_of_every_kind_are_read_back_in_their_order():
+    events = [(FIRST, 0.0), (charged(), 0.2), (Notice("withdrawal", "14"), 0.2), (LOST, 1.0), (SECOND, 1.0)]
+    _, entries = check_chain(linked(*events, (Notice("refresh", "15"), 1.0)))
+    assert [entry.event for entry in entries[:5]] == [event for event, _ in events]
+    assert entries[1].debit == charged()
+    for place in (0, 2, 3):
+        with pytest.raises(TypeError, match="is no debit"):
+            _ = entries[place].debit
+
+
+@pytest.mark.parametrize("event", [FIRST, Notice("refresh", "15")])
+@pytest.mark.parametrize("epsilon", [0.1, 0.3])
+def test_what_charges_nothing_changes_nothing(event, epsilon):
+    with pytest.raises(LedgerTamperedError, match=r"entry 2 (charges nothing and changes|lowers) the spent"):
+        check_chain(linked((charged(), 0.2), (event, epsilon)))
+
+
+def test_a_recovery_never_lowers_what_was_spent():
+    with pytest.raises(LedgerTamperedError, match="entry 2 lowers"):
+        check_chain(linked((charged(), 0.2), (LOST, 0.1)))
+
+
+def test_a_debit_names_the_policy_that_is_in_force():
+    check_chain(linked((charged("z"), 0.1), (FIRST, 0.1), (charged(), 0.2), (SECOND, 0.2), (charged("q"), 0.3)))
+    for events in ([(FIRST, 0.0), (charged("q"), 0.2)], [(FIRST, 0.0), (SECOND, 0.0), (charged("p"), 0.2)]):
+        with pytest.raises(LedgerTamperedError, match="a policy that was not in force"):
+            check_chain(linked(*events))
+
+
+def test_a_ledger_of_the_first_version_keeps_its_hashes():
+    """Written by the version that knew debits only."""
+    rows = chain(2)
+    assert [digest for _, _, digest, _ in rows] == [
+        "b74ca1e6a734cff859cdec651c6711306980a4f84a5541ba859002317428cb61",
+        "ed9d4cad3795c3084509258dad7fc751722897152c46ff20bf1a9c0b09fd6619",
+        "6a1bef27cf931e277fbdec7b910cef0f127f4af59cc25235f484a1a89c3b6f43",
+    ]
+
+
+@pytest.mark.parametrize("at", ["", "soon", "2026-01-31", "2026-01-31T08:00:00", "2026-01-31T08:00:00+01:00", None, 7])
+def test_an_entry_without_a_time_in_utc_is_refused(at):
+    rows = chain(1)
+    entry = next_entry(Head(0, rows[0][2]), Notice("refresh", "case"), at, 0.0)
+    with pytest.raises(LedgerTamperedError, match="entry 1 cannot be read"):
+        check_chain([rows[0], entry.row])
+
+
+def test_an_entry_knows_its_day():
+    _, (entry,) = check_chain(chain(1))
+    assert entry.day == date(2026, 1, 31)

@@ -6,18 +6,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.costs import MAX_COUNT, Cost, remaining_costs, round_costs, study_costs
+from policies.costs import (
+    MAX_COUNT,
+    Cost,
+    remaining_costs,
+    repeated_costs,
+    round_costs,
+    study_costs,
+    tensor_costs,
+)
 from policies.errors import CostError
 from policies.shapes import tensors
 
 
-@pytest.mark.parametrize("noise", [-1.0, math.nan, math.inf, True, "1", None])
+@pytest.mark.parametrize("noise", [-1.0, 1.1e6, 1e160, math.nan, math.inf, True, "1", None])
 def test_noise_without_a_meaning_is_refused(noise):
     with pytest.raises(CostError, match="noise"):
         Cost("training", 1.0, noise, 1)
 
 
-@pytest.mark.parametrize("rate", [0, -0.1, 1.1, math.nan, math.inf, True, "1"])
+@pytest.mark.parametrize("rate", [0, 5e-324, -0.1, 1.1, math.nan, math.inf, True, "1"])
 def test_a_rate_that_is_no_chance_is_refused(rate):
     with pytest.raises(CostError, match="sampling_rate"):
         Cost("training", rate, 1.0, 1)
@@ -74,3 +82,21 @@ def test_every_summed_tensor_has_a_cost_and_nothing_else(make_study, pooled, dom
 def test_a_study_of_one_round_trains_no_encoder(make_study):
     study = make_study({"heads.pooled_rounds": 1, "heads.domain_rounds": 0})
     assert all(cost.sampling_rate == 1 for cost in study_costs(study))
+
+
+def test_the_tensors_costs_are_the_studys(make_study):
+    study = make_study()
+    by_tensor = tensor_costs(study)
+    assert list(by_tensor) == ["counts", "heads", "encoder", "metrics"]
+    assert [len(costs) for costs in by_tensor.values()] == [1, study.rounds, study.rounds - 1, 1]
+    assert sorted(map(repr, study_costs(study))) == sorted(repr(c) for costs in by_tensor.values() for c in costs)
+
+
+def test_only_distributed_noise_is_drawn_anew_and_never_the_encoders(make_study):
+    together, alone = make_study(), make_study({"privacy.mode": "local"})
+    heads, encoder = (round_costs(together, 1)[tensor] for tensor in ("heads", "encoder"))
+    assert repeated_costs(together, 1, 3) == [heads, heads, heads, encoder]
+    assert repeated_costs(alone, 1, 3) == [heads, encoder]
+    assert repeated_costs(together, 0, 1) == list(round_costs(together, 0).values())
+    with pytest.raises(CostError, match="not in the plan"):
+        repeated_costs(together, together.rounds + 1, 1)

@@ -1,12 +1,17 @@
 from __future__ import annotations
 
 import time
+from datetime import UTC, date, datetime, timedelta
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from policies import accountant
-from policies.costs import Cost, round_costs, study_costs
-from policies.decision import Reason, Refused, decide
+from policies.costs import Cost, round_costs, study_costs, tensor_costs
+from policies.decision import decide
+from policies.refusals import Reason, Refused
+from policies.unaccountable import WISHES
 
 CALL = {
     "silo": "site-1",
@@ -15,6 +20,7 @@ CALL = {
     "round": 0,
     "attempt": 1,
     "charged_attempts": 0,
+    "today": date(2027, 6, 1),
 }
 
 
@@ -48,6 +54,7 @@ UNNOISED = {
     "encoder.noise": 0,
     "evaluation.noise": 0,
 }
+IMAGE = {"column": "scan", "height": 8, "width": 8}
 REFUSALS = [
     (Reason.NOT_INVITED, {}, {}, {"silo": "site-9"}, ("study.silos",)),
     (Reason.STUDY_NOT_ALLOWED, {"studies": []}, {}, {}, ("policy.studies", "study")),
@@ -109,6 +116,50 @@ REFUSALS = [
     (Reason.EPSILON_PER_STUDY, {}, {"evaluation.noise": 0.5}, {}, ("policy.limits.study_epsilon", "study.evaluation")),
     (Reason.EPSILON_PER_STUDY, {}, {"encoder.noise": 1e-6}, {}, ("policy.limits.study_epsilon", "study.encoder")),
     (Reason.EPSILON_PER_STUDY, {}, {"privacy.count_noise": 1e-9}, {}, ("policy.limits.study_epsilon", "study.privacy")),
+    (Reason.EXPIRED, {"budget.expires": "2027-05-31"}, {}, {}, ("policy.budget.expires is 2027-05-31", "2027-06-01")),
+    (Reason.EXPIRED, {}, {}, {"today": date(2100, 1, 1)}, ("policy.budget.expires", "dpo@hospital.example")),
+    (
+        Reason.EXPIRED,
+        {"budget.expires": "2027-06-01"},
+        {},
+        {"ledger_day": date(2027, 6, 2)},
+        ("expires is 2027-06-01", "written on 2027-06-02", "now says 2027-06-01", "later budget.expires", "dpo@"),
+    ),
+    (
+        Reason.ARCHITECTURE,
+        {"limits.architectures": ["cnn", "resnet18"]},
+        {},
+        {},
+        ("policy.limits.architectures allows cnn, resnet18", "study.model.encoder is mlp"),
+    ),
+    (
+        Reason.ARCHITECTURE,
+        {"limits.architectures": ["mlp"]},
+        {"model.encoder": "cnn", "data.image": IMAGE},
+        {},
+        ("study.model.encoder is cnn",),
+    ),
+    (Reason.SMALLEST_DOMAIN, {"smallest_domain": 1}, {}, {}, ("policy.smallest_domain", "study.privacy.smallest")),
+    (Reason.SMALLEST_DOMAIN, {"smallest_domain": 20}, {"privacy.smallest_domain": 19}, {}, ("is 19", "at least 20")),
+    (
+        Reason.PUBLISH,
+        {"publish": ["accuracy"]},
+        {"publish": ["accuracy", "auc", "patients"]},
+        {},
+        ("study.publish lists auc, patients", "policy.publish allows accuracy"),
+    ),
+    (Reason.PUBLISH, {"publish": []}, {"publish": ["auc"]}, {}, ("policy.publish allows nothing",)),
+    (
+        Reason.EPSILON_PER_ROUND,
+        {"limits.round_epsilon": 0.4},
+        {},
+        {},
+        ("policy.limits.round_epsilon allows 0.4", "study.heads", "in 1 charged attempts"),
+    ),
+    (Reason.SPLIT, {"split.encoder": 0.1}, {}, {}, ("policy.split.encoder", "study.encoder.noise")),
+    (Reason.SPLIT, {"split.heads": 0.1}, {}, {}, ("policy.split.heads", "study.heads")),
+    (Reason.SPLIT, {"split.counts": 0.01}, {}, {}, ("policy.split.counts", "study.privacy.count_noise")),
+    (Reason.SPLIT, {"split.metrics": 0.1}, {}, {}, ("policy.split.metrics", "study.evaluation.noise")),
     (
         Reason.BUDGET_SPENT,
         {},
@@ -130,7 +181,81 @@ def test_each_refusal_has_its_reason_and_names_the_fields(row, refusal):
 
 
 def test_every_reason_of_a_decision_is_tested():
-    assert {row[0] for row in REFUSALS} | {Reason.POLICY_CHANGED} == set(Reason)
+    elsewhere = {Reason.POLICY_CHANGED, *(wish.reason for wish in WISHES)}
+    assert {row[0] for row in REFUSALS} | elsewhere == set(Reason)
+
+
+def test_the_last_day_counts_and_without_a_day_the_machines_is_asked(make_policy, make_study):
+    decide(make_policy({"budget.expires": "2027-06-01"}), make_study(), **CALL)
+    today = datetime.now(UTC).date()
+    call = {**CALL, "today": None}
+    decide(make_policy({"budget.expires": str(today + timedelta(days=1))}), make_study(), **call)
+    with pytest.raises(Refused, match="policy_expired"):
+        decide(make_policy({"budget.expires": str(today - timedelta(days=2))}), make_study(), **call)
+
+
+@settings(max_examples=60, deadline=None)
+@given(today=st.integers(-3, 3), written=st.none() | st.integers(-3, 3))
+def test_the_later_of_the_machines_day_and_the_ledgers_counts(make_policy, make_study, today, written):
+    last = date(2027, 6, 1)
+    day = None if written is None else last + timedelta(days=written)
+    call = {**CALL, "today": last + timedelta(days=today), "ledger_day": day}
+    if max(today, written or today) > 0:
+        with pytest.raises(Refused, match="policy_expired"):
+            decide(make_policy({"budget.expires": "2027-06-01"}), make_study(), **call)
+    else:
+        decide(make_policy({"budget.expires": "2027-06-01"}), make_study(), **call)
+
+
+def test_an_expired_policy_binds_public_data_too(make_policy, make_study):
+    policy = make_policy({"data_set.public": True, "budget.expires": "2027-05-31"})
+    with pytest.raises(Refused, match="policy_expired"):
+        decide(policy, make_study(UNNOISED), **CALL)
+
+
+def test_what_is_asked_for_is_enough_to_be_taken(make_policy, make_study):
+    decide(make_policy({"limits.architectures": ["mlp"]}), make_study(), **CALL)
+    decide(make_policy({"smallest_domain": 20}), make_study({"privacy.smallest_domain": 20}), **CALL)
+    decide(make_policy({"publish": ["auc", "patients"]}), make_study({"publish": ["patients"]}), **CALL)
+    decide(make_policy({"publish": []}), make_study(), **CALL)
+
+
+@pytest.mark.parametrize("tensor", ["encoder", "heads", "counts", "metrics"])
+def test_a_tensor_may_take_its_share_and_no_more(make_policy, make_study, tensor):
+    study = make_study()
+    alone = accountant.epsilon(tensor_costs(study)[tensor], 1e-5)
+    share = alone / 2.0 * (1 + 1e-9)
+    decide(make_policy({f"split.{tensor}": share}), study, **CALL)
+    with pytest.raises(Refused, match=f"split: .*policy.split.{tensor}"):
+        decide(make_policy({f"split.{tensor}": share * 0.999}), study, **CALL)
+
+
+def test_a_round_may_cost_its_cap_and_no_more(make_policy, make_study):
+    study = make_study()
+    dearest = max(accountant.epsilon(round_costs(study, r).values(), 1e-5) for r in range(study.rounds + 1))
+    decide(make_policy({"limits.round_epsilon": dearest}), study, **CALL)
+    with pytest.raises(Refused, match="epsilon_per_round"):
+        decide(make_policy({"limits.round_epsilon": dearest * 0.999}), study, **CALL)
+
+
+def test_only_what_is_drawn_anew_counts_again_against_the_cap_of_a_round(make_policy, make_study):
+    call = {**CALL, "round": 1, "attempt": 2, "charged_attempts": 1}
+    study = make_study()
+    heads, encoder = (round_costs(study, 1)[tensor] for tensor in ("heads", "encoder"))
+    cap = max(
+        accountant.epsilon([heads, heads, encoder], 1e-5),
+        *(accountant.epsilon(round_costs(study, r).values(), 1e-5) for r in range(study.rounds + 1)),
+    )
+    twice = make_study({"heads.pooled_noise": 8})
+    both = accountant.epsilon([*round_costs(twice, 1).values(), round_costs(twice, 1)["heads"]], 1e-5)
+    once = accountant.epsilon(round_costs(twice, 1).values(), 1e-5)
+    assert once < both
+    decide(make_policy({"limits.round_epsilon": cap}), study, **call)
+    decide(make_policy({"limits.round_epsilon": both, "limits.study_epsilon": 4.0}), twice, **call)
+    with pytest.raises(Refused, match="in 2 charged attempts"):
+        decide(make_policy({"limits.round_epsilon": (once + both) / 2, "limits.study_epsilon": 4.0}), twice, **call)
+    local = make_study({"heads.pooled_noise": 8, "privacy.mode": "local"})
+    decide(make_policy({"limits.round_epsilon": (once + both) / 2, "limits.study_epsilon": 4.0}), local, **call)
 
 
 def test_an_allowed_digest_lets_its_study_in_and_no_other(make_policy, make_study):

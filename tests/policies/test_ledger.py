@@ -17,7 +17,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from policies import accountant
-from policies.chain import Head
 from policies.costs import Cost, round_costs
 from policies.errors import (
     BudgetRefused,
@@ -31,6 +30,7 @@ from policies.errors import (
     LedgerWriteError,
     PolicyError,
 )
+from policies.events import Head
 from policies.ledger import Debit, Ledger, read_ledger
 
 DELTA = 1e-5

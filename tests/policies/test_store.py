@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from policies.chain import Debit, Genesis, Head, next_entry
+from policies.chain import Genesis, next_entry
 from policies.costs import Cost
 from policies.errors import (
     LedgerBusyError,
@@ -20,6 +20,7 @@ from policies.errors import (
     LedgerTamperedError,
     LedgerWriteError,
 )
+from policies.events import Debit, Head
 from policies.store import Store, create_store, read_ledger
 
 HERE = str(Path(__file__).parent)

@@ -48,12 +48,16 @@ def test_a_missing_study_is_named(tmp_path):
         ({"heads.domain_noise": float("inf")}, "heads.domain_noise"),
         ({"encoder.noise": float("nan")}, "encoder.noise"),
         ({"encoder.sampling_rate": 0}, "encoder.sampling_rate"),
+        ({"encoder.sampling_rate": 1e-300}, "encoder.sampling_rate"),
+        ({"encoder.noise": 1e160}, "encoder.noise"),
         ({"encoder.sampling_rate": True}, "is not a number"),
         ({"encoder.steps": 10_001}, "encoder.steps"),
         ({"evaluation.noise": -1}, "evaluation.noise"),
         ({"privacy.count_noise": 0}, "privacy.count_noise"),
         ({"privacy.mode": "none"}, "privacy.mode"),
         ({"privacy.delta": 0}, "privacy.delta"),
+        ({"privacy.smallest_domain": -1}, "privacy.smallest_domain"),
+        ({"privacy.smallest_domain": True}, "is not a number"),
         ({"data.label.column": "age"}, "must not be a feature"),
         ({"data.features": []}, "features, an image, or both"),
         ({"data.domain": [{"column": "g", "values": ["a"], "edges": [1], "names": ["a"]}]}, "either values or edges"),
@@ -165,3 +169,11 @@ def test_every_field_counts_for_the_digest_once_it_is_set(changes):
     study = tiny_study(**changes)
     assert study.digest != tiny_study().digest
     assert parse_study(study.canonical(), study.digest) == study
+
+
+def test_a_study_that_asks_for_no_smallest_domain_keeps_its_name(make_study):
+    assert b"smallest_domain" not in make_study().canonical()
+    assert make_study({"privacy.smallest_domain": 0}).digest == make_study().digest
+    asked = make_study({"privacy.smallest_domain": 20})
+    assert asked.digest != make_study().digest
+    assert parse_study(asked.canonical(), asked.digest).privacy.smallest_domain == 20

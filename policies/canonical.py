@@ -1,0 +1,19 @@
+"""One form of JSON for everything that is hashed or signed: sorted keys, no spaces, shortest floats, no infinities."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Final
+
+_DIGITS: Final = frozenset("0123456789abcdef")
+
+
+def canonical_json(content: Mapping[str, object]) -> str:
+    """The same content has the same text everywhere. Raises `ValueError` for infinities and NaN."""
+    return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def lower_hex(text: object, length: int) -> bool:
+    """Whether this is text of so many lowercase hex digits."""
+    return isinstance(text, str) and len(text) == length and _DIGITS.issuperset(text)

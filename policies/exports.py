@@ -1,0 +1,240 @@
+"""A ledger to be read elsewhere: complete as JSON, which can be checked, and as CSV, which opens in a spreadsheet.
+
+Guarantees: the JSON has the chain's rows as they are stored, so `read_export` recomputes every hash, and every epsilon
+with the accountant: one that is stated below its recomputed price is refused. What stands before the chain (head,
+spent, left) must follow from it, and what others countersigned must be about this chain. Whose ledger it is, that
+recoveries and countersignatures are their signers', show signatures: silo_agent/auditing.py.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from dataclasses import dataclass
+from typing import Any, Final
+
+from policies import accountant
+from policies.chain import UNBOUNDED, Entry, Genesis, check_chain, genesis_row
+from policies.costs import Cost
+from policies.countersign import SILO, Countersignature, require_head, statement
+from policies.errors import CostError, ExportError, LedgerError
+from policies.events import Debit, Head, InForce, Recovery, content_of, costs_of, kind_of
+
+FORMAT: Final = "fedward ledger export"
+VERSION: Final = 1
+MAX_BYTES: Final = 1 << 28
+_ROUNDING: Final = 1e-6
+"""Relative difference that another machine's floating point may make to a price."""
+_COLUMNS: Final = (
+    "entry",
+    "kind",
+    "at",
+    "study",
+    "policy",
+    "round",
+    "attempt",
+    "tensor",
+    "cohort",
+    "sampling_rate",
+    "noise",
+    "count",
+    "budget",
+    "remark",
+    "epsilon_after",
+    "previous",
+    "hash",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """A whole ledger, and who says so."""
+
+    silo: str
+    """As `fedward://silo/name`."""
+    at: str
+    """When it was exported, ISO 8601 in UTC."""
+    budget: float
+    """The policy's budget.epsilon at that time."""
+    genesis: Genesis
+    entries: tuple[Entry, ...]
+    countersigned: tuple[Countersignature, ...] = ()
+    """The latest of each signer. Their signatures are for others to check."""
+
+    @property
+    def spent(self) -> float:
+        """Epsilon spent with the newest entry."""
+        return self.entries[-1].epsilon if self.entries else 0.0
+
+    @property
+    def left(self) -> float:
+        """Epsilon between that and the budget; infinite where the data are public and nothing binds."""
+        return math.inf if self.genesis.public else max(0.0, self.budget - self.spent)
+
+    @property
+    def head(self) -> Head:
+        """The newest entry's place and hash."""
+        return self.entries[-1].head if self.entries else Head(0, genesis_row(self.genesis)[2])
+
+
+def to_json(export: Export) -> bytes:
+    """The complete ledger for programs."""
+    rows = [genesis_row(export.genesis), *(entry.row for entry in export.entries)]
+    names = ("sequence", "previous", "hash", "body")
+    document = {
+        **_summary(export),
+        "countersigned": [item.content for item in export.countersigned],
+        "chain": [dict(zip(names, row, strict=True)) for row in rows],
+    }
+    return (json.dumps(document, indent=1, allow_nan=False) + "\n").encode()
+
+
+def read_export(content: bytes) -> Export:
+    """Read a JSON export and check all that can be checked without keys: chain, figures, prices, countersigned heads.
+
+    Raises `ExportError` for a file that is none, or whose figures do not follow from its chain; `LedgerTamperedError`
+    naming the first entry that does not hold; what `require_countersigned` raises.
+    """
+    try:
+        document: dict[str, Any] = json.loads(content) if len(content) <= MAX_BYTES else {}
+        if (document["format"], document["version"]) != (FORMAT, VERSION):
+            raise ValueError  # noqa: TRY301 - one way out for whatever is no export
+        rows = [(row["sequence"], row["previous"], row["hash"], row["body"]) for row in document["chain"]]
+        genesis, entries = check_chain(rows)
+        countersigned = tuple(Countersignature.read(item) for item in document["countersigned"])
+        export = Export(document["silo"], document["at"], document["budget"], genesis, entries, countersigned)
+        stated = {name: value for name, value in document.items() if name not in ("chain", "countersigned")}
+        follows = stated == _summary(export)
+    except LedgerError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        msg = "this is no ledger export in JSON; ask the silo for `fedward-silo ledger export --format json`"
+        raise ExportError(msg) from None
+    if not follows:
+        msg = "the export's figures (head, spent, left) do not follow from its entries; ask the silo for a new export"
+        raise ExportError(msg)
+    _check_prices(export)
+    require_countersigned(export)
+    return export
+
+
+def require_countersigned(export: Export) -> None:
+    """Return where every countersigned head is of this chain, or lost and charged for, and says what the chain says.
+
+    Raises `LedgerRolledBackError` for a chain that lacks one: it is an older copy, or another history; `ExportError`
+    for a countersignature about another ledger or with other figures.
+    """
+    silo, genesis = export.silo.removeprefix(SILO), export.genesis
+    for item in export.countersigned:
+        said = item.statement
+        if (said.silo, said.data_set) != (silo, genesis.data_set):
+            msg = (
+                f"{item.signer} countersigned the ledger of {said.data_set} at {said.silo}, not this one; ask the silo"
+                " for a new export"
+            )
+            raise ExportError(msg)
+        require_head(genesis, export.entries, said.head)
+        held = statement(silo, genesis, export.entries[: said.head.sequence], said.at)
+        if held.head == said.head and (held.epsilon, held.totals, held.covers) != (
+            said.epsilon,
+            said.totals,
+            said.covers,
+        ):
+            msg = (
+                f"what {item.signer} countersigned about entry {said.head.sequence} has other figures than the chain;"
+                " ask both how it was accounted for"
+            )
+            raise ExportError(msg)
+
+
+def recomputed(export: Export) -> float:
+    """Epsilon of all entries together, by the accountant."""
+    return accountant.epsilon([cost for e in export.entries for cost in costs_of(e.event)], export.genesis.delta)
+
+
+def to_csv(export: Export) -> bytes:
+    """One line for each release, and one for each entry that releases nothing."""
+    out = io.StringIO()
+    table = csv.DictWriter(out, _COLUMNS, restval="", lineterminator="\n")
+    table.writeheader()
+    table.writerows(line for entry in export.entries for line in _lines(entry))
+    return out.getvalue().encode()
+
+
+def _summary(export: Export) -> dict[str, object]:
+    genesis = export.genesis
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "silo": export.silo,
+        "at": export.at,
+        "data_set": genesis.data_set,
+        "holdout": genesis.holdout,
+        "delta": genesis.delta,
+        "public": genesis.public,
+        "budget": export.budget,
+        "spent": finite_or_word(export.spent),
+        "left": finite_or_word(export.left),
+        "head": [export.head.sequence, export.head.hash],
+    }
+
+
+def _check_prices(export: Export) -> None:
+    costs: list[Cost] = []
+    for entry in export.entries:
+        charged = costs_of(entry.event)
+        if not charged:
+            continue
+        costs += charged
+        try:
+            price = accountant.epsilon(costs, export.genesis.delta)
+        except CostError as error:
+            msg = f"the export's prices cannot be recomputed: {error}"
+            raise ExportError(msg) from None
+        if not entry.epsilon >= price * (1 - _ROUNDING):
+            msg = (
+                f"entry {entry.sequence} states epsilon {entry.epsilon:.6g}, but what was charged up to it costs"
+                f" {price:.6g}; ask the silo how it was accounted for"
+            )
+            raise ExportError(msg)
+
+
+def _lines(entry: Entry) -> list[dict[str, object]]:
+    event = entry.event
+    common: dict[str, object] = {
+        "entry": entry.sequence,
+        "kind": kind_of(event),
+        "at": entry.at,
+        "epsilon_after": finite_or_word(entry.epsilon),
+        "previous": entry.previous,
+        "hash": entry.hash,
+    }
+    match event:
+        case Debit():
+            place = {"study": event.study, "policy": event.policy, "round": event.round, "attempt": event.attempt}
+            return [common | place | {"tensor": tensor} | _cost(cost) for tensor, cost in event.costs.items()]
+        case Recovery():
+            remark = f"{event.signer}, {event.responsible}; covers " + (
+                ", ".join(f"{head.sequence} {head.hash}" for head in event.covers) or "unknown entries"
+            )
+            return [common | {"tensor": "lost", "remark": _cell(remark)} | _cost(cost) for cost in event.costs]
+        case InForce():
+            return [common | {"policy": event.policy, "budget": event.budget}]
+        case _:
+            return [common | {"remark": _cell(str(content_of(event)["reference"]))}]
+
+
+def _cost(cost: Cost) -> dict[str, object]:
+    return {"cohort": cost.cohort, "sampling_rate": cost.sampling_rate, "noise": cost.noise, "count": cost.count}
+
+
+def _cell(text: str) -> str:
+    """Text that no spreadsheet takes for a formula."""
+    return f"'{text}" if text[:1] in "=+-@\t\r" else text
+
+
+def finite_or_word(epsilon: float) -> float | str:
+    """An epsilon as JSON can have it."""
+    return epsilon if math.isfinite(epsilon) else UNBOUNDED

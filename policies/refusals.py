@@ -1,0 +1,55 @@
+"""Refusals: the outcomes that a person is given by name, apart from errors.
+
+Guarantees one type for every refusal of a study, whoever makes it: of its text (study.py), of its price (decision.py),
+of what would be trained (the silo's learning). The reason is a label of fixed values, so that refusals can be counted.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from policies.errors import PolicyError
+
+
+class Reason(StrEnum):
+    """Why a study, or a round of it, is refused."""
+
+    NOT_INVITED = "not_invited"
+    STUDY_NOT_ALLOWED = "study_not_allowed"
+    TOO_FEW_SILOS = "too_few_silos"
+    NOISE_MODE = "noise_mode"
+    NOT_PUBLIC = "not_public"
+    COLLUDERS = "colluders"
+    SEALING = "sealing"
+    DELTA = "delta"
+    TOO_MANY_ROUNDS = "too_many_rounds"
+    NOT_IN_PLAN = "not_in_plan"
+    TOO_MANY_ATTEMPTS = "too_many_attempts"
+    ENCODER_TOO_LARGE = "encoder_too_large"
+    REPRESENTATION_TOO_LARGE = "representation_too_large"
+    SAMPLING_RATE = "sampling_rate"
+    CLIP = "clip"
+    UNIT = "unit"
+    EPSILON_PER_STUDY = "epsilon_per_study"
+    BUDGET_SPENT = "budget_spent"
+    POLICY_CHANGED = "policy_changed"
+    EXPIRED = "policy_expired"
+    ARCHITECTURE = "architecture"
+    SMALLEST_DOMAIN = "smallest_domain"
+    PUBLISH = "publish"
+    EPSILON_PER_ROUND = "epsilon_per_round"
+    SPLIT = "split"
+    BATCH_STATISTICS = "batch_statistics"
+    BATCH_NORM = "batch_norm"
+    NO_PER_SAMPLE_GRADIENT = "no_per_sample_gradient"
+    UNNOISED_PART = "unnoised_part"
+    PRIVATE_CHOICE = "private_choice"
+
+
+class Refused(PolicyError):  # noqa: N818 - a refusal, not a fault
+    """A normal, named outcome: this silo does not take part. `str()` is one sentence for the study's authors."""
+
+    def __init__(self, reason: Reason, text: str) -> None:
+        self.reason = reason
+        self.text = text
+        super().__init__(f"{reason}: {text}")

@@ -1,0 +1,158 @@
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from dataclasses import replace
+
+import pytest
+
+from policies import accountant
+from policies.chain import Genesis, genesis_row, next_entry
+from policies.costs import Cost
+from policies.countersign import Countersignature, statement
+from policies.errors import CountersignError, ExportError, LedgerRolledBackError, LedgerTamperedError
+from policies.events import Debit, Head, InForce, Notice, Recovery, costs_of
+from policies.exports import Export, read_export, recomputed, to_csv, to_json
+
+NORTH = "fedward://silo/north"
+AT = "2026-01-31T08:00:00+00:00"
+HEADS, METRICS = Cost("training", 1.0, 20.0, 1), Cost("evaluation", 1.0, 8.0, 1)
+EVENTS = (
+    InForce("p", 4.0),
+    Debit("s" * 64, "p", 1, 1, {"heads": HEADS, "metrics": METRICS}),
+    Notice("withdrawal", "=HYPERLINK(14)"),
+    Recovery((Head(9, "a" * 64),), (HEADS,), "A. Weber", NORTH, "PEM", "00"),
+)
+
+
+def made(*events, public=False, factor=1.0, budget=4.0):
+    genesis = Genesis("ward", 0.2, 1e-5, public)
+    entries, head, costs, spent = [], Head(0, genesis_row(genesis)[2]), [], 0.0
+    for event in events:
+        costs += costs_of(event)
+        spent = max(spent, accountant.epsilon(costs, 1e-5) * factor)
+        entries.append(next_entry(head, event, AT, spent))
+        head = entries[-1].head
+    return Export(NORTH, AT, budget, genesis, tuple(entries))
+
+
+def bent(export, **changes):
+    return json.dumps(json.loads(to_json(export)) | changes).encode()
+
+
+@pytest.mark.parametrize("events", [(), EVENTS])
+def test_a_whole_export_is_read_back_and_priced_anew(events):
+    export = made(*events)
+    assert read_export(to_json(export)) == export
+    assert recomputed(export) == export.spent
+    document = json.loads(to_json(export))
+    assert document["head"] == [len(events), export.head.hash]
+    assert (document["spent"], document["left"]) == (export.spent, 4.0 - export.spent)
+
+
+def test_an_export_of_public_data_says_unbounded():
+    export = made(Debit("s", "p", 0, 1, {"counts": Cost("training", 1.0, 0.0, 1)}), public=True)
+    content = to_json(export)
+    assert json.loads(content)["spent"] == json.loads(content)["left"] == "unbounded"
+    assert math.isinf(read_export(content).spent)
+
+
+def test_an_entry_below_its_price_is_refused_by_number_and_one_above_is_not():
+    cheap = made(*EVENTS, factor=0.99)
+    with pytest.raises(ExportError, match="entry 2 states epsilon"):
+        read_export(to_json(cheap))
+    dear = made(*EVENTS, factor=1.1)
+    assert read_export(to_json(dear)).spent > recomputed(dear)
+
+
+def test_a_recovery_below_its_price_is_refused_too():
+    export = made(EVENTS[3])
+    entry = next_entry(Head(0, genesis_row(export.genesis)[2]), EVENTS[3], AT, export.spent / 2)
+    with pytest.raises(ExportError, match="entry 1 states"):
+        read_export(to_json(Export(NORTH, AT, 4.0, export.genesis, (entry,))))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"spent": 0.0},
+        {"left": 4.0},
+        {"head": [1, "a" * 64]},
+        {"delta": 1e-3},
+        {"data_set": "other"},
+        {"public": True},
+        {"extra": 1},
+        {"budget": math.nan},
+    ],
+)
+def test_figures_that_do_not_follow_are_refused(changes):
+    with pytest.raises(ExportError, match="do not follow"):
+        read_export(bent(made(*EVENTS), **changes))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{}", b"[]", b"\xff", b'{"format": "fedward ledger export", "version": 1, "chain": [1]}', b"[" * 100_000],
+)
+def test_what_is_no_export_is_refused(content):
+    with pytest.raises(ExportError, match="no ledger export in JSON"):
+        read_export(content)
+
+
+@pytest.mark.parametrize(
+    "changes", [{"version": 2}, {"format": "x"}, {"budget": "4"}, {"chain": None}, {"countersigned": None}]
+)
+def test_a_field_of_another_kind_is_refused(changes):
+    with pytest.raises(ExportError):
+        read_export(bent(made(*EVENTS), **changes))
+
+
+def test_an_edited_missing_or_added_row_is_named():
+    chain = json.loads(to_json(made(*EVENTS)))["chain"]
+    edited = [dict(row) for row in chain]
+    edited[2]["body"] = edited[2]["body"].replace("20.0", "90.0")
+    for rows, number in ((edited, 2), (chain[:2] + chain[3:], 2), ([*chain, chain[-1]], 5), ([], 0)):
+        with pytest.raises(LedgerTamperedError, match=f"entry {number}"):
+            read_export(bent(made(*EVENTS), chain=rows))
+
+
+def test_a_shortened_chain_does_not_fit_its_head():
+    chain = json.loads(to_json(made(*EVENTS)))["chain"]
+    with pytest.raises(ExportError, match="do not follow"):
+        read_export(bent(made(*EVENTS), chain=chain[:-1]))
+
+
+def test_what_others_countersigned_is_read_back_and_is_of_this_chain():
+    export = made(*EVENTS)
+    said = [statement("north", export.genesis, export.entries[:length], AT) for length in (0, 2, 4)]
+    lost = replace(said[0], head=EVENTS[3].covers[0], anchors=(said[0].head,))
+    held = tuple(Countersignature(item, "fedward://silo/south", b"PEM", b"s") for item in (*said, lost))
+    whole = replace(export, countersigned=held)
+    assert read_export(to_json(whole)) == whole
+    with pytest.raises(LedgerRolledBackError, match="entry 4"):
+        read_export(to_json(replace(whole, entries=export.entries[:3])))
+    other = replace(held[1], statement=replace(said[1], epsilon=said[1].epsilon * 0.99))
+    with pytest.raises(ExportError, match="entry 2 has other figures"):
+        read_export(to_json(replace(export, countersigned=(other,))))
+    with pytest.raises(CountersignError, match="cannot be read"):
+        read_export(bent(export, countersigned=[{}]))
+
+
+def test_the_table_has_every_release_and_no_formula():
+    export = made(*EVENTS)
+    rows = list(csv.DictReader(io.StringIO(to_csv(export).decode())))
+    assert [(row["entry"], row["kind"], row["tensor"]) for row in rows] == [
+        ("1", "policy", ""),
+        ("2", "debit", "heads"),
+        ("2", "debit", "metrics"),
+        ("3", "withdrawal", ""),
+        ("4", "recovery", "lost"),
+    ]
+    assert rows[0]["budget"] == "4.0"
+    assert rows[2]["noise"] == "8.0"
+    assert rows[3]["remark"] == "'=HYPERLINK(14)"
+    assert rows[4]["remark"].startswith(f"{NORTH}, A. Weber; covers 9 aaaa")
+    assert rows[4]["epsilon_after"] == str(export.spent)
+    assert rows[4]["hash"] == export.head.hash

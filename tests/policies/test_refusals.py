@@ -1,0 +1,23 @@
+import re
+
+import pytest
+
+from policies import decision
+from policies.errors import PolicyError
+from policies.refusals import Reason, Refused
+
+
+@pytest.mark.parametrize("reason", Reason)
+def test_a_reason_is_a_label(reason):
+    assert re.fullmatch("[a-z]+(_[a-z]+)*", reason)
+
+
+def test_a_refusal_is_one_sentence_with_its_reason_in_front():
+    refusal = Refused(Reason.BATCH_NORM, "the layer mixes records; use GroupNorm")
+    assert isinstance(refusal, PolicyError)
+    assert (refusal.reason, refusal.text) == ("batch_norm", "the layer mixes records; use GroupNorm")
+    assert str(refusal) == "batch_norm: the layer mixes records; use GroupNorm"
+
+
+def test_what_decides_refuses_by_the_same_type():
+    assert (decision.Reason, decision.Refused) == (Reason, Refused)
