@@ -114,9 +114,29 @@ class Trust:
         _check_usage(certificate, identity)
         return identity
 
-    def verify(self, certificate_pem: bytes, message: bytes, signature: bytes, *, role: Role | None = None) -> Identity:
-        """Return who signed the message. Raises `CertificateError`, or `SignatureRefused` where the bytes differ."""
-        identity = self.identify(certificate_pem, role=role)
+    def ran_out(self, certificate_pem: bytes, *, now: datetime | None = None) -> datetime | None:
+        """When the certificate, or the authority behind it, expired; None where both hold at `now` or later.
+
+        Raises `CertificateError` where it is none; who issued it is `identify`'s.
+        """
+        ends = min(one.not_valid_after_utc for one in (parse_certificate(certificate_pem), self._root))
+        return ends if ends < (now or datetime.now(UTC)) else None
+
+    def verify(
+        self,
+        certificate_pem: bytes,
+        message: bytes,
+        signature: bytes,
+        *,
+        role: Role | None = None,
+        now: datetime | None = None,
+    ) -> Identity:
+        """Return who signed the message, by a certificate that was valid at `now` (aware; defaults to the clock).
+
+        A signature has no time of its own: whoever gives another `now` than the clock's must say that he took the
+        signer's word for it. Raises `CertificateError`, or `SignatureRefused` where the bytes differ.
+        """
+        identity = self.identify(certificate_pem, role=role, now=now)
         key = cast("ec.EllipticCurvePublicKey", parse_certificate(certificate_pem).public_key())
         try:
             key.verify(signature, message, ec.ECDSA(hashes.SHA256()))

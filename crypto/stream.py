@@ -2,12 +2,14 @@
 
 Guarantees: AES-256 in counter mode under a key derived by HKDF-SHA256 from (key, label), so a stream never shares
 bytes with that of another label; uniform numbers are exact, by rejection; the same calls in the same order give the
-same numbers on every machine. Leaves it to the callers that no label is used twice.
+same numbers on every machine; a forked process cannot go on with a stream that its parent goes on with too. Leaves it
+to the callers that no label is used twice.
 """
 
 from __future__ import annotations
 
 import builtins
+import os
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -38,14 +40,19 @@ class KeyStream:
             raise SealError(msg)
         # The derived key serves this stream alone, so its counter may start at zero.
         cipher = Cipher(algorithms.AES(derive(key, canonical("stream", label))), modes.CTR(builtins.bytes(16)))
-        self._encryptor = cipher.encryptor()
+        self._encryptor, self._process = cipher.encryptor(), os.getpid()
 
     def bytes(self, n: int) -> builtins.bytes:
-        """Return the next n bytes."""
+        """Return the next n bytes. Raises `SealError` in another process than the one that began the stream."""
+        self._require_same_process()
         return self._encryptor.update(builtins.bytes(n))
 
     def fill(self, out: NDArray[np.unsignedinteger]) -> None:
-        """Overwrite a contiguous array with the next bytes; they are little-endian words, as its type should be."""
+        """Overwrite a contiguous array with the next bytes; they are little-endian words, as its type should be.
+
+        Raises `SealError` in another process than the one that began the stream.
+        """
+        self._require_same_process()
         view = out.view(np.uint8)
         for begin in range(0, view.size, len(_ZEROS)):
             part = view[begin : begin + len(_ZEROS)]
@@ -82,6 +89,11 @@ class KeyStream:
         words = np.empty(n, dtype)
         self.fill(words)
         return words
+
+    def _require_same_process(self) -> None:
+        if os.getpid() != self._process:
+            msg = "a fork would draw the numbers of its parent again; begin a stream of its own there"
+            raise SealError(msg)
 
     def __repr__(self) -> str:
         return "KeyStream(secret)"

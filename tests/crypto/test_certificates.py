@@ -170,6 +170,30 @@ def test_signatures_bind_message_and_signer(trust, silos):
         trust.verify(pem, b"message", signature, role=Role.OPERATOR)
 
 
+def test_a_signature_is_checked_at_a_time_that_is_given(trust, silos):
+    pem, signature = silos["north"].certificate_pem, silos["north"].sign(b"message")
+    now = datetime.now(UTC)
+    for days in (0, 29):
+        at = now + timedelta(days=days)
+        assert trust.verify(pem, b"message", signature, now=at).name == "north"
+        assert trust.ran_out(pem, now=at) is None
+    later = now + timedelta(days=31)
+    with pytest.raises(CertificateError, match="expired on"):
+        trust.verify(pem, b"message", signature, now=later)
+    with pytest.raises(CertificateError, match="not yet valid"):
+        trust.verify(pem, b"message", signature, now=now - timedelta(days=2))
+    assert trust.ran_out(pem, now=later) == parse_certificate(pem).not_valid_after_utc
+    assert trust.ran_out(pem) is None
+    with pytest.raises(SignatureRefused):
+        trust.verify(pem, b"massage", signature, now=now + timedelta(days=29))
+
+
+def test_a_certificate_ends_with_its_authority(trust, authority_folder):
+    pem = issue(authority_folder, leaf("fedward://silo/late"), days=1000)
+    root = parse_certificate((authority_folder / "authority.pem").read_bytes())
+    assert trust.ran_out(pem, now=datetime.now(UTC) + timedelta(days=500)) == root.not_valid_after_utc
+
+
 def test_a_key_of_somebody_else_is_refused(silos, authority_folder):
     with pytest.raises(CertificateError, match="does not belong to the certificate of fedward://silo/north"):
         Credential(

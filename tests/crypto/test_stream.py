@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
@@ -95,3 +97,21 @@ def test_a_short_key_is_refused_and_nothing_is_printed():
     with pytest.raises(SealError, match="32 bytes"):
         KeyStream(KEY[:16], b"")
     assert repr(KeyStream(KEY, b"")) == "KeyStream(secret)"
+
+
+@pytest.mark.parametrize("drawn", [0, 100])
+def test_a_fork_never_draws_what_its_parent_draws(drawn):
+    stream = KeyStream(KEY, b"label")
+    stream.bytes(drawn)
+    child = os.fork()
+    if child == 0:
+        refused = 0
+        for call in (lambda: stream.bytes(8), lambda: stream.words64(1), lambda: stream.uniform(10, 1)):
+            try:
+                call()
+            except SealError:
+                refused += 1
+        os._exit(refused)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 3
+    assert stream.bytes(8) == KeyStream(KEY, b"label").bytes(drawn + 8)[drawn:]
