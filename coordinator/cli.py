@@ -24,6 +24,7 @@ from crypto.enrolment import create_request
 from crypto.errors import CryptoError
 from crypto.identity import Identity, Role
 from policies.document import DocumentError
+from policies.refusals import Refused
 from policies.study import load_study
 from protos.messages import MemberStatus, StudyResults, StudyStatus
 
@@ -178,6 +179,6 @@ def main() -> None:
     """Run; a fault is a sentence on stderr and exit code 1."""
     try:
         app()
-    except (DocumentError, CryptoError, OperatorError, StoreError, OSError) as error:
+    except (DocumentError, Refused, CryptoError, OperatorError, StoreError, OSError) as error:
         typer.echo(f"fedward-coordinator: {error}", err=True)
         sys.exit(1)

@@ -26,8 +26,8 @@ class CoordinatorConfig(Closed):
     """Folder of the database and the spool."""
     database: str | None = Field(default=None, repr=False)
     """SQLAlchemy URL; SQLite in `data` where absent. May hold a password, so it is never printed."""
-    threads: Annotated[int, Field(ge=4, le=1024)] = 64
-    """Concurrent calls; a polling silo holds one."""
+    threads: Annotated[int, Field(ge=4, le=1024)] = 128
+    """Concurrent calls; a silo holds two, one that waits for work and one that waits for statements."""
 
     @classmethod
     def load(cls, path: Path) -> CoordinatorConfig:

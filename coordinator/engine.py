@@ -127,7 +127,7 @@ class Engine:
 
     # --- operator -----------------------------------------------------------------------------------------------
     def create(self, canonical: bytes) -> str:
-        """Remember a study; returns its digest. Raises ValueError where it is none, `StudyExistsError`."""
+        """Remember a study; returns its digest. Raises ValueError where it is none, `Refused`, `StudyExistsError`."""
         study = Study.model_validate_json(canonical, strict=False)
         progress = studies.create(script_of(study))
         with self._changed:
@@ -283,6 +283,13 @@ class Engine:
             check_present(self._round(place), header.silo)
             if header.silo in self._round(place).waiting_for:
                 self._apply(self._progress[place.study], Uploaded(header))
+
+    def peers(self, silo: str, place: Place) -> tuple[str, ...]:
+        """The other silos that are present in the current attempt. Raises `OutOfTurnError`."""
+        with self._changed:
+            round_ = self._round(place)
+            check_present(round_, silo)
+            return tuple(name for name in round_.present if name != silo)
 
     def download(self, silo: str, place: Place, tensor: Tensor | None, kind: str, of_silo: str) -> tuple[str, str]:
         """Slot and file name of what a silo of the roster may fetch now. Raises `OutOfTurnError`."""

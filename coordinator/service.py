@@ -19,6 +19,7 @@ import structlog
 
 from coordinator.core.round import OutOfTurnError
 from coordinator.core.study import StudyStateError
+from coordinator.countersigning import Countersigning
 from coordinator.engine import Engine, UnknownStudyError
 from coordinator.metrics import Metrics
 from coordinator.spool import Spool, SpoolFullError
@@ -26,6 +27,8 @@ from coordinator.store import ContentConflictError, StudyExistsError
 from crypto.certificates import Trust
 from crypto.errors import CertificateError, CryptoError, FrameError, SignatureRefused
 from crypto.identity import Role
+from policies.errors import CountersignError, LedgerRolledBackError
+from policies.refusals import Refused
 from protos import codec
 from protos.chunks import ChunkList, read_chunks
 from protos.messages import MAX_CHUNK, PROTOCOL, MessageError, Publication, UploadHeader
@@ -51,8 +54,11 @@ CODES: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
     (UnknownStudyError, grpc.StatusCode.NOT_FOUND),
     (OutOfTurnError, grpc.StatusCode.FAILED_PRECONDITION),
     (StudyStateError, grpc.StatusCode.FAILED_PRECONDITION),
+    (LedgerRolledBackError, grpc.StatusCode.DATA_LOSS),
+    (CountersignError, grpc.StatusCode.INVALID_ARGUMENT),
     (ResumeError, grpc.StatusCode.ABORTED),
     (SpoolFullError, grpc.StatusCode.RESOURCE_EXHAUSTED),
+    (Refused, grpc.StatusCode.INVALID_ARGUMENT),
     (ValueError, grpc.StatusCode.INVALID_ARGUMENT),
     (CryptoError, grpc.StatusCode.INVALID_ARGUMENT),
 )
@@ -125,8 +131,17 @@ def _refuse(metrics: Metrics, context: grpc.ServicerContext, error: Exception, c
 class SiloService(silo_pb2_grpc.SiloServiceServicer):
     """What silos may ask."""
 
-    def __init__(self, engine: Engine, spool: Spool, trust: Trust, metrics: Metrics, version: str) -> None:
-        self._engine, self._spool, self._version = engine, spool, version
+    def __init__(
+        self,
+        engine: Engine,
+        spool: Spool,
+        trust: Trust,
+        metrics: Metrics,
+        version: str,
+        *,
+        countersigning: Countersigning,
+    ) -> None:
+        self._engine, self._spool, self._countersigning, self._version = engine, spool, countersigning, version
         self.metrics = metrics
         self._caller = Caller(trust, Role.SILO)
         self._growing: set[tuple[object, ...]] = set()
@@ -160,9 +175,7 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
     @mapped
     def Poll(self, request: silo_pb2.PollRequest, context: grpc.ServicerContext) -> silo_pb2.Work:
         """Wait for work."""
-        # Written so that NaN, which compares false, means no wait at all.
-        hold = min(request.hold_seconds, MAX_HOLD_SECONDS) if request.hold_seconds > 0 else 0.0
-        return codec.work_to_wire(self._engine.poll(self._silo(context), request.session, hold))
+        return codec.work_to_wire(self._engine.poll(self._silo(context), request.session, _hold(request.hold_seconds)))
 
     @mapped
     def Answer(self, request: silo_pb2.AnswerRequest, context: grpc.ServicerContext) -> silo_pb2.AnswerReply:
@@ -259,8 +272,42 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
         self._silo(context)
         return silo_pb2.HeartbeatReply()
 
+    @mapped_stream
+    def LatestCountersignatures(
+        self,
+        request: silo_pb2.LatestCountersignaturesRequest,  # noqa: ARG002  # the caller's certificate says whose
+        context: grpc.ServicerContext,
+    ) -> Iterator[silo_pb2.SignedStatement]:
+        """What was countersigned last of the caller's ledger."""
+        for signed in self._countersigning.latest(self._silo(context)):
+            yield codec.statement_to_wire(signed)
+
+    @mapped
+    def Countersign(
+        self, request: silo_pb2.CountersignRequest, context: grpc.ServicerContext
+    ) -> silo_pb2.CountersignReply:
+        """Countersign how far the caller's ledger has come; ask another silo of the attempt to."""
+        silo = self._silo(context)
+        peers = self._engine.peers(silo, codec.place_from_wire(request.place))
+        signed = codec.statement_from_wire(request.statement)
+        hold = _hold(request.hold_seconds)
+        return codec.countersigned_to_wire(self._countersigning.state(silo, signed, peers, hold))
+
+    @mapped
+    def Witness(self, request: silo_pb2.WitnessRequest, context: grpc.ServicerContext) -> silo_pb2.WitnessReply:
+        """Take what the caller has countersigned; wait for something that it is asked to."""
+        silo = self._silo(context)
+        given = codec.statement_from_wire(request.given) if request.HasField("given") else None
+        asked = self._countersigning.witness(silo, given, _hold(request.hold_seconds))
+        return silo_pb2.WitnessReply(statement=None if asked is None else codec.statement_to_wire(asked))
+
     def _alone(self, header: UploadHeader) -> _Slot:
         return _Slot(self._growing, self._guard, (header.place, header.slot, header.silo))
+
+
+def _hold(seconds: float) -> float:
+    """How long a call may wait; written so that NaN, which compares false, means no wait at all."""
+    return min(seconds, MAX_HOLD_SECONDS) if seconds > 0 else 0.0
 
 
 class _Slot:

@@ -26,6 +26,7 @@ from protos.messages import (
     UploadSize,
     Work,
 )
+from protos.statements import Countersigned, SignedStatement
 from protos.v1 import common_pb2, operator_pb2, silo_pb2
 
 E_ = TypeVar("E_")
@@ -213,6 +214,32 @@ def confirm_from_wire(wire: silo_pb2.ConfirmRequest) -> Confirm:
         publication=wire.publication,
         signature=wire.signature,
     )
+
+
+def statement_to_wire(signed: SignedStatement) -> silo_pb2.SignedStatement:
+    """Encode."""
+    return silo_pb2.SignedStatement(
+        statement=signed.statement, certificate_pem=signed.certificate_pem, signature=signed.signature
+    )
+
+
+def statement_from_wire(wire: silo_pb2.SignedStatement) -> SignedStatement:
+    """Decode and validate."""
+    return SignedStatement(wire.statement, wire.certificate_pem, wire.signature)
+
+
+def countersigned_to_wire(countersigned: Countersigned) -> silo_pb2.CountersignReply:
+    """Encode."""
+    peer = countersigned.peer
+    return silo_pb2.CountersignReply(
+        coordinator=statement_to_wire(countersigned.coordinator), peer=None if peer is None else statement_to_wire(peer)
+    )
+
+
+def countersigned_from_wire(wire: silo_pb2.CountersignReply) -> Countersigned:
+    """Decode and validate."""
+    peer = statement_from_wire(wire.peer) if wire.HasField("peer") else None
+    return Countersigned(statement_from_wire(wire.coordinator), peer)
 
 
 def status_to_wire(status: StudyStatus) -> operator_pb2.StudyStatus:

@@ -258,3 +258,49 @@ class HeartbeatRequest(_message.Message):
 class HeartbeatReply(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class SignedStatement(_message.Message):
+    __slots__ = ("statement", "certificate_pem", "signature")
+    STATEMENT_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_PEM_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    statement: bytes
+    certificate_pem: bytes
+    signature: bytes
+    def __init__(self, statement: _Optional[bytes] = ..., certificate_pem: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
+
+class LatestCountersignaturesRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...
+
+class CountersignRequest(_message.Message):
+    __slots__ = ("place", "statement", "hold_seconds")
+    PLACE_FIELD_NUMBER: _ClassVar[int]
+    STATEMENT_FIELD_NUMBER: _ClassVar[int]
+    HOLD_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    place: _common_pb2.Place
+    statement: SignedStatement
+    hold_seconds: float
+    def __init__(self, place: _Optional[_Union[_common_pb2.Place, _Mapping]] = ..., statement: _Optional[_Union[SignedStatement, _Mapping]] = ..., hold_seconds: _Optional[float] = ...) -> None: ...
+
+class CountersignReply(_message.Message):
+    __slots__ = ("coordinator", "peer")
+    COORDINATOR_FIELD_NUMBER: _ClassVar[int]
+    PEER_FIELD_NUMBER: _ClassVar[int]
+    coordinator: SignedStatement
+    peer: SignedStatement
+    def __init__(self, coordinator: _Optional[_Union[SignedStatement, _Mapping]] = ..., peer: _Optional[_Union[SignedStatement, _Mapping]] = ...) -> None: ...
+
+class WitnessRequest(_message.Message):
+    __slots__ = ("given", "hold_seconds")
+    GIVEN_FIELD_NUMBER: _ClassVar[int]
+    HOLD_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    given: SignedStatement
+    hold_seconds: float
+    def __init__(self, given: _Optional[_Union[SignedStatement, _Mapping]] = ..., hold_seconds: _Optional[float] = ...) -> None: ...
+
+class WitnessReply(_message.Message):
+    __slots__ = ("statement",)
+    STATEMENT_FIELD_NUMBER: _ClassVar[int]
+    statement: SignedStatement
+    def __init__(self, statement: _Optional[_Union[SignedStatement, _Mapping]] = ...) -> None: ...

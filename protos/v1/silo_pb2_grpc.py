@@ -79,6 +79,21 @@ class SiloServiceStub:
                 request_serializer=protos_dot_v1_dot_silo__pb2.HeartbeatRequest.SerializeToString,
                 response_deserializer=protos_dot_v1_dot_silo__pb2.HeartbeatReply.FromString,
                 _registered_method=True)
+        self.LatestCountersignatures = channel.unary_stream(
+                '/fedward.v1.SiloService/LatestCountersignatures',
+                request_serializer=protos_dot_v1_dot_silo__pb2.LatestCountersignaturesRequest.SerializeToString,
+                response_deserializer=protos_dot_v1_dot_silo__pb2.SignedStatement.FromString,
+                _registered_method=True)
+        self.Countersign = channel.unary_unary(
+                '/fedward.v1.SiloService/Countersign',
+                request_serializer=protos_dot_v1_dot_silo__pb2.CountersignRequest.SerializeToString,
+                response_deserializer=protos_dot_v1_dot_silo__pb2.CountersignReply.FromString,
+                _registered_method=True)
+        self.Witness = channel.unary_unary(
+                '/fedward.v1.SiloService/Witness',
+                request_serializer=protos_dot_v1_dot_silo__pb2.WitnessRequest.SerializeToString,
+                response_deserializer=protos_dot_v1_dot_silo__pb2.WitnessReply.FromString,
+                _registered_method=True)
 
 
 class SiloServiceServicer:
@@ -147,6 +162,28 @@ class SiloServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def LatestCountersignatures(self, request, context):
+        """What the coordinator and other silos have countersigned last of the caller's ledger.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Countersign(self, request, context):
+        """The coordinator countersigns how far the caller's ledger has come, and asks another silo of the attempt to. Asked
+        again for the same, it waits for that silo's word.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def Witness(self, request, context):
+        """Hands in what the caller has countersigned, and waits for another silo's statement to countersign.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_SiloServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -194,6 +231,21 @@ def add_SiloServiceServicer_to_server(servicer, server):
                     servicer.Heartbeat,
                     request_deserializer=protos_dot_v1_dot_silo__pb2.HeartbeatRequest.FromString,
                     response_serializer=protos_dot_v1_dot_silo__pb2.HeartbeatReply.SerializeToString,
+            ),
+            'LatestCountersignatures': grpc.unary_stream_rpc_method_handler(
+                    servicer.LatestCountersignatures,
+                    request_deserializer=protos_dot_v1_dot_silo__pb2.LatestCountersignaturesRequest.FromString,
+                    response_serializer=protos_dot_v1_dot_silo__pb2.SignedStatement.SerializeToString,
+            ),
+            'Countersign': grpc.unary_unary_rpc_method_handler(
+                    servicer.Countersign,
+                    request_deserializer=protos_dot_v1_dot_silo__pb2.CountersignRequest.FromString,
+                    response_serializer=protos_dot_v1_dot_silo__pb2.CountersignReply.SerializeToString,
+            ),
+            'Witness': grpc.unary_unary_rpc_method_handler(
+                    servicer.Witness,
+                    request_deserializer=protos_dot_v1_dot_silo__pb2.WitnessRequest.FromString,
+                    response_serializer=protos_dot_v1_dot_silo__pb2.WitnessReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -439,6 +491,87 @@ class SiloService:
             '/fedward.v1.SiloService/Heartbeat',
             protos_dot_v1_dot_silo__pb2.HeartbeatRequest.SerializeToString,
             protos_dot_v1_dot_silo__pb2.HeartbeatReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def LatestCountersignatures(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/fedward.v1.SiloService/LatestCountersignatures',
+            protos_dot_v1_dot_silo__pb2.LatestCountersignaturesRequest.SerializeToString,
+            protos_dot_v1_dot_silo__pb2.SignedStatement.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Countersign(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fedward.v1.SiloService/Countersign',
+            protos_dot_v1_dot_silo__pb2.CountersignRequest.SerializeToString,
+            protos_dot_v1_dot_silo__pb2.CountersignReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Witness(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/fedward.v1.SiloService/Witness',
+            protos_dot_v1_dot_silo__pb2.WitnessRequest.SerializeToString,
+            protos_dot_v1_dot_silo__pb2.WitnessReply.FromString,
             options,
             channel_credentials,
             insecure,

@@ -159,6 +159,14 @@ def test_a_study_file_that_is_missing(run, operator_file):
     assert (code, err.startswith("fedward-coordinator: absent.yaml: there is no such file")) == (1, True)
 
 
+def test_a_study_that_cannot_be_accounted_for_is_refused_by_name_before_it_is_handed_in(run, operator_file, tmp_path):
+    study_file = tmp_path / "study.yaml"
+    study_file.write_text(yaml.safe_dump(tiny_document(name="coupled", encoder={"mmd": 0.1})))
+    code, out, err = run("study", "create", study_file, "-o", operator_file)
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert err.startswith("fedward-coordinator: batch_statistics: study.encoder.mmd: such a loss couples")
+
+
 def test_what_the_coordinator_refuses_is_a_sentence(run, operator_file):
     code, _, err = run("study", "start", "nothing", "-o", operator_file)
     assert code == 1

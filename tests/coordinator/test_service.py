@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import hashlib
+import json
 import math
 import threading
 import time
@@ -21,6 +22,10 @@ from crypto.errors import CertificateError
 from crypto.identity import Role
 from crypto.layout import sealed_values
 from policies import shapes
+from policies.chain import Genesis, genesis_row, next_entry
+from policies.costs import Cost
+from policies.countersign import statement
+from policies.events import Debit, Head
 from policies.notes import note_limit
 from protos import chunks, codec
 from protos.messages import (
@@ -39,8 +44,9 @@ from protos.messages import (
 from protos.v1 import common_pb2, operator_pb2, silo_pb2
 from support.certificates import make_authority
 from support.contents import listed
+from support.countersigners import signed
 from support.silos import Silo, content_size, refused, summed
-from support.studies import tiny_study
+from support.studies import tiny_document, tiny_study
 
 Code = grpc.StatusCode
 COUNT_BYTES = ckks_public.FRAME_BYTES
@@ -315,6 +321,81 @@ def test_nobody_is_told_of_an_end_that_has_not_come(scene):
     silo = first(scene)
     with refused(Code.FAILED_PRECONDITION, "the study is running"):
         silo.confirm(silo.poll().place, Task.FINISH)
+
+
+# --- countersigning -------------------------------------------------------------------------------------------------
+def stated(silo, entries, branch="s"):
+    """How far a ledger of so many equal charges has come."""
+    genesis, chain = Genesis("ward", 0.2, 1e-5), []
+    for number in range(entries):
+        head = chain[-1].head if chain else Head(0, genesis_row(genesis)[2])
+        debit = Debit(branch, "p", number, 1, {"heads": Cost("training", 1.0, 40.0, 1)})
+        chain.append(next_entry(head, debit, "2026-01-31T08:00:00+00:00", 0.1 * (number + 1)))
+    return statement(silo.name, genesis, chain, "2026-01-31T08:00:00+00:00")
+
+
+def countersign(silo, place, signed_statement, hold=0.0):
+    request = silo_pb2.CountersignRequest(
+        place=codec.place_to_wire(place), statement=codec.statement_to_wire(signed_statement), hold_seconds=hold
+    )
+    return codec.countersigned_from_wire(silo.silo.Countersign(request, timeout=20))
+
+
+def witness(silo, given=None, hold=0.0):
+    request = silo_pb2.WitnessRequest(given=given and codec.statement_to_wire(given), hold_seconds=hold)
+    reply = silo.silo.Witness(request, timeout=20)
+    return codec.statement_from_wire(reply.statement) if reply.HasField("statement") else None
+
+
+def latest(silo):
+    request = silo_pb2.LatestCountersignaturesRequest()
+    return [codec.statement_from_wire(one) for one in silo.silo.LatestCountersignatures(request, timeout=20)]
+
+
+@pytest.mark.parametrize("hold", [math.nan, 5.0])
+def test_a_ledger_is_countersigned_by_the_coordinator_and_another_silo(scene, authority, hold):
+    place, silos = scene.gathering(Tensor.COUNTS), list(scene.silos.values())
+    mine = signed(stated(silos[0], 3), silos[0].credential)
+    assert latest(silos[0]) == []
+    alone = countersign(silos[0], place, mine)
+    assert (alone.coordinator.statement, alone.peer) == (mine.statement, None)
+    handed = witness(silos[1], hold=hold)
+    assert handed == mine
+    assert witness(silos[1], signed(stated(silos[0], 3), silos[1].credential)) is None
+    both = countersign(silos[0], place, mine, hold)
+    trust = Trust(authority.pem)
+    signers = [trust.verify(one.certificate_pem, one.statement, one.signature).uri for one in latest(silos[0])]
+    assert signers == ["fedward://coordinator/hub", f"fedward://silo/{silos[1].name}"]
+    assert both.peer == latest(silos[0])[1]
+    assert latest(silos[1]) == []
+
+
+def test_a_ledger_that_goes_back_is_refused_by_its_code(scene):
+    place, silo = scene.gathering(Tensor.COUNTS), first(scene)
+    countersign(silo, place, signed(stated(silo, 5), silo.credential))
+    for older in (stated(silo, 4), stated(silo, 6, branch="other")):
+        with refused(Code.DATA_LOSS, "does not contain entry 5"):
+            countersign(silo, place, signed(older, silo.credential))
+
+
+def test_who_may_not_state_or_sign_is_refused_by_its_code(scene):
+    place, (silo, other, _) = scene.gathering(Tensor.COUNTS), scene.silos.values()
+    mine = signed(stated(silo, 1), silo.credential)
+    with refused(Code.UNAUTHENTICATED, f"{other.name} may not hand in what {silo.name} has signed"):
+        countersign(other, place, mine)
+    with refused(Code.UNAUTHENTICATED, f"{other.name} may not state"):
+        countersign(other, place, signed(stated(silo, 1), other.credential))
+    with refused(Code.INVALID_ARGUMENT, "nobody asked"):
+        witness(other, signed(stated(silo, 1), other.credential))
+    with refused(Code.INVALID_ARGUMENT, "statement.signature: is empty"):
+        silo.silo.Countersign(unsigned(place, mine))
+    with refused(Code.FAILED_PRECONDITION, "is not the current one"):
+        countersign(silo, replace(place, attempt=9), mine)
+
+
+def unsigned(place, made):
+    wire = silo_pb2.SignedStatement(statement=made.statement, certificate_pem=made.certificate_pem)
+    return silo_pb2.CountersignRequest(place=codec.place_to_wire(place), statement=wire)
 
 
 # --- what is uploaded -----------------------------------------------------------------------------------------------
@@ -993,6 +1074,9 @@ def test_a_study_is_created_once(scene, operator):
     for canonical in (b"", b"{}", b"\xff", b'{"version": 1}'):
         with refused(Code.INVALID_ARGUMENT, ""):
             operator.operator.CreateStudy(operator_pb2.CreateStudyRequest(canonical=canonical))
+    coupled = json.dumps(tiny_document(encoder={"mmd": 0.1})).encode()
+    with refused(Code.INVALID_ARGUMENT, "batch_statistics: study.encoder.mmd"):
+        operator.operator.CreateStudy(operator_pb2.CreateStudyRequest(canonical=coupled))
 
 
 # --- what is malformed ----------------------------------------------------------------------------------------------

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 
 from protos import codec
 from protos.messages import AgreedFigure, Figure, MessageError, StudyResults, Task, Tensor
+from protos.statements import Countersigned
 from protos.v1 import common_pb2, silo_pb2
-from support.wire import answers, confirms, headers, members, places, results, statuses, works
+from support.wire import answers, confirms, headers, members, places, results, statements, statuses, works
 
 SHA = "a" * 64
 PLACE = common_pb2.Place(study=SHA, round=1, attempt=1)
@@ -48,6 +49,17 @@ def test_answer(answer):
 @given(confirms)
 def test_confirm(confirm):
     assert codec.confirm_from_wire(through_bytes(codec.confirm_to_wire(confirm))) == confirm
+
+
+@given(statements)
+def test_signed_statement(signed):
+    assert codec.statement_from_wire(through_bytes(codec.statement_to_wire(signed))) == signed
+
+
+@given(statements, st.none() | statements)
+def test_countersigned(coordinator, peer):
+    countersigned = Countersigned(coordinator, peer)
+    assert codec.countersigned_from_wire(through_bytes(codec.countersigned_to_wire(countersigned))) == countersigned
 
 
 @given(statuses)
