@@ -16,14 +16,15 @@ import structlog
 from crypto.entropy import Entropy
 from crypto.errors import CryptoError
 from policies import shapes
-from policies.decision import Refused
 from policies.errors import PolicyError
+from policies.refusals import Refused
 from policies.study import Study, parse_study
 from protos.messages import Answer, Confirm, MessageError, Place, Task, Tensor, Work
 from silo_agent.catching_up import CatchUpError
 from silo_agent.client import CallRefused, Client, ContentError
 from silo_agent.core import turns
 from silo_agent.core.turns import OutOfTurnError, Stage, Turn
+from silo_agent.countersigning import Countersigning
 from silo_agent.data.errors import DataError
 from silo_agent.duties import Duties, Running
 from silo_agent.gate import Gate
@@ -32,6 +33,7 @@ from silo_agent.learner import Learner, SolutionError, SumError
 from silo_agent.learning.errors import LearningError
 from silo_agent.learning.model import SharedModel
 from silo_agent.metrics import Metrics
+from silo_agent.retention import today
 from silo_agent.session import Session
 from silo_agent.state import State, StateError, SurvivorsError
 
@@ -74,7 +76,8 @@ class Agent:
     ) -> None:
         self._client, self._gate, self._state, self._metrics = client, gate, state, metrics
         self._learners, self._sessions, self._session = learners, sessions, session
-        self._duties = Duties(client, gate, state, metrics, entropy)
+        self._countersigning = Countersigning(client, gate)
+        self._duties = Duties(client, gate, state, metrics, entropy, countersigning=self._countersigning)
         self._journal = Journal(state)
         self._running: dict[str, Running] = {}
         self._refused: Work | None = None
@@ -83,9 +86,13 @@ class Agent:
         """Studies that ended since the start: name, why."""
 
     def run(self, stop: threading.Event, *, until_finished: bool = False) -> None:
-        """Work until told to stop, or until a study has ended."""
+        """Work until told to stop, or until a study has ended.
+
+        Raises `LedgerRolledBackError` where others know of more entries than the ledger has.
+        """
         reply = self._client.join(version("fedward"))
         log.info("joined", coordinator=reply.coordinator_version)
+        self._countersigning.remember()
         while not stop.is_set() and not (until_finished and self.finished):
             self.step()
 
@@ -130,7 +137,7 @@ class Agent:
     # --- offer --------------------------------------------------------------------------------------------------
     def _decide(self, place: Place) -> None:
         try:
-            running = self._running.get(place.study) or self._begin(place.study)
+            running = self._running.get(place.study) or self._begin_counted(place.study)
             self._gate.decide(running.study, place)
             running.learner.load()
             self._sit(running, place)
@@ -151,12 +158,24 @@ class Agent:
     def _refuse(self, place: Place, reason: str, explanation: str) -> None:
         self._client.answer(Answer(place, self._session, refusal=reason, explanation=explanation))
 
+    def _begin_counted(self, digest: str) -> Running:
+        """`_begin`; what it refuses is counted by its reason, as the gate counts what the policy refuses."""
+        try:
+            return self._begin(digest)
+        except Refused as refusal:
+            self._metrics.refusals.labels(refusal.reason).inc()
+            raise
+
     def _begin(self, digest: str) -> Running:
-        """A study as it stands here, or from its beginning."""
+        """A study as it stands here, or from its beginning. Raises `Refused` for what cannot be accounted for."""
         running = self._recall(digest)
         if running is None:
+            if self._state.is_over(digest):
+                msg = "the study is over for this silo, and what is over is not begun again; create a new one"
+                raise OutOfTurnError(msg)
             canonical = self._state.canonical(digest) or self._client.study(digest)
             study = parse_study(canonical, digest)
+            self._countersigning.remember()
             learner = self._learners(study)
             self._state.add_study(digest, canonical)
             plan = tuple(tuple(Tensor(t) for t in shapes.tensors(study, r)) for r in range(study.rounds + 1))
@@ -167,7 +186,9 @@ class Agent:
         return running
 
     def _recall(self, digest: str) -> Running | None:
-        """A study as the last process left it. None where this silo does not stand in it."""
+        """A study as the last process left it. None where this silo does not stand in it, or not any more."""
+        if self._state.is_over(digest):
+            return None
         canonical, standing = self._state.canonical(digest), self._journal.recall(digest)
         if canonical is None or standing is None:
             return None
@@ -219,11 +240,12 @@ class Agent:
             self._commit(running, place.study, running.turn.finished)
         why = f"{work.outcome}: {work.why}"
         if self._state.canonical(place.study) is not None:
-            self._state.finish(place.study, why)
+            self._state.finish(place.study, why, today())
             self._journal.forget(place.study)
             Session.forget(self._state.study_folder(place.study))
-        self._client.confirm(Confirm(place, Task.FINISH))
+        # Forgotten before it is confirmed: what is over is not touched again, whatever becomes of the call.
         self._running.pop(place.study, None)
+        self._client.confirm(Confirm(place, Task.FINISH))
         name = running.study.name if running else place.study[:12]
         self.finished.append((name, why))
         log.info("study over", study=place.study[:12], name=name, outcome=work.outcome, why=work.why)

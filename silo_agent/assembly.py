@@ -8,7 +8,7 @@ import threading
 import structlog
 from prometheus_client import start_http_server
 
-from crypto.certificates import Credential
+from crypto.certificates import Credential, Trust
 from crypto.entropy import SystemEntropy
 from policies.study import Study
 from silo_agent.agent import Agent, UnknownDataError
@@ -18,8 +18,10 @@ from silo_agent.gate import Gate
 from silo_agent.learner import Learner
 from silo_agent.learning.device import choose_device, limit_threads
 from silo_agent.metrics import Metrics
+from silo_agent.retention import Retaining, Retention
 from silo_agent.session import Session, session_name
 from silo_agent.state import State
+from silo_agent.witnessing import Witness, Witnessing
 
 log = structlog.get_logger()
 HEARTBEAT_SECONDS = 10.0
@@ -34,7 +36,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     metrics, entropy = Metrics(), SystemEntropy()
     me = credential.identity.name
     state = State(config.state)
-    gate = Gate(me, config.policy, config.state / LEDGER_FILE, state, metrics)
+    gate = Gate(me, config.policy, config.state / LEDGER_FILE, state, metrics, trust=Trust(credential.authority_pem))
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -68,7 +70,13 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
         entropy=entropy,
         session=session,
     )
+    retention = Retention(state, gate.policy.retention_days, metrics)
+    retention.look()
+    retaining = Retaining(retention, stop)
+    witnessing = Witnessing(client, Witness(config.state, credential), stop)
     Heartbeat(client, HEARTBEAT_SECONDS, stop).start()
+    witnessing.start()
+    retaining.start()
     log.info("agent starts", silo=me, metrics_port=http.server_port)
     try:
         agent.run(stop, until_finished=until_finished)
@@ -76,6 +84,8 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
         log.info("agent stops")
     finally:
         stop.set()
+        witnessing.join()
+        retaining.join()
         client.close()
         gate.close()
         state.close()

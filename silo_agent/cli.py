@@ -1,6 +1,7 @@
-"""`fedward-silo`: enrol a hospital, run its agent, keep its ledger, use its models.
+"""`fedward-silo`: enrol a hospital, run its agent, keep its policy and ledger, plan studies, use models.
 
-Here are enrolment and the agent itself; the ledger's commands are `cli_ledger`'s, the models' are `cli_models`'.
+Here are enrolment and the agent itself; the ledger's commands are `cli_ledger`'s and `cli_together`'s, the
+policy's `cli_policy`'s, prices are `cli_plan`'s, the models `cli_models`'.
 """
 
 from __future__ import annotations
@@ -17,14 +18,18 @@ from crypto.identity import Identity, Role
 from policies.document import DocumentError
 from policies.errors import PolicyError
 from protos.messages import MessageError
-from silo_agent import cli_models, logs
+from silo_agent import cli_models, cli_plan, logs
 from silo_agent.cli_ledger import ledger_app
 from silo_agent.cli_options import DEFAULT, ConfigOption
+from silo_agent.cli_policy import policy_app
+from silo_agent.cli_together import ledger_together
 from silo_agent.config import AgentConfig
 from silo_agent.state import StateError
 
 app = typer.Typer(help="A hospital's agent.", no_args_is_help=True, pretty_exceptions_enable=False)
 app.add_typer(ledger_app, name="ledger")
+app.add_typer(policy_app, name="policy")
+ledger_app.command("together")(ledger_together)
 
 
 @app.command()
@@ -58,6 +63,7 @@ def run(
         typer.echo(f"{study}: {why}")
 
 
+app.command()(cli_plan.plan)
 app.command()(cli_models.evaluate)
 app.command()(cli_models.predict)
 app.command()(cli_models.export)

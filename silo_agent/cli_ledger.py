@@ -1,27 +1,57 @@
-"""`fedward-silo ledger`: open the data set's ledger, show it, check its chain.
+"""`fedward-silo ledger`: open the data set's ledger, show, check and export it, note what happened, recover it.
 
 Guarantees that what a program reads is valid JSON: an epsilon without bound, which only a public data set has, is the
-word `unbounded` there and in the table.
+word `unbounded` there and in the table. What an export says is `policies.exports`' and `statement_page`'s.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from dataclasses import asdict
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from crypto.certificates import Credential, Trust
 from policies import accountant
-from policies.chain import UNBOUNDED
-from policies.ledger import Entry, Genesis, Ledger, read_ledger
+from policies.chain import UNBOUNDED, Entry, Genesis
+from policies.countersign import Countersigned, read_countersignatures, require_head
+from policies.errors import ExportError
+from policies.events import Debit, InForce, Notice, NoticeKind, Recovery, content_of, costs_of
+from policies.exports import Export, finite_or_word, recomputed, require_countersigned, to_csv, to_json
+from policies.ledger import Ledger, read_history
 from policies.policy import load_policy
+from policies.summary import Part, Summary, summarise
+from silo_agent.auditing import audit
 from silo_agent.cli_options import DEFAULT, LEDGER_FILE, AsJson, ConfigOption
 from silo_agent.config import AgentConfig
+from silo_agent.gate import open_ledger
+from silo_agent.recovering import checked, recover
+from silo_agent.signing import SUFFIX, Detached, Signer, sign_file, signer_of
+from silo_agent.statement_page import statement_page
 
 ledger_app = typer.Typer(help="What the data set has spent.", no_args_is_help=True)
+
+
+class By(StrEnum):
+    """What a line of `ledger show` stands for."""
+
+    ENTRY = "entry"
+    STUDY = "study"
+    TENSOR = "tensor"
+
+
+class Form(StrEnum):
+    """What an export may be."""
+
+    JSON = "json"
+    CSV = "csv"
+    HTML = "html"
 
 
 @ledger_app.command("create")
@@ -40,33 +70,162 @@ def ledger_create(config: ConfigOption = DEFAULT) -> None:
 
 
 @ledger_app.command("show")
-def ledger_show(config: ConfigOption = DEFAULT, *, as_json: AsJson = False) -> None:
-    """Every debit, what is spent, what is left."""
+def ledger_show(
+    config: ConfigOption = DEFAULT,
+    *,
+    by: Annotated[By, typer.Option(help="One line for each entry, study or tensor.")] = By.ENTRY,
+    as_json: AsJson = False,
+) -> None:
+    """Every entry, what is spent, what is left."""
     settings = AgentConfig.load(config)
-    policy = load_policy(settings.policy)
-    genesis, entries = read_ledger(settings.state / LEDGER_FILE)
-    spent = accountant.epsilon([cost for entry in entries for cost in entry.debit.costs.values()], genesis.delta)
-    budget = policy.budget.epsilon
+    budget = load_policy(settings.policy).budget.epsilon
+    genesis, entries = read_history(settings.state / LEDGER_FILE)
+    spent = _spent(genesis, entries)
     if as_json:
         typer.echo(json.dumps(_statement(genesis, entries, spent, budget), indent=1, allow_nan=False))
         return
-    table = Table(
-        "entry", "study", "round", "attempt", "releases", "epsilon after", title=f"Ledger of {genesis.data_set}"
-    )
+    table = _by_entry(entries) if by is By.ENTRY else _by_part(summarise(genesis, entries), by)
+    table.title = f"Ledger of {genesis.data_set}"
     table.caption = _caption(genesis, spent, budget)
-    for entry in entries:
-        debit = entry.debit
-        releases = ", ".join(f"{tensor} ({cost.count} x noise {cost.noise:g})" for tensor, cost in debit.costs.items())
-        place = (debit.study[:12], str(debit.round), str(debit.attempt))
-        table.add_row(str(entry.sequence), *place, releases, _shown(entry.epsilon))
     Console().print(table)
 
 
 @ledger_app.command("verify")
-def ledger_verify(config: ConfigOption = DEFAULT) -> None:
-    """Check the chain of hashes from the first entry to the last."""
-    _, entries = read_ledger(AgentConfig.load(config).state / LEDGER_FILE)
-    typer.echo(f"{len(entries)} debits, the chain holds")
+def ledger_verify(
+    config: ConfigOption = DEFAULT,
+    *,
+    export: Annotated[Path | None, typer.Option(help="Check this export instead of the ledger here.")] = None,
+    authority: Annotated[Path | None, typer.Option(help="The consortium's authority.pem, for an export.")] = None,
+    signature: Annotated[Path | None, typer.Option(help="Its signature; beside the export where left out.")] = None,
+) -> None:
+    """Check the chain of hashes from the first entry to the last, and that it has all countersigned entries."""
+    if export is not None:
+        if authority is None:
+            msg = "an export is checked against the consortium's certificate; give it with --authority authority.pem"
+            raise ExportError(msg)
+        _verify_export(export, authority, signature or export.with_name(export.name + SUFFIX))
+        return
+    path = AgentConfig.load(config).state / LEDGER_FILE
+    held = Countersigned(path).latest()  # first: beside a running agent the ledger may grow meanwhile, never shrink
+    genesis, entries = read_history(path)
+    for item in held:
+        require_head(genesis, entries, item.statement.head)
+    debits = sum(isinstance(entry.event, Debit) for entry in entries)
+    others = f" and {len(entries) - debits} other entries" if len(entries) > debits else ""
+    witnesses = f", with what {', '.join(item.signer for item in held)} countersigned" if held else ""
+    typer.echo(f"{debits} debits{others}, the chain holds{witnesses}")
+
+
+@ledger_app.command("export")
+def ledger_export(
+    out: Annotated[Path, typer.Option(help="File to write; its signature goes beside it.")],
+    config: ConfigOption = DEFAULT,
+    *,
+    form: Annotated[Form, typer.Option("--format", help="JSON and CSV are complete; HTML is a page for people.")],
+) -> None:
+    """Write the ledger for others to read and check, signed with this silo's key, with what others countersigned."""
+    settings = AgentConfig.load(config)
+    credential = Credential.load(settings.certificate, settings.key, settings.authority)
+    budget, path = load_policy(settings.policy).budget.epsilon, settings.state / LEDGER_FILE
+    own = credential.identity.name
+    held = checked((item for item in Countersigned(path).latest() if item.statement.silo == own), credential)
+    genesis, entries = read_history(path)
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    made = Export(credential.identity.uri, at, budget, genesis, entries, tuple(held))
+    require_countersigned(made)
+    match form:
+        case Form.JSON:
+            content = to_json(made)
+        case Form.CSV:
+            content = to_csv(made)
+        case Form.HTML:
+            content = statement_page(made, summarise(genesis, entries))
+    beside = out.with_name(out.name + SUFFIX)
+    beside.unlink(missing_ok=True)
+    out.write_bytes(content)
+    sign_file(credential, form.value, at, content).write(beside)
+    typer.echo(f"{out} and {beside.name}: {len(entries)} entries, head {made.head.sequence} {made.head.hash}")
+
+
+@ledger_app.command("note")
+def ledger_note(
+    kind: Annotated[NoticeKind, typer.Argument(help="What happened to the data.")],
+    reference: Annotated[str, typer.Option(help="A case number of the hospital's; never a patient's name or number.")],
+    config: ConfigOption = DEFAULT,
+) -> None:
+    """Note a withdrawal of patients or a refresh of the data. Stop the agent first."""
+    settings = AgentConfig.load(config)
+    with open_ledger(settings.state / LEDGER_FILE, load_policy(settings.policy)) as ledger:
+        entry = ledger.note(kind, reference)
+    typer.echo(f"entry {entry.sequence}: {kind}, {reference}; spent and left stay as they are")
+
+
+@ledger_app.command("recover")
+def ledger_recover(
+    signed_by: Annotated[str, typer.Option(help="Who answers for it: name and office.")],
+    config: ConfigOption = DEFAULT,
+    *,
+    countersigned: Annotated[Path | None, typer.Option(help="What the coordinator and peers countersigned.")] = None,
+    charge_everything: Annotated[
+        bool, typer.Option("--charge-everything", help="Nobody knows what was lost: the budget is over for good.")
+    ] = False,
+) -> None:
+    """Charge what a ledger lost, signed with this silo's key. Stop the agent first."""
+    settings = AgentConfig.load(config)
+    credential = Credential.load(settings.certificate, settings.key, settings.authority)
+    path = settings.state / LEDGER_FILE
+    kept = Countersigned(path)
+    handed = checked(read_countersignatures(countersigned), credential) if countersigned else []
+    statements = [item.statement for item in (*kept.latest(), *handed)]
+    with open_ledger(path, load_policy(settings.policy)) as ledger:
+        before = ledger.spent()
+        entry = recover(ledger, credential, statements, signed_by, charge_everything=charge_everything)
+    kept.keep(handed)
+    typer.echo(f"entry {entry.sequence}: spent was {_shown(before)}, is {_shown(entry.epsilon)}; {signed_by} answers")
+
+
+def _verify_export(path: Path, authority: Path, beside: Path) -> None:
+    try:
+        content, trust = path.read_bytes(), Trust(authority.read_bytes())
+    except OSError as error:
+        msg = f"{Path(str(error.filename)).name} cannot be read ({error.strerror}); give its path"
+        raise ExportError(msg) from None
+    detached = Detached.read(beside)
+    if detached.kind != Form.JSON:
+        typer.echo(f"signed by {_vouched(signer_of(trust, detached, content), detached.at)}")
+        typer.echo("only a JSON export has what is needed to recompute hashes and epsilons")
+        return
+    found = audit(content, detached, trust)
+    export = found.export
+    typer.echo(f"signed by {_vouched(found.signer, export.at)}")
+    typer.echo(f"{len(export.entries)} entries, the chain holds, head {export.head.sequence} {export.head.hash}")
+    stated = f"stated {_shown(export.spent)}, recomputed {_shown(recomputed(export))}"
+    typer.echo(f"epsilon {stated} at delta {export.genesis.delta:g}, budget {export.budget:g}")
+    at = {entry.sequence: entry.at for entry in export.entries}
+    for place, recovery, signer in found.recoveries:
+        typer.echo(
+            f"entry {place}: a recovery, signed by {_vouched(signer, at[place])}; {recovery.responsible} answers"
+        )
+    for item, signer in found.countersigned:
+        typer.echo(f"up to entry {item.statement.head.sequence} countersigned by {_vouched(signer, item.statement.at)}")
+    if not found.countersigned:
+        typer.echo("nobody countersigned it: that it is not an older copy is the silo's word alone")
+
+
+def _vouched(signer: Signer, at: str) -> str:
+    """Who signed and when, and how much that time is worth once the certificate expired."""
+    if signer.expired is None:
+        return f"{signer.identity}, {at}"
+    return (
+        f"{signer.identity}, {at} by its own word: its certificate was valid then and expired on"
+        f" {signer.expired:%Y-%m-%d}. That the signature is that old cannot be shown"
+    )
+
+
+def _spent(genesis: Genesis, entries: tuple[Entry, ...]) -> float:
+    """By today's accountant, and never less than the ledger says."""
+    stated = entries[-1].epsilon if entries else 0.0
+    return max(stated, accountant.epsilon([c for entry in entries for c in costs_of(entry.event)], genesis.delta))
 
 
 def _caption(genesis: Genesis, spent: float, budget: float) -> str:
@@ -75,32 +234,72 @@ def _caption(genesis: Genesis, spent: float, budget: float) -> str:
     return f"spent {spent:.4f} of {budget:g} at delta {genesis.delta:g}, left {max(0.0, budget - spent):.4f}"
 
 
+def _by_entry(entries: tuple[Entry, ...]) -> Table:
+    table = Table("entry", "study", "round", "attempt", "releases", "epsilon after")
+    for entry in entries:
+        match entry.event:
+            case Debit() as debit:
+                costs = debit.costs.items()
+                releases = ", ".join(f"{tensor} ({cost.count} x noise {cost.noise:g})" for tensor, cost in costs)
+                place = (debit.study[:12], str(debit.round), str(debit.attempt), releases)
+            case InForce(policy, budget):
+                place = ("", "", "", f"policy {policy[:12]} in force, budget {budget:g}")
+            case Recovery() as recovery:
+                place = ("", "", "", f"lost entries charged again; {recovery.responsible} answers")
+            case Notice(kind, reference):
+                place = ("", "", "", f"{kind}, {reference}")
+        table.add_row(str(entry.sequence), *place, _shown(entry.epsilon))
+    return table
+
+
+def _by_part(summary: Summary, by: By) -> Table:
+    table = Table("study", "tensor", "charges", "releases", "epsilon alone")
+    if by is By.STUDY:
+        for study in summary.studies:
+            table.add_row(study.whole.name[:12], "all", *_figures(study.whole))
+            for part in study.tensors:
+                table.add_row("", part.name, *_figures(part))
+    else:
+        for part in summary.tensors:
+            table.add_row("all", part.name, *_figures(part))
+    if summary.recovered is not None:
+        table.add_row("(lost entries)", "all", *_figures(summary.recovered))
+    return table
+
+
+def _figures(part: Part) -> tuple[str, str, str]:
+    return str(part.charges), str(part.releases), _shown(part.epsilon)
+
+
 def _statement(genesis: Genesis, entries: tuple[Entry, ...], spent: float, budget: float) -> dict[str, object]:
     """The ledger for programs. On public data nothing binds, so what is `left` is unbounded too."""
+    summary = summarise(genesis, entries)
     return {
         "data_set": genesis.data_set,
         "public": genesis.public,
         "delta": genesis.delta,
         "budget": budget,
-        "spent": _number(spent),
+        "spent": finite_or_word(spent),
         "left": UNBOUNDED if genesis.public else max(0.0, budget - spent),
+        "studies": [
+            {**_part(study.whole), "tensors": [_part(part) for part in study.tensors]} for study in summary.studies
+        ],
+        "tensors": [_part(part) for part in summary.tensors],
         "entries": [
             {
                 "sequence": entry.sequence,
-                "study": entry.debit.study,
-                "policy": entry.debit.policy,
-                "round": entry.debit.round,
-                "attempt": entry.debit.attempt,
-                "costs": {tensor: asdict(cost) for tensor, cost in entry.debit.costs.items()},
-                "epsilon_after": _number(entry.epsilon),
+                "at": entry.at,
+                **content_of(entry.event),
+                "epsilon_after": finite_or_word(entry.epsilon),
             }
             for entry in entries
         ],
     }
 
 
-def _number(epsilon: float) -> float | str:
-    return epsilon if math.isfinite(epsilon) else UNBOUNDED
+def _part(part: Part) -> dict[str, object]:
+    epsilon = finite_or_word(part.epsilon)
+    return {"name": part.name, "charges": part.charges, "releases": part.releases, "epsilon_alone": epsilon}
 
 
 def _shown(epsilon: float) -> str:

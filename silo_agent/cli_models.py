@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
+from datetime import date
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -62,8 +63,9 @@ def evaluate(
 
     state = State(AgentConfig.load(config).state)
     digest, committed = find_study(state, study)
+    removed = state.removed(digest)
     with _said_plainly():
-        evaluation = evaluate_models(state.study_folder(digest), committed, data)
+        evaluation = evaluate_models(state.study_folder(digest), committed, data, personal_kept=removed is None)
     if as_json:
         typer.echo(json.dumps(asdict(evaluation), indent=1, allow_nan=False))
         return
@@ -73,6 +75,8 @@ def evaluate(
         if evaluation.personal is not None:
             table.add_row("", "personal", *_figures(evaluation.personal[m]))
     Console().print(table)
+    if removed is not None:
+        typer.echo(_gone(digest, removed), err=True)
 
 
 def predict(
@@ -176,11 +180,21 @@ def _model_path(config: Path, study: str, *, personal: bool) -> tuple[Path, str]
     digest, committed = find_study(state, study)
     folder = state.study_folder(digest)
     path = folder / ("personal.safetensors" if personal else f"model-{committed}.safetensors")
+    removed = state.removed(digest) if personal else None
+    if removed is not None:
+        raise StateError(_gone(digest, removed))
     if not path.exists():
         which = "personal model" if personal else "finished round"
         msg = f"no {which} of this study lies in {folder}; run the study first"
         raise StateError(msg)
     return path, settings.device
+
+
+def _gone(study: str, day: date) -> str:
+    return (
+        f"on {day} the policy's retention_days removed what was private of study {study[:12]}, a personal model with"
+        " it; shared models stay"
+    )
 
 
 def _charged(ledger: Path, study: str) -> list[Cost] | None:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import islice
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import grpc
 import structlog
@@ -32,6 +33,7 @@ from protos.messages import (
     UploadHeader,
     Work,
 )
+from protos.statements import Countersigned, SignedStatement
 from protos.v1 import silo_pb2, silo_pb2_grpc
 
 log = structlog.get_logger()
@@ -39,6 +41,9 @@ T = TypeVar("T")
 CALL_SECONDS = 30.0
 STREAM_SECONDS = 3600.0
 HOLD_SECONDS = 15.0
+WITNESS_SECONDS = 2.0
+"""How long the coordinator waits for another silo's countersignature before this one asks again."""
+MAX_COUNTERSIGNERS = 300
 STOP_SECONDS = 0.25
 """How long a wish to stop may go unnoticed while the coordinator holds a call."""
 PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -69,6 +74,10 @@ class CallRefused(Exception):  # noqa: N818  # a refusal, by the project's namin
     def __init__(self, code: grpc.StatusCode, text: str) -> None:
         self.code = code
         super().__init__(f"{code.name}: {text}")
+
+
+class WentBackRefused(CallRefused):
+    """It remembers an entry of this silo's ledger that the statement does not contain."""
 
 
 class ContentError(Exception):
@@ -108,19 +117,8 @@ class Client:
     def poll(self) -> Work:
         """Wait for work; raises `Stopped` soon after the agent is asked to stop."""
         request = silo_pb2.PollRequest(session=self._session, hold_seconds=HOLD_SECONDS)
-
-        def held() -> silo_pb2.Work:
-            call = self._calls.Poll.future(request, timeout=HOLD_SECONDS + CALL_SECONDS)
-            answered = threading.Event()
-            call.add_done_callback(lambda _: answered.set())
-            while not answered.wait(STOP_SECONDS):
-                if self._stop.is_set():
-                    call.cancel()
-                    raise Stopped
-            work: silo_pb2.Work = call.result()
-            return work
-
-        return codec.work_from_wire(self._patiently(held))
+        work: silo_pb2.Work = self._held(self._calls.Poll, request)
+        return codec.work_from_wire(work)
 
     def answer(self, answer: Answer) -> None:
         """Take part or refuse."""
@@ -129,6 +127,41 @@ class Client:
     def confirm(self, confirm: Confirm) -> None:
         """Done, or disputed."""
         self._patiently(lambda: self._calls.Confirm(codec.confirm_to_wire(confirm), timeout=CALL_SECONDS))
+
+    def countersigned(self) -> tuple[SignedStatement, ...]:
+        """What others countersigned last of this silo's ledger, as the coordinator remembers it."""
+        request = silo_pb2.LatestCountersignaturesRequest()
+
+        def fetch() -> list[silo_pb2.SignedStatement]:
+            stream = self._calls.LatestCountersignatures(request, timeout=CALL_SECONDS)
+            return list(islice(stream, MAX_COUNTERSIGNERS))
+
+        return tuple(codec.statement_from_wire(wire) for wire in self._patiently(fetch))
+
+    def countersign(self, place: Place, stated: SignedStatement) -> Countersigned:
+        """Have the ledger countersigned for a charged attempt; waits a little for another silo.
+
+        Raises `WentBackRefused` where the coordinator remembers more of it than the statement contains.
+        """
+        request = silo_pb2.CountersignRequest(
+            place=codec.place_to_wire(place),
+            statement=codec.statement_to_wire(stated),
+            hold_seconds=WITNESS_SECONDS,
+        )
+        reply: silo_pb2.CountersignReply = self._held(self._calls.Countersign, request)
+        return codec.countersigned_from_wire(reply)
+
+    def witness(self, given: SignedStatement | None) -> SignedStatement | None:
+        """Hand in what was countersigned; wait for another silo's statement. None where none came."""
+        request = silo_pb2.WitnessRequest(
+            given=None if given is None else codec.statement_to_wire(given), hold_seconds=HOLD_SECONDS
+        )
+        reply: silo_pb2.WitnessReply = self._held(self._calls.Witness, request)
+        return codec.statement_from_wire(reply.statement) if reply.HasField("statement") else None
+
+    def signed(self, statement: bytes) -> SignedStatement:
+        """A statement with this silo's signature."""
+        return SignedStatement(statement, self._credential.certificate_pem, self._credential.sign(statement))
 
     def sign(self, message: bytes) -> bytes:
         """This silo's signature over a message that says what it is for."""
@@ -182,6 +215,21 @@ class Client:
         """Hang up."""
         self._channel.close()
 
+    def _held(self, call: Any, request: object) -> Any:
+        """A call that the coordinator may hold; `Stopped` soon after the agent is asked to stop."""
+
+        def held() -> object:
+            future = call.future(request, timeout=HOLD_SECONDS + CALL_SECONDS)
+            answered = threading.Event()
+            future.add_done_callback(lambda _: answered.set())
+            while not answered.wait(STOP_SECONDS):
+                if self._stop.is_set():
+                    future.cancel()
+                    raise Stopped
+            return future.result()
+
+        return self._patiently(held)
+
     def _patiently(self, call: Callable[[], T]) -> T:
         attempt = 0
         while True:
@@ -192,7 +240,8 @@ class Client:
             except grpc.RpcError as error:
                 code = error.code()
                 if code not in TRANSIENT:
-                    raise CallRefused(code, error.details() or "") from None
+                    refused = WentBackRefused if code is grpc.StatusCode.DATA_LOSS else CallRefused
+                    raise refused(code, error.details() or "") from None
                 self._connected(False)  # noqa: FBT003  # a gauge
                 pause = PAUSES[min(attempt, len(PAUSES) - 1)]
                 if attempt in (2, 5) or attempt % 20 == 19:  # noqa: PLR2004  # say what is wrong, do not flood

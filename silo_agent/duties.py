@@ -34,6 +34,7 @@ from silo_agent.catching_up import Current, pack, unpack
 from silo_agent.client import Client
 from silo_agent.core import turns
 from silo_agent.core.turns import OutOfTurnError, Turn
+from silo_agent.countersigning import Countersigning
 from silo_agent.gate import Gate, Order
 from silo_agent.learner import Learner, Results, SolutionError
 from silo_agent.learning.errors import ModelFileError
@@ -78,9 +79,18 @@ class Running:
 class Duties:
     """What a silo does when it is asked."""
 
-    def __init__(self, client: Client, gate: Gate, state: State, metrics: Metrics, entropy: Entropy) -> None:
+    def __init__(
+        self,
+        client: Client,
+        gate: Gate,
+        state: State,
+        metrics: Metrics,
+        entropy: Entropy,
+        *,
+        countersigning: Countersigning,
+    ) -> None:
         self._client, self._gate, self._state, self._entropy = client, gate, state, entropy
-        self._mail = Mail(client, state, metrics)
+        self._mail, self._countersigning = Mail(client, state, metrics), countersigning
 
     def act(self, running: Running, work: Work, place: Place) -> None:
         """Do the task: change `running`, and keep what `say` will need. Nothing has left when it returns."""
@@ -176,6 +186,7 @@ class Duties:
             self._sealer(running, work),
             running.session.masks(work.roster, place, tensor, work.participants),
             lambda charged: running.learner.contribution(tensor, charged, running.model, silos),
+            lambda: self._countersigning.ask(place),
         )
 
     def _order(self, running: Running, work: Work, place: Place, tensor: Tensor) -> Order:

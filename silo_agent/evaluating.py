@@ -32,8 +32,11 @@ class Evaluation:
     personal: tuple[Quality, ...] | None
 
 
-def evaluate(folder: Path, round_number: int, data: Path) -> Evaluation:
-    """Evaluate the models that a study's `folder` holds after a round. Raises `NoModelError`, `DataError`."""
+def evaluate(folder: Path, round_number: int, data: Path, *, personal_kept: bool = True) -> Evaluation:
+    """Evaluate the models that a study's `folder` holds after a round. Raises `NoModelError`, `DataError`.
+
+    A personal model whose removal has begun is not `personal_kept`, and is not looked for.
+    """
     path = folder / f"model-{round_number}.safetensors"
     if not path.exists():
         msg = f"no finished round of this study lies in {folder}; run the study first"
@@ -42,7 +45,7 @@ def evaluate(folder: Path, round_number: int, data: Path) -> Evaluation:
     study = model.study
     records = read_records(data, study.data)
     personal_path = folder / "personal.safetensors"
-    personal = PersonalModel.load(personal_path) if personal_path.exists() else None
+    personal = PersonalModel.load(personal_path) if personal_kept and personal_path.exists() else None
 
     def by_domain(predictor: SharedModel | PersonalModel) -> tuple[Quality, ...]:
         probabilities = predictor.predict(records.inputs, records.domains, records.images)

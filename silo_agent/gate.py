@@ -1,9 +1,12 @@
-"""The single door out of a hospital: decide -> charge -> compute -> keep -> seal. Returns only sealed bytes.
+"""The single door out of a hospital: decide -> charge -> countersign -> compute -> keep -> seal. Returns sealed bytes.
 
-Guarantees, in this order: the policy on disk is the one that was loaded and allows the study; the whole cost of the
-round stands durably in the ledger before the first data-dependent step; the noised integers are stored before they are
-sealed and are never drawn twice for one charge; a mask label seals one byte string for ever. Whatever fails, nothing
-has left. What is computed is the caller's business (`learner`); how it is sealed is `crypto.sealing`'s.
+Guarantees, in this order: the policy on disk is the one in force and allows the study, on the later of
+the machine's day and the ledger's; the ledger has every head that others countersigned and is what this process wrote;
+the whole cost of the round stands durably in it, and the coordinator and another silo of the study have countersigned a
+head that covers it, before the first data-dependent step; the noised integers are stored before they are sealed and are
+never drawn twice for one charge; a mask label seals one byte string for ever. Whatever fails, nothing has left. A
+policy comes into force as an entry of the ledger, when the agent starts (approving.py). What is computed is the
+caller's business (`learner`); how it is sealed is `crypto.sealing`'s.
 
 With local noise a release may be sent again under a new roster at no cost (privacy.md, "Noise": post-processing). With
 distributed noise a new attempt is a new draw and a new charge, and a draw is sealed for one roster and model alone: the
@@ -12,30 +15,45 @@ difference of two sums that hold the same shares of noise would lay bare a silo 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
 from pathlib import Path
+from time import monotonic
+from typing import Final
 
 import numpy as np
 import structlog
 from numpy.typing import NDArray
 
+from crypto.certificates import Trust
 from crypto.labels import Label
 from crypto.masks import Masks
 from crypto.sealing import Sealer
 from policies import shapes
 from policies.costs import Cost, round_costs
-from policies.decision import Reason, Refused, decide
-from policies.ledger import Debit, Ledger
+from policies.countersign import COORDINATOR, SILO, Countersignature, Countersigned, Statement, check
+from policies.decision import decide
+from policies.errors import CountersignError, LedgerError
+from policies.events import Debit, Head, Recovery
+from policies.ledger import Ledger
 from policies.policy import Policy, load_policy
+from policies.refusals import Reason, Refused
 from policies.study import Study
+from policies.summary import summarise
 from protos.messages import Place, Tensor
+from silo_agent.approving import start_under
 from silo_agent.core.turns import OutOfTurnError
 from silo_agent.metrics import Metrics
+from silo_agent.signing import verifier
 from silo_agent.state import State
 
 log = structlog.get_logger()
 Integers = NDArray[np.int64]
+VERIFY_SECONDS: Final = 24 * 3600.0
+"""The ledger is read again and compared at every charge, and at the first question after so long."""
+_LOST: Final = "(recovered)"
+"""Where a study's digest would stand: what was charged for lost entries belongs to no study."""
 
 
 @dataclass(frozen=True)
@@ -61,23 +79,61 @@ class Order:
 class Gate:
     """Policy, ledger and outbox of one data set."""
 
-    def __init__(self, me: str, policy_path: Path, ledger_path: Path, state: State, metrics: Metrics) -> None:
+    def __init__(
+        self, me: str, policy_path: Path, ledger_path: Path, state: State, metrics: Metrics, *, trust: Trust
+    ) -> None:
+        """Open the ledger, refuse one that lost entries, start under the policy in force.
+
+        Raises `DocumentError`, `LedgerError`, `ApprovalError`.
+        """
         self._me, self._policy_path, self._state, self._metrics = me, policy_path, state, metrics
+        self._countersigned, self._verify = Countersigned(ledger_path), verifier(trust)
+        self._told: set[Head] = set()
+        """Heads that others named since the start, older ones than what is kept among them."""
         self.policy: Policy = load_policy(policy_path)
-        data_set, budget = self.policy.data_set, self.policy.budget
-        self.ledger = Ledger.open(
-            ledger_path,
-            data_set=data_set.id,
-            holdout=data_set.holdout,
-            budget_epsilon=budget.epsilon,
-            delta=budget.delta,
-            public=data_set.public,
-        )
+        """The one in force."""
+        self.ledger = open_ledger(ledger_path, self.policy)
+        try:
+            self._held = self._countersigned.latest()
+            self._require_held()
+            start_under(self.ledger, policy_path, ledger_path.parent, trust)
+        except BaseException:
+            self.ledger.close()
+            raise
+        self._note_verified()
         self._measure()
 
+    def statement(self) -> Statement:
+        """How far the ledger has come, for the coordinator and a peer to countersign."""
+        return self.ledger.statement(self._me, {*self._told, *(item.statement.head for item in self._held)})
+
+    def keep_countersigned(self, handed: Iterable[Countersignature]) -> None:
+        """Keep what others countersigned, durably, and refuse a ledger that lacks it, now and at every later start.
+
+        Raises `LedgerRolledBackError`, `CountersignError` for another silo's or data set's, `CryptoError`.
+        """
+        found = [check(item, self._verify) for item in handed]
+        for item in found:
+            self._require_mine(item)
+        # Who was itself put back from a backup signs on where its own memory ends, if that head is named.
+        self._told |= {item.statement.head for item in found}
+        known = {(item.signer, item.statement.message) for item in self._held}
+        if any((item.signer, item.statement.message) not in known for item in found):
+            self._countersigned.keep(found)
+            self._held = self._countersigned.latest()
+        self._require_held()
+
+    def verify(self) -> None:
+        """Read the whole ledger again and compare. Raises `LedgerTamperedError`, `LedgerWriteError`."""
+        self.ledger.verify()
+        self._note_verified()
+
     def decide(self, study: Study, place: Place, roster_size: int | None = None) -> None:
-        """Ask the policy. Raises `Refused` by name; nothing is charged."""
+        """Ask the policy. Raises `Refused` by name, `LedgerRolledBackError`; nothing is charged."""
         self._require_same_policy()
+        self._require_held()
+        if monotonic() - self._verified > VERIFY_SECONDS:
+            self.verify()
         owed = self._owed(study, place)
         others = {attempt for _, attempt in self.ledger.charged(place.study, place.round)} - {place.attempt}
         spent = self._spent_before(study, place)
@@ -92,6 +148,8 @@ class Gate:
                 attempt=place.attempt,
                 charged_attempts=len(others) if owed else 0,
                 study_spent=[cost for name, cost in spent if name == place.study],
+                today=_today(),
+                ledger_day=self.ledger.day,
             )
         except Refused as refusal:
             self._metrics.refusals.labels(refusal.reason).inc()
@@ -101,12 +159,20 @@ class Gate:
         """The bytes that this order was sealed to before, None where it was not."""
         return self._state.sealed(order.place.study, order.label.digest)
 
-    def contribute(self, order: Order, sealer: Sealer, masks: Masks, compute: Callable[[Place], Integers]) -> Path:
+    def contribute(
+        self,
+        order: Order,
+        sealer: Sealer,
+        masks: Masks,
+        compute: Callable[[Place], Integers],
+        ask: Callable[[], Iterable[Countersignature]],
+    ) -> Path:
         """Sealed bytes of this order, from the outbox where they were sealed before.
 
         `compute` gets the place that was charged and returns the noised integers. What it returns is kept at most once
-        per charge; it is called only after the charge is durable. Raises `Refused`, `LedgerError`, `StateError`,
-        `OutOfTurnError`; then nothing has left.
+        per charge; it is called only after the charge is durable and countersigned. `ask` asks others once to
+        countersign `statement()`, and is called until that is enough; what it raises ends the waiting. Raises
+        `Refused`, `LedgerError`, `StateError`, `OutOfTurnError`; then nothing has left.
         """
         study, label = order.place.study, order.label
         stored = self.sealed(order)
@@ -116,6 +182,8 @@ class Gate:
         draw = self._charge(order)
         release = self._state.release(order.place, order.tensor, draw)
         if release is None:
+            while not self._is_countersigned(order, draw):
+                self.keep_countersigned(ask())
             with self._metrics.compute_seconds.labels(order.tensor).time():
                 integers = compute(replace(order.place, attempt=draw))
             self._state.keep_release(order.place, order.tensor, draw, integers, label.digest)
@@ -136,11 +204,52 @@ class Gate:
         place = order.place
         owed = self._owed(order.study, place)
         if owed:
+            self.verify()
             self.ledger.charge(Debit(place.study, self.policy.digest, place.round, place.attempt, owed))
             self._metrics.charges.inc()
-            self._measure()
+            self._measure(place.study)
             log.info("charged", study=place.study[:12], round=place.round, attempt=place.attempt, tensors=sorted(owed))
         return max(attempt for name, attempt in self._draws(order.study, place) if name == order.tensor)
+
+    def _is_countersigned(self, order: Order, draw: int) -> bool:
+        """Whether the coordinator and another silo of the study have signed a head that covers this draw's charge.
+
+        Raises `LedgerError` where the ledger has no such charge.
+        """
+        place, tensor = order.place, order.tensor
+        key = (place.study, place.round, draw)
+        charge = next(
+            (
+                entry.sequence
+                for entry in self.ledger.entries()
+                if (entry.debit.study, entry.debit.round, entry.debit.attempt) == key and tensor in entry.debit.costs
+            ),
+            None,
+        )
+        if charge is None:
+            msg = f"the ledger has no charge for the {tensor} of round {place.round}; nothing is computed, tell FedWard"
+            raise LedgerError(msg)
+        signers = {item.signer for item in self._held if item.statement.head.sequence >= charge}
+        peers = {f"{SILO}{name}" for name in order.study.silos if name != self._me}
+        return bool(signers & peers) and any(signer.startswith(COORDINATOR) for signer in signers)
+
+    def _require_mine(self, item: Countersignature) -> None:
+        silo, data_set, mine = item.statement.silo, item.statement.data_set, self.ledger.genesis.data_set
+        if silo != self._me:
+            msg = f"{item.signer} countersigned the ledger of {silo}, not this one; ask it again"
+            raise CountersignError(msg)
+        if data_set != mine:
+            msg = (
+                f"{item.signer} countersigned the ledger of {data_set} as this silo's, and the policy's data_set.id is"
+                f" {mine}: a new name refills no budget. Put the id and its ledger back, or enrol another silo for"
+                " other patients"
+            )
+            raise CountersignError(msg)
+
+    def _require_held(self) -> None:
+        """Refuse a ledger without a head that others countersigned. Raises `LedgerRolledBackError`."""
+        for item in self.ledger.missing(held.statement for held in self._held):
+            self.ledger.require(item.head)
 
     def _owed(self, study: Study, place: Place) -> dict[str, Cost]:
         """Costs of this round that no earlier charge covers for this attempt."""
@@ -158,28 +267,67 @@ class Gate:
     def _spent_before(self, study: Study, place: Place) -> list[tuple[str, Cost]]:
         """All that the data set has spent, by study, without what this attempt uses: the plan counts that."""
         reused = self._draws(study, place)
-        return [
-            (entry.debit.study, cost)
-            for entry in self.ledger.entries()
-            for tensor, cost in entry.debit.costs.items()
-            if (entry.debit.study, entry.debit.round) != (place.study, place.round)
-            or (tensor, entry.debit.attempt) not in reused
-        ]
+        spent: list[tuple[str, Cost]] = []
+        for entry in self.ledger.history():
+            event = entry.event
+            if isinstance(event, Recovery):
+                spent += [(_LOST, cost) for cost in event.costs]
+            elif isinstance(event, Debit):
+                elsewhere = (event.study, event.round) != (place.study, place.round)
+                spent += [
+                    (event.study, cost)
+                    for tensor, cost in event.costs.items()
+                    if elsewhere or (tensor, event.attempt) not in reused
+                ]
+        return spent
 
     def _require_same_policy(self) -> None:
         digest = load_policy(self._policy_path).digest
         if digest != self.policy.digest:
             raise Refused(
                 Reason.POLICY_CHANGED,
-                f"{self._policy_path.name} was changed while the agent runs; restart the agent to put it into force",
+                f"{self._policy_path.name} was changed while the agent runs; stop it, put the policy into force with"
+                " `fedward-silo policy reload`, and start it again",
             )
 
-    def _measure(self) -> None:
-        spent = self.ledger.spent()
-        self._metrics.epsilon_spent.set(spent)
-        self._metrics.epsilon_left.set(self.ledger.left())
+    def _note_verified(self) -> None:
+        self._verified = monotonic()
+        self._metrics.verified()
+
+    def _measure(self, study: str | None = None) -> None:
+        """All that is spent and left; by tensor of this study, or of every one."""
+        metrics, limits = self._metrics, self.policy.limits
+        metrics.epsilon_spent.set(self.ledger.spent())
+        metrics.epsilon_left.set(self.ledger.left())
+        shares = self.policy.split.model_dump()
+        entries = [entry for entry in self.ledger.entries() if study in (None, entry.debit.study)]
+        for part in summarise(self.ledger.genesis, entries).studies:
+            name = part.whole.name[:12]
+            metrics.study_spent.labels(name).set(part.whole.epsilon)
+            metrics.study_left.labels(name).set(max(0.0, limits.study_epsilon - part.whole.epsilon))
+            for tensor in part.tensors:
+                allowed = shares.get(tensor.name, 1.0) * limits.study_epsilon
+                metrics.tensor_spent.labels(name, tensor.name).set(tensor.epsilon)
+                metrics.tensor_left.labels(name, tensor.name).set(max(0.0, allowed - tensor.epsilon))
+
+
+def open_ledger(path: Path, policy: Policy) -> Ledger:
+    """The ledger of the policy's data set. Raises `LedgerError`."""
+    data_set, budget = policy.data_set, policy.budget
+    return Ledger.open(
+        path,
+        data_set=data_set.id,
+        holdout=data_set.holdout,
+        budget_epsilon=budget.epsilon,
+        delta=budget.delta,
+        public=data_set.public,
+    )
 
 
 def _carries_its_noise(study: Study, tensor: str) -> bool:
     """Whether a release may be sent again to others: it is private by its own noise, or public without any."""
     return tensor == Tensor.ENCODER or study.privacy.mode != "distributed"
+
+
+def _today() -> date:
+    return datetime.now(UTC).date()

@@ -29,7 +29,7 @@ from silo_agent.data.records import Records
 from silo_agent.data.split import split
 from silo_agent.learning.device import choose_device
 from silo_agent.learning.domain_weights import domain_counts, domain_weights
-from silo_agent.learning.dpsgd import train_encoder
+from silo_agent.learning.dpsgd import require_accountable, train_encoder
 from silo_agent.learning.encoder import flatten, unflatten
 from silo_agent.learning.evaluation import DomainResult, results_from_histograms, score_histograms
 from silo_agent.learning.heads import centred, hessian_noise_sd, pack, second_order_sums, unpack
@@ -87,7 +87,11 @@ class Learner:
         personal_entropy: Entropy,
         device: str,
     ) -> None:
-        """`entropy` feeds what leaves, `personal_entropy` what stays: neither can shift the other's draws."""
+        """`entropy` feeds what leaves, `personal_entropy` what stays: neither can shift the other's draws.
+
+        Raises `Refused` where what the encoder's updates are made of cannot be accounted for.
+        """
+        require_accountable(study)
         self.study, self._folder, self._entropy, self._personal_entropy = study, folder, entropy, personal_entropy
         self._device = choose_device(device)
         self._data, self._data_set, self._holdout = data, data_set, holdout
@@ -228,6 +232,8 @@ class Learner:
             sd = ROUNDING_MARGIN * rounding_sd(silos=silos, step=self._step)
         sums = centred(hessian, gradient, classes=classes)
         heads = solve(model.heads, *sums, hessian_noise_sd(sd, classes=classes), study.heads, pooled=pooled)
+        if not pooled:
+            heads = np.where(self._small_domains()[:, None], model.heads, heads)
         return to_grid(heads.ravel(), HEAD_STEP, HEAD_BOUND)
 
     def adopt(self, solution: Integers, total: Integers, place: Place, model: SharedModel, silos: int) -> SharedModel:
@@ -256,6 +262,7 @@ class Learner:
             classes=study.data.label.count,
             bins=study.evaluation.bins,
             rng=np.random.default_rng(0),
+            smallest=study.privacy.smallest_domain,
         )
         results = Results(study.digest, study.data.domains, by_domain, noise_sd)
         write_whole(self._folder / "results.json", json.dumps(asdict(results), indent=1).encode())
@@ -289,6 +296,11 @@ class Learner:
 
     def _counts(self) -> NDArray[np.float64]:
         return np.array(json.loads((self._folder / "counts.json").read_bytes()), np.float64)
+
+    def _small_domains(self) -> NDArray[np.bool_]:
+        """Which domains (M,) hold too few patients, by the noised counts, for a head of their own."""
+        smallest, domains = self.study.privacy.smallest_domain, len(self.study.data.domains)
+        return self._counts() < smallest if smallest else np.zeros(domains, np.bool_)
 
     def _prior(self, model: SharedModel, round_number: int) -> Prior | None:
         """The r(z|y) that a round's training starts from; where it is local, what the rounds before it left.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from time import monotonic
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 SECONDS_BUCKETS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000)
@@ -18,6 +21,37 @@ class Metrics:
         self.epsilon_left = Gauge(
             "fedward_silo_epsilon_left", "Epsilon left of the policy's budget.", registry=self.registry
         )
+        self.study_spent = Gauge(
+            "fedward_silo_study_epsilon_spent",
+            "Epsilon that a study cost alone, by the beginning of its digest.",
+            ["study"],
+            registry=self.registry,
+        )
+        self.study_left = Gauge(
+            "fedward_silo_study_epsilon_left",
+            "Epsilon left of what the policy allows any one study.",
+            ["study"],
+            registry=self.registry,
+        )
+        self.tensor_spent = Gauge(
+            "fedward_silo_tensor_epsilon_spent",
+            "Epsilon that a study's releases of one tensor cost alone.",
+            ["study", "tensor"],
+            registry=self.registry,
+        )
+        self.tensor_left = Gauge(
+            "fedward_silo_tensor_epsilon_left",
+            "Epsilon left of the share that the policy gives a study's releases of one tensor.",
+            ["study", "tensor"],
+            registry=self.registry,
+        )
+        self._verified: float | None = None
+        self.verification_age = Gauge(
+            "fedward_silo_ledger_verification_age_seconds",
+            "Seconds since the whole ledger was last verified.",
+            registry=self.registry,
+        )
+        self.verification_age.set_function(self._age)
         self.charges = Counter("fedward_silo_charges_total", "Entries charged to the ledger.", registry=self.registry)
         self.refusals = Counter(
             "fedward_silo_refusals_total", "Studies refused, by reason.", ["reason"], registry=self.registry
@@ -46,4 +80,17 @@ class Metrics:
         self.disputes = Counter(
             "fedward_silo_disputes_total", "Tasks that the silo disputed, by task.", ["task"], registry=self.registry
         )
+        self.removals = Counter(
+            "fedward_silo_removals_total",
+            "Studies that the policy's retention has begun to remove.",
+            registry=self.registry,
+        )
         self.connected = Gauge("fedward_silo_connected", "1 while the coordinator answers.", registry=self.registry)
+
+    def verified(self) -> None:
+        """The ledger was verified just now."""
+        self._verified = monotonic()
+
+    def _age(self) -> float:
+        """Of a clock that nobody sets; infinite before the first verification."""
+        return math.inf if self._verified is None else monotonic() - self._verified

@@ -2,8 +2,9 @@
 
 Guarantees: a release is drawn once and kept, so a repeated attempt sends the same noised integers and never new noise
 for an old charge; a mask label gives one byte string for ever; for one sum of one round one survivor list is signed,
-whatever the attempt; files are written whole or not at all and synced before the row that names them. A release and
-what it is sealed to are read and written piece by piece. The folder belongs to one agent.
+whatever the attempt; files are written whole or not at all and synced before the row that names them. What was used up
+stays on record when a study's files are removed (`begin_removal`), so a study that is over is used up for ever. A
+release and what it is sealed to are read and written piece by piece. The folder belongs to one agent.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +26,7 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    Row,
     String,
     Table,
     UniqueConstraint,
@@ -81,6 +85,15 @@ _attempts = Table(
     Column("study", String(64), primary_key=True),
     Column("body", String, nullable=False),
 )
+_endings = Table(
+    "endings",
+    _metadata,
+    Column("study", String(64), primary_key=True),
+    Column("ended", String(10), nullable=False),
+    Column("noticed", String(10), nullable=False),
+    Column("removed", String(10), nullable=False),
+)
+"""Days as YYYY-MM-DD, empty for none."""
 
 
 class StateError(Exception):
@@ -101,6 +114,19 @@ class Release:
 
     def __repr__(self) -> str:
         return "Release(<private>)"
+
+
+@dataclass(frozen=True)
+class Ending:
+    """When a study was over for this silo, and what became of what is private of it. Days in UTC."""
+
+    study: str
+    ended: date | None
+    """None where it ended under a version that kept no day."""
+    noticed: date | None = None
+    """The day whose clock first said that `ended` is too long ago, or still to come; see `retention.weigh`."""
+    removed: date | None = None
+    """The day on which the removal began; what is left from then on is never used."""
 
 
 class State:
@@ -147,10 +173,17 @@ class State:
         with self._transaction() as connection:
             connection.execute(update(_studies).where(_studies.c.study == study).values(committed=round_number))
 
-    def finish(self, study: str, why: str) -> None:
-        """The study is over for this silo."""
+    def finish(self, study: str, why: str, day: date) -> None:
+        """The study is over for this silo. Told again, the first day stays."""
         with self._transaction() as connection:
             connection.execute(update(_studies).where(_studies.c.study == study).values(why=why))
+            known = connection.execute(select(_endings.c.study).where(_endings.c.study == study)).first()
+            if known is None:
+                connection.execute(insert(_endings).values(study=study, **_written(Ending(study, day))))
+
+    def is_over(self, study: str) -> bool:
+        """Whether the study has ended for this silo, which is for ever."""
+        return any(digest == study and why for digest, _, why in self.studies())
 
     def studies(self) -> list[tuple[str, int, str]]:
         """All known studies: digest, last committed round, why it is over (empty while it runs)."""
@@ -174,6 +207,38 @@ class State:
         """The study is over."""
         with self._transaction() as connection:
             connection.execute(delete(_attempts).where(_attempts.c.study == study))
+
+    # --- studies that are over ----------------------------------------------------------------------------------
+    def endings(self) -> list[Ending]:
+        """All studies that are over."""
+        with self._transaction() as connection:
+            rows = {row.study: row for row in connection.execute(select(_endings)).all()}
+        over = [study for study, _, why in self.studies() if why]
+        return [_read(rows[study]) if study in rows else Ending(study, None) for study in over]
+
+    def removed(self, study: str) -> date | None:
+        """The day on which the removal of what is private of a study began, None where it is kept."""
+        return next((ending.removed for ending in self.endings() if ending.study == study), None)
+
+    def keep_ending(self, ending: Ending) -> None:
+        """Replace what is known of an ending."""
+        with self._transaction() as connection:
+            _replace(connection, ending)
+
+    def begin_removal(self, ending: Ending) -> None:
+        """From now on nothing private of the study is used, whatever of its files is left. Durable.
+
+        Of a release only stays that its charge was used: the digest of few integers would tell them. Labels and
+        survivor lists stay as they are (threat-model.md, invariants 2 to 4).
+        """
+        with self._transaction() as connection:
+            _replace(connection, ending)
+            connection.execute(delete(_attempts).where(_attempts.c.study == ending.study))
+            connection.execute(update(_releases).where(_releases.c.study == ending.study).values(sha256=""))
+
+    def folders(self, study: str) -> tuple[Path, ...]:
+        """Where files of a study may lie: models and results, then outbox and inbox. None is made."""
+        return tuple(self.folder / name / study for name in ("studies", "outbox", "inbox"))
 
     # --- releases -----------------------------------------------------------------------------------------------
     def release(self, place: Place, tensor: Tensor, attempt: int) -> Release | None:
@@ -310,17 +375,42 @@ def write_pieces(path: Path, pieces: Iterable[bytes]) -> str:
     except BaseException:
         fresh.unlink(missing_ok=True)
         raise
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(path.parent)
     return hasher.digest
 
 
+def sync_folder(folder: Path) -> None:
+    """Make durable which files lie in a folder."""
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _replace(connection: Connection, ending: Ending) -> None:
+    connection.execute(delete(_endings).where(_endings.c.study == ending.study))
+    connection.execute(insert(_endings).values(study=ending.study, **_written(ending)))
+
+
+def _written(ending: Ending) -> dict[str, str]:
+    days = {"ended": ending.ended, "noticed": ending.noticed, "removed": ending.removed}
+    return {name: "" if day is None else day.isoformat() for name, day in days.items()}
+
+
+def _read(row: Row[Any]) -> Ending:
+    ended, noticed, removed = (
+        date.fromisoformat(text) if text else None for text in (row.ended, row.noticed, row.removed)
+    )
+    return Ending(row.study, ended, noticed, removed)
+
+
 def _durable(connection: object, _record: object) -> None:
-    """A released draw must survive whatever follows it: full synchronous writes, rollback journal."""
+    """A released draw must survive whatever follows it: full synchronous writes, rollback journal.
+
+    What is taken out of a row is overwritten, and does not linger in the file.
+    """
     cursor = connection.cursor()  # type: ignore[attr-defined]  # a DB-API connection, which SQLAlchemy types as object
-    for pragma in ("journal_mode=DELETE", "synchronous=EXTRA", "busy_timeout=30000"):
+    for pragma in ("journal_mode=DELETE", "synchronous=EXTRA", "busy_timeout=30000", "secure_delete=ON"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()

@@ -69,7 +69,9 @@ def decode(path: Path, channels: int) -> Raster:
     if not installed():
         raise Unfit(_EXTRA, "a DICOM file")
     # Its warnings quote attributes.
-    logging.getLogger("pydicom").disabled = True
+    said = logging.getLogger("pydicom")
+    # Its modules log in names below this one, which `disabled` would not reach.
+    said.handlers, said.propagate = [logging.NullHandler()], False
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")

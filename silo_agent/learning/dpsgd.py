@@ -5,7 +5,8 @@ is trained (encoder and r tables together) is clipped to `plan.clip`; Gaussian n
 the public division by `plan.batch_size`. The private number of patients scales nothing. Empty batches still add noise.
 Noise and sampling come from the entropy given, on the CPU, so a GPU trains with the same noise. A batch passes in parts
 of bounded memory whose clipped sums are added up; the noise is drawn once for the whole of it. Without noise nothing is
-trained unless the mode is `none`, the one for public data.
+trained unless the mode is `none`, the one for public data. How many steps there are, and which model comes of them, the
+plan alone says: no loss and no metric of the records is ever looked at.
 The ledger was charged before (gate); rounding to the grid and sealing come after.
 """
 
@@ -14,7 +15,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,9 +26,10 @@ from opacus.optimizers import DPOptimizer
 from torch import nn
 
 from crypto.entropy import Entropy
-from crypto.stream import KeyStream
-from policies.study import EncoderPlan
+from crypto.stream import KEY_BYTES, KeyStream
+from policies.study import BINARY, DataSchema, EncoderPlan, Model, Study
 from silo_agent.data.records import Records
+from silo_agent.learning import accountable
 from silo_agent.learning.encoder import Encoder, flatten, unflatten
 from silo_agent.learning.errors import LearningError
 from silo_agent.learning.losses import cross_entropy, gaussian_kl, squared_norm
@@ -45,6 +47,10 @@ _FLOAT = 4
 _MAPS = 16
 """What a pass through an image network keeps, in maps of its largest size: all its layers' outputs come to below ten,
 and Opacus unfolds one layer's input, nine values for each, on top."""
+_NARROW, _SIDE = 8, 64
+"""Largest layer, and side of an image in pixels, of the small network on which losses are examined."""
+_DOMAINS, _LABELS = (0, 0, 0, 1), (0, 0, 1, 1)
+"""Of the made-up records: a pair that shares both, pairs that share either, and pairs that share neither."""
 
 
 class Log(Protocol):
@@ -130,7 +136,7 @@ def train_encoder(
     Per-sample loss: u_m CE(head_m(z), y) + l2r |z|^2 + cmi KL(q(z|x) || r(z|y)), u = `domain_weights` (M,), `heads`
     (M, W) frozen. `prior` must be given exactly where `plan.cmi` > 0. No patients at all is a normal state: the
     update is noise. `mode` is the study's, `none` exactly where `plan.noise` is 0. Raises `LearningError` for an
-    encoder, a plan and a mode that do not fit.
+    encoder, a plan and a mode that do not fit, `Refused` for parts that cannot be accounted for (accountable.py).
     """
     check_noise(plan.noise, mode)
     if (prior is not None) != (plan.cmi > 0) or encoder.stochastic != (plan.cmi > 0):
@@ -139,12 +145,9 @@ def train_encoder(
     trained = _Trained(copy.deepcopy(encoder), copy.deepcopy(prior)).to(device).train()
     start = flatten(trained)
     key = entropy.bytes(32)
+    hooked, optimizer = _prepare(trained, plan, KeyStream(key, b"dpsgd noise"))
     sampler = PatientSampler(records.patients, plan.sampling_rate, KeyStream(key, b"dpsgd sampling"))
     latent = KeyStream(key, b"dpsgd latent")
-    hooked = GradSampleModule(trained, loss_reduction="sum")
-    optimizer = _Optimizer(
-        torch.optim.SGD(trained.parameters(), lr=plan.learning_rate), plan, KeyStream(key, b"dpsgd noise")
-    )
     batches = _Batches(records, heads, domain_weights, torch.device(device))
     size = max(PART_BYTES // _bytes_per_record(trained), 1)
     for _ in range(plan.steps):
@@ -165,6 +168,88 @@ def train_encoder(
     if log is not None:
         log.info("encoder trained", steps=plan.steps)
     return _update(trained, start, plan)
+
+
+def require_accountable(study: Study) -> None:
+    """Examine what `train_encoder` would train for a study, by the code that it trains with. Raises `Refused`.
+
+    Reads made-up records alone, so it comes before any charge. Layers are examined at full size; losses and gradients
+    on the same architecture with few values in each layer, since how records meet does not depend on how many.
+    """
+    accountable.require_layers(_untrained(study.model, study.data, study.encoder))
+    model, data = _small(study.model, study.data)
+    trained = _untrained(model, data, study.encoder).double().train()
+    made_up = np.random.default_rng(0)
+    with torch.no_grad():
+        for parameter in trained.parameters():
+            spread = parameter[0].numel() ** -0.5
+            parameter.copy_(torch.from_numpy(made_up.uniform(-spread, spread, tuple(parameter.shape)) + 0.1))
+    batch, latent = _made_up(trained, data, made_up)
+    hooked, optimizer = _prepare(trained, study.encoder, KeyStream(bytes(KEY_BYTES), b"dpsgd examined"))
+
+    def losses(part: slice) -> torch.Tensor:
+        images = None if batch.images is None else batch.images[part]
+        own = replace(
+            batch,
+            x=batch.x[part],
+            images=images,
+            y=batch.y[part],
+            domains=batch.domains[part],
+            weights=batch.weights[part],
+        )
+        return _losses(trained, own, study.encoder, latent[part])
+
+    accountable.require_apart(hooked, optimizer, losses, len(batch.y))
+
+
+def _untrained(model: Model, data: DataSchema, plan: EncoderPlan) -> _Trained:
+    stochastic = plan.cmi > 0
+    prior = Prior(model.representation, data.label.count) if stochastic else None
+    return _Trained(Encoder(model, data, stochastic=stochastic), prior)
+
+
+def _prepare(trained: _Trained, plan: EncoderPlan, noise: KeyStream) -> tuple[GradSampleModule, _Optimizer]:
+    """Gradients by record, and the one step that clips and noises them. Raises `Refused`."""
+    accountable.require_layers(trained)
+    hooked = GradSampleModule(trained, loss_reduction="sum")
+    optimizer = _Optimizer(torch.optim.SGD(trained.parameters(), lr=plan.learning_rate), plan, noise)
+    accountable.require_noised(trained, optimizer)
+    return hooked, optimizer
+
+
+def _small(model: Model, data: DataSchema) -> tuple[Model, DataSchema]:
+    """The same architecture with few values in each layer, on few features and small images."""
+    narrow = {
+        "hidden": tuple(min(width, _NARROW) for width in model.hidden),
+        "channels": tuple(min(width, _NARROW) for width in model.channels),
+        "representation": min(model.representation, _NARROW),
+    }
+    image = data.image
+    if image is not None:
+        # Six halvings, the most that a cnn may ask for, leave one pixel.
+        image = image.model_copy(update={"height": min(image.height, _SIDE), "width": min(image.width, _SIDE)})
+    return model.model_copy(update=narrow), data.model_copy(
+        update={"features": data.features[:_NARROW], "image": image}
+    )
+
+
+def _made_up(trained: _Trained, data: DataSchema, rng: np.random.Generator) -> tuple[_Batch, NDArray[np.float64]]:
+    """Public records that nobody has, in float64, all different; and what a stochastic encoder draws for them."""
+    count, k = len(_LABELS), trained.encoder.representation
+    image = data.image
+    images = None
+    if image is not None:
+        images = torch.from_numpy(rng.uniform(-1, 1, (count, image.channels, image.height, image.width)))
+    rows = data.label.count if data.label.count > BINARY else 1
+    batch = _Batch(
+        torch.from_numpy(rng.uniform(-1, 1, (count, data.inputs))),
+        images,
+        torch.tensor(_LABELS),
+        torch.tensor(_DOMAINS),
+        torch.from_numpy(rng.uniform(0.5, 2.0, count)),
+        torch.from_numpy(rng.normal(size=(max(_DOMAINS) + 1, rows * (k + 1)))),
+    )
+    return batch, rng.normal(size=(count, k))
 
 
 @dataclass(frozen=True, repr=False)

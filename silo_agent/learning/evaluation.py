@@ -93,10 +93,18 @@ def score_histograms(
 
 
 def results_from_histograms(
-    sums: NDArray[np.float64], noise_sd: float, *, count: int, classes: int, bins: int, rng: np.random.Generator
+    sums: NDArray[np.float64],
+    noise_sd: float,
+    *,
+    count: int,
+    classes: int,
+    bins: int,
+    rng: np.random.Generator,
+    smallest: int = 0,
 ) -> tuple[DomainResult, ...]:
     """What the opened sum of `score_histograms` says of each of the `count` domains, noise_sd on every cell.
 
+    Of a domain whose noised sum holds fewer than `smallest` patients nothing is said but that they are fewer.
     AUC: positives and negatives carry independent noise, so the product sums are unbiased without clamping; the
     interval is a basic bootstrap, Poisson patients and fresh noise around the cells. The rest: `intervals`,
     `calibration`.
@@ -106,7 +114,9 @@ def results_from_histograms(
     right = _right_cells(classes, bins)
     edges = _edges(classes, bins)
     return tuple(
-        _domain_result(cells, noise_sd, right, edges, rng=rng, area=area)
+        _withheld(smallest, with_auc=area is not None)
+        if cells.sum() < smallest
+        else _domain_result(cells, noise_sd, right, edges, rng=rng, area=area)
         for cells, area in zip(domains, aucs, strict=True)
     )
 
@@ -178,6 +188,12 @@ def _right_cells(classes: int, bins: int) -> NDArray[np.float64]:
         return np.tile(np.repeat([0.0, 1.0], bins), (classes, 1))
     above = (np.arange(bins) >= (bins + 1) // 2).astype(np.float64)
     return np.stack([1.0 - above, above])
+
+
+def _withheld(smallest: int, *, with_auc: bool) -> DomainResult:
+    return DomainResult(
+        _UNKNOWN if with_auc else None, _UNKNOWN, _UNKNOWN, _UNKNOWN, patients=Estimate(None, 0.0, float(smallest))
+    )
 
 
 def _domain_result(

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from policies.refusals import Refused
 from policies.study import Study, parse_study
 from silo_agent.learning.errors import ModelFileError
 
@@ -51,7 +52,7 @@ def decode(kind: str, blob: bytes) -> tuple[Study, int, dict[str, NDArray[np.gen
             raise ModelFileError(msg)
         study = parse_study(note["study"].encode(), note["digest"])
         return study, int(note["round"]), tensors
-    except (SafetensorError, KeyError, TypeError, AttributeError, ValueError):
+    except (SafetensorError, KeyError, TypeError, AttributeError, ValueError, Refused):
         msg = "the model file is damaged or not FedWard's; export it again"
         raise ModelFileError(msg) from None
 

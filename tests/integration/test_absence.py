@@ -14,6 +14,7 @@ import yaml
 from deploy.demo.federation import COORDINATOR, OPERATOR, Federation, run
 from policies.ledger import read_ledger
 from protos.messages import StudyStatus
+from support.prepared import prepare
 from support.small_cohort import SILOS, policy_document, study_document, write_sites, write_yaml
 
 SECONDS = 150.0
@@ -24,7 +25,7 @@ def build(folder: Path, **changes: object) -> Federation:
     study = write_yaml(folder / "study.yaml", study_document(**changes))
     policy = policy_document(min_silos=2, noise_modes=["local"], colluders=0)
     federation = Federation(folder / "federation", study, write_sites(folder / "data"), yaml.safe_dump(policy))
-    federation.prepare()
+    prepare(federation)
     return federation
 
 

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 import crypto.sealing
-from crypto.certificates import Credential
+from crypto.certificates import Credential, Trust
 from crypto.ckks_secret import CkksKey
 from crypto.entropy import SystemEntropy
 from deploy.demo.federation import COORDINATOR, Federation
@@ -29,7 +29,9 @@ from silo_agent.learner import UPDATE_STEPS, Learner
 from silo_agent.metrics import Metrics
 from silo_agent.session import Session
 from silo_agent.state import State
+from silo_agent.witnessing import Witness, Witnessing
 from support.memory import WINDOW, encodings, search, search_files, search_memory
+from support.prepared import prepare
 from support.small_cohort import SILOS, policy_document, study_document, write_sites, write_yaml
 
 PLANTED, LATE = "north", "west"
@@ -76,9 +78,12 @@ class Silos:
         state = State(folder / "state")
         Ledger.create(folder / "state" / "ledger.sqlite3", data_set=name, holdout=0.2, delta=1e-5)
         metrics = Metrics()
-        gate = Gate(name, policy, folder / "state" / "ledger.sqlite3", state, metrics)
+        gate = Gate(
+            name, policy, folder / "state" / "ledger.sqlite3", state, metrics, trust=Trust(credential.authority_pem)
+        )
         session = secrets.token_hex(16)
         client = Client(f"127.0.0.1:{self._federation.port}", credential, session, self.stop, lambda _: None)
+        Witnessing(client, Witness(folder / "state", credential), self.stop).start()
 
         def learner(study):
             shared = (study, self._federation.data[name], name, 0.2, state.study_folder(study.digest))
@@ -126,7 +131,7 @@ def federation(tmp_path):
     study = write_yaml(tmp_path / "study.yaml", study_document(personal=None))
     sites = write_sites(tmp_path / "data")
     made = Federation(tmp_path / "federation", study, sites, yaml.safe_dump(policy_document()))
-    made.prepare()
+    prepare(made)
     made.start_coordinator()
     yield made
     made.stop()

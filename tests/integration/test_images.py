@@ -19,6 +19,7 @@ from policies.ledger import read_ledger
 from silo_agent.data.reader import read_records
 from silo_agent.learning.model import SharedModel
 from support import images
+from support.prepared import prepare
 from support.small_cohort import policy_document, write_yaml
 
 SECONDS = 280.0
@@ -33,7 +34,7 @@ def build(folder: Path, document: dict[str, object], policy: dict[str, object], 
     study = write_yaml(folder / "study.yaml", document)
     files = images.write_sites(folder / "data", **sites)
     federation = Federation(folder / "federation", study, files, yaml.safe_dump(policy))
-    federation.prepare()
+    prepare(federation)
     return federation
 
 

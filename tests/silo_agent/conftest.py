@@ -75,6 +75,12 @@ def coordinator(authority):
 
 
 @pytest.fixture(scope="session")
+def hub(coordinator):
+    """The coordinator's credential, where a test means another thing by `coordinator`."""
+    return coordinator
+
+
+@pytest.fixture(scope="session")
 def enrolled(authority, credentials):
     """Credential of a silo of any name, enrolled when it is asked for first."""
     known = dict(credentials)
@@ -88,13 +94,14 @@ def enrolled(authority, credentials):
 
 
 @pytest.fixture
-def federate(quick_path, enrolled):
+def federate(quick_path, quick_folders, enrolled, hub):
     """Gives the coordinator and the silos of a study, with the policy's rules replaced where named."""
     opened = []
 
     def gather(study=None, **policy):
-        coordinator = LocalCoordinator(study or tiny_study(personal={"epochs": 1}))
-        silos = {n: LocalSilo(quick_path / n, enrolled(n), coordinator, **policy) for n in coordinator.study.silos}
+        folder = quick_folders() if opened else quick_path
+        coordinator = LocalCoordinator(study or tiny_study(personal={"epochs": 1}), hub)
+        silos = {n: LocalSilo(folder / n, enrolled(n), coordinator, **policy) for n in coordinator.study.silos}
         opened.extend(silos.values())
         return coordinator, silos
 

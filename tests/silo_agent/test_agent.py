@@ -1,3 +1,4 @@
+import hashlib
 import json
 import threading
 
@@ -5,15 +6,19 @@ import grpc
 import pytest
 from structlog.testing import capture_logs
 
+from policies.canonical import canonical_json
+from policies.countersign import Statement
+from policies.errors import LedgerRolledBackError
 from protos.messages import Note, Place, Task, Tensor, Work
 from silo_agent.client import CallRefused
+from silo_agent.learning import dpsgd
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
 from silo_agent.session import KEY_FILE, Session
 from support.local_coordinator import LocalCoordinator
 from support.local_federation import DATA_SET
 from support.small_cohort import policy_document, write_yaml
-from support.studies import tiny_study
+from support.studies import tiny_document, tiny_study
 
 BESIDE = 3 + 4 * 4
 """Values of a sealed vector beside the tensor's: a slot for each silo, four checks of four limbs."""
@@ -94,6 +99,52 @@ def test_a_study_that_the_policy_does_not_allow_is_refused_by_name(federate):
     assert reason == "noise_mode"
     assert "policy.noise_modes allows distributed" in why
     assert silos["north"].charges == []
+
+
+def counted(silo, reason):
+    return silo.metrics.registry.get_sample_value("fedward_silo_refusals_total", {"reason": reason})
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason", "field"),
+    [
+        ({"encoder": {"mmd": 0.1}}, "batch_statistics", "study.encoder.mmd"),
+        ({"model": {"norm": "batch"}}, "batch_norm", "study.model.norm"),
+        ({"evaluation": {"early_stopping": True}}, "private_choice", "study.evaluation.early_stopping"),
+    ],
+)
+def test_a_study_that_cannot_be_accounted_for_is_refused_by_name_and_counted(federation, changes, reason, field):
+    coordinator, silos = federation
+    wanted = canonical_json(tiny_document(**changes)).encode()
+    place = Place(hashlib.sha256(wanted).hexdigest(), 0, 1)
+    coordinator.canonical[place.study] = wanted
+    answered, why = refusal(coordinator, "north", place)
+    assert answered == reason
+    assert why.startswith(f"{field}: ")
+    assert counted(silos["north"], reason) == 1.0
+    assert silos["north"].charges == []
+    assert silos["north"].state.studies() == []
+    coordinator.run_round(0)
+    assert counted(silos["north"], reason) == 1.0
+
+
+def test_a_program_that_would_upload_a_batch_statistic_refuses_every_study_by_name(federation, monkeypatch):
+    """What binds is what the code would train, not what the study says."""
+    coordinator, silos = federation
+    losses = dpsgd._losses
+    monkeypatch.setattr(dpsgd, "_losses", lambda *given: losses(*given) + losses(*given).std(correction=0))
+    reason, why = refusal(coordinator, "north", coordinator.place(0))
+    assert reason == "batch_statistics"
+    assert "the loss of a record is another one among other records" in why
+    assert counted(silos["north"], reason) == 1.0
+    assert silos["north"].charges == []
+    assert silos["north"].state.studies() == []
+
+
+def test_a_refusal_of_the_policy_is_counted_once(federate):
+    coordinator, silos = federate(noise_modes=["distributed"])
+    refusal(coordinator, "north", coordinator.place(0))
+    assert counted(silos["north"], "noise_mode") == 1.0
 
 
 def test_a_study_without_a_file_is_refused_and_no_path_is_told(federate):
@@ -263,6 +314,41 @@ def test_the_last_model_is_committed_also_where_the_silo_was_restarted_before_th
     assert silos["south"].state.committed(coordinator.study.digest) == 1
 
 
+def test_what_is_over_is_not_begun_again_not_even_after_a_restart(federation):
+    coordinator, silos = federation
+    for number in range(3):
+        coordinator.run_round(number)
+    for name, how in (("north", "finished"), ("south", "left")):
+        coordinator.finish(name, how)
+        over = silos[name].state.endings()
+        assert [ending.study for ending in over] == [coordinator.study.digest]
+        for _ in range(2):
+            assert refusal(coordinator, name, Place(coordinator.study.digest, 2, 9))[0] == "out_of_turn"
+            coordinator.finish(name, how)
+            assert silos[name].state.endings() == over
+            silos[name].restart()
+        assert not list(silos[name].folder.rglob(KEY_FILE))
+
+
+def test_an_end_that_is_told_and_not_heard_is_an_end(federation):
+    """The call that confirms it fails: nothing is trained for it any more."""
+    coordinator, silos = federation
+    coordinator.run_round(0)
+    silo = silos["north"]
+    confirm = silo.client.confirm
+
+    def lost(_said):
+        raise CallRefused(grpc.StatusCode.FAILED_PRECONDITION, "not now")
+
+    silo.client.confirm = lost
+    coordinator.finish("north", "ended")
+    assert coordinator.study.digest not in silo.agent._running
+    assert silo.agent.finished == []
+    silo.client.confirm = confirm
+    coordinator.finish("north", "ended")
+    assert [why for _, why in silo.agent.finished] == ["ended: all rounds are done"]
+
+
 def test_the_end_of_an_unknown_study_is_confirmed_and_leaves_nothing(federation):
     coordinator, silos = federation
     coordinator.finish("north")
@@ -317,11 +403,80 @@ def test_two_studies_at_once_do_not_take_each_others_bytes(federation):
     place, roster = coordinator.begin(0)
     coordinator.gather(place, roster, Tensor.COUNTS)
     sent = dict(silos["north"].client.uploads)
-    twin = LocalCoordinator(other, coordinator.agents, coordinator.clients, coordinator.canonical, coordinator.content)
+    shared = (coordinator.agents, coordinator.clients, coordinator.canonical, coordinator.content)
+    twin = LocalCoordinator(other, coordinator.hub, *shared)
     twin.run_round(0)
     twin.offer(Place(other.digest, 1, 1))
     coordinator.gather(place, roster, Tensor.COUNTS)
     assert silos["north"].client.uploads[place, "counts"] == sent[place, "counts"]
+
+
+# --- the ledger before the others -------------------------------------------------------------------------------------
+def test_a_round_is_countersigned_once_for_its_attempt(federation):
+    coordinator, silos = federation
+    coordinator.run_round(0)
+    coordinator.run_round(1)
+    for silo in silos.values():
+        places = [place for place, _ in silo.client.stated]
+        assert places == [coordinator.place(0), coordinator.place(1)], "the second tensor's charge is covered"
+        last = Statement.parse(silo.client.stated[-1][1].statement)
+        assert (last.silo, last.head) == (silo.name, silo.gate.ledger.head)
+
+
+def put_back(silo, older):
+    """The ledger and all beside it are what they were before."""
+    silo.close()
+    (silo.folder / "ledger.sqlite3.countersigned.json").unlink()
+    (silo.folder / "ledger.sqlite3").write_bytes(older)
+    silo.start()
+
+
+def test_an_agent_whose_ledger_was_put_back_does_not_begin_to_work(federation):
+    coordinator, silos = federation
+    silo = silos["north"]
+    older = (silo.folder / "ledger.sqlite3").read_bytes()
+    coordinator.run_round(0)
+    stated = silo.client.stated[-1][1]
+    silo.client.told = [silos["south"].client.signed(stated.statement)]
+    put_back(silo, older)
+    silo.client.work.clear()
+    with pytest.raises(LedgerRolledBackError, match="an older copy was put in its place"):
+        silo.agent.run(threading.Event())
+    silo.close()
+    with pytest.raises(LedgerRolledBackError):
+        silo.start()
+
+
+def test_a_study_is_refused_by_name_where_others_know_more_of_the_ledger(federation):
+    coordinator, silos = federation
+    silo = silos["north"]
+    older = (silo.folder / "ledger.sqlite3").read_bytes()
+    coordinator.run_round(0)
+    put_back(silo, older)
+    silo.client.told = [silos["south"].client.signed(silo.client.stated[-1][1].statement)]
+    other = tiny_study(purpose="another question")
+    coordinator.canonical[other.digest] = other.canonical()
+    coordinator.ask("north", Work(Task.DECIDE, Place(other.digest, 0, 1)))
+    assert silo.client.answers[-1].refusal == "ledger_rolled_back"
+    coordinator.ask("north", Work(Task.DECIDE, coordinator.place(1)))
+    assert silo.client.answers[-1].refusal == "ledger_rolled_back", "what it was told it stays told"
+
+
+def test_an_attempt_that_ends_while_it_waits_for_signatures_is_left(federation, monkeypatch):
+    coordinator, silos = federation
+    place, roster = coordinator.begin(0)
+    silo = silos["north"]
+
+    def over(*_):
+        raise CallRefused(grpc.StatusCode.FAILED_PRECONDITION, "is not the current one")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(silo.client, "countersign", over)
+        coordinator.ask("north", coordinator.work(Task.CONTRIBUTE, place, roster, Tensor.COUNTS))
+    assert silo.charges == [(0, 1, "counts")]
+    assert (place, "counts") not in silo.client.uploads
+    coordinator.run_round(0, attempt=2)
+    assert silo.charges == [(0, 1, "counts")], "with local noise the charge is used"
 
 
 # --- going on where the last process stood ----------------------------------------------------------------------------

@@ -1,4 +1,6 @@
 import signal
+import threading
+from datetime import timedelta
 
 import numpy as np
 import pytest
@@ -10,6 +12,8 @@ from silo_agent import assembly
 from silo_agent.assembly import run_agent
 from silo_agent.client import Stopped
 from silo_agent.config import AgentConfig
+from silo_agent.retention import today
+from silo_agent.state import Ending, State
 from support.local_coordinator import LocalCoordinator
 from support.local_federation import write_patients
 from support.small_cohort import policy_document, write_yaml
@@ -88,6 +92,50 @@ def test_a_wish_to_stop_is_heard(config, coordinator):
 
     client.poll = poll
     assert run_agent(config) == []
+
+
+def ended(config, *days):
+    """Studies that ended so many days ago, each with a personal model; that they are over was noticed yesterday."""
+    state, now = State(config.state), today()
+    for number in days:
+        study = f"{number:064x}"
+        state.add_study(study, b"{}")
+        state.finish(study, "finished: done", now - timedelta(number))
+        state.keep_ending(Ending(study, now - timedelta(number), noticed=now - timedelta(1)))
+        (state.study_folder(study) / "personal.safetensors").write_bytes(b"private")
+    state.close()
+
+
+def test_what_the_policy_in_force_does_not_keep_any_longer_is_gone_before_the_agent_speaks(config, coordinator):
+    ended(config, 364, 366, 367)
+    client = coordinator.clients["north"]
+    join, seen = client.join, []
+
+    def joined(version):
+        seen.extend(path.parent.name for path in config.state.rglob("personal.safetensors"))
+        return join(version)
+
+    client.join = joined
+    run_agent(config)
+    assert seen == [f"{364:064x}"]
+
+
+def test_the_daily_look_begins_with_the_agent_and_ends_with_it(config, coordinator, monkeypatch):
+    ended(config, 367)
+    looked = threading.Event()
+    monkeypatch.setattr(assembly.Retention, "look", lambda _: looked.set())
+    real = assembly.Retaining
+    monkeypatch.setattr(assembly, "Retaining", lambda *parts: real(*parts, seconds=0.001))
+    client = coordinator.clients["north"]
+
+    def poll():
+        looked.clear()
+        assert looked.wait(30)
+        raise Stopped
+
+    client.poll = poll
+    run_agent(config)
+    assert "retention" not in {thread.name for thread in threading.enumerate()}
 
 
 def test_without_a_ledger_nothing_starts(config, coordinator):

@@ -2,6 +2,8 @@ import csv
 import json
 import subprocess
 import sys
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import grpc
@@ -10,11 +12,15 @@ import pytest
 from pyarrow.parquet import read_table as read_parquet
 from typer.testing import CliRunner
 
+from crypto.certificates import Trust
 from policies.costs import round_costs
+from policies.countersign import Countersignature, Countersigned
 from policies.ledger import Debit, Ledger
 from silo_agent import assembly, cli
 from silo_agent.client import CallRefused
-from silo_agent.state import State
+from silo_agent.signing import sign_file
+from silo_agent.state import Ending, State
+from support.countersigners import countersigned
 from support.local_federation import write_patients
 from support.models import random_model, random_personal
 from support.small_cohort import policy_document, write_yaml
@@ -175,6 +181,165 @@ def test_a_chain_that_holds_is_confirmed_and_one_that_does_not_is_named(hospital
     assert content.count(b'"noise":30.0') == 1
     path.write_bytes(content.replace(b'"noise":30.0', b'"noise":90.0'))
     assert "ledger entry 1 was edited" in sentence("ledger", "verify", "-c", hospital)
+
+
+def test_the_ledger_is_shown_by_study_and_by_tensor(hospital):
+    invoke("ledger", "create", "-c", hospital)
+    charge(hospital, 0, 1)
+    by_study = invoke("ledger", "show", "--by", "study", "-c", hospital).output
+    by_tensor = invoke("ledger", "show", "--by", "tensor", "-c", hospital).output
+    assert tiny_study().digest[:12] in by_study
+    assert tiny_study().digest[:12] not in by_tensor
+    statement = json.loads(invoke("ledger", "show", "--json", "-c", hospital).output)
+    for part in statement["tensors"]:
+        shown = f"{part['epsilon_alone']:.4f}"
+        assert shown in by_tensor
+        assert shown in by_study
+    assert [part["name"] for part in statement["tensors"]] == ["counts", "encoder", "heads"]
+    (study,) = statement["studies"]
+    assert (study["name"], study["charges"], study["epsilon_alone"]) == (tiny_study().digest, 3, statement["spent"])
+
+
+@pytest.fixture
+def exported(hospital):
+    """A ledger with every kind of entry, and its export in a form."""
+    invoke("ledger", "create", "-c", hospital)
+    charge(hospital, 0, 1)
+    noted = invoke("ledger", "note", "withdrawal", "--reference", "DPO-2026-14", "-c", hospital)
+    assert "entry 3: withdrawal, DPO-2026-14; spent and left stay as they are" in noted.output
+
+    def export(form):
+        out = hospital.parent / f"ledger.{form}"
+        done = invoke("ledger", "export", "--format", form, "--out", out, "-c", hospital)
+        assert "3 entries, head 3" in " ".join(done.output.split())
+        return out
+
+    return export
+
+
+def test_a_third_party_checks_an_export_with_the_authoritys_certificate_alone(exported, hospital, authority, sentence):
+    out = exported("json")
+    public = hospital.parent / "consortium.pem"
+    public.write_bytes(authority.pem)
+    arguments = ("ledger", "verify", "--export", out, "--authority", public, "-c", "absent.yaml")
+    said = invoke(*arguments).output
+    spent = json.loads(out.read_text())["spent"]
+    assert "signed by fedward://silo/north" in said
+    assert "own word" not in said
+    assert "nobody countersigned it" in said
+    assert "3 entries, the chain holds, head 3" in said
+    assert f"stated {spent:.4f}, recomputed {spent:.4f}" in said
+    content = out.read_bytes()
+    out.write_bytes(content.replace(b'"budget": 4.0', b'"budget": 9.0'))
+    assert "does not fit what it came with" in sentence(*arguments)
+    out.write_bytes(content)
+    (hospital.parent / "ledger.json.sig").unlink()
+    assert "no detached signature" in sentence(*arguments)
+    assert "--authority authority.pem" in sentence("ledger", "verify", "--export", out)
+
+
+def test_another_silos_ledger_is_not_made_ones_own_by_signing_it(exported, hospital, authority, credentials, sentence):
+    out = exported("json")
+    public = hospital.parent / "consortium.pem"
+    public.write_bytes(authority.pem)
+    at = json.loads(out.read_text())["at"]
+    sign_file(credentials["south"], "json", at, out.read_bytes()).write(out.with_name("ledger.json.sig"))
+    said = sentence("ledger", "verify", "--export", out, "--authority", public)
+    assert "says that it is of fedward://silo/north at" in said
+    assert "but fedward://silo/south signed it" in said
+
+
+@pytest.mark.parametrize("form", ["csv", "html"])
+def test_the_other_exports_are_signed_too(exported, hospital, authority, form):
+    out = exported(form)
+    public = hospital.parent / "consortium.pem"
+    public.write_bytes(authority.pem)
+    said = invoke("ledger", "verify", "--export", out, "--authority", public).output
+    assert said.startswith("signed by fedward://silo/north, 20")
+    assert "only a JSON export" in said
+    assert "DPO-2026-14" in out.read_text()
+
+
+def test_an_export_says_who_recovered_and_who_countersigned(exported, hospital, authority, coordinator, sentence):
+    exported("json")
+    path = hospital.parent / "state" / "ledger.sqlite3"
+    invoke("ledger", "recover", "--signed-by", "A. Weber", "--charge-everything", "-c", hospital)
+    with Ledger.open(path, data_set="ward", holdout=0.2, budget_epsilon=4.0, delta=1e-5) as ledger:
+        last = ledger.statement("north")
+    Countersigned(path).keep([replace(countersigned(last, coordinator), signer=coordinator.identity.uri)])
+    invoke("ledger", "note", "refresh", "--reference", "DPO-2026-15", "-c", hospital)
+    out, public = hospital.parent / "ledger.json", hospital.parent / "consortium.pem"
+    public.write_bytes(authority.pem)
+    verify = ("ledger", "verify", "--export", out, "--authority", public)
+    done = invoke("ledger", "export", "--format", "json", "--out", out, "-c", hospital)
+    assert "5 entries" in done.output
+    said = invoke(*verify).output
+    assert "entry 4: a recovery, signed by fedward://silo/north, 20" in said
+    assert "A. Weber answers" in said
+    assert "up to entry 4 countersigned by fedward://coordinator/hub, 20" in said
+    assert "nobody countersigned" not in said
+    page = hospital.parent / "ledger.html"
+    invoke("ledger", "export", "--format", "html", "--out", page, "-c", hospital)
+    assert "fedward://coordinator/hub up to entry 4" in page.read_text()
+
+
+def test_an_export_of_an_older_copy_is_refused(exported, hospital, coordinator, sentence):
+    path = hospital.parent / "state" / "ledger.sqlite3"
+    older = path.read_bytes()
+    charge(hospital, 2)
+    with Ledger.open(path, data_set="ward", holdout=0.2, budget_epsilon=4.0, delta=1e-5) as ledger:
+        last = ledger.statement("north")
+    Countersigned(path).keep([replace(countersigned(last, coordinator), signer=coordinator.identity.uri)])
+    path.write_bytes(older)
+    out = hospital.parent / "ledger.json"
+    said = sentence("ledger", "export", "--format", "json", "--out", out, "-c", hospital)
+    assert "an older copy was put in its place" in said
+    assert not out.exists()
+
+
+def test_an_export_outlives_its_certificate_and_says_so(exported, hospital, authority, monkeypatch):
+    out, public = exported("json"), hospital.parent / "consortium.pem"
+    public.write_bytes(authority.pem)
+    real, later = Trust.ran_out, datetime.now(UTC) + timedelta(days=60)
+    monkeypatch.setattr(Trust, "ran_out", lambda self, pem, *, now=None: real(self, pem, now=later))
+    said = invoke("ledger", "verify", "--export", out, "--authority", public).output
+    assert "by its own word: its certificate was valid then and expired on 20" in said
+    assert "That the signature is that old cannot be shown" in said
+    assert "3 entries, the chain holds" in said
+
+
+def test_an_older_copy_is_found_by_verify_and_recovered_under_a_name(hospital, coordinator, sentence):
+    invoke("ledger", "create", "-c", hospital)
+    path = hospital.parent / "state" / "ledger.sqlite3"
+    charge(hospital, 0)
+    older = path.read_bytes()
+    charge(hospital, 1)
+    with Ledger.open(path, data_set="ward", holdout=0.2, budget_epsilon=4.0, delta=1e-5) as ledger:
+        last = ledger.statement("north")
+    told = Countersignature(last, "", coordinator.certificate_pem, coordinator.sign(last.message))
+    handed = hospital.parent / "told.json"
+    handed.write_text(json.dumps([told.content]))
+    recover = ("ledger", "recover", "--countersigned", handed, "--signed-by", "A. Weber", "-c", hospital)
+    assert "there is nothing to recover" in sentence(*recover)
+    Countersigned(path).keep([replace(told, signer="fedward://coordinator/hub")])
+    assert "with what fedward://coordinator/hub countersigned" in invoke("ledger", "verify", "-c", hospital).output
+    path.write_bytes(older)
+    assert "an older copy was put in its place" in sentence("ledger", "verify", "-c", hospital)
+    done = invoke(*recover)
+    assert "A. Weber answers" in done.output
+    assert "1 debits and 1 other entries, the chain holds" in invoke("ledger", "verify", "-c", hospital).output
+    statement = json.loads(invoke("ledger", "show", "--json", "-c", hospital).output)
+    assert statement["spent"] >= last.epsilon
+    assert statement["entries"][-1]["responsible"] == "A. Weber"
+    assert "(lost entries)" in invoke("ledger", "show", "--by", "study", "-c", hospital).output
+
+
+def test_a_loss_that_nobody_knows_ends_the_budget(hospital, sentence):
+    invoke("ledger", "create", "-c", hospital)
+    charge(hospital, 0)
+    assert "nothing to recover" in sentence("ledger", "recover", "--signed-by", "A. Weber", "-c", hospital)
+    invoke("ledger", "recover", "--signed-by", "A. Weber", "--charge-everything", "-c", hospital)
+    assert json.loads(invoke("ledger", "show", "--json", "-c", hospital).output)["left"] == 0
 
 
 @pytest.mark.parametrize("command", ["show", "verify"])
@@ -440,6 +605,41 @@ def test_a_personal_model_is_exported_only_with_a_second_word(hospital, studied,
     done = invoke(*command, "--inside-hospital")
     assert len(done.stdout.splitlines()) == 5
     assert all("personal-private" in line for line in done.stdout.splitlines())
+
+
+# --- what the policy's retention removed ------------------------------------------------------------------------------
+@pytest.fixture
+def removed(hospital, studied):
+    """The study is over, and the removal of what is private of it has begun; its files still lie there."""
+    state, day = State(hospital.parent / "state"), date(2026, 3, 1)
+    state.finish(studied.digest, "finished: all rounds are done", day)
+    state.begin_removal(Ending(studied.digest, day, noticed=day, removed=date(2027, 3, 2)))
+    state.close()
+    return studied
+
+
+def test_a_personal_model_that_the_retention_removed_is_missed_by_name(hospital, removed, newcomers, sentence):
+    """Also where a crash left the file: what is half removed is not used."""
+    out, personal = hospital.parent / "out", model_file(hospital, "personal.safetensors")
+    for lies_there in (True, False):
+        assert personal.exists() == lies_there
+        for command in (
+            ["predict", removed.digest, newcomers, "--domain", "a"],
+            ["export", removed.digest, "--out", out],
+        ):
+            said = sentence(*command, "--personal", "-c", hospital)
+            assert "on 2027-03-02 the policy's retention_days removed what was private" in said
+            assert removed.digest[:12] in said
+        personal.unlink(missing_ok=True)
+    assert not out.exists()
+
+
+def test_the_shared_model_is_still_there_for_everything(hospital, removed, newcomers):
+    assert invoke("predict", removed.digest, newcomers, "--domain", "a", "-c", hospital).exit_code == 0
+    assert invoke("export", removed.digest, "--out", hospital.parent / "out", "-c", hospital).exit_code == 0
+    done = invoke("evaluate", removed.digest, hospital.parent / "north.csv", "-c", hospital)
+    assert [row[1] for row in table_rows(done.stdout)[1:]] == ["shared", "shared"]
+    assert "retention_days removed what was private" in done.stderr
 
 
 def test_an_export_overwrites_nothing(hospital, studied, sentence):

@@ -1,6 +1,7 @@
 import threading
 import time
 from concurrent import futures
+from dataclasses import replace
 
 import grpc
 import numpy as np
@@ -28,13 +29,23 @@ from protos.messages import (
     UploadHeader,
     Work,
 )
+from protos.statements import Countersigned, SignedStatement
 from protos.v1 import silo_pb2, silo_pb2_grpc
 from silo_agent import client as client_module
-from silo_agent.client import CallRefused, Client, ContentError, Heartbeat, Stopped
+from silo_agent.client import (
+    MAX_COUNTERSIGNERS,
+    CallRefused,
+    Client,
+    ContentError,
+    Heartbeat,
+    Stopped,
+    WentBackRefused,
+)
 from support.certificates import load
 from support.contents import digest_of, listed
 
 PLACE = Place("5" * 64, 1, 2)
+SIGNED = SignedStatement(b"statement", b"certificate", b"signature")
 CONTENT = np.random.default_rng(1).bytes(2_304_000)
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
 
@@ -56,6 +67,8 @@ class Fake(silo_pb2_grpc.SiloServiceServicer):
         self.offsets = lambda offset: offset
         self.release = threading.Event()
         self.hold = False
+        self.remembered = 0
+        self.peer_signed = self.handed = None
         self.work = Work(Task.WAIT)
 
     def _begin(self, name, context, request=None):
@@ -90,6 +103,20 @@ class Fake(silo_pb2_grpc.SiloServiceServicer):
     def Heartbeat(self, request, context):
         self._begin("Heartbeat", context, request)
         return silo_pb2.HeartbeatReply()
+
+    def LatestCountersignatures(self, request, context):
+        self._begin("LatestCountersignatures", context, request)
+        yield from [codec.statement_to_wire(SIGNED)] * self.remembered
+
+    def Countersign(self, request, context):
+        self._begin("Countersign", context, request)
+        if self.hold:
+            self.release.wait(10)
+        return codec.countersigned_to_wire(Countersigned(SIGNED, self.peer_signed))
+
+    def Witness(self, request, context):
+        self._begin("Witness", context, request)
+        return silo_pb2.WitnessReply(statement=self.handed and codec.statement_to_wire(self.handed))
 
     def UploadStatus(self, request, context):
         self._begin("UploadStatus", context, codec.header_from_wire(request.header))
@@ -200,6 +227,54 @@ def test_every_message_arrives_as_it_was_said(ward):
     ):
         ward.fake.work = work
         assert ward.client.poll() == work
+
+
+# --- countersigning ---------------------------------------------------------------------------------------------------
+def test_a_statement_carries_the_silos_signature(ward, authority):
+    made = ward.client.signed(b"statement")
+    assert Trust(authority.pem).verify(made.certificate_pem, b"statement", made.signature).name == "north"
+
+
+def test_what_others_remember_comes_in_a_stream_that_ends(ward):
+    ward.fake.remembered = 2
+    assert ward.client.countersigned() == (SIGNED, SIGNED)
+    ward.fake.remembered = MAX_COUNTERSIGNERS + 5
+    assert len(ward.client.countersigned()) == MAX_COUNTERSIGNERS
+
+
+@pytest.mark.parametrize("peer", [None, "peer"])
+def test_a_statement_brings_countersignatures(ward, peer):
+    ward.fake.peer_signed = peer and replace(SIGNED, signature=b"the peer's")
+    mine = replace(SIGNED, signature=b"mine")
+    assert ward.client.countersign(PLACE, mine) == Countersigned(SIGNED, ward.fake.peer_signed)
+    request = ward.fake.seen[0]
+    assert (codec.place_from_wire(request.place), codec.statement_from_wire(request.statement)) == (PLACE, mine)
+    assert request.hold_seconds > 0
+
+
+def test_a_ledger_that_went_back_is_refused_by_a_name_of_its_own(ward):
+    ward.fake.faults["Countersign"] = [grpc.StatusCode.DATA_LOSS, grpc.StatusCode.FAILED_PRECONDITION]
+    with pytest.raises(WentBackRefused):
+        ward.client.countersign(PLACE, SIGNED)
+    with pytest.raises(CallRefused) as refused:
+        ward.client.countersign(PLACE, SIGNED)
+    assert not isinstance(refused.value, WentBackRefused)
+
+
+def test_a_witness_hands_in_and_is_handed(ward):
+    assert ward.client.witness(None) is None
+    ward.fake.handed = SIGNED
+    assert ward.client.witness(replace(SIGNED, signature=b"given")) == SIGNED
+    first, second = ward.fake.seen
+    assert not first.HasField("given")
+    assert second.given.signature == b"given"
+
+
+def test_who_waits_for_a_countersignature_can_be_stopped(ward):
+    ward.fake.hold = True
+    threading.Timer(0.2, ward.stop.set).start()
+    with pytest.raises(Stopped):
+        ward.client.countersign(PLACE, SIGNED)
 
 
 # --- patience ---------------------------------------------------------------------------------------------------------

@@ -53,6 +53,10 @@ def test_auc_by_domain_of_the_shared_and_the_personal_model(folder, study):
     assert found.personal[0].records + found.personal[1].records == 300
 
 
+def test_a_personal_model_that_is_being_removed_is_not_looked_for(folder):
+    assert evaluate(folder, 2, fresh(folder), personal_kept=False).personal is None
+
+
 def test_it_is_the_quality_of_what_the_model_predicts(folder, study):
     data = fresh(folder)
     records = read_records(data, study.data)

@@ -25,6 +25,7 @@ from policies import shapes
 from protos.messages import Tensor
 from silo_agent.client import Client, Stopped
 from silo_agent.learner import HEAD_STEP, HEAD_TOLERANCE
+from silo_agent.witnessing import Witness, Witnessing
 from support.exact_path import walk, write
 from support.local_federation import LocalFederation, write_patients
 from support.local_silos import LocalSilo
@@ -143,24 +144,28 @@ class Hub:
     """A real coordinator with agents that call it over TLS, each on a thread of its own."""
 
     def __init__(self, study, server, enrolled, folder):
-        self.study, self.server, self.enrolled = study, server, enrolled
-        self.agents, self.stop, self.errors = {}, threading.Event(), []
+        self.study, self.server, self.enrolled, self.folder = study, server, enrolled, folder
+        self.agents, self.stop, self.errors, self.witnesses = {}, threading.Event(), [], []
         self.silos = {name: LocalSilo(folder / name, enrolled(name), self, min_silos=3) for name in study.silos}
 
     def connect(self, silo):
         address = f"127.0.0.1:{self.server.port}"
-        return Client(address, self.enrolled(silo), "0" * 32, self.stop, lambda _: None)
+        client = Client(address, self.enrolled(silo), "0" * 32, self.stop, lambda _: None)
+        self.witnesses.append(Witnessing(client, Witness(self.folder / silo, self.enrolled(silo)), self.stop))
+        return client
 
     def run(self):
         """The whole study; returns how it stands then."""
         self.server.engine.create(self.study.canonical())
         self.server.engine.start_study(self.study.digest)
         threads = [threading.Thread(target=self._run, args=(agent,)) for agent in self.agents.values()]
-        for thread in threads:
+        for thread in (*self.witnesses, *threads):
             thread.start()
         for thread in threads:
             thread.join(SECONDS)
         self.stop.set()
+        for thread in self.witnesses:
+            thread.join()
         assert not self.errors
         return self.server.engine.status(self.study.digest)
 

@@ -1,3 +1,5 @@
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -5,22 +7,40 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crypto.certificates import Trust
+from crypto.errors import SignatureRefused
+from policies import accountant
 from policies.costs import Cost, round_costs
-from policies.decision import Reason, Refused
+from policies.countersign import Countersigned, advance
 from policies.document import DocumentError
-from policies.ledger import Debit, Ledger, LedgerMismatchError, LedgerMissingError, LedgerWriteError, read_ledger
+from policies.errors import CountersignError, LedgerError, LedgerRolledBackError
+from policies.events import InForce, Recovery
+from policies.ledger import (
+    Debit,
+    Ledger,
+    LedgerMismatchError,
+    LedgerMissingError,
+    LedgerTamperedError,
+    LedgerWriteError,
+    read_history,
+    read_ledger,
+)
 from policies.policy import load_policy
+from policies.refusals import Reason, Refused
 from protos.messages import Place, Tensor
+from silo_agent.approving import ApprovalError, put_into_force
 from silo_agent.core.turns import OutOfTurnError
-from silo_agent.gate import Gate, Order
+from silo_agent.gate import VERIFY_SECONDS, Gate, Order, open_ledger
 from silo_agent.metrics import Metrics
 from silo_agent.state import State, StateError
+from support.countersigners import countersigned
 from support.small_cohort import policy_document, write_yaml
 from support.studies import tiny_study
 
 SILOS = ("north", "south", "west")
 ROSTER, OTHER_ROSTER = "b" * 64, "c" * 64
 DISTRIBUTED = {"privacy": {"mode": "distributed"}}
+BUDGET = policy_document()["budget"]
 
 
 class Crash(BaseException):
@@ -30,7 +50,8 @@ class Crash(BaseException):
 class Hospital:
     """A gate with everything around it, and witnesses of what it does."""
 
-    def __init__(self, folder: Path, *, study=None, **policy) -> None:
+    def __init__(self, folder: Path, trust, signers, *, study=None, **policy) -> None:
+        self.trust, self.signers = trust, signers
         self.folder = folder
         self.study = study or tiny_study()
         self.policy = write_yaml(folder / "policy.yaml", policy_document("ward", **policy))
@@ -49,7 +70,9 @@ class Hospital:
 
     def start(self):
         self.state, self.metrics = State(self.folder / "state"), Metrics()
-        self.gate = Gate("north", self.policy, self.folder / "ledger.sqlite3", self.state, self.metrics)
+        self.gate = Gate(
+            "north", self.policy, self.folder / "ledger.sqlite3", self.state, self.metrics, trust=self.trust
+        )
 
     def restart(self):
         self.close()
@@ -74,8 +97,12 @@ class Hospital:
         self.sealed = integers.tolist()
         return iter((f"{kind} {integers.tolist()} ".encode(), f"{label.digest} {masks}".encode()))
 
-    def contribute(self, order, compute=None):
-        return self.gate.contribute(order, self, "masks", compute or self.compute)
+    def ask(self):
+        self.events.append("countersign")
+        return [countersigned(self.gate.statement(), signer) for signer in self.signers]
+
+    def contribute(self, order, compute=None, ask=None):
+        return self.gate.contribute(order, self, "masks", compute or self.compute, ask or self.ask)
 
     @property
     def on_disk(self):
@@ -88,12 +115,23 @@ class Hospital:
         return sorted((self.folder / "state").rglob("*.sealed"))
 
 
+@pytest.fixture(scope="session")
+def trust(authority):
+    return Trust(authority.pem)
+
+
+@pytest.fixture(scope="session")
+def signers(coordinator, credentials):
+    """Who countersigns: the coordinator and one peer."""
+    return (coordinator, credentials["south"])
+
+
 @pytest.fixture
-def open_hospital(quick_path):
+def open_hospital(quick_path, trust, signers):
     opened = []
 
     def opener(folder=quick_path, **changes):
-        opened.append(Hospital(folder, **changes))
+        opened.append(Hospital(folder, trust, signers, **changes))
         return opened[-1]
 
     yield opener
@@ -106,7 +144,7 @@ def hospital(open_hospital):
     return open_hospital()
 
 
-# --- the order: decide, charge, compute, keep, seal -------------------------------------------------------------------
+# --- the order: decide, charge, countersign, compute, keep, seal ------------------------------------------------------
 def test_the_steps_come_in_their_order(hospital, monkeypatch):
     for owner, name, event in (
         (hospital.gate.ledger, "charge", "charge"),
@@ -119,7 +157,7 @@ def test_the_steps_come_in_their_order(hospital, monkeypatch):
         )
     monkeypatch.setattr("silo_agent.gate.decide", lambda *_, **__: hospital.events.append("decide"))
     hospital.contribute(hospital.order())
-    assert hospital.events == ["decide", "charge", "compute", "keep", "seal", "store"]
+    assert hospital.events == ["decide", "charge", "countersign", "compute", "keep", "seal", "store"]
 
 
 def test_whoever_computes_finds_the_whole_round_charged_on_disk(hospital):
@@ -263,14 +301,14 @@ def test_the_same_label_gives_the_stored_bytes(hospital, restart):
         hospital.restart()
     assert hospital.contribute(hospital.order()) == path
     assert path.read_bytes() == content
-    assert hospital.events == ["compute", "seal"]
+    assert hospital.events == ["countersign", "compute", "seal"]
 
 
 def test_stored_bytes_that_were_changed_are_not_sent(hospital):
     hospital.contribute(hospital.order()).write_bytes(b"something else")
     with pytest.raises(StateError, match="missing or was changed"):
         hospital.contribute(hospital.order())
-    assert hospital.events == ["compute", "seal"]
+    assert hospital.events == ["countersign", "compute", "seal"]
 
 
 # --- local noise: sent again at no cost -------------------------------------------------------------------------------
@@ -378,7 +416,7 @@ def test_shares_of_noise_are_never_sealed_for_two_rosters_or_models(open_hospita
         hospital.restart()
     with pytest.raises(OutOfTurnError, match="was drawn for another roster or model"):
         hospital.contribute(hospital.order(**other))
-    assert hospital.events == ["compute", "seal"]
+    assert hospital.events == ["countersign", "compute", "seal"]
     assert len(hospital.left) == 1
 
 
@@ -399,14 +437,14 @@ def test_repeated_attempts_count_against_the_studys_epsilon(open_hospital):
 
 
 # --- policy and budget ------------------------------------------------------------------------------------------------
-@pytest.mark.parametrize("changes", [{"budget": {"epsilon": 31.0, "delta": 1e-5}}, {"contact": "somebody-else"}])
+@pytest.mark.parametrize("changes", [{"budget": BUDGET | {"epsilon": 31.0}}, {"contact": "somebody-else"}])
 def test_a_policy_that_is_edited_under_a_running_agent_stops_it_by_name(hospital, changes):
     write_yaml(hospital.policy, policy_document("ward", **changes))
     for ask in (
         lambda: hospital.gate.decide(hospital.study, hospital.order().place),
         lambda: hospital.contribute(hospital.order()),
     ):
-        with pytest.raises(Refused, match="restart the agent") as refused:
+        with pytest.raises(Refused, match="fedward-silo policy reload") as refused:
             ask()
         assert refused.value.reason is Reason.POLICY_CHANGED
     assert (hospital.events, hospital.on_disk) == ([], ())
@@ -425,18 +463,21 @@ def test_a_comment_does_not_change_a_policy(hospital):
 
 
 def test_without_a_policy_there_is_no_gate(hospital):
+    hospital.policy = hospital.folder / "none.yaml"
     with pytest.raises(DocumentError, match="no such file"):
-        Gate("north", hospital.folder / "none.yaml", hospital.folder / "ledger.sqlite3", hospital.state, Metrics())
+        hospital.start()
 
 
 def test_without_a_ledger_there_is_no_gate(hospital):
+    hospital.close()
+    (hospital.folder / "ledger.sqlite3").unlink()
     with pytest.raises(LedgerMissingError):
-        Gate("north", hospital.policy, hospital.folder / "none.sqlite3", hospital.state, Metrics())
+        hospital.start()
 
 
 def test_a_spent_budget_is_refused_by_name(open_hospital):
-    limits = {**policy_document()["limits"], "study_epsilon": 0.5}
-    hospital = open_hospital(budget={"epsilon": 0.5, "delta": 1e-5}, limits=limits)
+    limits = {**policy_document()["limits"], "study_epsilon": 0.5, "round_epsilon": 0.5}
+    hospital = open_hospital(budget=BUDGET | {"epsilon": 0.5}, limits=limits)
     costs = {"heads": Cost("training", 1.0, 9.0, 1)}
     hospital.gate.ledger.charge(Debit("8" * 64, hospital.gate.policy.digest, 1, 1, costs))
     for ask in (
@@ -450,6 +491,337 @@ def test_a_spent_budget_is_refused_by_name(open_hospital):
     assert len(hospital.on_disk) == 1
 
 
+# --- the ledger's other entries ------------------------------------------------------------------------------------
+def test_the_first_start_puts_the_policy_into_force_and_an_edited_one_only_a_reload(hospital):
+    first = hospital.gate.policy.digest
+    hospital.restart()
+    hospital.contribute(hospital.order())
+    write_yaml(hospital.policy, policy_document("ward", contact="somebody-else"))
+    with pytest.raises(ApprovalError, match=r"is not the policy in force .*policy reload"):
+        hospital.restart()
+    ledger = open_ledger(hospital.folder / "ledger.sqlite3", load_policy(hospital.policy))
+    put_into_force(ledger, hospital.policy, hospital.folder, hospital.trust)
+    ledger.close()
+    hospital.restart()
+    second = hospital.gate.policy.digest
+    hospital.contribute(hospital.order(number=2))
+    events = [entry.event for entry in read_history(hospital.folder / "ledger.sqlite3")[1]]
+    assert [type(event) for event in events] == [InForce, Debit, InForce, Debit]
+    assert [event.policy for event in events] == [first, first, second, second]
+    assert first != second
+
+
+def test_what_is_spent_is_measured_by_study_and_tensor(hospital):
+    hospital.contribute(hospital.order())
+
+    def value(name, **labels):
+        return hospital.metrics.registry.get_sample_value(f"fedward_silo_{name}", labels)
+
+    digest, costs = hospital.study.digest[:12], round_costs(hospital.study, 1)
+    spent = hospital.gate.ledger.spent()
+    for _ in range(2):
+        assert value("study_epsilon_spent", study=digest) == pytest.approx(spent)
+        assert value("study_epsilon_left", study=digest) == pytest.approx(4 - spent)
+        for tensor, cost in costs.items():
+            alone = accountant.epsilon([cost], 1e-5)
+            assert value("tensor_epsilon_spent", study=digest, tensor=tensor) == pytest.approx(alone)
+            assert value("tensor_epsilon_left", study=digest, tensor=tensor) == pytest.approx(4 - alone)
+        hospital.restart()
+
+
+def test_what_a_recovery_charged_counts_against_the_budget_and_no_study(hospital):
+    ledger = hospital.gate.ledger
+    cost = Cost("training", 1.0, 0.8, 1)
+    ledger.recover(Recovery((), (cost,), "A. Weber", "fedward://silo/north", "PEM", "00"), ())
+    with pytest.raises(Refused, match="budget") as refused:
+        hospital.contribute(hospital.order())
+    assert refused.value.reason is Reason.BUDGET_SPENT
+    assert hospital.draws == 0
+
+
+def test_a_ledger_that_was_edited_is_found_before_the_next_charge(hospital):
+    hospital.contribute(hospital.order())
+    path = hospital.folder / "ledger.sqlite3"
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b'"noise":15.0', b'"noise":95.0'))
+    with pytest.raises(LedgerTamperedError):
+        hospital.contribute(hospital.order(number=2))
+    assert (hospital.draws, len(hospital.left)) == (1, 1)
+
+
+def test_the_ledger_is_verified_at_the_start_at_charges_and_daily(hospital, monkeypatch):
+    now, seen = [0.0], []
+    monkeypatch.setattr("silo_agent.gate.monotonic", lambda: now[0])
+    hospital.restart()
+    verify = hospital.gate.ledger.verify
+    monkeypatch.setattr(hospital.gate.ledger, "verify", lambda: (seen.append(now[0]), verify())[1])
+    place = hospital.order().place
+    hospital.gate.decide(hospital.study, place)
+    assert seen == []
+    now[0] = VERIFY_SECONDS + 1
+    hospital.gate.decide(hospital.study, place)
+    hospital.gate.decide(hospital.study, place)
+    assert seen == [now[0]]
+    hospital.contribute(hospital.order())
+    assert len(seen) == 2
+
+
+# --- a clock that jumps -----------------------------------------------------------------------------------------------
+class Clock:
+    """The machine's, for the gate and for the ledger's entries."""
+
+    def __init__(self, monkeypatch) -> None:
+        self.now = datetime(2027, 5, 31, 12, tzinfo=UTC)
+        monkeypatch.setattr("silo_agent.gate._today", self.today)
+        monkeypatch.setattr("policies.ledger._now", lambda: self.now.isoformat(timespec="seconds"))
+
+    def today(self):
+        return self.now.date()
+
+    def jump(self, days):
+        self.now += timedelta(days=days)
+
+
+@pytest.fixture
+def clock(monkeypatch):
+    return Clock(monkeypatch)
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_a_clock_that_jumps_two_days_and_back_brings_no_expired_policy_back(open_hospital, clock, restart):
+    hospital = open_hospital(budget=BUDGET | {"expires": "2027-06-01"})
+    hospital.contribute(hospital.order())
+    spent = hospital.gate.ledger.spent()
+    clock.jump(2)
+    with pytest.raises(Refused, match="it is 2027-06-02: no study is charged") as refused:
+        hospital.contribute(hospital.order(number=2))
+    assert refused.value.reason is Reason.EXPIRED
+    hospital.gate.ledger.note("refresh", "case 14")
+    clock.jump(-2)
+    if restart:
+        hospital.restart()
+    with pytest.raises(
+        Refused, match=r"written on 2027-06-02; .* clock now says 2027-05-31 .*policy reload"
+    ) as refused:
+        hospital.contribute(hospital.order(number=2))
+    assert refused.value.reason is Reason.EXPIRED
+    assert (hospital.draws, len(hospital.on_disk), hospital.gate.ledger.spent()) == (1, 1, spent)
+    assert hospital.contribute(hospital.order()).exists(), "what was sealed before is sent again"
+    hospital.close()
+    write_yaml(hospital.policy, policy_document("ward", budget=BUDGET | {"expires": "2027-06-02"}))
+    with open_ledger(hospital.folder / "ledger.sqlite3", load_policy(hospital.policy)) as ledger:
+        put_into_force(ledger, hospital.policy, hospital.folder, hospital.trust)
+    hospital.start()
+    hospital.contribute(hospital.order(number=2))
+    assert hospital.draws == 2
+    assert hospital.gate.ledger.spent() > spent
+
+
+@pytest.mark.parametrize("days", [2, -2])
+def test_a_clock_that_jumps_within_the_period_changes_no_charge(open_hospital, clock, days):
+    hospital = open_hospital(budget=BUDGET | {"expires": "2027-06-30"})
+    path = hospital.contribute(hospital.order())
+    sent, spent = path.read_bytes(), hospital.gate.ledger.spent()
+    for jump in (days, -days):
+        clock.jump(jump)
+        hospital.restart()
+        assert hospital.contribute(hospital.order()).read_bytes() == sent, "one label, one byte string"
+        assert (hospital.gate.ledger.spent(), len(hospital.on_disk), hospital.draws) == (spent, 1, 1)
+    hospital.contribute(hospital.order(number=2))
+    assert hospital.gate.ledger.spent() >= accountant.epsilon(hospital.gate.ledger.costs(), 1e-5)
+
+
+# --- countersigned heads --------------------------------------------------------------------------------------------
+def countersign(gate, credential):
+    return countersigned(gate.statement(), credential)
+
+
+def test_an_older_copy_is_refused_at_the_start_once_a_head_was_countersigned(hospital, coordinator):
+    path = hospital.folder / "ledger.sqlite3"
+    older = path.read_bytes()
+    hospital.contribute(hospital.order())
+    hospital.gate.keep_countersigned([countersign(hospital.gate, coordinator)])
+    hospital.restart()
+    hospital.close()
+    path.write_bytes(older)
+    with pytest.raises(LedgerRolledBackError, match="an older copy was put in its place"):
+        hospital.start()
+    assert read_history(path)[1][-1].sequence == 1, "a refused start writes nothing"
+
+
+def test_a_countersigner_tells_a_silo_that_lost_everything_and_it_stays_told(hospital, coordinator):
+    """The whole folder was put back: only who countersigned can know."""
+    path = hospital.folder / "ledger.sqlite3"
+    older = path.read_bytes()
+    hospital.contribute(hospital.order())
+    told = countersign(hospital.gate, coordinator)
+    hospital.close()
+    path.write_bytes(older)
+    (hospital.folder / "ledger.sqlite3.countersigned.json").unlink()
+    hospital.start()
+    with pytest.raises(LedgerRolledBackError):
+        hospital.gate.keep_countersigned([told])
+    hospital.close()
+    with pytest.raises(LedgerRolledBackError):
+        hospital.start()
+
+
+def test_only_others_countersign_and_only_this_ledger(hospital, coordinator, credentials):
+    own = countersign(hospital.gate, credentials["north"])
+    with pytest.raises(CountersignError, match="cannot countersign the ledger of north"):
+        hospital.gate.keep_countersigned([own])
+    statement = replace(hospital.gate.statement(), data_set="other")
+    with pytest.raises(CountersignError, match=r"the ledger of other as this silo's.*a new name refills no budget"):
+        hospital.gate.keep_countersigned([countersigned(statement, coordinator)])
+    with pytest.raises(CountersignError, match="the ledger of west, not this one"):
+        hospital.gate.keep_countersigned([countersigned(replace(statement, silo="west"), coordinator)])
+    good = countersign(hospital.gate, credentials["south"])
+    with pytest.raises(SignatureRefused):
+        hospital.gate.keep_countersigned([replace(good, statement=statement)])
+    hospital.gate.keep_countersigned([good, countersign(hospital.gate, coordinator)])
+    signers = [item.signer for item in Countersigned(hospital.folder / "ledger.sqlite3").latest()]
+    assert signers == ["fedward://coordinator/hub", "fedward://silo/south"]
+
+
+# --- nothing is computed before others have signed --------------------------------------------------------------------
+def test_nothing_is_computed_before_the_coordinator_and_a_peer_have_signed_the_charge(hospital, signers):
+    hub, south = signers
+    steps = []
+
+    def ask():
+        """Nobody, then one of them, then the other."""
+        steps.append(hospital.draws)
+        given = {2: [hub], 3: [south]}.get(len(steps), [])
+        return [countersigned(hospital.gate.statement(), signer) for signer in given]
+
+    hospital.contribute(hospital.order(), ask=ask)
+    assert steps == [0, 0, 0]
+    assert hospital.draws == 1
+
+
+@pytest.mark.parametrize("missing", ["coordinator", "peer"])
+def test_one_alone_is_not_enough(hospital, signers, missing):
+    def ask():
+        if hospital.events.count("countersign") == 3:
+            raise Crash
+        hospital.events.append("countersign")
+        return [countersigned(hospital.gate.statement(), signers[missing == "coordinator"])]
+
+    with pytest.raises(Crash):
+        hospital.contribute(hospital.order(), ask=ask)
+    assert (hospital.draws, hospital.left) == (0, [])
+    assert len(hospital.on_disk) == 1, "the charge stands, and is asked for again"
+    hospital.contribute(hospital.order())
+    assert (hospital.draws, len(hospital.on_disk)) == (1, 1)
+
+
+def test_a_silo_of_another_study_does_not_count(hospital, coordinator, enrolled):
+    def ask():
+        if hospital.events:
+            raise Crash
+        hospital.events.append("countersign")
+        return [countersigned(hospital.gate.statement(), one) for one in (coordinator, enrolled("elsewhere"))]
+
+    with pytest.raises(Crash):
+        hospital.contribute(hospital.order(), ask=ask)
+    assert hospital.draws == 0
+
+
+def test_a_charge_that_is_not_in_the_ledger_is_no_charge(hospital, monkeypatch):
+    """Should the charge itself be lost on the way, nothing is computed on the word of an older head."""
+    monkeypatch.setattr(Gate, "_charge", lambda _, order: order.place.attempt)
+    with pytest.raises(LedgerError, match="the ledger has no charge for the counts of round 0"):
+        hospital.contribute(hospital.order(Tensor.COUNTS, 0))
+    assert hospital.events == []
+
+
+def test_a_head_of_before_the_charge_does_not_count(hospital, signers):
+    before = [countersigned(hospital.gate.statement(), signer) for signer in signers]
+    hospital.gate.keep_countersigned(before)
+    hospital.contribute(hospital.order())
+    assert hospital.events == ["countersign", "compute", "seal"]
+
+
+def test_a_head_that_covers_the_charge_is_asked_for_once(hospital):
+    hospital.contribute(hospital.order())
+    hospital.contribute(hospital.order(Tensor.ENCODER, model="m2"))
+    assert hospital.events.count("countersign") == 1
+    hospital.contribute(hospital.order(number=2))
+    assert hospital.events.count("countersign") == 2
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_after_a_crash_it_is_asked_again_only_where_it_was_not_kept(hospital, restart):
+    def die(*_):
+        raise Crash
+
+    for faults in ({"ask": die}, {"compute": die}):
+        with pytest.raises(Crash):
+            hospital.contribute(hospital.order(), **faults)
+        if restart:
+            hospital.restart()
+    hospital.contribute(hospital.order(), ask=die)
+    assert hospital.events == ["countersign", "compute", "seal"]
+    assert len(hospital.on_disk) == 1
+
+
+def test_what_was_computed_is_sent_again_without_asking(hospital):
+    hospital.contribute(hospital.order())
+    hospital.contribute(hospital.order(attempt=2, roster=OTHER_ROSTER))
+    assert hospital.events == ["countersign", "compute", "seal", "seal"]
+
+
+def test_a_signature_that_does_not_fit_computes_nothing(hospital):
+    def ask():
+        return [replace(item, signature=item.signature[::-1]) for item in hospital.ask()]
+
+    with pytest.raises(SignatureRefused):
+        hospital.contribute(hospital.order(), ask=ask)
+    assert hospital.draws == 0
+
+
+def test_who_answers_with_a_newer_head_stops_everything_by_name(hospital, coordinator, credentials):
+    """A peer remembers more than this ledger has: what the silo is told, it keeps and refuses to go on with."""
+    path = hospital.folder / "ledger.sqlite3"
+    older = path.read_bytes()
+    hospital.contribute(hospital.order())
+    newer = countersign(hospital.gate, credentials["south"])
+    hospital.close()
+    path.write_bytes(older)
+    (hospital.folder / "ledger.sqlite3.countersigned.json").unlink()
+    hospital.start()
+    with pytest.raises(LedgerRolledBackError):
+        hospital.contribute(hospital.order(number=2), ask=lambda: [countersign(hospital.gate, coordinator), newer])
+    assert hospital.draws == 1
+    with pytest.raises(LedgerRolledBackError):
+        hospital.gate.decide(hospital.study, hospital.order().place)
+
+
+def test_a_countersigner_that_was_put_back_itself_can_go_on(hospital, coordinator):
+    """It remembers an older head than the silo has kept of it, and signs only what contains that one."""
+    gate = hospital.gate
+    for _ in range(3):
+        gate.ledger.note("refresh", "case")
+    remembered = gate.statement()
+    for _ in range(5):
+        gate.ledger.note("refresh", "case")
+    gate.keep_countersigned([countersign(gate, coordinator)])
+    gate.ledger.note("refresh", "case")
+    with pytest.raises(LedgerRolledBackError):
+        advance(remembered, gate.statement())
+    gate.keep_countersigned([countersigned(remembered, coordinator)])
+    assert advance(remembered, gate.statement()).head == gate.ledger.head
+    (kept,) = Countersigned(hospital.folder / "ledger.sqlite3").latest()
+    assert kept.statement.head.sequence > remembered.head.sequence, "the newest stays kept"
+
+
+def test_what_is_known_is_not_written_again(hospital, coordinator, monkeypatch):
+    told = countersign(hospital.gate, coordinator)
+    hospital.gate.keep_countersigned([told])
+    monkeypatch.setattr(Countersigned, "keep", lambda *_: pytest.fail("written again"))
+    hospital.gate.keep_countersigned([told])
+
+
 # --- laws -------------------------------------------------------------------------------------------------------------
 crashes = st.sampled_from([None, None, "compute", "seal"])
 asked = st.tuples(st.integers(1, 2), st.sampled_from([ROSTER, OTHER_ROSTER]), crashes, st.booleans())
@@ -457,8 +829,8 @@ asked = st.tuples(st.integers(1, 2), st.sampled_from([ROSTER, OTHER_ROSTER]), cr
 
 @settings(max_examples=25, deadline=None)
 @given(mode=st.sampled_from(["local", "distributed"]), sequence=st.lists(asked, min_size=2, max_size=8))
-def test_whatever_is_asked_and_whenever_it_crashes(quick_folders, mode, sequence):
-    hospital = Hospital(quick_folders(), study=tiny_study(privacy={"mode": mode}))
+def test_whatever_is_asked_and_whenever_it_crashes(quick_folders, trust, signers, mode, sequence):
+    hospital = Hospital(quick_folders(), trust, signers, study=tiny_study(privacy={"mode": mode}))
     sent = {}
 
     def die(*_):

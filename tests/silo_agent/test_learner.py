@@ -7,9 +7,11 @@ from PIL import Image
 from crypto.rings import RINGS, ring_of
 from policies import shapes
 from policies.costs import round_costs
+from policies.refusals import Reason, Refused
 from protos.messages import Place, Tensor
 from silo_agent.data.errors import DataError
 from silo_agent.learner import HEAD_STEP, UPDATE_STEPS, Learner, SolutionError, SumError
+from silo_agent.learning import dpsgd
 from silo_agent.learning.errors import LearningError
 from silo_agent.learning.evaluation import quality
 from silo_agent.learning.model import SharedModel
@@ -359,6 +361,48 @@ def test_heads_are_adopted_only_where_the_silo_would_have_solved_the_same(learne
     assert np.array_equal(learner.adopt(close, total, place, model, 3).heads.ravel(), close * HEAD_STEP)
 
 
+def with_counts(learner, *counts):
+    """As if round 0 had opened these noised counts."""
+    learner.open_counts(np.round(np.array(counts) / learner._step).astype(np.int64))
+    return learner
+
+
+def test_a_domain_below_the_smallest_keeps_the_pooled_head_and_the_other_moves(tmp_path):
+    learner = some_learner(tmp_path, privacy={"smallest_domain": 20})
+    model, place = SharedModel.start(learner.study), at(learner.study, learner.study.rounds)
+    assert not shapes.is_pooled(learner.study, place.round)
+    total = 3 * learner.contribution(Tensor.HEADS, place, model, 3)
+
+    def moved(*counts):
+        solution = with_counts(learner, *counts).solve(total, place, model, 3)
+        adopted = learner.adopt(solution, total, place, model, 3)
+        return (np.abs(adopted.heads - model.heads) > HEAD_STEP).any(axis=1).tolist()
+
+    assert moved(20.5, 19.5) == [True, False]
+    assert moved(-3.0, 100.0) == [False, True]
+    assert moved(20.5, 20.5) == [True, True]
+    assert moved(0.0, 0.0) == [False, False]
+
+
+def test_in_pooled_rounds_every_domain_moves_whatever_its_size(tmp_path):
+    learner = with_counts(some_learner(tmp_path, privacy={"smallest_domain": 20}), 0.0, 0.0)
+    model, place = SharedModel.start(learner.study), at(learner.study, 1)
+    total = 3 * learner.contribution(Tensor.HEADS, place, model, 3)
+    adopted = learner.adopt(learner.solve(total, place, model, 3), total, place, model, 3)
+    assert (np.abs(adopted.heads - model.heads) > HEAD_STEP).any(axis=1).all()
+
+
+def test_a_domain_below_the_smallest_is_not_reported(tmp_path):
+    silent = some_learner(tmp_path / "a", privacy={"smallest_domain": 10_000})
+    open_ = some_learner(tmp_path / "b", privacy={"smallest_domain": 1})
+    for learner, withheld in ((silent, True), (open_, False)):
+        last = at(learner.study, learner.study.rounds)
+        total = 3 * learner.contribution(Tensor.METRICS, last, SharedModel.start(learner.study), 3)
+        total = np.maximum(total, int(5 / learner._step))
+        for one in learner.open_metrics(total, 3).by_domain:
+            assert (one.patients.value is None) == withheld
+
+
 @pytest.mark.parametrize("shift", [300, -300, 2**62, 2**63 - 1, -(2**63)])
 def test_altered_heads_are_not_adopted(learner, shift):
     model, place = SharedModel.start(learner.study), at(learner.study, 1)
@@ -452,3 +496,46 @@ def test_a_local_prior_goes_on_from_earlier_rounds_and_never_from_a_lost_draw_of
 def test_without_a_personal_plan_there_is_no_personal_model(learner, tmp_path):
     learner.train_personal(SharedModel.start(learner.study))
     assert not (tmp_path / "silos" / "north" / "personal.safetensors").exists()
+
+
+# --- nothing is chosen by private data --------------------------------------------------------------------------------
+class Blind(Learner):
+    """A learner that may not look at a record."""
+
+    def load(self):
+        msg = "a record was looked at"
+        raise AssertionError(msg)
+
+
+def test_which_model_is_taken_is_decided_without_a_look_at_a_record(tmp_path):
+    """What a silo makes of opened sums in a whole study: every accepted model, and the end, come of them alone."""
+    federation = LocalFederation.gather(tiny_study(), patients(tmp_path / "data", 40), tmp_path / "silos")
+    sources = {"entropy": SeededEntropy(1), "personal_entropy": SeededEntropy(2)}
+    blind = Blind(federation.study, tmp_path / "none.csv", DATA_SET, HOLDOUT, tmp_path, **sources, device="cpu")
+    with pytest.raises(AssertionError, match="looked at"):
+        blind.contribution(Tensor.COUNTS, at(federation.study, 0), federation.models["north"], 3)
+    federation.run()
+    model = SharedModel.start(federation.study)
+    for number in range(federation.study.rounds + 1):
+        for tensor in map(Tensor, shapes.tensors(federation.study, number)):
+            total = sum(federation.payloads[number, tensor, silo] for silo in federation.learners)
+            blind.check_sum(tensor, total, 3)
+            if tensor is Tensor.COUNTS:
+                blind.open_counts(total)
+            elif tensor is Tensor.HEADS:
+                solution = blind.solve(total, at(federation.study, number), model, 3)
+                model = blind.adopt(solution, total, at(federation.study, number), model, 3)
+            elif tensor is Tensor.ENCODER:
+                model = blind.open_encoder(total, model, 3)
+            else:
+                assert blind.open_metrics(total, 3) == federation.results["north"]
+    assert model.digest == federation.models["north"].digest
+
+
+@pytest.mark.parametrize("changes", [{}, {"encoder": {"cmi": 0.01, "prior": "local"}}])
+def test_a_learner_that_would_upload_a_batch_statistic_is_not_built(tmp_path, monkeypatch, changes):
+    losses = dpsgd._losses
+    monkeypatch.setattr(dpsgd, "_losses", lambda *given: losses(*given) - losses(*given).mean())
+    with pytest.raises(Refused) as caught:
+        bare_learner(tmp_path, **changes)
+    assert caught.value.reason is Reason.BATCH_STATISTICS

@@ -16,13 +16,18 @@ def touched():
     metrics.received.labels("sum").inc(7)
     metrics.disputes.labels("adopt").inc()
     metrics.epsilon_spent.set(1.5)
+    for gauge in (metrics.study_spent, metrics.study_left):
+        gauge.labels("0123456789ab").set(1.25)
+    for gauge in (metrics.tensor_spent, metrics.tensor_left):
+        gauge.labels("0123456789ab", "heads").set(0.75)
+    metrics.removals.inc()
     metrics.connected.set(1)
     return metrics
 
 
 def test_every_name_is_the_silos_and_every_label_is_known():
     families = list(touched().registry.collect())
-    assert len(families) == 11
+    assert len(families) == 17
     for family in families:
         assert family.name.startswith("fedward_silo_")
         assert family.documentation.endswith(".")
@@ -36,8 +41,11 @@ def test_what_is_scraped_says_what_was_counted():
     for line in (
         'fedward_silo_refusals_total{reason="budget_spent"} 1.0',
         'fedward_silo_round{study="heart"} 3.0',
+        'fedward_silo_study_epsilon_spent{study="0123456789ab"} 1.25',
+        'fedward_silo_tensor_epsilon_left{study="0123456789ab",tensor="heads"} 0.75',
         "fedward_silo_epsilon_spent 1.5",
         'fedward_silo_task_seconds_count{task="open"} 1.0',
+        "fedward_silo_removals_total 1.0",
         "fedward_silo_connected 1.0",
     ):
         assert line in scraped.splitlines()
@@ -46,3 +54,18 @@ def test_what_is_scraped_says_what_was_counted():
 def test_two_agents_in_one_process_do_not_share_numbers():
     touched()
     assert Metrics().registry.get_sample_value("fedward_silo_epsilon_spent") == 0
+
+
+def test_the_age_of_the_last_verification_runs_on_a_clock_that_nobody_sets(monkeypatch):
+    metrics, now = Metrics(), [100.0]
+    monkeypatch.setattr("silo_agent.metrics.monotonic", lambda: now[0])
+
+    def age():
+        return metrics.registry.get_sample_value("fedward_silo_ledger_verification_age_seconds")
+
+    assert age() == float("inf")
+    metrics.verified()
+    now[0] += 60
+    assert age() == 60
+    metrics.verified()
+    assert age() == 0

@@ -1,20 +1,25 @@
 import os
+import sqlite3
 import stat
+from contextlib import closing
 from dataclasses import replace
+from datetime import date
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from protos.chunks import ChunkList
 from protos.messages import Place, Tensor
 from silo_agent import state as state_module
-from silo_agent.state import State, StateError, SurvivorsError, write_whole
+from silo_agent.state import Ending, State, StateError, SurvivorsError, write_whole
 
 STUDY, OTHER = "5" * 64, "6" * 64
 PLACE = Place(STUDY, 2, 3)
 INTEGERS = np.array([5, -7, 2**30], np.int64)
 LABEL = "a" * 64
+DAY = date(2026, 3, 1)
 
 
 class Crash(BaseException):
@@ -48,10 +53,62 @@ def test_studies_outlive_the_process(state):
     state.add_study(STUDY, b"another text changes nothing")
     state.add_study(OTHER, b"{1}")
     state.commit(STUDY, 4)
-    state.finish(OTHER, "ended: enough")
+    state.finish(OTHER, "ended: enough", DAY)
     state = reopened(state)
     assert state.canonical(STUDY) == b"{}"
     assert sorted(state.studies()) == [(STUDY, 4, ""), (OTHER, -1, "ended: enough")]
+
+
+def test_an_end_is_for_ever_and_its_first_day_stays(state):
+    state.add_study(STUDY, b"{}")
+    state.add_study(OTHER, b"{1}")
+    assert (state.is_over(STUDY), state.endings()) == (False, [])
+    state.finish(STUDY, "finished: done", DAY)
+    state = reopened(state)
+    state.finish(STUDY, "finished: done", DAY.replace(year=2030))
+    assert (state.is_over(STUDY), state.is_over(OTHER)) == (True, False)
+    assert state.endings() == [Ending(STUDY, DAY)]
+    later = Ending(STUDY, DAY, noticed=DAY.replace(day=9))
+    state.keep_ending(later)
+    assert reopened(state).endings() == [later]
+
+
+def test_an_end_of_a_version_that_kept_no_day_is_known(state):
+    state.add_study(STUDY, b"{}")
+    state.finish(STUDY, "ended: enough", DAY)
+    state.close()
+    with closing(sqlite3.connect(state.folder / "state.sqlite3")) as database:
+        database.execute("DROP TABLE endings")
+    assert State(state.folder).endings() == [Ending(STUDY, None)]
+
+
+def test_a_removal_leaves_what_was_used_up_and_no_digest_of_integers(state):
+    """Of few integers the digest would tell them: whoever guesses them can compare."""
+    state.add_study(STUDY, b"{}")
+    keep(state)
+    keep(state, place=Place(OTHER, 2, 3))
+    state.keep_sealed(STUDY, LABEL, [b"sealed"])
+    state.commit_to_survivors(PLACE, Tensor.HEADS, ("north", "west"))
+    state.keep_attempt(STUDY, "where it stood")
+    digest = ChunkList.of(next(state.folder.rglob("*.i64"))).digest
+    with closing(sqlite3.connect(state.folder / "state.sqlite3")) as database:
+        database.execute("UPDATE releases SET sha256 = ? WHERE study = ?", ("f" * 64, OTHER))
+        database.commit()
+    state.finish(STUDY, "ended: enough", DAY)
+    assert digest.encode() in (state.folder / "state.sqlite3").read_bytes()
+    state.begin_removal(Ending(STUDY, DAY, removed=DAY))
+    state = reopened(state)
+    assert digest.encode() not in (state.folder / "state.sqlite3").read_bytes()
+    assert (state.removed(STUDY), state.removed(OTHER)) == (DAY, None)
+    assert state.attempt(STUDY) is None
+    with pytest.raises(StateError):
+        keep(state)
+    with pytest.raises(StateError):
+        state.release(PLACE, Tensor.HEADS, 3)
+    with pytest.raises(StateError):
+        state.keep_sealed(STUDY, LABEL, [b"sealed"])
+    with pytest.raises(SurvivorsError):
+        state.commit_to_survivors(PLACE, Tensor.HEADS, ("north", "south"))
 
 
 def test_the_folder_and_its_files_are_the_owners_alone(state):

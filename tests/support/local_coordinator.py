@@ -34,7 +34,9 @@ from protos.messages import (
     Work,
     note_slot,
 )
+from protos.statements import Countersigned, SignedStatement
 from silo_agent.agent import Agent
+from silo_agent.client import Stopped
 from support.contents import digest_of, listed
 
 
@@ -51,6 +53,9 @@ class LocalClient:
     headers: list[UploadHeader] = field(default_factory=list)
     on_upload: Callable[[UploadHeader], None] | None = None
     signer: Credential | None = None
+    told: list[SignedStatement] = field(default_factory=list)
+    """What the coordinator says was countersigned last."""
+    stated: list[tuple[Place, SignedStatement]] = field(default_factory=list)
 
     def join(self, version: str) -> SimpleNamespace:
         return SimpleNamespace(coordinator_version=version)
@@ -70,6 +75,25 @@ class LocalClient:
     def sign(self, message: bytes) -> bytes:
         assert self.signer is not None
         return self.signer.sign(message)
+
+    def signed(self, statement: bytes) -> SignedStatement:
+        assert self.signer is not None
+        return SignedStatement(statement, self.signer.certificate_pem, self.signer.sign(statement))
+
+    def countersigned(self) -> tuple[SignedStatement, ...]:
+        return tuple(self.told)
+
+    def countersign(self, place: Place, stated: SignedStatement) -> Countersigned:
+        """The coordinator signs, and the next silo that is connected."""
+        self.stated.append((place, stated))
+        hub, others = self.coordinator.hub, self.coordinator.clients
+        assert hub is not None
+        own = SignedStatement(stated.statement, hub.certificate_pem, hub.sign(stated.statement))
+        peer = next(client for name, client in others.items() if name != self.silo and client.signer is not None)
+        return Countersigned(own, peer.signed(stated.statement))
+
+    def witness(self, given: SignedStatement | None) -> SignedStatement | None:
+        raise Stopped
 
     def upload(self, header: UploadHeader, content: Path, chunks: ChunkList) -> None:
         if self.on_upload is not None:
@@ -92,6 +116,8 @@ class LocalCoordinator:
     """Drives agents through a study, one at a time."""
 
     study: Study
+    hub: Credential | None = None
+    """With it the coordinator countersigns."""
     agents: dict[str, Agent] = field(default_factory=dict)
     clients: dict[str, LocalClient] = field(default_factory=dict)
     canonical: dict[str, bytes] = field(default_factory=dict)

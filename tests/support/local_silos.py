@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from crypto.certificates import Credential
+from crypto.certificates import Credential, Trust
 from crypto.entropy import SystemEntropy
 from policies.ledger import Ledger
 from policies.study import Study
@@ -22,7 +22,7 @@ from support.local_federation import DATA_SET, HOLDOUT, write_patients
 from support.small_cohort import policy_document, write_yaml
 
 SLOPES = np.array([[4.0, -2.0], [-3.0, 2.0]])
-EPSILONS = {"budget": {"epsilon": 20.0, "delta": 1e-5}}
+EPSILONS = {"budget": {**policy_document()["budget"], "epsilon": 20.0}}
 
 
 class LocalSilo:
@@ -43,7 +43,8 @@ class LocalSilo:
     def start(self) -> None:
         entropy, self.metrics = SystemEntropy(), Metrics()
         self.state = State(self.folder / "state")
-        self.gate = Gate(self.name, self.policy, self.folder / "ledger.sqlite3", self.state, self.metrics)
+        trust = Trust(self.credential.authority_pem)
+        self.gate = Gate(self.name, self.policy, self.folder / "ledger.sqlite3", self.state, self.metrics, trust=trust)
 
         def learner(study: Study) -> Learner:
             if study.name != "tiny":

@@ -26,11 +26,12 @@ from crypto.recovery import Bundle, _held, _open_reveal
 from crypto.sealing import Sealer
 from crypto.survivors import SurvivorList
 from policies import shapes
-from policies.decision import Reason, Refused
+from policies.refusals import Reason, Refused
 from policies.study import Study
 from protos import codec
 from protos.chunks import ChunkList
 from protos.messages import Answer, Confirm, Member, Part, Place, Task, Tensor, UploadHeader, Work
+from protos.statements import SignedStatement
 from silo_agent.agent import Agent
 from silo_agent.client import CallRefused
 from silo_agent.duties import COUNTS
@@ -85,6 +86,9 @@ class _Client:
     def sign(self, message: bytes) -> bytes:
         return self.silo.credential.sign(message)
 
+    def countersigned(self) -> tuple[SignedStatement, ...]:
+        return ()
+
     def upload(self, header: UploadHeader, content: Path, chunks: ChunkList) -> None:
         data = content.read_bytes()
         assert (len(data), digest_of(data), chunks) == (header.size, header.sha256, listed(data))
@@ -115,6 +119,7 @@ class _Gate:
 
     silo: SimulatedSilo
     state: State
+    data_set: str = "ward"
 
     def decide(self, study: Study, place: Place, roster_size: int | None = None) -> None:
         if roster_size is not None and roster_size < study.min_silos:
@@ -124,7 +129,7 @@ class _Gate:
         return self.state.sealed(order.place.study, order.label.digest)
 
     def contribute(
-        self, order: Order, sealer: Sealer, masks: Masks, compute: Callable[[Place], NDArray[np.int64]]
+        self, order: Order, sealer: Sealer, masks: Masks, compute: Callable[[Place], NDArray[np.int64]], _ask: object
     ) -> Path:
         self.silo.witness.roster_sizes[order.place] = len(self.silo.work.roster)
         stored = self.sealed(order)

@@ -70,23 +70,31 @@ def study_document(**changes: object) -> dict[str, object]:
 def policy_document(data_set: str = "{data_set}", *, public: bool = False, **changes: object) -> dict[str, object]:
     """A policy that allows the study."""
     document: dict[str, object] = {
-        "version": 1,
+        "version": 2,
         "contact": "data-protection@hospital.example",
         "data_set": {"id": data_set, "unit": "patient", "holdout": 0.2, "public": public},
-        "budget": {"epsilon": 4.0, "delta": 1e-5},
+        "budget": {"epsilon": 4.0, "delta": 1e-5, "relation": "add_remove", "expires": "2099-12-31"},
         "min_silos": 3,
         "noise_modes": ["local", "distributed"],
         "colluders": 1,
+        "encoder_sealing": "ring",
+        "smallest_domain": 0,
         "limits": {
+            "study_epsilon": 4.0,
+            "round_epsilon": 4.0,
             "rounds": 20,
             "charged_attempts": 3,
-            "study_epsilon": 4.0,
+            "architectures": ["mlp", "cnn", "resnet18"],
             "encoder_weights": 10_000,
             "representation": 16,
             "sampling_rate": 1.0,
             "clip": 10.0,
         },
+        "split": {"encoder": 1.0, "heads": 1.0, "counts": 1.0, "metrics": 1.0},
+        "publish": ["auc", "accuracy", "balanced_accuracy", "calibration", "patients"],
+        "retention_days": 365,
         "studies": None,
+        "approvers": None,
     }
     return {**document, **changes}
 

@@ -33,6 +33,7 @@ from protos.messages import (
     UploadSize,
     Work,
 )
+from protos.statements import SignedStatement
 
 digests = st.text("0123456789abcdef", min_size=64, max_size=64)
 names = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,20}[a-z0-9])?", fullmatch=True)
@@ -124,6 +125,7 @@ confirms = (
         signature=some_bytes,
     )
 )
+statements = st.builds(SignedStatement, some_bytes, some_bytes, some_bytes)
 statuses = st.builds(
     StudyStatus,
     study=digests,

@@ -203,3 +203,20 @@ def test_foul_bytes_give_an_image_or_a_refusal_and_are_never_quoted(corpus, data
         logging.getLogger().removeHandler(handler)
     assert not said
     assert not warned
+
+
+def test_what_the_decoders_log_goes_nowhere(corpus, capfd):
+    path, contents = corpus
+    path.write_bytes(contents[0])
+    decode(path, 1)
+    heard = []
+    handler = logging.Handler()
+    handler.emit = heard.append
+    logging.getLogger().addHandler(handler)
+    try:
+        for name in ("pydicom", "pydicom.pixels.decoders.base"):
+            logging.getLogger(name).warning("SECRET")
+    finally:
+        logging.getLogger().removeHandler(handler)
+    assert heard == []
+    assert "SECRET" not in "".join(capfd.readouterr())

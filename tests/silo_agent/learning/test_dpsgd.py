@@ -152,6 +152,62 @@ def test_noise_and_sampling_come_from_the_entropy_and_not_from_torch(make_study,
     np.testing.assert_array_equal(first, train(study, records).vector)
 
 
+def hopeless(records):
+    return dataclasses.replace(records, labels=1 - records.labels)
+
+
+def solved(records):
+    """One class alone: the loss is next to nothing from the first step on."""
+    return dataclasses.replace(records, labels=np.ones_like(records.labels), inputs=np.full_like(records.inputs, 1.0))
+
+
+def empty(records):
+    return records.of_patients(np.zeros(records.patient_count, bool))
+
+
+@pytest.mark.parametrize("cmi", [0.0, 0.1])
+@pytest.mark.parametrize("other", [hopeless, solved, empty])
+def test_no_record_says_when_training_ends_or_which_step_is_kept(make_study, make_records, monkeypatch, cmi, other):
+    """Whatever the records are: the plan's steps, the plan's draws of noise, and the upload is what the last left."""
+    study, records = make_study(cmi=cmi), make_records(40)
+    start = flatten(build_encoder(study.model, study.data, stochastic=cmi > 0))
+    one, another = (watched(monkeypatch, study, own) for own in (records, other(records)))
+    for drawn, noises, left, update in (one, another):
+        assert len(drawn) == len(left) == 7
+        np.testing.assert_allclose(update[: len(start)], left[-1][: len(start)] - start, atol=1e-7)
+        assert len(noises) == 7 * (len(list(Prior(1, 2).parameters())) * (cmi > 0) + 4)
+    assert all(np.array_equal(own, others) for own, others in zip(one[1], another[1], strict=True))
+
+
+def watched(monkeypatch, study, records):
+    """Batches, noise, weights after every step, and the update of seven steps."""
+    drawn, noises, left = [], [], []
+    with monkeypatch.context() as patch:
+        for kind, method, note in (
+            (dpsgd.PatientSampler, "draw", lambda _, rows: drawn.append(rows)),
+            (dpsgd._Optimizer, "draw", lambda _, noise: noises.append(noise.numpy().copy())),
+            (dpsgd._Optimizer, "step", lambda self, _: left.append(flat(self.params))),
+        ):
+            patch.setattr(kind, method, noted(getattr(kind, method), note))
+        update = train(study, records, steps=7).vector
+    return drawn, noises, left, update
+
+
+def noted(call, note):
+    """The call, with what it returned noted beside whom it was asked of."""
+
+    def noting(self, *given):
+        result = call(self, *given)
+        note(self, result)
+        return result
+
+    return noting
+
+
+def flat(parameters):
+    return np.concatenate([parameter.detach().numpy().ravel() for parameter in parameters])
+
+
 @pytest.mark.parametrize("cmi", [0.0, 0.1])
 @pytest.mark.parametrize("label", [0, 1])
 def test_one_class_no_patients_and_rare_batches_are_normal(make_study, make_records, cmi, label):

@@ -209,3 +209,25 @@ def test_an_absent_domain_or_class_gives_no_number_instead_of_noise():
     for result in results(negative, 0.0):
         assert (result.auc, result.balanced_accuracy) == (unknown, unknown)
         assert None not in (result.accuracy.value, result.calibration.value)
+
+
+# --- small domains ----------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("classes", [2, 3])
+def test_of_a_domain_below_the_smallest_nothing_is_said_but_that(classes):
+    p, y, _ = cohort(1, 400) if classes == 2 else many(1, 400, classes)
+    d = (np.arange(400) >= 370).astype(np.int64)
+    sums = histograms(p, y, d)
+
+    def said(smallest):
+        rng = np.random.default_rng(0)
+        return results_from_histograms(sums, 0.0, count=M, classes=classes, bins=BINS, rng=rng, smallest=smallest)
+
+    large, small = said(31)
+    assert large == said(0)[0]
+    assert (small.auc is None) == (classes != 2)
+    assert {small.auc or small.accuracy, small.accuracy, small.balanced_accuracy, small.calibration} == {
+        Estimate(None, 0.0, 1.0)
+    }
+    assert small.patients == Estimate(None, 0.0, 31.0)
+    assert said(30) == said(0)
+    assert said(30)[1].patients.value == 30

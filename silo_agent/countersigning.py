@@ -1,0 +1,63 @@
+"""Has this silo's ledger countersigned: asks the coordinator and, through it, another silo.
+
+Guarantees: what others know of the ledger is handed to the gate, which keeps it first and then refuses a ledger that
+lacks it. A statement that was sent is sent again byte for byte until something changes. What is enough, and that
+nothing is computed before it, is the gate's rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import structlog
+
+from crypto.errors import CryptoError
+from policies.countersign import Countersignature, Statement
+from protos.messages import Place
+from protos.statements import SignedStatement
+from silo_agent.client import Client, WentBackRefused
+from silo_agent.gate import Gate
+
+log = structlog.get_logger()
+
+
+class Countersigning:
+    """One silo's ledger, before the others."""
+
+    def __init__(self, client: Client, gate: Gate) -> None:
+        self._client, self._gate = client, gate
+        self._sent: tuple[Statement, SignedStatement] | None = None
+
+    def remember(self) -> None:
+        """Ask what others countersigned last; keep it. Raises `LedgerRolledBackError` where the ledger lacks it."""
+        for signed in self._client.countersigned():
+            try:
+                self._gate.keep_countersigned([countersignature(signed)])
+            except CryptoError as fault:
+                # A certificate that ran out since; what its silo knows it says when it is asked to sign.
+                log.warning("a countersignature does not count any more", why=str(fault))
+
+    def ask(self, place: Place) -> Iterable[Countersignature]:
+        """Ask once, for an attempt that was charged; returns what came, which may not be enough yet.
+
+        Raises `CallRefused` where the attempt is over, `LedgerRolledBackError`, `CountersignError`.
+        """
+        try:
+            found = self._client.countersign(place, self._signed())
+        except WentBackRefused:
+            # It remembers a head that this silo never heard of: named among the anchors, it will do.
+            self.remember()
+            found = self._client.countersign(place, self._signed())
+        return [countersignature(item) for item in (found.coordinator, found.peer) if item is not None]
+
+    def _signed(self) -> SignedStatement:
+        fresh = self._gate.statement()
+        if self._sent is None or replace(fresh, at=self._sent[0].at) != self._sent[0]:
+            self._sent = (fresh, self._client.signed(fresh.message))
+        return self._sent[1]
+
+
+def countersignature(signed: SignedStatement) -> Countersignature:
+    """What came over the wire, to be checked. Raises `CountersignError` where it says nothing about a ledger."""
+    return Countersignature(Statement.parse(signed.statement), "", signed.certificate_pem, signed.signature)

@@ -1,0 +1,178 @@
+import json
+
+import pytest
+
+from crypto.certificates import Trust
+from policies.document import DocumentError
+from policies.ledger import Ledger
+from policies.policy import load_policy
+from silo_agent.approving import (
+    ApprovalError,
+    predecessor_of,
+    put_into_force,
+    require_approved,
+    sign_policy,
+    signers,
+)
+from support.certificates import load
+from support.small_cohort import policy_document, write_yaml
+
+PEOPLE = ("ada", "grace", "hedy")
+APPROVERS = [f"fedward://operator/{name}" for name in PEOPLE]
+
+
+@pytest.fixture(scope="module")
+def people(authority):
+    return {name: load(authority.credential("operator", name)) for name in PEOPLE}
+
+
+@pytest.fixture
+def trust(authority):
+    return Trust(authority.pem)
+
+
+@pytest.fixture
+def ledger(quick_path):
+    path = quick_path / "ledger.sqlite3"
+    Ledger.create(path, data_set="ward", holdout=0.2, delta=1e-5)
+    with Ledger.open(path, data_set="ward", holdout=0.2, budget_epsilon=4.0, delta=1e-5) as opened:
+        yield opened
+
+
+@pytest.fixture
+def written(quick_path):
+    def write(name="policy.yaml", **changes):
+        return write_yaml(quick_path / name, policy_document("ward", **changes))
+
+    return write
+
+
+def sign(path, *credentials):
+    for credential in credentials:
+        sign_policy(load_policy(path), path, credential)
+
+
+def test_without_approvers_a_policy_needs_no_signature(written, ledger, trust, quick_path):
+    path = written()
+    policy = put_into_force(ledger, path, quick_path, trust)
+    assert ledger.policy == policy.digest == load_policy(path).digest
+    assert len(ledger.history()) == 1
+    put_into_force(ledger, path, quick_path, trust)
+    assert len(ledger.history()) == 1
+
+
+def test_two_of_the_approvers_put_a_policy_into_force_and_one_does_not(written, ledger, trust, people, quick_path):
+    path = written(approvers=APPROVERS)
+    with pytest.raises(ApprovalError, match=r"2 signatures of .*ada, .*grace, .*hedy, and has 0"):
+        put_into_force(ledger, path, quick_path, trust)
+    sign(path, people["grace"])
+    with pytest.raises(ApprovalError, match="and has 1"):
+        put_into_force(ledger, path, quick_path, trust)
+    assert ledger.policy is None
+    assert ledger.history() == ()
+    sign(path, people["grace"])
+    with pytest.raises(ApprovalError, match="and has 1"):
+        put_into_force(ledger, path, quick_path, trust)
+    sign(path, people["hedy"])
+    put_into_force(ledger, path, quick_path, trust)
+    assert ledger.policy == load_policy(path).digest
+
+
+def test_dropping_the_rule_needs_two_signatures_too(written, ledger, trust, people, quick_path):
+    path = written(approvers=APPROVERS[:2])
+    sign(path, people["ada"], people["grace"])
+    held = put_into_force(ledger, path, quick_path, trust)
+    written(budget={**policy_document()["budget"], "epsilon": 30.0})
+    with pytest.raises(ApprovalError, match=r"the policy in force asks for 2 signatures of .*ada, .*grace, and has 0"):
+        put_into_force(ledger, path, quick_path, trust)
+    assert ledger.policy == held.digest
+    sign(path, people["ada"], people["hedy"])
+    with pytest.raises(ApprovalError, match="and has 1"):
+        put_into_force(ledger, path, quick_path, trust)
+    sign(path, people["grace"])
+    put_into_force(ledger, path, quick_path, trust)
+    assert ledger.policy == load_policy(path).digest
+
+
+def test_a_signature_is_for_one_content(written, trust, people):
+    path = written(approvers=APPROVERS)
+    sign(path, people["ada"], people["grace"])
+    require_approved(load_policy(path), path, trust, None)
+    path.write_text("# read aloud at the board\n" + path.read_text())
+    require_approved(load_policy(path), path, trust, None)
+    written(approvers=APPROVERS, smallest_domain=1)
+    with pytest.raises(ApprovalError, match=r"has 0 .*policy\.yaml\.ada\.sig: the signature .* does not fit"):
+        require_approved(load_policy(path), path, trust, None)
+
+
+def test_a_stranger_and_a_foreign_authoritys_person_do_not_count(written, trust, people, foreign_authority, authority):
+    path = written(approvers=APPROVERS)
+    sign(path, people["ada"], load(foreign_authority.credential("operator", "grace")))
+    with pytest.raises(ApprovalError, match=r"has 1 .*policy\.yaml\.grace\.sig: .* not issued by the authority"):
+        require_approved(load_policy(path), path, trust, None)
+    sign(path, load(authority.credential("operator", "mallory")))
+    with pytest.raises(ApprovalError, match="has 1"):
+        require_approved(load_policy(path), path, trust, None)
+
+
+def test_a_copied_signature_is_one_persons(written, trust, people):
+    path = written(approvers=APPROVERS)
+    sign(path, people["ada"])
+    copy = path.with_name("policy.yaml.grace.sig")
+    copy.write_bytes(path.with_name("policy.yaml.ada.sig").read_bytes())
+    assert signers(load_policy(path), path, trust) == {APPROVERS[0]: ""}
+    with pytest.raises(ApprovalError, match="has 1"):
+        require_approved(load_policy(path), path, trust, None)
+
+
+@pytest.mark.parametrize("content", [b"", b"\xff", b"[]", b"{}", b'{"certificate": 1, "signature": "00"}', b"[" * 9999])
+def test_a_signature_that_cannot_be_read_does_not_count_and_is_named(content, written, trust, people):
+    path = written(approvers=APPROVERS)
+    sign(path, people["ada"])
+    path.with_name("policy.yaml.grace.sig").write_bytes(content)
+    with pytest.raises(ApprovalError, match=r"has 1 .*policy\.yaml\.grace\.sig: cannot be read; sign again"):
+        require_approved(load_policy(path), path, trust, None)
+
+
+def test_only_people_sign(written, homes):
+    path = written(approvers=APPROVERS)
+    with pytest.raises(ApprovalError, match="silo/north is no person"):
+        sign(path, load(homes["north"]))
+    assert list(path.parent.glob("*.sig")) == []
+
+
+def test_the_policy_in_force_is_found_or_has_to_be_given(written, ledger, trust, quick_path):
+    assert predecessor_of(ledger, quick_path) is None
+    path = written()
+    held = put_into_force(ledger, path, quick_path, trust)
+    assert predecessor_of(ledger, quick_path) == held
+    (kept,) = (quick_path / "policies").iterdir()
+    kept.unlink()
+    other = written(min_silos=4)
+    with pytest.raises(ApprovalError, match="give its file by --replaces"):
+        put_into_force(ledger, other, quick_path, trust)
+    with pytest.raises(ApprovalError, match="give the right file"):
+        put_into_force(ledger, other, quick_path, trust, replaces=other)
+    old = written("old.yaml")
+    put_into_force(ledger, other, quick_path, trust, replaces=old)
+    assert ledger.policy == load_policy(other).digest
+
+
+def test_a_kept_policy_that_was_altered_is_not_taken_for_the_one_in_force(written, ledger, trust, people, quick_path):
+    path = written(approvers=APPROVERS)
+    sign(path, people["ada"], people["grace"])
+    put_into_force(ledger, path, quick_path, trust)
+    (kept,) = (quick_path / "policies").iterdir()
+    kept.write_text(json.dumps({**json.loads(kept.read_text()), "approvers": None}))
+    written(min_silos=4)
+    with pytest.raises(ApprovalError, match="the one given is"):
+        put_into_force(ledger, path, quick_path, trust)
+
+
+def test_a_policy_that_does_not_load_changes_nothing(written, ledger, trust, quick_path):
+    path = written()
+    held = put_into_force(ledger, path, quick_path, trust)
+    path.write_text("version: 2\n")
+    with pytest.raises(DocumentError):
+        put_into_force(ledger, path, quick_path, trust)
+    assert ledger.policy == held.digest

@@ -1,0 +1,139 @@
+from dataclasses import replace
+from datetime import timedelta
+
+import grpc
+import pytest
+
+from crypto.errors import CryptoError
+from policies.countersign import Statement
+from policies.errors import CountersignError, LedgerRolledBackError
+from protos.messages import Place
+from protos.statements import Countersigned, SignedStatement
+from silo_agent.client import CallRefused, WentBackRefused
+from silo_agent.countersigning import Countersigning, countersignature
+from support.countersigners import signed
+
+PLACE = Place("a" * 64, 1, 1)
+
+
+class Hands:
+    """The client: `answers` are what the coordinator says to statements, `told` what it remembers."""
+
+    def __init__(self, credential, hub, peer):
+        self.credential, self.hub, self.peer = credential, hub, peer
+        self.told, self.stated, self.answers, self.asked = [], [], [], 0
+
+    def countersigned(self):
+        self.asked += 1
+        return tuple(self.told)
+
+    def signed(self, statement):
+        return SignedStatement(statement, self.credential.certificate_pem, self.credential.sign(statement))
+
+    def countersign(self, place, stated):
+        assert place == PLACE
+        self.stated.append(stated)
+        if self.answers:
+            raise self.answers.pop(0)
+        statement = Statement.parse(stated.statement)
+        return Countersigned(signed(statement, self.hub), signed(statement, self.peer) if self.peer else None)
+
+
+class Door:
+    """The gate: keeps what it is given, and refuses what the test says."""
+
+    def __init__(self, item):
+        self.item, self.kept, self.fault = item, [], None
+
+    def statement(self):
+        return self.item
+
+    def keep_countersigned(self, handed):
+        self.kept += handed
+        if self.fault is not None:
+            raise self.fault
+
+
+@pytest.fixture
+def stated(federation):
+    return federation[1]["north"].gate.statement()
+
+
+@pytest.fixture
+def hands(credentials, coordinator):
+    return Hands(credentials["north"], coordinator, credentials["south"])
+
+
+@pytest.fixture
+def door(stated):
+    return Door(stated)
+
+
+def test_what_is_remembered_is_handed_to_the_gate(hands, door, stated, coordinator, credentials):
+    hands.told = [signed(stated, coordinator), signed(stated, credentials["south"])]
+    Countersigning(hands, door).remember()
+    assert hands.asked == 1
+    assert door.kept == [countersignature(item) for item in hands.told]
+    door.fault = LedgerRolledBackError("an older copy")
+    with pytest.raises(LedgerRolledBackError):
+        Countersigning(hands, door).remember()
+
+
+def test_what_does_not_count_any_more_is_no_reason_to_stop(hands, federation, authority, stated, coordinator):
+    gate = federation[1]["north"].gate
+    expired = authority.credential("silo", "expired", period=(timedelta(days=-2), timedelta(days=-1)))
+    pem = (expired / "certificate.pem").read_bytes()
+    hands.told = [SignedStatement(stated.message, pem, b"not looked at"), signed(stated, coordinator)]
+    Countersigning(hands, gate).remember()
+    assert [item.signer for item in gate._held] == ["fedward://coordinator/hub"]
+
+
+def test_one_question_brings_both_words(hands, door, stated, credentials):
+    found = list(Countersigning(hands, door).ask(PLACE))
+    assert [item.statement for item in found] == [stated, stated]
+    assert hands.stated[0].certificate_pem == credentials["north"].certificate_pem
+    hands.peer = None
+    assert len(list(Countersigning(hands, door).ask(PLACE))) == 1
+
+
+def test_the_same_bytes_are_sent_until_something_changes(hands, door, stated):
+    asking = Countersigning(hands, door)
+    asking.ask(PLACE)
+    door.item = replace(stated, at="later")
+    asking.ask(PLACE)
+    assert hands.stated[1] == hands.stated[0]
+    door.item = replace(stated, at="later", epsilon=stated.epsilon + 1.0)
+    asking.ask(PLACE)
+    assert Statement.parse(hands.stated[2].statement) == door.item
+
+
+def test_a_head_that_the_coordinator_remembers_is_named_and_stated_again(hands, door, stated, coordinator):
+    went_back = WentBackRefused(grpc.StatusCode.DATA_LOSS, "does not contain entry 5")
+    hands.told, hands.answers = [signed(stated, coordinator)], [went_back]
+    assert len(list(Countersigning(hands, door).ask(PLACE))) == 2
+    assert (len(door.kept), len(hands.stated)) == (1, 2)
+    hands.answers = [went_back, went_back]
+    with pytest.raises(WentBackRefused):
+        Countersigning(hands, door).ask(PLACE)
+
+
+def test_a_ledger_that_went_back_is_found_when_the_coordinator_refuses_it(hands, door, stated, coordinator):
+    hands.told = [signed(stated, coordinator)]
+    hands.answers = [WentBackRefused(grpc.StatusCode.DATA_LOSS, "does not contain entry 5")]
+    door.fault = LedgerRolledBackError("an older copy")
+    with pytest.raises(LedgerRolledBackError):
+        Countersigning(hands, door).ask(PLACE)
+    assert len(hands.stated) == 1
+
+
+def test_any_other_refusal_ends_the_waiting(hands, door):
+    hands.answers = [CallRefused(grpc.StatusCode.FAILED_PRECONDITION, "not the current one")]
+    with pytest.raises(CallRefused, match="not the current one"):
+        Countersigning(hands, door).ask(PLACE)
+    assert hands.asked == 0
+
+
+def test_what_says_nothing_about_a_ledger_is_refused():
+    with pytest.raises(CountersignError):
+        countersignature(SignedStatement(b"{}", b"c", b"s"))
+    assert not issubclass(CountersignError, CryptoError), "it is not passed over"

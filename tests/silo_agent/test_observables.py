@@ -1,0 +1,67 @@
+"""What anybody but the hospital itself can count is the same whatever the number of its patients.
+
+privacy.md, "Encoder": batch size, rate and the N of all scaling are public constants. The time a computation takes is
+not covered (docs/privacy.md says so).
+"""
+
+import re
+
+import numpy as np
+from structlog.testing import capture_logs
+
+from support.local_federation import write_patients
+from support.local_silos import SLOPES
+
+VOLATILE = ("seconds", "_created", "age", "_bytes")
+"""Of metrics, which the hospital alone scrapes: clocks, and lengths of notes with their signatures."""
+
+
+def shown(value):
+    """Without digests and keys, which are random or follow the released sums."""
+    return re.sub(r"[0-9a-f]{12,}", "*", repr(value))
+
+
+def observed(gather, patients):
+    """Everything countable of the first silo's part in a whole study."""
+    coordinator, silos = gather()
+    silo = silos["north"]
+    write_patients(silo.data, np.random.default_rng(patients), SLOPES, patients=patients)
+    with capture_logs() as said:
+        for number in range(coordinator.study.rounds + 1):
+            coordinator.run_round(number)
+        coordinator.finish("north")
+    client = silo.client
+    metrics = [s for family in silo.metrics.registry.collect() for s in family.samples if not matched(s.name)]
+    folder = silo.folder / "state"
+    return {
+        "headers": [(h.place.round, h.slot, size(h.slot, h.size)) for h in client.headers],
+        "uploads": [(place.round, slot, size(slot, len(data))) for (place, slot), data in client.uploads.items()],
+        "answers": [(answer.place.round, answer.refusal, answer.member is None) for answer in client.answers],
+        "confirms": [
+            (confirm.task, confirm.place.round, confirm.tensor, confirm.dispute) for confirm in client.confirms
+        ],
+        "statements": [(shown(place), len(stated.statement)) for place, stated in client.stated],
+        "log": [shown(event) for event in said],
+        "metrics": sorted(repr((sample.name, sample.labels, sample.value)) for sample in metrics),
+        "charges": [(e.debit.round, e.debit.attempt, e.debit.costs, e.epsilon) for e in silo.gate.ledger.entries()],
+        "files": sorted((str(path.relative_to(folder)), path.stat().st_size) for path in folder.rglob("*.jsonl")),
+    }
+
+
+def size(slot, found):
+    """Of sums. Notes end in a signature, whose DER is a byte or two longer or shorter by chance."""
+    return None if slot.startswith("note-") and slot != "note-heads" else found
+
+
+def matched(name):
+    return any(part in name for part in VOLATILE)
+
+
+def test_nothing_that_can_be_counted_depends_on_the_number_of_patients(federate):
+    of_forty = observed(federate, 40)
+    assert of_forty["uploads"], "something was sent"
+    assert of_forty["charges"], "something was charged"
+    for patients in (0, 1, 400):
+        found = observed(federate, patients)
+        for what, expected in of_forty.items():
+            assert found[what] == expected, (what, patients)
