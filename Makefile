@@ -8,7 +8,7 @@ OUT ?= demo-out
 SEED ?= 100
 CONSTRAINTS := constraints.txt
 
-.PHONY: help demo test reliability lint proto clean bench-exam bench-heart bench-mnist bench-sealed bench-round
+.PHONY: help demo test reliability ledger-faults lint proto clean audit bench-exam bench-heart bench-mnist bench-sealed bench-round
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -28,15 +28,22 @@ test: $(VENV)/.installed ## All tests.
 reliability: $(VENV)/.installed ## Kill coordinator and silo at every durable write of a study; half an hour.
 	FEDWARD_CRASH_STRIDE=1 $(BIN)/python -m pytest tests/reliability
 
+ledger-faults: $(VENV)/.installed ## Kill a ledger, its hospital and who countersigns at every durable write; three minutes.
+	FEDWARD_LEDGER_STRIDE=1 $(BIN)/python -m pytest tests/policies/test_ledger_histories.py tests/integration/test_ledger_faults.py
+
 lint: $(VENV)/.installed ## Style, types, import contracts, generated code.
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m protos.generate --check
+	$(BIN)/python -m policies.schema --check
 
 proto: $(VENV)/.installed ## Generate the wire's Python code.
 	$(BIN)/python -m protos.generate
+
+audit: $(VENV)/.installed ## An attacker's lower bounds on epsilon, with and without planted faults; three minutes.
+	$(BIN)/python -m bench.audit
 
 bench-exam: $(VENV)/.installed ## Three seeds of the demo's study against hospitals alone and FedAvg.
 	$(BIN)/python -m bench.exam

@@ -122,7 +122,7 @@ def check_cohorts(study: Study, cohorts: Cohorts) -> None:
     """
     domains = np.concatenate([records.domains for records in cohorts.held_out.values()])
     here = np.bincount(domains, minlength=len(cohorts.domains)).tolist()
-    there = [round(domain.patients.value) for domain in study.sealed]
+    there = [0 if domain.patients is None else round(domain.patients.value) for domain in study.sealed]
     if here != there:
         msg = f"the agents held out {there} records by domain, this measurement {here}: the splits differ"
         raise FederationError(msg)

@@ -71,9 +71,8 @@ def sealed_domain(result: Mapping[str, Any]) -> SealedDomain:
         known = estimate is not None and estimate["value"] is not None
         return Interval(estimate["value"], estimate["low"], estimate["high"]) if known else None
 
-    patients = result["patients"]
     return SealedDomain(
-        Interval(patients["value"], patients["low"], patients["high"]),
+        interval("patients"),
         interval("auc"),
         interval("accuracy"),
         interval("balanced_accuracy"),

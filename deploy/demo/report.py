@@ -42,7 +42,7 @@ def render(result: ReportData, html: Path) -> None:
         spread=any(m.spread for m in result.methods),
         sealed_names=sealed_names(result),
         sealed_rows=[
-            (domain, f"{one.patients.value:.0f}", sealed_cells(one, result))
+            (domain, sealed_patients(one), sealed_cells(one, result))
             for domain, one in zip(result.domains, result.sealed, strict=False)
         ],
         agree=result.ledgers_agree(),
@@ -125,6 +125,11 @@ def sealed_names(result: ReportData) -> tuple[str, ...]:
     return (*(("AUC",) if result.ranked else ()), "Accuracy", "Balanced accuracy", "Calibration error")
 
 
+def sealed_patients(domain: SealedDomain) -> str:
+    """How many are held out, or that they are fewer than the study reports on."""
+    return "too few" if domain.patients is None else f"{domain.patients.value:.0f}"
+
+
 def sealed_cells(domain: SealedDomain, result: ReportData) -> tuple[str, ...]:
     """One text per figure: the estimate and its interval, or that too few patients are held out to tell."""
     figures = (domain.accuracy, domain.balanced_accuracy, domain.calibration)
@@ -141,7 +146,7 @@ def _sealed_table(result: ReportData) -> Table:
     for name in ("Patients", *sealed_names(result)):
         table.add_column(name, justify="right")
     for domain, one in zip(result.domains, result.sealed, strict=True):
-        table.add_row(domain, f"{one.patients.value:.0f}", *sealed_cells(one, result))
+        table.add_row(domain, sealed_patients(one), *sealed_cells(one, result))
     return table
 
 

@@ -51,7 +51,7 @@ class SealedDomain:
     `auc` is None for more than two classes, too. `calibration` is the expected calibration error.
     """
 
-    patients: Interval
+    patients: Interval | None
     auc: Interval | None
     accuracy: Interval | None
     balanced_accuracy: Interval | None

@@ -8,7 +8,8 @@ import pytest
 from deploy.demo.sources import load_source
 from policies.accountant import epsilon
 from policies.costs import study_costs
-from policies.decision import Reason, Refused, decide
+from policies.decision import decide
+from policies.refusals import Reason, Refused
 from policies.study import load_study
 
 DEMO = Path(__file__).parents[2] / "deploy" / "demo"

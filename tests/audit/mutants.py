@@ -1,0 +1,314 @@
+"""Faulty variants of the product, built here alone by replacing parts of the running code: each must be caught.
+
+`MUTANTS` says by which statistics each is caught. What a mutant leaves alone is the real code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from unittest.mock import patch
+
+import numpy as np
+import torch
+
+from bench.audit import weakened
+from crypto.stream import KEY_BYTES, KeyStream
+from policies.refusals import Reason
+from protos.messages import Tensor
+from silo_agent.gate import Gate
+from silo_agent.learner import Learner, train_encoder
+from silo_agent.learning import dpsgd
+from silo_agent.learning.dpsgd import _Optimizer
+from silo_agent.learning.mmd import kernel_weights, mk_mmd, pair_statistics
+from silo_agent.learning.personal import PersonalModel
+from silo_agent.learning.sampling import PatientSampler
+from support.entropy import SeededEntropy
+
+
+@contextmanager
+def no_noise_in_encoder() -> Iterator[None]:
+    """DP-SGD adds zeros."""
+    with patch.object(_Optimizer, "draw", lambda _, like: torch.zeros_like(like)):
+        yield
+
+
+@contextmanager
+def no_noise_in_releases() -> Iterator[None]:
+    """Counts, heads and metrics leave as they are."""
+    with patch("silo_agent.learning.release.discrete_gaussian", lambda _stream, _sigma, n: np.zeros(n, np.int64)):
+        yield
+
+
+@contextmanager
+def double_clip() -> Iterator[None]:
+    """Gradients are clipped at twice the bound that the noise is scaled to."""
+    clip = _Optimizer.clip_and_accumulate
+
+    def clipped(self):
+        with patch.object(self, "max_grad_norm", 2.0 * self.max_grad_norm):
+            clip(self)
+
+    with patch.object(_Optimizer, "clip_and_accumulate", clipped):
+        yield
+
+
+@contextmanager
+def clip_of_the_batch() -> Iterator[None]:
+    """The sum of the batch is clipped instead of every patient's gradient."""
+    clip = _Optimizer.clip_and_accumulate
+
+    def clipped(self):
+        with patch.object(self, "max_grad_norm", 1e30):
+            clip(self)
+        norm = torch.sqrt(sum((p.summed_grad**2).sum() for p in self.params))
+        for p in self.params:
+            p.summed_grad *= (self.max_grad_norm / norm.clamp(min=self.max_grad_norm)).item()
+
+    with patch.object(_Optimizer, "clip_and_accumulate", clipped):
+        yield
+
+
+@contextmanager
+def shuffle_for_poisson() -> Iterator[None]:
+    """Batches of one size, from epochs in shuffled order; the ledger is charged for Poisson samples."""
+    draw = PatientSampler.draw
+    queues: dict[int, list[int]] = {}
+
+    def drawn(self):
+        queue = queues.setdefault(id(self), [])
+        patients = len(self._sizes)
+        size = round(self._limit / 2**64 * patients)
+        if len(queue) < size:
+            queue.extend(np.argsort(self._stream.words64(patients)).tolist())
+        chosen = np.array([queue.pop(0) for _ in range(size)], np.int64)
+        return self._order[self._starts[chosen].astype(np.int64)] if patients else draw(self)
+
+    with patch.object(PatientSampler, "draw", drawn):
+        yield
+
+
+@contextmanager
+def records_for_patients() -> Iterator[None]:
+    """Every record is sampled as if it were a patient of its own."""
+    begin = PatientSampler.__init__
+
+    def sampler(self, patients, rate, stream):
+        begin(self, np.arange(len(patients)), rate, stream)
+
+    with patch.object(PatientSampler, "__init__", sampler):
+        yield
+
+
+@contextmanager
+def fixed_seed() -> Iterator[None]:
+    """Every stream of training and release noise starts from the same key."""
+
+    def stream(_key: bytes, label: bytes) -> KeyStream:
+        return KeyStream(bytes(KEY_BYTES), label)
+
+    with patch("silo_agent.learner.KeyStream", stream), patch("silo_agent.learning.dpsgd.KeyStream", stream):
+        yield
+
+
+@contextmanager
+def scale_from_patients() -> Iterator[None]:
+    """The denominator of the gradient sum is q N, of the silo's own N (Opacus issues 571 and 819)."""
+
+    def train(encoder, heads, records, plan, **rest):
+        expected = max(round(plan.sampling_rate * records.patient_count), 1)
+        return train_encoder(encoder, heads, records, plan.model_copy(update={"batch_size": expected}), **rest)
+
+    with patch("silo_agent.learner.train_encoder", train):
+        yield
+
+
+@contextmanager
+def seed_of_the_program() -> Iterator[None]:
+    """Every silo draws from a generator that starts at the same state."""
+    begin = Learner.__init__
+
+    def learner(self, *args, entropy, **rest):
+        begin(self, *args, entropy=SeededEntropy(0), **rest)
+
+    with patch.object(Learner, "__init__", learner):
+        yield
+
+
+@contextmanager
+def uncharged(tensor: Tensor) -> Iterator[None]:
+    """One kind of sum leaves without a debit, and the gate does not look for one either."""
+    charge, owed, signed = Gate._charge, Gate._owed, Gate._is_countersigned
+
+    def charged(self, order):
+        return order.place.attempt if order.tensor is tensor else charge(self, order)
+
+    def owes(self, study, place):
+        return {name: cost for name, cost in owed(self, study, place).items() if name != tensor}
+
+    def is_countersigned(self, order, draw):
+        return order.tensor is tensor or signed(self, order, draw)
+
+    with (
+        patch.object(Gate, "_charge", charged),
+        patch.object(Gate, "_owed", owes),
+        patch.object(Gate, "_is_countersigned", is_countersigned),
+    ):
+        yield
+
+
+@contextmanager
+def redrawn_for_one_charge() -> Iterator[None]:
+    """Under distributed noise a new attempt draws heads anew for the charge of the first."""
+    charge, owed, signed = Gate._charge, Gate._owed, Gate._is_countersigned
+
+    def charged(self, order):
+        return order.place.attempt if _paid(self, order.study, order.place, order.tensor) else charge(self, order)
+
+    def owes(self, study, place):
+        return {name: c for name, c in owed(self, study, place).items() if not _paid(self, study, place, name)}
+
+    def is_countersigned(self, order, draw):
+        return _paid(self, order.study, order.place, order.tensor) or signed(self, order, draw)
+
+    with (
+        patch.object(Gate, "_charge", charged),
+        patch.object(Gate, "_owed", owes),
+        patch.object(Gate, "_is_countersigned", is_countersigned),
+    ):
+        yield
+
+
+def _paid(gate, study, place, tensor):
+    return tensor == Tensor.HEADS and (Tensor.HEADS, 1) in gate.ledger.charged(study.digest, place.round)
+
+
+@contextmanager
+def charged_afterwards() -> Iterator[None]:
+    """The debit is written once the sum is computed."""
+    contribute = Gate.contribute
+
+    def late(self, order, sealer, masks, compute, *ask):
+        integers = compute(order.place)
+        return contribute(self, order, sealer, masks, lambda _: integers, *ask)
+
+    with patch.object(Gate, "contribute", late):
+        yield
+
+
+@contextmanager
+def prior_without_noise() -> Iterator[None]:
+    """A local r(z|y) is fitted to the records without clip or noise, and the uploaded encoder trains against it."""
+    real = Learner._prior
+
+    def fitted(self, model, number):
+        prior = real(self, model, number)
+        if prior is not None:
+            records = self._training
+            with torch.no_grad():
+                mean, _ = model.build_encoder().moments(torch.tensor(records.inputs))
+                table = prior.mean.weight
+                for label in np.unique(records.labels):
+                    table[int(label)] = mean[torch.tensor(records.labels == label)].mean(dim=0)
+        return prior
+
+    with patch.object(Learner, "_prior", fitted):
+        yield
+
+
+@contextmanager
+def personal_heads_feed_upload() -> Iterator[None]:
+    """DP-SGD on the encoder reads the personal model's heads, which were trained without noise, where there are any."""
+    real = Learner._contribute_encoder
+
+    def contribute(self, place, model, silos):
+        path = self._folder / "personal.safetensors"
+        if path.exists():
+            model = replace(model, heads=PersonalModel.load(path).network.heads.detach().numpy().astype(np.float64))
+        return real(self, place, model, silos)
+
+    with patch.object(Learner, "_contribute_encoder", contribute):
+        yield
+
+
+@contextmanager
+def batch_statistic_in_upload() -> Iterator[None]:
+    """The uploaded loss has an MMD between the records' features and a shifted copy of them."""
+
+    def distance(trained, batch):
+        phi = trained.encoder(batch.x)
+        statistics = pair_statistics(phi, phi.detach().flip(0) + 0.1)
+        return 0.01 * mk_mmd(statistics, kernel_weights(statistics))
+
+    with _added_to_losses(distance):
+        yield
+
+
+@contextmanager
+def local_part_in_upload() -> Iterator[None]:
+    """The uploaded loss reads a parameter of the silo's own, which another optimizer trains without noise."""
+    temperature = torch.nn.Parameter(torch.ones(()))
+    with _added_to_losses(lambda trained, batch: trained.encoder(batch.x).sum(dim=1) * temperature):
+        yield
+
+
+@contextmanager
+def _added_to_losses(term: Callable) -> Iterator[None]:
+    losses = dpsgd._losses
+
+    def more(trained, batch, plan, latent):
+        return losses(trained, batch, plan, latent) + term(trained, batch)
+
+    with patch.object(dpsgd, "_losses", more):
+        yield
+
+
+@contextmanager
+def prior_beside_the_step() -> Iterator[None]:
+    """The noised step is given the encoder alone; the two tables of r(z|y) are left to be trained without noise."""
+    begin = _Optimizer.__init__
+
+    def optimizer(self, inner, plan, stream):
+        encoder = inner.param_groups[0]["params"][:-2]
+        begin(self, torch.optim.SGD(encoder, lr=plan.learning_rate), plan, stream)
+
+    with patch.object(_Optimizer, "__init__", optimizer):
+        yield
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A fault, and the statistics that catch it."""
+
+    plant: Callable[[], AbstractContextManager[None]]
+    caught_by: tuple[str, ...]
+
+
+_NOISES = ("noise_of_heads", "noise_of_metrics", "noise_of_counts", "noise_of_shares")
+MUTANTS = {
+    "no noise, encoder": Mutant(no_noise_in_encoder, ("noise_of_encoder", "on_the_grid")),
+    "no noise, releases": Mutant(no_noise_in_releases, (*_NOISES, "on_the_grid")),
+    "half noise": Mutant(partial(weakened, 0.5), ("noise_of_encoder", *_NOISES)),
+    "noise 3 % too small": Mutant(partial(weakened, 0.97), ("noise_of_encoder", *_NOISES)),
+    "double clip": Mutant(double_clip, ("canary_means", "one_patient_less")),
+    "per-batch clip": Mutant(clip_of_the_batch, ("canary_means",)),
+    "shuffle for Poisson": Mutant(shuffle_for_poisson, ("batches",)),
+    "records for patients": Mutant(records_for_patients, ("batches", "canary_means")),
+    "fixed seed": Mutant(fixed_seed, ("fresh_noise",)),
+    "one seed for all silos": Mutant(seed_of_the_program, ("fresh_noise",)),
+    "scale from N": Mutant(scale_from_patients, ("scale_without_patients", "canary_means")),
+    "uncharged encoder": Mutant(partial(uncharged, Tensor.ENCODER), ("ledger_covers",)),
+    "uncharged heads": Mutant(partial(uncharged, Tensor.HEADS), ("ledger_covers",)),
+    "two draws for one charge": Mutant(redrawn_for_one_charge, ("ledger_covers",)),
+    "charged afterwards": Mutant(charged_afterwards, ("ledger_covers",)),
+    "r(z|y) without noise feeds the upload": Mutant(prior_without_noise, ("one_patient_less",)),
+    "personal heads feed the upload": Mutant(personal_heads_feed_upload, ("one_patient_less",)),
+}
+NAMED: dict[str, tuple[Callable[[], AbstractContextManager[None]], Reason]] = {
+    "MMD in the uploaded loss": (batch_statistic_in_upload, Reason.BATCH_STATISTICS),
+    "local part in the uploaded loss": (local_part_in_upload, Reason.UNNOISED_PART),
+    "r(z|y) beside the noised step": (prior_beside_the_step, Reason.UNNOISED_PART),
+}
+"""Faults that the program itself refuses by name when a study begins, and the reason."""

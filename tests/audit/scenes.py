@@ -1,0 +1,70 @@
+"""Silos that the statistics look at: the real gate, ledger and learner around small, made-up cohorts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from bench.audit import AuditedSilo, canary_study
+from policies.study import Study
+from protos.messages import Tensor
+from silo_agent.data.records import Records
+from silo_agent.learning.model import SharedModel
+from support.entropy import SeededEntropy
+
+
+def study(factors: tuple[int, ...] = (2,), inputs: int = 1, **changes: dict[str, Any]) -> Study:
+    """The audit's study with domains and inputs of other numbers; `changes` by part, field by field."""
+    document = canary_study().model_dump(mode="json")
+    document["data"]["domain"] = [
+        {"column": f"factor {at}", "values": list(range(size)), "names": [f"{at}-{value}" for value in range(size)]}
+        for at, size in enumerate(factors)
+    ]
+    document["data"]["features"] = document["data"]["features"][:inputs]
+    for part, fields in changes.items():
+        document[part] = fields if not isinstance(document[part], dict) else document[part] | fields
+    return Study.model_validate(document, strict=False)
+
+
+def crowd(patients: int, inputs: int = 1, domain: int = 0) -> Records:
+    """Patients of one record each, all in one domain, half of each class."""
+    rng = np.random.default_rng(patients)
+    return Records(
+        rng.uniform(-1, 1, (patients, inputs)).astype(np.float32),
+        np.arange(patients) % 2,
+        np.full(patients, domain),
+        np.arange(patients),
+        tuple(str(i) for i in range(patients)),
+    )
+
+
+@contextmanager
+def silo(
+    folder: Path, made: Study, training: Records, evaluation: Records, seed: int, **policy: object
+) -> Iterator[AuditedSilo]:
+    """A silo in a folder of its own below `folder`."""
+    own = folder / str(sum(1 for _ in folder.iterdir()))
+    own.mkdir()
+    held = AuditedSilo(own, made, training, evaluation, SeededEntropy(seed), **policy)
+    try:
+        yield held
+    finally:
+        held.close()
+
+
+def begin(held: AuditedSilo) -> SharedModel:
+    """Round 0, and the model at the start."""
+    start = SharedModel.start(held.study)
+    held.learner.open_counts(held.contribute(Tensor.COUNTS, 0, start))
+    return start
+
+
+def plan(made: Study) -> Iterator[tuple[int, Tensor]]:
+    """Every sum of a study after round 0, in order."""
+    for number in range(1, made.rounds + 1):
+        yield number, Tensor.HEADS
+        yield number, Tensor.ENCODER if number < made.rounds else Tensor.METRICS

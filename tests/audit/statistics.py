@@ -1,0 +1,385 @@
+"""The statistics that judge what a silo releases: each runs the product anew, so it judges a mutant like the real code.
+
+They see what an outsider sees (the integers that go to the sealer, the ledger) and know the study; of the product's
+own arithmetic they use the grid's step alone. `FALSE_ALARMS` says how likely each is to condemn right code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import combinations
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+from dp_accounting.pld import privacy_loss_distribution as pld
+from scipy.stats import binom
+
+from audit.scenes import begin, crowd, plan, silo, study
+from audit.verdicts import FIVE_SIGMA, RARE, Verdict, all_of, distributed_as, near, noise_like, uniform
+from bench import audit
+from crypto.rings import ring_of
+from policies import shapes
+from policies.ledger import read_ledger
+from protos.messages import Tensor
+from silo_agent.data.records import Records
+from silo_agent.learner import UPDATE_STEPS
+from silo_agent.learning import dpsgd
+from support.entropy import SeededEntropy
+
+Statistic = Callable[[Path], Verdict]
+WIDE = {"hidden": [330], "representation": 30}
+"""100,000 weights of 300 inputs; 527 values in the block of a head."""
+FOLDED = 16
+"""Residues that noise must make equally likely; every deviation here is hundreds of grid steps."""
+
+
+# --- noise ------------------------------------------------------------------------------------------------------------
+def noise_of_encoder(folder: Path, patients: int = 20) -> Verdict:
+    """Deviation of 1e5 weights, in units of what the ledger was charged. No gradient reaches them: all heads are 0."""
+    return noise_like("encoder noise", *_encoder_noise(folder, patients))
+
+
+def _encoder_noise(folder: Path, patients: int) -> tuple[np.ndarray, float]:
+    made = study(inputs=300, model=WIDE, encoder={"steps": 4})
+    with silo(folder, made, crowd(patients, 300), crowd(2, 300), 1) as held:
+        weights = held.values(Tensor.ENCODER, 1, begin(held))
+        charged = held.gate.ledger.charged(held.study.digest, 1)["encoder", 1]
+        step = held.study.encoder
+        unit = step.learning_rate * step.clip / step.batch_size
+        return weights, charged.noise * np.sqrt(charged.count) * unit
+
+
+def noise_of_heads(folder: Path, patients: int = 20) -> Verdict:
+    """The same for 1e5 values of domains that nobody is in, whose true sums are 0."""
+    return _release_noise(folder, Tensor.HEADS, patients, study((20, 10), model=WIDE | {"hidden": []}))
+
+
+def noise_of_metrics(folder: Path, patients: int = 20) -> Verdict:
+    """The same for 1e5 cells of the evaluation cohort."""
+    made = study((20, 10), evaluation={"bins": 256})
+    return _release_noise(folder, Tensor.METRICS, patients, made)
+
+
+def noise_of_counts(folder: Path, patients: int = 20) -> Verdict:
+    """The same for 1e5 domains, in four draws."""
+    made = study((32, 32, 25))
+    parts = [_noise(folder, Tensor.COUNTS, patients, made, seed) for seed in range(4)]
+    return noise_like("noise of counts", np.concatenate([values for values, _ in parts]), parts[0][1])
+
+
+def noise_of_shares(folder: Path) -> Verdict:
+    """Distributed: of five silos and one colluder, the shares of three alone reach what each was charged."""
+    made = study(
+        (20, 10),
+        silos=["north", "south", "west", "east", "polar"],
+        min_silos=5,
+        model=WIDE | {"hidden": []},
+        privacy={"mode": "distributed", "colluders": 1},
+    )
+    return _release_noise(folder, Tensor.HEADS, 20, made, carriers=3)
+
+
+def _release_noise(folder: Path, tensor: Tensor, patients: int, made, carriers: int = 1) -> Verdict:
+    values, sd = _noise(folder, tensor, patients, made, 2)
+    return noise_like(f"noise of {tensor}", values * np.sqrt(carriers), sd)
+
+
+def _noise(folder: Path, tensor: Tensor, patients: int, made, seed: int) -> tuple[np.ndarray, float]:
+    """Released values of the domains that nobody is in, and the deviation charged: everybody is in domain 0."""
+    number = 0 if tensor is Tensor.COUNTS else 2
+    with silo(folder, made, crowd(patients), crowd(patients), seed) as held:
+        values = held.values(tensor, number, begin(held)) if number else held.values(tensor, 0, _start(made))
+        charged = held.gate.ledger.charged(made.digest, number)[tensor, 1].noise
+    domains = len(made.data.domains)
+    blocks = [values] if tensor is not Tensor.HEADS else np.split(values, [len(values) - domains * _width(made)])
+    empty = np.concatenate([block.reshape(domains, -1)[1:].ravel() for block in blocks])
+    # Rounding moves each of the d values by half a step at most, so the charge is for 1 + step sqrt(d).
+    return empty, charged * (1.0 + audit.release_step(made) * np.sqrt(len(values)))
+
+
+def _width(made) -> int:
+    return made.model.representation + 1
+
+
+def _start(made):
+    return audit.SharedModel.start(made)
+
+
+def scale_without_patients(folder: Path) -> Verdict:
+    """Noise of the encoder and of every release is the same among 5 patients and among 500."""
+    encoder = []
+    for patients in (5, 500):
+        weights, sd = _encoder_noise(folder, patients)
+        encoder.append(noise_like(f"encoder noise among {patients}", weights, sd))
+    releases = [which(folder, patients) for patients in (5, 500) for which in (noise_of_heads, noise_of_metrics)]
+    return all_of((*encoder, *releases))
+
+
+def fresh_noise(folder: Path) -> Verdict:
+    """Draws of other rounds, other tensors and another silo are uncorrelated, in all pairs."""
+    made = study((20, 10), inputs=300, model=WIDE, heads={"domain_rounds": 2}, encoder={"steps": 4})
+    draws = {}
+    for seed in (1, 2):
+        with silo(folder, made, crowd(5, 300), crowd(5, 300), seed) as held:
+            start = begin(held)
+            for number, tensor in ((1, Tensor.ENCODER), (2, Tensor.ENCODER), (2, Tensor.HEADS), (3, Tensor.HEADS)):
+                values = held.values(tensor, number, start)
+                # The crowd's own domain comes first in both parts of the heads; what lies between is noise alone.
+                draws[f"{tensor} {number} of silo {seed}"] = values[500:100_000]
+    return all_of(
+        near(f"correlation of {a} and {b}", float(np.corrcoef(draws[a], draws[b])[0, 1]), 0.0, 99_500**-0.5)
+        for a, b in combinations(draws, 2)
+    )
+
+
+# --- canaries ---------------------------------------------------------------------------------------------------------
+def canary_means(folder: Path) -> Verdict:
+    """5,000 canaries, in by a coin: those in add the charged sensitivity to their own coordinates, no more and no less.
+
+    Two-sided; five sigma are .06 to .14 of it. A canary is a patient with two records: units that are records would add
+    twice as much.
+    """
+    made = study(
+        audit.FACTORS,
+        audit.INPUTS,
+        heads={"domain_noise": 2.0},
+        encoder={"noise": 2.0},
+        evaluation={"noise": 2.0},
+        privacy={"count_noise": 2.0},
+    )
+    coins = np.frombuffer(SeededEntropy(3).bytes(2 * audit.CANARIES), np.uint8).reshape(2, -1) % 2 == 1
+    with silo(folder, made, *(audit.canary_records(own) for own in coins), 4) as held:
+        seen = audit.canary_values(held)
+    step = made.encoder
+    expected = step.steps * step.sampling_rate
+    noises = {
+        "counts": made.privacy.count_noise,
+        "heads": made.heads.domain_noise,
+        "encoder": np.sqrt(step.steps * step.noise**2 + expected * (1.0 - step.sampling_rate)),
+        "metrics": made.evaluation.noise,
+    }
+    return all_of(
+        near(
+            f"what a canary adds to {name}",
+            float(values[own].mean() - values[~own].mean()),
+            expected if name == "encoder" else 1.0,
+            noises[name] * np.sqrt(1.0 / own.sum() + 1.0 / (~own).sum()),
+        )
+        for name, values in seen.items()
+        for own in (coins[1] if name == "metrics" else coins[0],)
+    )
+
+
+# --- sampling ---------------------------------------------------------------------------------------------------------
+def batches(folder: Path, steps: int = 1000, patients: int = 400, rate: float = 0.05) -> Verdict:
+    """What 1,000 steps of the trainer read: Binomial(N, q) patients a step, Binomial(T, q) steps a patient.
+
+    A patient enters with one record. Half of the patients have two: they are drawn no more often,
+    and either record as often as the other.
+    """
+    records = _some_with_two(patients)
+    rows: list[np.ndarray] = []
+    take = dpsgd._Batches.take
+
+    def seen(self, drawn):
+        rows.append(np.array(drawn))
+        return take(self, drawn)
+
+    made = study(encoder={"steps": steps, "sampling_rate": rate, "noise": 20.0})
+    with patch.object(dpsgd._Batches, "take", seen), silo(folder, made, records, crowd(2), 5) as held:
+        held.contribute(Tensor.ENCODER, 1, begin(held))
+    drawn = [records.patients[own] for own in rows] + [np.zeros(0, np.int64)] * (steps - len(rows))
+    inside = np.zeros((steps, patients), bool)
+    for step, own in enumerate(drawn):
+        inside[step, own] = True
+    often = inside.sum(axis=0)
+    doubles = patients // 2
+    first = np.bincount(np.concatenate(rows), minlength=len(records))[: 2 * doubles].reshape(-1, 2)
+    chance = rate * (1.0 - rate)
+    return all_of(
+        (
+            Verdict(len(rows) <= steps, f"{len(rows)} batches in {steps} steps"),
+            Verdict(all(len(set(own.tolist())) == len(own) for own in drawn), "nobody twice in a step"),
+            distributed_as("patients a step", np.array([len(own) for own in drawn]), binom(patients, rate)),
+            distributed_as("steps a patient", often, binom(steps, rate)),
+            near("patients of two records", often[:doubles].mean(), steps * rate, (steps * chance / doubles) ** 0.5),
+            near("first records", first[:, 0].sum() / first.sum(), 0.5, 0.5 / first.sum() ** 0.5),
+            near(
+                "patients in two steps running",
+                float((inside[1:] & inside[:-1]).mean()),
+                rate**2,
+                rate * (1.0 - rate**2) ** 0.5 / ((steps - 1) * patients) ** 0.5,
+            ),
+        )
+    )
+
+
+def _some_with_two(patients: int) -> Records:
+    """The first half of the patients have two records each."""
+    whose = np.concatenate([np.repeat(np.arange(patients // 2), 2), np.arange(patients // 2, patients)])
+    inputs = np.random.default_rng(6).uniform(-1, 1, (len(whose), 1)).astype(np.float32)
+    names = tuple(str(i) for i in range(patients))
+    return Records(inputs, np.arange(len(whose)) % 2, np.zeros(len(whose), np.int64), whose, names)
+
+
+# --- the ledger -------------------------------------------------------------------------------------------------------
+def ledger_covers(folder: Path) -> Verdict:
+    """The ledger on disk says at least what dp-accounting says of the vectors that left, and at most 1 % more.
+
+    A whole study under distributed noise, every round attempted twice. Equal vectors are one release. Whoever computes
+    one finds it charged on disk. No chance is involved: dp-accounting is asked for a lower estimate and for an upper.
+    """
+    made = study(privacy={"mode": "distributed", "colluders": 0}, heads={"domain_rounds": 2, "pooled_noise": 12.0})
+    left: dict[bytes, tuple[Tensor, int]] = {}
+    late: list[str] = []
+    with silo(folder, made, crowd(30), crowd(30), 7) as held:
+        compute = held.learner.contribution
+
+        def witnessed(tensor, place, model, silos):
+            debits = [entry.debit for entry in read_ledger(held.ledger_path)[1]]
+            if not any(tensor in d.costs and (d.round, d.attempt) == (place.round, place.attempt) for d in debits):
+                late.append(f"{tensor} of round {place.round}, attempt {place.attempt}, computed before it was charged")
+            return compute(tensor, place, model, silos)
+
+        with patch.object(held.learner, "contribution", witnessed):
+            start = begin(held)
+            left[held.uploads[-1].tobytes()] = (Tensor.COUNTS, 0)
+            for number, tensor in plan(made):
+                for attempt in (1, 2):
+                    left[held.contribute(tensor, number, start, attempt).tobytes()] = (tensor, number)
+        spent = held.gate.ledger.spent()
+        held.gate.ledger.verify()
+    lower, upper = (_direct(made, list(left.values()), pessimistic=worst) for worst in (False, True))
+    seen = f"{len(left)} releases: {lower:.4f} <= {spent:.4f} <= {upper:.4f}"
+    return all_of((Verdict(lower <= spent <= 1.01 * upper, seen), Verdict(not late, "; ".join(late) or "none late")))
+
+
+def _direct(made, releases: list[tuple[Tensor, int]], *, pessimistic: bool) -> float:
+    """Epsilon by dp-accounting alone, of the releases that were seen; the larger cohort's."""
+    cohorts: dict[bool, list] = {True: [], False: []}
+    for tensor, number in releases:
+        noise = {
+            Tensor.COUNTS: made.privacy.count_noise,
+            Tensor.HEADS: made.heads.pooled_noise if number <= made.heads.pooled_rounds else made.heads.domain_noise,
+            Tensor.ENCODER: made.encoder.noise,
+            Tensor.METRICS: made.evaluation.noise,
+        }[tensor]
+        rate = made.encoder.sampling_rate if tensor is Tensor.ENCODER else 1.0
+        one = pld.from_gaussian_mechanism(
+            noise, sampling_prob=rate, pessimistic_estimate=pessimistic, use_connect_dots=pessimistic
+        )
+        times = made.encoder.steps if tensor is Tensor.ENCODER else 1
+        cohorts[tensor is Tensor.METRICS].append(one.self_compose(times) if times > 1 else one)
+    found = []
+    for parts in cohorts.values():
+        total = parts[0]
+        for part in parts[1:]:
+            total = total.compose(part)
+        found.append(float(total.get_epsilon_for_delta(made.privacy.delta)))
+    return max(found)
+
+
+# --- what leaves ------------------------------------------------------------------------------------------------------
+def on_the_grid(folder: Path) -> Verdict:
+    """Whole numbers inside the public bounds, as many as the study says, all residues mod 16 equally likely."""
+    made = study((20, 10), inputs=300, model=WIDE, encoder={"steps": 4}, evaluation={"bins": 32})
+    verdicts = []
+    with silo(folder, made, crowd(50, 300), crowd(50, 300), 8) as held:
+        start = begin(held)
+        sums = [(Tensor.COUNTS, 0, held.uploads[-1])]
+        sums += [(tensor, number, held.contribute(tensor, number, start)) for number, tensor in plan(made)]
+    for tensor, number, integers in sums:
+        bound = UPDATE_STEPS[made.encoder.sealing] if tensor is Tensor.ENCODER else ring_of("ckks").limit(3)
+        sound = integers.dtype == np.int64 and len(integers) == shapes.values(made, number, tensor)
+        verdicts.append(Verdict(bool(sound and np.abs(integers).max() <= bound), f"{tensor} of round {number} fits"))
+        verdicts.append(uniform(f"residues of {tensor} of round {number}", integers % FOLDED, FOLDED))
+    return all_of(verdicts)
+
+
+def one_patient_less(folder: Path) -> Verdict:
+    """One patient less moves no release by more than its charged sensitivity, however private parts at the silo differ.
+
+    Both silos draw the same noise, hold the same released state (counts, and r(z|y) as the charged steps of round 1
+    left it) and train personal models of their own. All inputs are alike but for the patient who goes, so whatever was
+    fitted to all of them without noise turns everybody's gradient, and every gradient is clipped: its direction is all
+    that it has. No chance is involved.
+    """
+    made = study(
+        model={"representation": 2, "gain": 1.0},
+        heads={"domain_rounds": 2},
+        encoder={"steps": 1, "sampling_rate": 1.0, "batch_size": 1, "clip": 0.005, "cmi": 0.01, "prior": "local"},
+        personal={"epochs": 30, "learning_rate": 0.5, "batch_size": 2, "ditto": 0.0, "mmd": 0.0},
+    )
+    whole = Records(
+        np.array([[0.0]] * 19 + [[10.0]], np.float32),
+        (np.arange(20) > 5).astype(np.int64),
+        np.zeros(20, np.int64),
+        np.arange(20),
+        tuple(str(i) for i in range(20)),
+    )
+    fewer = whole.of_patients(np.arange(20) < 19)
+    uploads, released = [], {}
+    for records in (whole, fewer):
+        with silo(folder, made, records, records, 9) as held:
+            uploads.append(_with_private_parts(held, released))
+    plan_ = made.encoder
+    moved = []
+    for (tensor, number), one in uploads[0].items():
+        if tensor is Tensor.ENCODER:
+            step = plan_.max_update / UPDATE_STEPS[plan_.sealing]
+            allowed = plan_.learning_rate * plan_.clip / plan_.batch_size
+        else:
+            step, allowed = audit.release_step(made), 1.0
+        change = float(np.linalg.norm((one - uploads[1][tensor, number]) * step))
+        most = allowed * (1.0 + 1e-4) + step * np.sqrt(len(one))
+        moved.append(Verdict(change <= most, f"{tensor} of round {number} moved by {change / allowed:.3f}"))
+    return all_of(moved)
+
+
+def _with_private_parts(held: audit.AuditedSilo, released: dict[str, bytes]) -> dict[tuple[Tensor, int], np.ndarray]:
+    """All uploads of a study. `released` carries over what the first silo's charged steps left, by name of the file."""
+    start = begin(held)
+    uploads = {(Tensor.COUNTS, 0): held.uploads[-1]}
+    home = held.state.study_folder(held.study.digest)
+    for number, tensor in plan(held.study):
+        model = start.with_heads(start.heads, number - 1)
+        uploads[tensor, number] = held.contribute(tensor, number, model)
+        if tensor is Tensor.ENCODER:
+            for path in (home / "counts.json", home / f"prior-{number}.f32"):
+                path.write_bytes(released.setdefault(path.name, path.read_bytes()))
+            held.learner.train_personal(start.with_heads(start.heads, number))
+    return uploads
+
+
+STATISTICS: dict[str, Statistic] = {
+    which.__name__: which
+    for which in (
+        noise_of_encoder,
+        noise_of_heads,
+        noise_of_metrics,
+        noise_of_counts,
+        noise_of_shares,
+        scale_without_patients,
+        fresh_noise,
+        canary_means,
+        batches,
+        ledger_covers,
+        on_the_grid,
+        one_patient_less,
+    )
+}
+FALSE_ALARMS = {
+    "noise_of_encoder": 2 * FIVE_SIGMA,
+    "noise_of_heads": 2 * FIVE_SIGMA,
+    "noise_of_metrics": 2 * FIVE_SIGMA,
+    "noise_of_counts": 2 * FIVE_SIGMA,
+    "noise_of_shares": 2 * FIVE_SIGMA,
+    "scale_without_patients": 12 * FIVE_SIGMA,
+    "fresh_noise": 28 * FIVE_SIGMA,
+    "canary_means": 4 * FIVE_SIGMA,
+    "batches": 2 * RARE + 3 * FIVE_SIGMA,
+    "ledger_covers": 0.0,
+    "on_the_grid": 5 * RARE,
+    "one_patient_less": 0.0,
+}

@@ -1,0 +1,72 @@
+"""The mutation gate: faults that have broken other systems, planted in the running code, are all caught by name."""
+
+import pytest
+
+from audit.mutants import MUTANTS, NAMED
+from audit.scenes import crowd, silo, study
+from audit.statistics import STATISTICS
+from policies.ledger import read_ledger
+from policies.refusals import Refused
+from silo_agent import gate, learner
+from silo_agent.learning import dpsgd, release, sampling
+
+NINE = {
+    "no noise, encoder",
+    "no noise, releases",
+    "half noise",
+    "double clip",
+    "per-batch clip",
+    "shuffle for Poisson",
+    "fixed seed",
+    "scale from N",
+    "uncharged heads",
+    "uncharged encoder",
+    "r(z|y) without noise feeds the upload",
+    "personal heads feed the upload",
+}
+"""The nine faults that no release may have, three of them in two places."""
+
+
+@pytest.mark.parametrize(
+    ("fault", "statistic"), [(name, catcher) for name, mutant in MUTANTS.items() for catcher in mutant.caught_by]
+)
+def test_the_fault_is_caught(fault, statistic, quick_path):
+    with MUTANTS[fault].plant():
+        verdict = STATISTICS[statistic](quick_path)
+    assert not verdict.holds, verdict.seen
+
+
+@pytest.mark.parametrize("fault", NAMED)
+def test_the_fault_is_refused_by_name_before_anything_is_charged(fault, quick_path):
+    plant, reason = NAMED[fault]
+    made = study(encoder={"cmi": 0.01, "prior": "local"})
+    with plant(), pytest.raises(Refused) as caught, silo(quick_path, made, crowd(5), crowd(5), 1):
+        pytest.fail("the silo began the study")
+    assert caught.value.reason is reason
+    (ledger,) = quick_path.rglob("ledger.sqlite3")
+    assert len(read_ledger(ledger)[1]) == 0
+
+
+def test_every_fault_has_a_statistic_and_every_statistic_a_fault():
+    assert set(MUTANTS) >= NINE
+    assert all(mutant.caught_by for mutant in MUTANTS.values())
+    assert {name for mutant in MUTANTS.values() for name in mutant.caught_by} == set(STATISTICS)
+
+
+PLANTED = {name: mutant.plant for name, mutant in MUTANTS.items()} | {name: plant for name, (plant, _) in NAMED.items()}
+
+
+@pytest.mark.parametrize("fault", PLANTED)
+def test_a_planted_fault_is_gone_afterwards(fault):
+    """What a mutant replaces is put back: else the tests that follow would judge it instead of the real code."""
+    parts = _replaceable()
+    with PLANTED[fault]():
+        assert _replaceable() != parts
+    assert _replaceable() == parts
+
+
+def _replaceable():
+    return [
+        *(vars(module).copy() for module in (learner, dpsgd, release)),
+        *(dict(vars(kind)) for kind in (gate.Gate, learner.Learner, dpsgd._Optimizer, sampling.PatientSampler)),
+    ]

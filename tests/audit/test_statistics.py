@@ -1,0 +1,16 @@
+"""The real code, judged by every statistic. Which faults the statistics find is for test_mutants.py to say."""
+
+import pytest
+
+from audit.statistics import FALSE_ALARMS, STATISTICS
+
+
+@pytest.mark.parametrize("name", STATISTICS)
+def test_the_real_code_passes(name, quick_path):
+    verdict = STATISTICS[name](quick_path)
+    assert verdict.holds, verdict.seen
+
+
+def test_every_statistic_states_how_often_it_condemns_right_code():
+    assert set(FALSE_ALARMS) == set(STATISTICS)
+    assert sum(FALSE_ALARMS.values()) < 1e-4

@@ -1,0 +1,69 @@
+"""What a statistic answers, and the tests that its answers rest on.
+
+`FIVE_SIGMA` and `RARE` are the chances with which a single comparison condemns code that is right. The seeds of this
+folder are fixed, so that right code passes always or never: the rates say how likely a change of the seeds, or of the
+order of draws, is to raise a false alarm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.stats import chisquare
+
+SIGMAS = 5.0
+FIVE_SIGMA = 5.7e-7
+RARE = 1e-6
+_LEAST_EXPECTED = 8.0
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether the code looks as it should, and what was seen."""
+
+    holds: bool
+    seen: str
+
+
+def all_of(verdicts: Iterable[Verdict]) -> Verdict:
+    """Holds where all hold."""
+    parts = list(verdicts)
+    return Verdict(all(part.holds for part in parts), "; ".join(part.seen for part in parts))
+
+
+def near(name: str, value: float, expected: float, sd: float) -> Verdict:
+    """`value` lies within five standard deviations of what is expected (two-sided): rate `FIVE_SIGMA`."""
+    away = abs(value - expected) / sd
+    return Verdict(bool(away < SIGMAS), f"{name} {value:.5g} for {expected:.5g}, {away:.1f} sigma away")
+
+
+def noise_like(name: str, values: np.ndarray, sd: float) -> Verdict:
+    """Mean 0 and deviation `sd`, two-sided: 2 x `FIVE_SIGMA`. At 1e5 values a deviation that is 1.1 % off is found."""
+    n = values.size
+    return all_of(
+        (
+            near(f"deviation of {name}", float(np.sqrt(np.mean(values**2))) / sd, 1.0, 1.0 / np.sqrt(2.0 * n)),
+            near(f"mean of {name}", float(values.mean()) / sd, 0.0, 1.0 / np.sqrt(n)),
+        )
+    )
+
+
+def distributed_as(name: str, values: np.ndarray, law) -> Verdict:
+    """Chi-square of integers against a frozen scipy law, its tails joined to eight expected in a cell: rate `RARE`."""
+    n = len(values)
+    low, high = int(law.ppf(_LEAST_EXPECTED / n)), int(law.isf(_LEAST_EXPECTED / n))
+    inner = np.arange(low, high)
+    expected = n * np.concatenate([[law.cdf(low - 1)], law.pmf(inner), [law.sf(high - 1)]])
+    cells = np.clip(values, low - 1, high) - (low - 1)
+    keep = np.cumsum(expected) > 0
+    found = np.bincount(cells.astype(np.int64), minlength=len(expected))
+    p = float(chisquare(found[keep], expected[keep]).pvalue)
+    return Verdict(p > RARE, f"{name}: mean {values.mean():.3f}, variance {values.var():.3f}, p = {p:.2g}")
+
+
+def uniform(name: str, cells: np.ndarray, count: int) -> Verdict:
+    """Chi-square of cells 0 .. count - 1 against equal chances: rate `RARE`."""
+    p = float(chisquare(np.bincount(cells, minlength=count)).pvalue)
+    return Verdict(p > RARE, f"{name}: p = {p:.2g}")
