@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from crypto.certificates import Credential, Trust
+from crypto.certificates import Credential
 from policies import accountant
 from policies.chain import UNBOUNDED, Entry, Genesis
 from policies.countersign import Countersigned, read_countersignatures, require_head
@@ -32,7 +32,7 @@ from silo_agent.cli_options import DEFAULT, LEDGER_FILE, AsJson, ConfigOption
 from silo_agent.config import AgentConfig
 from silo_agent.gate import open_ledger
 from silo_agent.recovering import checked, recover
-from silo_agent.signing import SUFFIX, Detached, Signer, sign_file, signer_of
+from silo_agent.signing import SUFFIX, Signer, read_signed, sign_file, signer_of
 from silo_agent.statement_page import statement_page
 
 ledger_app = typer.Typer(help="What the data set has spent.", no_args_is_help=True)
@@ -103,7 +103,7 @@ def ledger_verify(
         if authority is None:
             msg = "an export is checked against the consortium's certificate; give it with --authority authority.pem"
             raise ExportError(msg)
-        _verify_export(export, authority, signature or export.with_name(export.name + SUFFIX))
+        _verify_export(export, authority, signature)
         return
     path = AgentConfig.load(config).state / LEDGER_FILE
     held = Countersigned(path).latest()  # first: beside a running agent the ledger may grow meanwhile, never shrink
@@ -184,13 +184,8 @@ def ledger_recover(
     typer.echo(f"entry {entry.sequence}: spent was {_shown(before)}, is {_shown(entry.epsilon)}; {signed_by} answers")
 
 
-def _verify_export(path: Path, authority: Path, beside: Path) -> None:
-    try:
-        content, trust = path.read_bytes(), Trust(authority.read_bytes())
-    except OSError as error:
-        msg = f"{Path(str(error.filename)).name} cannot be read ({error.strerror}); give its path"
-        raise ExportError(msg) from None
-    detached = Detached.read(beside)
+def _verify_export(path: Path, authority: Path, beside: Path | None) -> None:
+    content, detached, trust = read_signed(path, authority, beside)
     if detached.kind != Form.JSON:
         typer.echo(f"signed by {_vouched(signer_of(trust, detached, content), detached.at)}")
         typer.echo("only a JSON export has what is needed to recompute hashes and epsilons")

@@ -14,7 +14,6 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from crypto.certificates import Trust
 from crypto.errors import CryptoError
 from policies.chain import UNBOUNDED
 from policies.errors import ExportError, LedgerError
@@ -23,7 +22,7 @@ from policies.exports import Export, finite_or_word
 from policies.several import Several, bound
 from silo_agent.auditing import audit
 from silo_agent.cli_options import AsJson
-from silo_agent.signing import SUFFIX, Detached
+from silo_agent.signing import read_signed
 
 
 def ledger_together(
@@ -48,13 +47,9 @@ def ledger_together(
 
 
 def _audited(path: Path, authority: Path) -> Export:
+    content, detached, trust = read_signed(path, authority)
     try:
-        content, trust = path.read_bytes(), Trust(authority.read_bytes())
-    except OSError as error:
-        msg = f"{Path(str(error.filename)).name} cannot be read ({error.strerror}); give its path"
-        raise ExportError(msg) from None
-    try:
-        return audit(content, Detached.read(path.with_name(path.name + SUFFIX)), trust).export
+        return audit(content, detached, trust).export
     except (LedgerError, CryptoError) as error:
         msg = f"{path.name}: {error}"
         raise ExportError(msg) from None

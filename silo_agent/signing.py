@@ -76,6 +76,19 @@ def sign_file(credential: Credential, kind: str, at: str, content: bytes) -> Det
     return Detached(kind, at, credential.certificate_pem, credential.sign(_message(kind, at, content)))
 
 
+def read_signed(path: Path, authority: Path, beside: Path | None = None) -> tuple[bytes, Detached, Trust]:
+    """A file, the signature that lies beside it unless it lies elsewhere, and whom the authority vouches for.
+
+    Checks nothing yet. Raises `ExportError` for what cannot be read, `CertificateError` where there is no authority.
+    """
+    try:
+        content, trust = path.read_bytes(), Trust(authority.read_bytes())
+    except OSError as error:
+        msg = f"{Path(str(error.filename)).name} cannot be read ({error.strerror}); give its path"
+        raise ExportError(msg) from None
+    return content, Detached.read(beside or path.with_name(path.name + SUFFIX)), trust
+
+
 def signer_of(trust: Trust, detached: Detached, content: bytes, *, now: datetime | None = None) -> Signer:
     """The silo that signed these bytes. Raises `CertificateError`, `SignatureRefused`."""
     message = _message(detached.kind, detached.at, content)
