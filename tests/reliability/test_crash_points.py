@@ -19,7 +19,7 @@ from support.crash_federation import HUB, CrashFederation, credentials_of, descr
 from support.crash_points import Crash
 from support.small_cohort import study_document
 
-STRIDE = int(os.environ.get("FEDWARD_CRASH_STRIDE", "12"))
+STRIDE = int(os.environ.get("FEDWARD_CRASH_STRIDE", "9"))
 """Every point would take half an hour: 1 does so."""
 SILO = "south"
 
