@@ -33,11 +33,11 @@ from scipy.stats import binom
 
 from bench.table import Figure, judge
 from crypto import authority
-from crypto.certificates import Credential, Trust
+from crypto.certificates import Credential
 from crypto.enrolment import create_request
 from crypto.entropy import Entropy, SystemEntropy
 from crypto.grid import from_grid
-from crypto.identity import Identity, Role
+from crypto.identity import Identity, Role, Subject
 from crypto.labels import Label
 from crypto.masks import Masks
 from crypto.rings import ring_of
@@ -65,7 +65,7 @@ CANARIES, REPETITIONS, GUESSES = 5_000, 20, 200
 outcome would need a correction. 200 gave the highest bounds on simulated Gaussians."""
 CLAIMS, DELTA, LEVEL = (1.0, 2.0), 1e-5, 0.05
 FAULTS = {"as built": 1.0, "half noise": 0.5, "quarter noise": 0.25, "no noise": 0.0}
-NAME, SILOS = "north", ("north", "south", "west")
+NAME, DATA_SET, SILOS = "north", "ward", ("north", "south", "west")
 FACTORS = (20, 25, 10)
 """Values of the three columns whose product are the 5,000 domains."""
 INPUTS, ROWS = 1_000, 5
@@ -246,15 +246,13 @@ class AuditedSilo:
         (folder / "policy.yaml").write_text(yaml.safe_dump(document), encoding="utf-8")
         self.ledger_path = folder / "ledger.sqlite3"
         if not self.ledger_path.exists():
-            Ledger.create(self.ledger_path, data_set="ward", holdout=HOLDOUT, delta=DELTA)
+            Ledger.create(self.ledger_path, data_set=DATA_SET, holdout=HOLDOUT, delta=DELTA)
         self.state = State(folder / "state")
-        self.gate = Gate(
-            NAME, folder / "policy.yaml", self.ledger_path, self.state, Metrics(), trust=consortium().trust
-        )
+        self.gate = Gate(consortium().silo, folder / "policy.yaml", self.ledger_path, self.state, Metrics())
         self.learner = _GivenRecords(
             study,
             folder / "no file is read",
-            "ward",
+            DATA_SET,
             HOLDOUT,
             self.state.study_folder(study.digest),
             entropy=entropy,
@@ -298,28 +296,29 @@ class AuditedSilo:
 
 @dataclass(frozen=True)
 class Consortium:
-    """Who the gate trusts, and who countersigns its ledger."""
+    """The silo that is audited, and who countersigns its ledger."""
 
-    trust: Trust
+    silo: Credential
     countersigners: tuple[Credential, ...]
 
 
 @cache
 def consortium() -> Consortium:
-    """An authority, a coordinator and another silo: they only sign, nobody is called."""
+    """The silo, a coordinator and another silo of one authority: they only sign, nobody is called."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "authority"
-        pem, signers = authority.init(root, "Audit", 1), []
-        for identity, hosts in (
-            (Identity(Role.COORDINATOR, "hub"), ("localhost",)),
-            (Identity(Role.SILO, SILOS[1]), ()),
+        pem, parties = authority.init(root, "Audit", 1), []
+        for subject, hosts in (
+            (Subject(Identity(Role.SILO, NAME), DATA_SET), ()),
+            (Subject(Identity(Role.COORDINATOR, "hub")), ("localhost",)),
+            (Subject(Identity(Role.SILO, SILOS[1]), SILOS[1]), ()),
         ):
-            home = Path(folder) / identity.name
-            request = create_request(home, identity, hosts).read_bytes()
-            certificate = authority.sign(root, request, identity=identity, days=1, hosts=hosts)
+            home = Path(folder) / subject.identity.name
+            request = create_request(home, subject, hosts).read_bytes()
+            certificate = authority.sign(root, request, subject=subject, days=1, hosts=hosts)
             key = (home / "key.pem").read_bytes()
-            signers.append(Credential(certificate_pem=certificate, key_pem=key, authority_pem=pem))
-        return Consortium(Trust(pem), tuple(signers))
+            parties.append(Credential(certificate_pem=certificate, key_pem=key, authority_pem=pem))
+        return Consortium(parties[0], tuple(parties[1:]))
 
 
 class _GivenRecords(Learner):
@@ -399,7 +398,7 @@ def canary_study() -> Study:
 def audit_policy() -> dict[str, Any]:
     """The most permissive sample, with room for the largest study: nothing but the accounting stands in the way."""
     document: dict[str, Any] = yaml.safe_load(_SAMPLE.read_text(encoding="utf-8"))
-    document["data_set"] |= {"id": "ward", "unit": "patient", "holdout": HOLDOUT}
+    document["data_set"] |= {"id": DATA_SET, "unit": "patient", "holdout": HOLDOUT}
     document["budget"] |= {"epsilon": _LARGEST_EPSILON, "delta": DELTA}
     document["limits"] |= {field: _LARGEST_EPSILON for field in document["limits"] if field.endswith("epsilon")}
     document["limits"] |= {"clip": 1e6}

@@ -22,7 +22,7 @@ from coordinator.server import serve as serve_until_stopped
 from coordinator.store import StoreError
 from crypto.enrolment import create_request
 from crypto.errors import CryptoError
-from crypto.identity import Identity, Role
+from crypto.identity import Identity, Role, Subject
 from policies.document import DocumentError
 from policies.refusals import Refused
 from policies.study import load_study
@@ -62,7 +62,7 @@ def enrol(
     """Make a key here and a request for the consortium's authority. The key never leaves this machine."""
     if role is Role.SILO:
         raise typer.BadParameter("a silo enrols with fedward-silo enrol", param_hint="--role")  # noqa: EM101, TRY003
-    request = create_request(folder, Identity(role, name), host or ())
+    request = create_request(folder, Subject(Identity(role, name)), host or ())
     typer.echo(f"Send {request} to the consortium's authority and put the certificate it returns beside it.")
 
 

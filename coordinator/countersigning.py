@@ -1,9 +1,10 @@
 """Countersigns silos' ledgers, and has another silo countersign them too.
 
-Guarantees: a statement is signed only where its own silo signed it and it does not go back behind the last one of that
-ledger (`policies.countersign.advance`); it is stored before it is signed. A statement is handed to one other silo of
-the attempt, and to one more each time `PATIENCE_SECONDS` pass without an answer; what comes back is verified, stored
-and handed on. Who waits for whom is in memory: a silo asks again, so nothing is lost with it.
+Guarantees: a statement is signed only where its own silo signed it, about the data set of its certificate, and it does
+not go back behind the last one of that ledger (`policies.countersign.advance`); it is stored before it is signed. A
+statement is handed to one other silo of the attempt, and to one more each time `PATIENCE_SECONDS` pass without an
+answer; what comes back is verified, stored and handed on. Who waits for whom is in memory: a silo asks again, so
+nothing is lost with it.
 
 Left to others: whether a countersignature is enough, which the stating silo decides; the coordinator can withhold a
 silo's word, and then that silo computes nothing.
@@ -19,7 +20,7 @@ from dataclasses import dataclass, field
 import structlog
 
 from coordinator.statements import Statements
-from crypto.certificates import Credential, Trust
+from crypto.certificates import Credential, Trust, require_data_set
 from crypto.errors import SignatureRefused
 from crypto.identity import Role
 from policies.countersign import Statement, advance
@@ -92,6 +93,7 @@ class Countersigning:
         if statement.silo != silo:
             msg = f"{silo} may not state how far the ledger of {statement.silo} has come"
             raise SignatureRefused(msg)
+        require_data_set(signed.certificate_pem, statement.data_set)
         until = self._clock() + hold
         with self._changed:
             self._keep(statement, signed)

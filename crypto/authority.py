@@ -1,14 +1,13 @@
 """The consortium's authority: an offline root that certifies silos, coordinators and operators.
 
-Guarantees: it certifies exactly the identity and hosts that the person typed, and only where the request asks for
-them and proves its key; every certificate stands in the register `issued.jsonl`, durably, before it is handed out;
-nothing is overwritten. Leaves it to that person to know whom the request came from, and to keep this folder offline.
+Guarantees: it certifies exactly the subject and hosts that the person typed, and only where the request asks for them
+and proves its key; every certificate stands in the register, durably, before it is handed out, and contradicts none
+that stands there (register.py); nothing is overwritten. Leaves it to that person to know whom the request came from,
+and to keep this folder offline.
 """
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -19,15 +18,15 @@ from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from crypto.certificates import KEY_USES, extension, fingerprint, parse_certificate, uri_of
+from crypto.certificates import KEY_USES, extension, parse_certificate, subject_of
 from crypto.errors import CertificateError, EnrolmentError
 from crypto.hosts import general_names, hosts_of
-from crypto.identity import Identity, Role
+from crypto.identity import Role, Subject
 from crypto.key_files import make_folder, new_key, write_new
+from crypto.register import REGISTER_FILE, Register
 
 CERTIFICATE_FILE = "authority.pem"
 KEY_FILE = "authority.key"
-REGISTER_FILE = "issued.jsonl"
 _CLOCK_SKEW = timedelta(minutes=5)
 _MAX_DAYS = 36_500
 
@@ -36,7 +35,7 @@ _MAX_DAYS = 36_500
 class Request:
     """What a signing request asks for."""
 
-    identity: Identity
+    subject: Subject
     hosts: tuple[str, ...]
     fingerprint: str
     """SHA-256 of the public key (DER), lowercase hex: what two people compare over the telephone."""
@@ -77,38 +76,40 @@ def sign(
     folder: Path,
     request_pem: bytes,
     *,
-    identity: Identity,
+    subject: Subject,
     days: int,
     hosts: Sequence[str] = (),
     passphrase: bytes | None = None,
 ) -> bytes:
     """Certify a request and return the certificate (PEM), valid for `days`.
 
-    Raises `EnrolmentError` where the request asks for another identity, for hosts that are not given, or where the
-    hosts do not fit the role; `CertificateError` where the authority's files cannot be used.
+    Raises `EnrolmentError` where the request asks for another subject, for hosts that are not given, where the hosts
+    do not fit the role, or where the register has another data set for the silo or another silo for the data set;
+    `CertificateError` where the authority's files cannot be used.
     """
     public_key, request = _read(request_pem)
-    _check_asked(request, identity, hosts)
+    _check_asked(request, subject, hosts)
     root, key = _load(folder, passphrase)
     begin, end = _period(days)
     if end > root.not_valid_after_utc:
         last = f"{root.not_valid_after_utc:%Y-%m-%d}"
         msg = f"the certificate would outlive the authority, which ends on {last}; give fewer --days"
         raise EnrolmentError(msg)
-    names = [x509.UniformResourceIdentifier(identity.uri), *general_names(hosts)]
-    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, identity.name)])
+    names = [*map(x509.UniformResourceIdentifier, subject.uris), *general_names(hosts)]
+    common_name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, subject.identity.name)])
     certificate = (
-        _builder(subject, root.subject, public_key, begin, end)
+        _builder(common_name, root.subject, public_key, begin, end)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(authority=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([KEY_USES[identity.role]]), critical=False)
+        .add_extension(x509.ExtendedKeyUsage([KEY_USES[subject.identity.role]]), critical=False)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
         .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False)
-        .sign(key, hashes.SHA256())
     )
-    certificate_pem = certificate.public_bytes(serialization.Encoding.PEM)
-    _record(folder, certificate_pem, identity, hosts)
+    with Register.open(folder) as register:
+        register.require_free(subject)
+        certificate_pem = certificate.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+        register.record(certificate_pem, subject, hosts)
     return certificate_pem
 
 
@@ -153,7 +154,7 @@ def _read(request_pem: bytes) -> tuple[ec.EllipticCurvePublicKey, Request]:
         found = x509.load_pem_x509_csr(request_pem)
         key = found.public_key()
         proven = found.is_signature_valid
-        identity = uri_of(found)
+        subject = subject_of(found)
         hosts = hosts_of(extension(found, x509.SubjectAlternativeName))
     except (ValueError, TypeError, UnsupportedAlgorithm, CertificateError):
         msg = "this is no signing request with a FedWard identity; make it with FedWard's enrolment"
@@ -164,12 +165,13 @@ def _read(request_pem: bytes) -> tuple[ec.EllipticCurvePublicKey, Request]:
     der = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
     digest = hashes.Hash(hashes.SHA256())
     digest.update(der)
-    return key, Request(identity, hosts, digest.finalize().hex())
+    return key, Request(subject, hosts, digest.finalize().hex())
 
 
-def _check_asked(request: Request, identity: Identity, hosts: Sequence[str]) -> None:
-    if request.identity != identity:
-        msg = f"the request is for {request.identity}, not for {identity}; mend --role and --name, or refuse it"
+def _check_asked(request: Request, subject: Subject, hosts: Sequence[str]) -> None:
+    identity = subject.identity
+    if request.subject != subject:
+        msg = f"the request is for {request.subject}, not for {subject}; mend --role, --name, --data-set, or refuse it"
         raise EnrolmentError(msg)
     if identity.role is not Role.COORDINATOR and (hosts or request.hosts):
         msg = f"only a coordinator is certified for hosts, not {identity}; make the request without hosts"
@@ -203,24 +205,3 @@ def _load(folder: Path, passphrase: bytes | None) -> tuple[x509.Certificate, ec.
         msg = f"{KEY_FILE} does not belong to {CERTIFICATE_FILE}; restore both from the same backup"
         raise EnrolmentError(msg)
     return root, key
-
-
-def _record(folder: Path, certificate_pem: bytes, identity: Identity, hosts: Sequence[str]) -> None:
-    certificate = parse_certificate(certificate_pem)
-    entry = {
-        "serial": f"{certificate.serial_number:x}",
-        "identity": identity.uri,
-        "hosts": list(hosts),
-        "not_before": certificate.not_valid_before_utc.isoformat(),
-        "not_after": certificate.not_valid_after_utc.isoformat(),
-        "sha256": fingerprint(certificate_pem),
-    }
-    try:
-        with (folder / REGISTER_FILE).open("r+b") as register:
-            register.seek(0, os.SEEK_END)
-            register.write(json.dumps(entry, sort_keys=True).encode() + b"\n")
-            register.flush()
-            os.fsync(register.fileno())
-    except OSError as error:
-        msg = f"the register cannot be written ({error.strerror}), so nothing is certified; mend {REGISTER_FILE}"
-        raise EnrolmentError(msg) from None

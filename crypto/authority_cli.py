@@ -20,7 +20,7 @@ import typer
 from crypto import authority
 from crypto.certificates import fingerprint
 from crypto.errors import CryptoError, EnrolmentError
-from crypto.identity import Identity, Role
+from crypto.identity import Identity, Role, Subject
 from crypto.key_files import write_new
 
 PASSPHRASE_VARIABLE = "FEDWARD_AUTHORITY_PASSPHRASE"  # noqa: S105  # the name of a variable, not its content
@@ -73,24 +73,27 @@ def sign(  # noqa: PLR0917  # typer calls it, by name
     role: Annotated[Role, typer.Option(help="What the party is; must be what the request asks for.")],
     name: Annotated[str, typer.Option(help="Who the party is; must be what the request asks for.")],
     out: Annotated[Path, typer.Option(help="Where to write the certificate; never written over.")],
+    data_set: Annotated[
+        str | None, typer.Option(help="The silo's data set, whose one budget it keeps; for silos alone, and for good.")
+    ] = None,
     host: Annotated[list[str] | None, typer.Option(help="DNS name or IP address of a coordinator; repeatable.")] = None,
     days: Annotated[int, typer.Option(help="Days until the certificate expires.")] = 90,
 ) -> None:
     """Certify one party."""
     with _diagnosed():
-        identity = Identity(role, name)
+        subject = Subject(Identity(role, name), data_set)
         pem = _read(request)
         asked = authority.read_request(pem)
-        typer.echo(f"the request is for {asked.identity}, hosts: {', '.join(asked.hosts) or 'none'}")
+        typer.echo(f"the request is for {asked.subject}, hosts: {', '.join(asked.hosts) or 'none'}")
         typer.echo(f"its key has SHA-256 {asked.fingerprint}: compare it with the party")
         if out.exists():
             msg = f"{out.name} exists already and is never overwritten; choose another --out"
             raise EnrolmentError(msg)
         certificate = authority.sign(
-            folder, pem, identity=identity, days=days, hosts=host or [], passphrase=_passphrase(confirm=False)
+            folder, pem, subject=subject, days=days, hosts=host or [], passphrase=_passphrase(confirm=False)
         )
         write_new(out, certificate, secret=False)
-        typer.echo(f"certified {identity} for {days} days, certificate SHA-256 {fingerprint(certificate)}")
+        typer.echo(f"certified {subject} for {days} days, certificate SHA-256 {fingerprint(certificate)}")
 
 
 def _read(path: Path) -> bytes:

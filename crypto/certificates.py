@@ -1,7 +1,8 @@
 """Certificates: whom the consortium's authority vouches for, and signatures by those parties.
 
 Guarantees: an `Identity` comes out of `Trust` only for an ECDSA P-256 certificate issued directly by the authority,
-within its time, with exactly one FedWard URI and the key usages of its role; each way of failing has its own sentence.
+within its time, with the URIs of one `Subject` and the key usages of its role; each way of failing has its own
+sentence.
 A `Credential` exists only if its certificate, key and authority belong together. Leaves revocation to the deny lists
 of the two services, and host names to TLS.
 """
@@ -21,7 +22,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, ObjectIdentifier
 
 from crypto.canonical import canonical
 from crypto.errors import CertificateError, SignatureRefused
-from crypto.identity import Identity, Role
+from crypto.identity import Identity, Role, Subject
 from crypto.stream import derive
 
 E = TypeVar("E", bound=x509.ExtensionType)
@@ -55,16 +56,24 @@ def parse_certificate(certificate_pem: bytes) -> x509.Certificate:
     return found[0]
 
 
-def uri_of(source: x509.Certificate | x509.CertificateSigningRequest) -> Identity:
-    """Return the one FedWard identity among the subject alternative names. Raises `CertificateError`."""
+def subject_of(source: x509.Certificate | x509.CertificateSigningRequest) -> Subject:
+    """Return whom the URIs among the subject alternative names describe. Raises `CertificateError`."""
     names = extension(source, x509.SubjectAlternativeName)
-    uris = names.get_values_for_type(x509.UniformResourceIdentifier) if names else []
-    if len(uris) != 1:
+    return Subject.parse(names.get_values_for_type(x509.UniformResourceIdentifier) if names else [])
+
+
+def require_data_set(certificate_pem: bytes, data_set: str) -> None:
+    """Raise `CertificateError` where the certificate is not a silo's that stands for this data set.
+
+    Who issued it is for `Trust.identify` to say, before.
+    """
+    subject = subject_of(parse_certificate(certificate_pem))
+    if subject.data_set != data_set:
         msg = (
-            "the certificate names no FedWard identity (one fedward:// URI); make the request with FedWard's enrolment"
+            f"the certificate is for {subject}, not for the data set {data_set}: a new name refills no budget. Put"
+            " data_set.id in the policy back, or enrol another silo for other patients"
         )
         raise CertificateError(msg)
-    return Identity.parse(uris[0])
 
 
 def extension(source: x509.Certificate | x509.CertificateSigningRequest, kind: type[E]) -> E | None:
@@ -104,7 +113,7 @@ class Trust:
                 " have its request signed there, or give the authority.pem of the right consortium"
             )
             raise CertificateError(msg)
-        identity = uri_of(certificate)
+        identity = subject_of(certificate).identity
         now = now or datetime.now(UTC)
         _check_time(certificate, now, f"the certificate of {identity}", "make a new request and have it signed")
         _check_time(self._root, now, "the authority", "the consortium needs a new authority")

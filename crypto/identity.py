@@ -1,12 +1,15 @@
 """Who a party is: a role and a name, written into its certificate as the URI `fedward://<role>/<name>`.
 
-Guarantees: an `Identity` that exists is well formed, and `parse(i.uri) == i`; no other spelling of a URI is accepted.
-Leaves it to `certificates` to say whether a party really has that identity.
+A silo's certificate has a second URI, `fedward://data-set/<id>`: the one data set whose privacy budget it keeps.
+
+Guarantees: an `Identity` or a `Subject` that exists is well formed, and `parse` is the inverse of `uri` and of `uris`;
+no other spelling of a URI is accepted. Leaves it to `certificates` to say whether a party really is that subject.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Self
@@ -15,6 +18,7 @@ from crypto.errors import CertificateError
 
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _SCHEME = "fedward://"
+_DATA_SET = f"{_SCHEME}data-set/"
 
 
 class Role(StrEnum):
@@ -56,3 +60,45 @@ class Identity:
 
     def __str__(self) -> str:
         return self.uri
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What a certificate, or a request for one, says about its holder."""
+
+    identity: Identity
+    data_set: str | None = None
+    """`data_set.id` of the silo's policy, spelt like a name; None for every other role."""
+
+    def __post_init__(self) -> None:
+        if (self.data_set is None) == (self.identity.role is Role.SILO):
+            msg = f"a silo, and nobody else, is enrolled for one data set: {self.identity} is not; mend --data-set"
+            raise CertificateError(msg)
+        if self.data_set is not None and not _NAME.fullmatch(self.data_set):
+            msg = "a data set's id has 1 to 63 lower-case letters, digits and inner hyphens; mend it in the policy"
+            raise CertificateError(msg)
+
+    @property
+    def uris(self) -> tuple[str, ...]:
+        """As it stands in a certificate's subject alternative name."""
+        return (self.identity.uri, *([] if self.data_set is None else [f"{_DATA_SET}{self.data_set}"]))
+
+    @classmethod
+    def parse(cls, uris: Sequence[str]) -> Self:
+        """Read the URIs of a subject alternative name. Raises `CertificateError` for any others than `uris`' result."""
+        sets = [uri.removeprefix(_DATA_SET) for uri in uris if uri.startswith(_DATA_SET)]
+        names = [uri for uri in uris if not uri.startswith(_DATA_SET)]
+        if len(names) != 1 or len(sets) > 1:
+            msg = (
+                "the certificate names no FedWard identity (one fedward:// URI, and for a silo one of its data set);"
+                " make the request with FedWard's enrolment"
+            )
+            raise CertificateError(msg)
+        identity = Identity.parse(names[0])
+        if not sets and identity.role is Role.SILO:
+            msg = f"the certificate of {identity} names no data set; make a new request with `enrol --data-set`"
+            raise CertificateError(msg)
+        return cls(identity, sets[0] if sets else None)
+
+    def __str__(self) -> str:
+        return str(self.identity) if self.data_set is None else f"{self.identity} with the data set {self.data_set}"

@@ -238,9 +238,9 @@ def advance(last: Statement | None, offered: Statement) -> Statement:
         raise CountersignError(msg)
     if last.data_set != offered.data_set:
         msg = (
-            f"the certificate of {offered.silo} stands for the data set {last.data_set}, and its ledger is of"
-            f" {offered.data_set}: a new name refills no budget. Put data_set.id back, or have the authority certify"
-            " another silo for other patients"
+            f"the ledger of {offered.silo} was of the data set {last.data_set} when it was countersigned last, and is"
+            f" of {offered.data_set} now: a new name refills no budget. Put data_set.id back, or have the authority"
+            " certify another silo for other patients"
         )
         raise CountersignError(msg)
     if last.head not in (offered.head, *offered.anchors, *offered.covers):

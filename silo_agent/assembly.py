@@ -8,7 +8,6 @@ import threading
 import structlog
 from prometheus_client import start_http_server
 
-from crypto.certificates import Credential, Trust
 from crypto.entropy import SystemEntropy
 from policies.study import Study
 from silo_agent.agent import Agent, UnknownDataError
@@ -32,11 +31,11 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     """Run until SIGTERM or SIGINT, or until a study has ended; returns the studies that ended, with the reason."""
     limit_threads(config.threads)
     choose_device(config.device)
-    credential = Credential.load(config.certificate, config.key, config.authority)
+    credential = config.credential()
     metrics, entropy = Metrics(), SystemEntropy()
     me = credential.identity.name
     state = State(config.state)
-    gate = Gate(me, config.policy, config.state / LEDGER_FILE, state, metrics, trust=Trust(credential.authority_pem))
+    gate = Gate(credential, config.policy, config.state / LEDGER_FILE, state, metrics)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

@@ -1,9 +1,9 @@
 """What a third party finds in an export of a ledger, with the authority's public certificate and nothing else.
 
-Guarantees: `audit` returns only where the silo signed the file, every hash, figure and price holds
-(policies/exports.py), every recovery was signed at its place of this very chain by the party that it names, and every
-countersignature is its signer's and about this chain. Signatures whose certificates expired since are checked as of the
-time that they name (signing.py), and are told apart.
+Guarantees: `audit` returns only where the silo that is certified for this data set signed the file, every hash, figure
+and price holds (policies/exports.py), every recovery was signed at its place of this very chain by the party that it
+names, and every countersignature is its signer's and about this chain. Signatures whose certificates expired since are
+checked as of the time that they name (signing.py), and are told apart.
 
 Left to others: the deny lists of the two services are not known to a third party, and whether somebody countersigned
 more than the export shows can only be asked of those who countersign.
@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from crypto.certificates import Trust
+from crypto.certificates import Trust, require_data_set
 from crypto.errors import CryptoError
 from crypto.identity import Role
 from policies.countersign import Countersignature
@@ -50,6 +50,7 @@ def audit(content: bytes, detached: Detached, trust: Trust, *, now: datetime | N
             f" {detached.at}; ask {export.silo} for its own"
         )
         raise ExportError(msg)
+    require_data_set(detached.certificate, export.genesis.data_set)
     return Audit(export, signer, tuple(_recoveries(export, trust, now)), tuple(_countersigned(export, trust, now)))
 
 
@@ -63,6 +64,7 @@ def _recoveries(export: Export, trust: Trust, now: datetime | None) -> Iterator[
         try:
             signature, certificate = bytes.fromhex(event.signature), event.certificate.encode()
             signer = signer_at(trust, certificate, message, signature, entry.at, role=Role.SILO, now=now)
+            require_data_set(certificate, export.genesis.data_set)
         except (CryptoError, ValueError) as error:
             why = str(error) if isinstance(error, CryptoError) else "it is not written in hex"
             msg = f"the signature of the recovery in entry {entry.sequence} does not hold: {why}"

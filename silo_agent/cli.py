@@ -14,7 +14,7 @@ import typer
 
 from crypto.enrolment import create_request
 from crypto.errors import CryptoError
-from crypto.identity import Identity, Role
+from crypto.identity import Identity, Role, Subject
 from policies.document import DocumentError
 from policies.errors import PolicyError
 from protos.messages import MessageError
@@ -36,9 +36,10 @@ ledger_app.command("together")(ledger_together)
 def enrol(
     folder: Annotated[Path, typer.Argument(help="New folder for this silo's key and request.")],
     name: Annotated[str, typer.Option(help="This silo's name in the federation.")],
+    data_set: Annotated[str, typer.Option(help="data_set.id of its policy: the patients whose budget it keeps.")],
 ) -> None:
     """Make a key here and a request for the consortium's authority. The key never leaves this machine."""
-    request = create_request(folder, Identity(Role.SILO, name))
+    request = create_request(folder, Subject(Identity(Role.SILO, name), data_set))
     typer.echo(f"Send {request} to the consortium's authority and put the certificate it returns beside it.")
 
 

@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from crypto.certificates import Credential
+from crypto.certificates import require_data_set
 from policies import accountant
 from policies.chain import UNBOUNDED, Entry, Genesis
 from policies.countersign import Countersigned, read_countersignatures, require_head
@@ -59,6 +59,7 @@ def ledger_create(config: ConfigOption = DEFAULT) -> None:
     """Open the data set's ledger, once in its life. A ledger that is lost is restored, never made anew."""
     settings = AgentConfig.load(config)
     policy = load_policy(settings.policy)
+    require_data_set(settings.credential().certificate_pem, policy.data_set.id)
     settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = settings.state / LEDGER_FILE
     data_set = policy.data_set
@@ -125,11 +126,12 @@ def ledger_export(
 ) -> None:
     """Write the ledger for others to read and check, signed with this silo's key, with what others countersigned."""
     settings = AgentConfig.load(config)
-    credential = Credential.load(settings.certificate, settings.key, settings.authority)
+    credential = settings.credential()
     budget, path = load_policy(settings.policy).budget.epsilon, settings.state / LEDGER_FILE
     own = credential.identity.name
     held = checked((item for item in Countersigned(path).latest() if item.statement.silo == own), credential)
     genesis, entries = read_history(path)
+    require_data_set(credential.certificate_pem, genesis.data_set)
     at = datetime.now(UTC).isoformat(timespec="seconds")
     made = Export(credential.identity.uri, at, budget, genesis, entries, tuple(held))
     require_countersigned(made)
@@ -155,7 +157,7 @@ def ledger_note(
 ) -> None:
     """Note a withdrawal of patients or a refresh of the data. Stop the agent first."""
     settings = AgentConfig.load(config)
-    with open_ledger(settings.state / LEDGER_FILE, load_policy(settings.policy)) as ledger:
+    with open_ledger(settings.state / LEDGER_FILE, load_policy(settings.policy), settings.credential()) as ledger:
         entry = ledger.note(kind, reference)
     typer.echo(f"entry {entry.sequence}: {kind}, {reference}; spent and left stay as they are")
 
@@ -172,12 +174,12 @@ def ledger_recover(
 ) -> None:
     """Charge what a ledger lost, signed with this silo's key. Stop the agent first."""
     settings = AgentConfig.load(config)
-    credential = Credential.load(settings.certificate, settings.key, settings.authority)
+    credential = settings.credential()
     path = settings.state / LEDGER_FILE
     kept = Countersigned(path)
     handed = checked(read_countersignatures(countersigned), credential) if countersigned else []
     statements = [item.statement for item in (*kept.latest(), *handed)]
-    with open_ledger(path, load_policy(settings.policy)) as ledger:
+    with open_ledger(path, load_policy(settings.policy), credential) as ledger:
         before = ledger.spent()
         entry = recover(ledger, credential, statements, signed_by, charge_everything=charge_everything)
     kept.keep(handed)

@@ -17,7 +17,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from crypto.certificates import Credential
+from crypto.certificates import require_data_set
 from policies import accountant
 from policies.chain import UNBOUNDED
 from policies.costs import Cost, study_costs
@@ -87,7 +87,8 @@ def plan(
 
 def _standing(settings: AgentConfig, policy: Policy, study: Study) -> Standing:
     """What the hospital's ledger holds and would hold. What the study has spent already is not counted twice."""
-    silo = Credential.load(settings.certificate, settings.key, settings.authority).identity.name
+    credential = settings.credential()
+    require_data_set(credential.certificate_pem, policy.data_set.id)
     genesis, entries = read_history(settings.state / LEDGER_FILE)
     spent: list[Cost] = []
     others: list[Cost] = []
@@ -95,9 +96,18 @@ def _standing(settings: AgentConfig, policy: Policy, study: Study) -> Standing:
         spent += costs_of(entry.event)
         own = isinstance(entry.event, Debit) and entry.event.study == study.digest
         others += () if own else costs_of(entry.event)
-    refusal = None
+    silo, refusal = credential.identity.name, None
     try:
-        decide(policy, study, silo=silo, roster_size=None, spent_costs=others, round=0, attempt=1, charged_attempts=0)
+        decide(
+            policy,
+            study,
+            silo=silo,
+            roster_size=None,
+            spent_costs=others,
+            round=0,
+            attempt=1,
+            charged_attempts=0,
+        )
     except Refused as refused:
         refusal = refused
     before = accountant.epsilon(spent, genesis.delta)

@@ -122,7 +122,7 @@ def policy_reload(
     settings = AgentConfig.load(config)
     policy = load_policy(settings.policy)
     trust = Trust(settings.authority.read_bytes())
-    with open_ledger(settings.state / LEDGER_FILE, policy) as ledger:
+    with open_ledger(settings.state / LEDGER_FILE, policy, settings.credential()) as ledger:
         if ledger.policy == policy.digest:
             typer.echo(f"Policy {policy.digest} is in force already.")
             return

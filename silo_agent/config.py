@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from crypto.certificates import Credential
 from policies.document import Closed, DocumentError, read_document
 from policies.study import Name
 
@@ -45,3 +46,7 @@ class AgentConfig(Closed):
         if missing:
             raise DocumentError(path, missing)
         return config.model_copy(update={**paths, "data": files})
+
+    def credential(self) -> Credential:
+        """The silo's certificate and key. Raises `CertificateError`."""
+        return Credential.load(self.certificate, self.key, self.authority)

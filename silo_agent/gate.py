@@ -26,7 +26,7 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from crypto.certificates import Trust
+from crypto.certificates import Credential, Trust, require_data_set
 from crypto.labels import Label
 from crypto.masks import Masks
 from crypto.sealing import Sealer
@@ -80,19 +80,21 @@ class Gate:
     """Policy, ledger and outbox of one data set."""
 
     def __init__(
-        self, me: str, policy_path: Path, ledger_path: Path, state: State, metrics: Metrics, *, trust: Trust
+        self, credential: Credential, policy_path: Path, ledger_path: Path, state: State, metrics: Metrics
     ) -> None:
         """Open the ledger, refuse one that lost entries, start under the policy in force.
 
-        Raises `DocumentError`, `LedgerError`, `ApprovalError`.
+        Raises `DocumentError`, `CertificateError` where the policy is of another data set than the silo's certificate,
+        `LedgerError`, `ApprovalError`.
         """
-        self._me, self._policy_path, self._state, self._metrics = me, policy_path, state, metrics
+        self._me, trust = credential.identity.name, Trust(credential.authority_pem)
+        self._policy_path, self._state, self._metrics = policy_path, state, metrics
         self._countersigned, self._verify = Countersigned(ledger_path), verifier(trust)
         self._told: set[Head] = set()
         """Heads that others named since the start, older ones than what is kept among them."""
         self.policy: Policy = load_policy(policy_path)
         """The one in force."""
-        self.ledger = open_ledger(ledger_path, self.policy)
+        self.ledger = open_ledger(ledger_path, self.policy, credential)
         try:
             self._held = self._countersigned.latest()
             self._require_held()
@@ -311,9 +313,13 @@ class Gate:
                 metrics.tensor_left.labels(name, tensor.name).set(max(0.0, allowed - tensor.epsilon))
 
 
-def open_ledger(path: Path, policy: Policy) -> Ledger:
-    """The ledger of the policy's data set. Raises `LedgerError`."""
+def open_ledger(path: Path, policy: Policy, credential: Credential) -> Ledger:
+    """The ledger of the policy's data set, for the silo that is certified for it.
+
+    Raises `LedgerError`, `CertificateError`.
+    """
     data_set, budget = policy.data_set, policy.budget
+    require_data_set(credential.certificate_pem, data_set.id)
     return Ledger.open(
         path,
         data_set=data_set.id,

@@ -1,9 +1,9 @@
 """Countersigns other silos' ledgers, so that none of them can put an older copy in the place of a newer one unseen.
 
-Guarantees: a statement is signed only where its own silo signed it, and only after it was kept, durably, as the latest
-of that ledger; never one that goes back behind it (`policies.countersign.advance`). Whoever goes back is handed what
-was signed last instead: with it the silo finds that its ledger is an older copy. A thread of its own does this, so that
-no silo waits for another one's training.
+Guarantees: a statement is signed only where its own silo signed it, about the data set of its certificate, and only
+after it was kept, durably, as the latest of that ledger; never one that goes back behind it
+(`policies.countersign.advance`). Whoever goes back is handed what was signed last instead: with it the silo finds that
+its ledger is an older copy. A thread of its own does this, so that no silo waits for another one's training.
 
 Left to others: the coordinator says whose statement it is; it can hand on none, but it can forge none.
 """
@@ -17,7 +17,7 @@ from typing import Final
 import structlog
 from dacite import DaciteError
 
-from crypto.certificates import Credential, Trust
+from crypto.certificates import Credential, Trust, require_data_set
 from crypto.errors import CryptoError
 from crypto.identity import Role
 from policies.countersign import Statement, advance
@@ -46,15 +46,16 @@ class Witness:
     def countersign(self, stated: SignedStatement) -> SignedStatement:
         """Keep the statement and sign it; one that goes back is answered with the last one, signed.
 
-        Raises `CryptoError` where its silo did not sign it, `CountersignError` where it is none, is this silo's own or
-        of another data set than before, or what is kept cannot be read, OSError where it cannot be kept; nothing is
-        signed then.
+        Raises `CryptoError` where its silo did not sign it or is not certified for its data set, `CountersignError`
+        where it is none, is this silo's own or of another data set than before, or what is kept cannot be read,
+        OSError where it cannot be kept; nothing is signed then.
         """
         signer = self._trust.verify(stated.certificate_pem, stated.statement, stated.signature, role=Role.SILO)
         statement = Statement.parse(stated.statement)
         if signer.name != statement.silo or signer == self._credential.identity:
             msg = f"{signer} cannot ask this silo to countersign the ledger of {statement.silo}"
             raise CountersignError(msg)
+        require_data_set(stated.certificate_pem, statement.data_set)
         path = self._path(statement)
         last = _kept(path)
         try:

@@ -22,6 +22,8 @@ from typing import Any, Self
 
 from coordinator.config import OperatorConfig
 from coordinator.operating import Operator
+from policies.document import parse_document
+from policies.policy import Policy
 from policies.study import Study, load_study
 
 START_SECONDS = 60.0
@@ -72,6 +74,10 @@ class Federation:
         """The study to run."""
         return load_study(self.study_file)
 
+    def policy_of(self, silo: str) -> Policy:
+        """A silo's policy. Raises `DocumentError`."""
+        return parse_document(self._policy_text(silo), Policy, self.study_file.parent / "policy.yaml")
+
     # --- setting up -----------------------------------------------------------------------------------------------
     def prepare(self) -> None:
         """Authority, enrolment and certificates, configurations, ledgers."""
@@ -84,13 +90,15 @@ class Federation:
     def _enrol(self, role: str, name: str) -> None:
         folder = self.place.party(name)
         hosts = ["--host", "127.0.0.1"] if role == "coordinator" else []
+        data_set: list[str] = []
         if role == "silo":
-            run("fedward-silo", "enrol", folder, "--name", name)
+            data_set = ["--data-set", self.policy_of(name).data_set.id]
+            run("fedward-silo", "enrol", folder, "--name", name, *data_set)
         else:
             run("fedward-coordinator", "enrol", folder, "--role", role, "--name", name, *hosts)
         run(
             "fedward-authority", "sign", self.place.authority, folder / "request.csr", "--role", role, "--name", name,
-            "--out", folder / "certificate.pem", *hosts, env=self._secret,
+            "--out", folder / "certificate.pem", *hosts, *data_set, env=self._secret,
         )  # fmt: skip
         (folder / "authority.pem").write_bytes((self.place.authority / "authority.pem").read_bytes())
         if role == "coordinator":
@@ -206,9 +214,12 @@ class Federation:
     def _secret(self) -> dict[str, str]:
         return {"FEDWARD_AUTHORITY_PASSPHRASE": self._passphrase}
 
+    def _policy_text(self, silo: str) -> str:
+        return self.policy.replace("{data_set}", silo)
+
     def _configure(self, name: str) -> None:
         folder = self.place.party(name)
-        (folder / "policy.yaml").write_text(self.policy.replace("{data_set}", name), encoding="utf-8")
+        (folder / "policy.yaml").write_text(self._policy_text(name), encoding="utf-8")
         config: dict[str, object] = {
             **_CREDENTIAL,
             "coordinator": f"127.0.0.1:{self.port}",

@@ -14,7 +14,7 @@ from policies.countersign import statement
 from policies.errors import CountersignError, LedgerRolledBackError
 from policies.events import Debit, Head
 from protos.statements import SignedStatement
-from support.certificates import load, make_authority
+from support.certificates import data_set_of, load, make_authority
 from support.countersigners import signed
 
 AT = "2026-01-31T08:00:00+00:00"
@@ -42,9 +42,9 @@ class Desk:
         self.statements = Statements(self.stores[-1].engine)
         self.hubs = Countersigning(self.statements, self.hub, self.trust, lambda: self.now)
 
-    def stated(self, entries, silo="north", data_set="ward", branch="s"):
+    def stated(self, entries, silo="north", data_set="", branch="s"):
         """How far a ledger of so many equal charges has come."""
-        genesis, chain = Genesis(data_set, 0.2, 1e-5), []
+        genesis, chain = Genesis(data_set or data_set_of(silo), 0.2, 1e-5), []
         for number in range(entries):
             head = chain[-1].head if chain else Head(0, genesis_row(genesis)[2])
             costs = {"heads": Cost("training", 1.0, 40.0, 1)}
@@ -133,11 +133,13 @@ def test_only_a_silo_states_its_own_ledger(desk):
 
 
 def test_a_data_set_under_a_new_name_is_refused(desk):
-    desk.state(desk.stated(2))
-    with pytest.raises(CountersignError, match="its ledger is of clinic: a new name refills no budget"):
+    with pytest.raises(CertificateError, match="not for the data set clinic: a new name refills no budget"):
         desk.state(desk.stated(0, data_set="clinic"))
+    assert desk.hubs.latest("north") == ()
+    desk.state(desk.stated(2))
+    with pytest.raises(CertificateError, match="not for the data set south-ward"):
+        desk.state(desk.stated(3, data_set=data_set_of("south")))
     assert [one.statement for one in desk.hubs.latest("north")] == [desk.stated(2).statement]
-    desk.state(desk.stated(0, silo="south", data_set="clinic"), silo="south")
 
 
 # --- another silo's -----------------------------------------------------------------------------------------------

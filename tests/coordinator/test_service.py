@@ -42,7 +42,7 @@ from protos.messages import (
     Tensor,
 )
 from protos.v1 import common_pb2, operator_pb2, silo_pb2
-from support.certificates import make_authority
+from support.certificates import data_set_of, make_authority
 from support.contents import listed
 from support.countersigners import signed
 from support.silos import Silo, content_size, refused, summed
@@ -326,7 +326,7 @@ def test_nobody_is_told_of_an_end_that_has_not_come(scene):
 # --- countersigning -------------------------------------------------------------------------------------------------
 def stated(silo, entries, branch="s"):
     """How far a ledger of so many equal charges has come."""
-    genesis, chain = Genesis("ward", 0.2, 1e-5), []
+    genesis, chain = Genesis(data_set_of(silo.name), 0.2, 1e-5), []
     for number in range(entries):
         head = chain[-1].head if chain else Head(0, genesis_row(genesis)[2])
         debit = Debit(branch, "p", number, 1, {"heads": Cost("training", 1.0, 40.0, 1)})

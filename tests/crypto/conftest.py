@@ -11,7 +11,7 @@ from crypto import authority
 from crypto.agreement import EphemeralKey, PairSecrets, Roster, RosterEntry
 from crypto.certificates import Credential
 from crypto.enrolment import create_request
-from crypto.identity import Identity, Role
+from crypto.identity import Identity, Role, Subject
 
 STUDY = "5" * 64
 Enrol = Callable[..., Credential]
@@ -21,10 +21,10 @@ Introduce = Callable[[dict[str, EphemeralKey], Roster], dict[str, PairSecrets]]
 
 def enrol_in(authority_folder: Path, folder: Path) -> Enrol:
     def enrol(name: str, role: Role = Role.SILO, hosts: Sequence[str] = (), days: int = 30) -> Credential:
-        identity = Identity(role, name)
+        subject = Subject(Identity(role, name), f"{name}-ward" if role is Role.SILO else None)
         home = folder / f"{len(list(folder.iterdir()))}-{name}"
-        request = create_request(home, identity, hosts)
-        pem = authority.sign(authority_folder, request.read_bytes(), identity=identity, days=days, hosts=hosts)
+        request = create_request(home, subject, hosts)
+        pem = authority.sign(authority_folder, request.read_bytes(), subject=subject, days=days, hosts=hosts)
         (home / "certificate.pem").write_bytes(pem)
         return Credential.load(home / "certificate.pem", home / "key.pem", authority_folder / "authority.pem")
 

@@ -10,10 +10,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID
 
 from crypto import authority
-from crypto.certificates import Credential, Trust, fingerprint, parse_certificate
+from crypto.certificates import Credential, Trust, fingerprint, parse_certificate, require_data_set
 from crypto.enrolment import create_request
 from crypto.errors import CertificateError, SignatureRefused
-from crypto.identity import Identity, Role
+from crypto.identity import Identity, Role, Subject
+
+URIS = ("fedward://silo/a", "fedward://data-set/a")
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +70,16 @@ def test_a_certified_silo_is_identified(trust, silos):
     assert trust.identify(pem, role=Role.SILO) == trust.identify(pem) == Identity(Role.SILO, "north")
 
 
+def test_a_silo_stands_for_the_data_set_of_its_certificate(silos, coordinator):
+    require_data_set(silos["north"].certificate_pem, "north-ward")
+    for pem, holder in (
+        (silos["south"].certificate_pem, "fedward://silo/south with the data set south-ward"),
+        (coordinator.certificate_pem, "fedward://coordinator/hub"),
+    ):
+        with pytest.raises(CertificateError, match=f"is for {holder}, not for the data set north-ward: a new name"):
+            require_data_set(pem, "north-ward")
+
+
 def test_another_authority_is_named(trust, foreign):
     with pytest.raises(CertificateError, match="not issued by the authority 'Consortium of tests'"):
         trust.identify(foreign("north").certificate_pem)
@@ -75,8 +87,9 @@ def test_another_authority_is_named(trust, foreign):
 
 def test_another_authority_of_the_same_name_is_no_better(tmp_path, trust):
     authority.init(tmp_path / "root", "Consortium of tests", 10)
-    request = create_request(tmp_path / "north", Identity(Role.SILO, "north"))
-    pem = authority.sign(tmp_path / "root", request.read_bytes(), identity=Identity(Role.SILO, "north"), days=1)
+    north = Subject(Identity(Role.SILO, "north"), "north-ward")
+    request = create_request(tmp_path / "north", north)
+    pem = authority.sign(tmp_path / "root", request.read_bytes(), subject=north, days=1)
     with pytest.raises(CertificateError, match="not issued by"):
         trust.identify(pem)
 
@@ -99,7 +112,7 @@ def test_a_certificate_before_its_time_is_named(trust, silos):
 
 
 def test_an_expired_authority_is_named(trust, authority_folder):
-    pem = issue(authority_folder, leaf("fedward://silo/late"), days=1000)
+    pem = issue(authority_folder, leaf(*URIS), days=1000)
     with pytest.raises(CertificateError, match="the authority expired"):
         trust.identify(pem, now=datetime.now(UTC) + timedelta(days=500))
 
@@ -110,10 +123,15 @@ def test_an_expired_authority_is_named(trust, authority_folder):
         (leaf(), "no FedWard identity"),
         (leaf("fedward://silo/a", "fedward://silo/b"), "no FedWard identity"),
         (leaf("https://silo/a"), "an identity is written"),
-        (leaf("fedward://silo/a", ca=True), "key usages"),
-        (leaf("fedward://silo/a", signs=False), "key usages"),
-        (leaf("fedward://silo/a", use=ExtendedKeyUsageOID.SERVER_AUTH), "key usages"),
-        (leaf("fedward://silo/a")[3:], "key usages"),
+        (leaf("fedward://silo/a"), "names no data set; make a new request"),
+        (leaf(*URIS, "fedward://data-set/b"), "no FedWard identity"),
+        (leaf(URIS[1]), "no FedWard identity"),
+        (leaf("fedward://silo/a", "fedward://data-set/A"), "a data set's id has"),
+        (leaf("fedward://operator/a", "fedward://data-set/a"), "a silo, and nobody else"),
+        (leaf(*URIS, ca=True), "key usages"),
+        (leaf(*URIS, signs=False), "key usages"),
+        (leaf(*URIS, use=ExtendedKeyUsageOID.SERVER_AUTH), "key usages"),
+        (leaf(*URIS)[3:], "key usages"),
     ],
 )
 def test_what_the_authority_should_not_have_signed_is_refused(trust, authority_folder, extensions, sentence):
@@ -129,8 +147,8 @@ def test_extensions_that_cannot_be_read_are_refused(trust, authority_folder):
 
 def test_another_kind_of_key_or_hash_is_refused(trust, authority_folder):
     for pem in (
-        issue(authority_folder, leaf("fedward://silo/a"), key=ec.generate_private_key(ec.SECP384R1())),
-        issue(authority_folder, leaf("fedward://silo/a"), algorithm=hashes.SHA384()),
+        issue(authority_folder, leaf(*URIS), key=ec.generate_private_key(ec.SECP384R1())),
+        issue(authority_folder, leaf(*URIS), algorithm=hashes.SHA384()),
     ):
         with pytest.raises(CertificateError, match="not issued by"):
             trust.identify(pem)
@@ -189,7 +207,7 @@ def test_a_signature_is_checked_at_a_time_that_is_given(trust, silos):
 
 
 def test_a_certificate_ends_with_its_authority(trust, authority_folder):
-    pem = issue(authority_folder, leaf("fedward://silo/late"), days=1000)
+    pem = issue(authority_folder, leaf(*URIS), days=1000)
     root = parse_certificate((authority_folder / "authority.pem").read_bytes())
     assert trust.ran_out(pem, now=datetime.now(UTC) + timedelta(days=500)) == root.not_valid_after_utc
 

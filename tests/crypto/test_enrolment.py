@@ -5,19 +5,25 @@ import pytest
 from crypto.authority import read_request
 from crypto.enrolment import create_request
 from crypto.errors import EnrolmentError
-from crypto.identity import Identity, Role
+from crypto.identity import Identity, Role, Subject
 
-HUB = Identity(Role.COORDINATOR, "hub")
+HUB = Subject(Identity(Role.COORDINATOR, "hub"))
+NORTH = Subject(Identity(Role.SILO, "north"), "north-ward")
 
 
-def test_a_request_carries_identity_and_hosts_and_no_key(tmp_path):
+def test_a_request_carries_its_subject_and_hosts_and_no_key(tmp_path):
     path = create_request(tmp_path / "hub", HUB, ("localhost", "10.0.0.1"))
     request = read_request(path.read_bytes())
-    assert request.identity == HUB
+    assert request.subject == HUB
     assert request.hosts == ("localhost", "10.0.0.1")
     assert path.name == "request.csr"
     assert b"PRIVATE" not in path.read_bytes()
     assert (tmp_path / "hub" / "key.pem").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_silos_request_names_its_data_set(tmp_path):
+    request = read_request(create_request(tmp_path, NORTH).read_bytes())
+    assert (request.subject, request.hosts) == (NORTH, ())
 
 
 def test_a_key_is_never_overwritten(tmp_path):

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crypto.errors import CertificateError
-from crypto.identity import Identity, Role
+from crypto.identity import Identity, Role, Subject
 
 
 @given(st.sampled_from(Role), st.from_regex(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", fullmatch=True))
@@ -42,3 +42,39 @@ def test_an_identity_cannot_be_built_from_other_things():
         Identity("silo", "a")  # type: ignore[arg-type]
     with pytest.raises(CertificateError, match="lower-case"):
         Identity(Role.SILO, "North")
+
+
+NAMES = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?", fullmatch=True)
+
+
+@given(st.sampled_from(Role), NAMES, NAMES)
+def test_a_subject_reads_back_in_any_order(role, name, data_set):
+    subject = Subject(Identity(role, name), data_set if role is Role.SILO else None)
+    assert Subject.parse(subject.uris) == Subject.parse(subject.uris[::-1]) == subject
+    assert all(text in str(subject) for text in (name, subject.data_set or name))
+
+
+@pytest.mark.parametrize(
+    "uris",
+    [
+        (),
+        ("fedward://silo/a",),
+        ("fedward://data-set/a",),
+        ("fedward://silo/a", "fedward://silo/b", "fedward://data-set/a"),
+        ("fedward://silo/a", "fedward://data-set/a", "fedward://data-set/a"),
+        ("fedward://silo/a", "fedward://data-set/"),
+        ("fedward://silo/a", "fedward://data-set/a/b"),
+        ("fedward://silo/a", "fedward://DATA-SET/a"),
+        ("fedward://silo/a", "fedward://data-set/a\n"),
+        ("fedward://operator/a", "fedward://data-set/a"),
+    ],
+)
+def test_no_other_subject_is_accepted(uris):
+    with pytest.raises(CertificateError):
+        Subject.parse(uris)
+
+
+@pytest.mark.parametrize(("role", "data_set"), [(Role.SILO, None), (Role.COORDINATOR, "a"), (Role.OPERATOR, "a")])
+def test_a_silo_and_nobody_else_has_a_data_set(role, data_set):
+    with pytest.raises(CertificateError, match="mend --data-set"):
+        Subject(Identity(role, "a"), data_set)

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 import crypto.sealing
-from crypto.certificates import Credential, Trust
+from crypto.certificates import Credential
 from crypto.ckks_secret import CkksKey
 from crypto.entropy import SystemEntropy
 from deploy.demo.federation import COORDINATOR, Federation
@@ -78,9 +78,7 @@ class Silos:
         state = State(folder / "state")
         Ledger.create(folder / "state" / "ledger.sqlite3", data_set=name, holdout=0.2, delta=1e-5)
         metrics = Metrics()
-        gate = Gate(
-            name, policy, folder / "state" / "ledger.sqlite3", state, metrics, trust=Trust(credential.authority_pem)
-        )
+        gate = Gate(credential, policy, folder / "state" / "ledger.sqlite3", state, metrics)
         session = secrets.token_hex(16)
         client = Client(f"127.0.0.1:{self._federation.port}", credential, session, self.stop, lambda _: None)
         Witnessing(client, Witness(folder / "state", credential), self.stop).start()

@@ -118,7 +118,7 @@ class World:
         self.ledger.parent.mkdir(parents=True)
         approvers = [f"fedward://operator/{name}" for name in PEOPLE]
         self.policies = [
-            write_yaml(folder / f"{name}.yaml", policy_document("ward", approvers=approvers, contact=name))
+            write_yaml(folder / f"{name}.yaml", policy_document("north-ward", approvers=approvers, contact=name))
             for name in ("first", "second")
         ]
         self.log = folder / "north" / "training.log"
@@ -126,14 +126,14 @@ class World:
 
     def create(self) -> None:
         if not self.ledger.exists():
-            Ledger.create(self.ledger, data_set="ward", holdout=0.2, delta=DELTA)
+            Ledger.create(self.ledger, data_set="north-ward", holdout=0.2, delta=DELTA)
 
     def approve(self, policy: Path) -> None:
         for name in PEOPLE:
             sign_policy(load_policy(policy), policy, self.party[name])
 
     def reload(self, policy: Path) -> None:
-        with open_ledger(self.ledger, load_policy(policy)) as ledger:
+        with open_ledger(self.ledger, load_policy(policy), self.party["north"]) as ledger:
             put_into_force(ledger, policy, self.ledger.parent, self.trust)
 
     @contextmanager
@@ -142,7 +142,7 @@ class World:
         store = Store.in_folder(self.folder / "hub")
         state = State(self.ledger.parent / "state")
         try:
-            gate = Gate("north", policy, self.ledger, state, Metrics(), trust=self.trust)
+            gate = Gate(self.party["north"], policy, self.ledger, state, Metrics())
             try:
                 hub = Hub(Statements(store.engine), self.party["hub"], self.trust)
                 witness = Witness(self.folder / "south", self.party["south"])
@@ -179,7 +179,7 @@ class World:
         first, second = self.policies
         self.approve(first)
         self.create()
-        with open_ledger(self.ledger, load_policy(first)) as ledger:
+        with open_ledger(self.ledger, load_policy(first), self.party["north"]) as ledger:
             failpoints.watch(ledger)
             led = ledger.policy == load_policy(second).digest
         for policy, orders in ((first, (FIRST,)), (second, ORDERS)):
@@ -210,7 +210,7 @@ class World:
             assert not said
             assert not self.trained
             return
-        with open_ledger(self.ledger, load_policy(self.policies[0])) as ledger:
+        with open_ledger(self.ledger, load_policy(self.policies[0]), self.party["north"]) as ledger:
             debits = [entry.debit for entry in ledger.entries()]
             spent, length = ledger.spent(), ledger.head.sequence
             predecessor_of(ledger, self.ledger.parent)
@@ -346,7 +346,7 @@ def test_older_copies_put_back_give_nothing_back(root, party, case, ago):
         with pytest.raises(LedgerRolledBackError), world.at_work(first):
             pass
         statements = [item.statement for item in Countersigned(world.ledger).latest()]
-        with open_ledger(world.ledger, load_policy(first)) as ledger:
+        with open_ledger(world.ledger, load_policy(first), world.party["north"]) as ledger:
             recover(ledger, party["north"], statements, "A. Weber")
             assert ledger.spent() >= spent >= world.epsilon()
     with world.at_work(first) as (gate, countersigning):

@@ -16,7 +16,6 @@ from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
 from silo_agent.session import KEY_FILE, Session
 from support.local_coordinator import LocalCoordinator
-from support.local_federation import DATA_SET
 from support.small_cohort import policy_document, write_yaml
 from support.studies import tiny_document, tiny_study
 
@@ -183,7 +182,7 @@ def test_a_round_that_is_committed_or_not_in_the_study_is_refused(federation, nu
 def test_an_edited_policy_ends_the_silos_part_by_name(federation):
     coordinator, silos = federation
     coordinator.run_round(0)
-    write_yaml(silos["north"].policy, policy_document(DATA_SET, contact="somebody-else"))
+    write_yaml(silos["north"].policy, policy_document(silos["north"].data_set, contact="somebody-else"))
     assert refusal(coordinator, "north", coordinator.place(1))[0] == "policy_changed"
     assert silos["north"].charges == [(0, 1, "counts")]
 

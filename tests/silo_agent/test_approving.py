@@ -34,15 +34,15 @@ def trust(authority):
 @pytest.fixture
 def ledger(quick_path):
     path = quick_path / "ledger.sqlite3"
-    Ledger.create(path, data_set="ward", holdout=0.2, delta=1e-5)
-    with Ledger.open(path, data_set="ward", holdout=0.2, budget_epsilon=4.0, delta=1e-5) as opened:
+    Ledger.create(path, data_set="north-ward", holdout=0.2, delta=1e-5)
+    with Ledger.open(path, data_set="north-ward", holdout=0.2, budget_epsilon=4.0, delta=1e-5) as opened:
         yield opened
 
 
 @pytest.fixture
 def written(quick_path):
     def write(name="policy.yaml", **changes):
-        return write_yaml(quick_path / name, policy_document("ward", **changes))
+        return write_yaml(quick_path / name, policy_document("north-ward", **changes))
 
     return write
 

@@ -30,12 +30,12 @@ def _own_signals():
 
 @pytest.fixture
 def config(quick_path, homes):
-    write_yaml(quick_path / "policy.yaml", policy_document("ward"))
+    write_yaml(quick_path / "policy.yaml", policy_document("north-ward"))
     write_patients(quick_path / "north.csv", np.random.default_rng(1), np.eye(2), patients=20)
     credential = {name: str(homes["north"] / f"{name}.pem") for name in ("certificate", "key", "authority")}
     document = {"coordinator": "localhost:1", "policy": "policy.yaml", "state": "state", "data": {"tiny": "north.csv"}}
     (quick_path / "state").mkdir()
-    Ledger.create(quick_path / "state" / "ledger.sqlite3", data_set="ward", holdout=0.2, delta=1e-5)
+    Ledger.create(quick_path / "state" / "ledger.sqlite3", data_set="north-ward", holdout=0.2, delta=1e-5)
     return AgentConfig.load(write_yaml(quick_path / "agent.yaml", {**document, **credential}))
 
 
@@ -79,7 +79,9 @@ def test_it_ends_with_the_study_where_it_is_asked_to_and_lets_go_of_everything(c
         client.work.append(Work(Task.FINISH, coordinator.place(0), why="enough", outcome="aborted"))
         (ended,) = run_agent(config, until_finished=True)
         assert ended[1] == "aborted: enough"
-    with Ledger.open(config.state / "ledger.sqlite3", data_set="ward", holdout=0.2, budget_epsilon=4.0, delta=1e-5):
+    with Ledger.open(
+        config.state / "ledger.sqlite3", data_set="north-ward", holdout=0.2, budget_epsilon=4.0, delta=1e-5
+    ):
         pass
 
 

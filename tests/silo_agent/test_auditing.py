@@ -11,7 +11,7 @@ from policies.chain import next_entry
 from policies.costs import Cost
 from policies.countersign import statement
 from policies.errors import CountersignError, ExportError, LedgerRolledBackError
-from policies.events import Debit, Head
+from policies.events import Debit, Head, recovery_message
 from policies.exports import Export, to_json
 from policies.ledger import Ledger
 from silo_agent.auditing import audit
@@ -19,7 +19,7 @@ from silo_agent.recovering import recover
 from silo_agent.signing import sign_file
 from support.countersigners import countersigned
 
-OPEN = {"data_set": "ward", "holdout": 0.2, "budget_epsilon": 4.0, "delta": 1e-5}
+OPEN = {"data_set": "north-ward", "holdout": 0.2, "budget_epsilon": 4.0, "delta": 1e-5}
 LATER = datetime.now(UTC) + timedelta(days=60)
 """Certificates of the tests last a month."""
 
@@ -37,7 +37,7 @@ def trust(authority):
 def export(quick_path, credentials, coordinator):
     """A ledger that lost its second debit and recovered it, and went on; two others countersigned it."""
     path, north = quick_path / "ledger.sqlite3", credentials["north"]
-    Ledger.create(path, data_set="ward", holdout=0.2, delta=1e-5)
+    Ledger.create(path, data_set="north-ward", holdout=0.2, delta=1e-5)
     with Ledger.open(path, **OPEN) as ledger:
         charge(ledger, 1)
         older = path.read_bytes()
@@ -104,6 +104,15 @@ def test_an_export_under_another_name_or_time_than_its_signature_is_refused(expo
         audit(content, replace(detached, certificate=b"PEM"), trust)
 
 
+def test_only_the_silo_that_is_certified_for_the_data_set_exports_its_ledger(quick_folders, export, audited):
+    path = quick_folders() / "ledger.sqlite3"
+    Ledger.create(path, data_set="clinic", holdout=0.2, delta=1e-5)
+    with Ledger.open(path, **{**OPEN, "data_set": "clinic"}) as ledger:
+        renamed = replace(export, genesis=ledger.genesis, entries=(), countersigned=())
+    with pytest.raises(CertificateError, match="data set north-ward, not for the data set clinic: a new name"):
+        audited(renamed)
+
+
 # --- recoveries -------------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(
     ("changes", "why"),
@@ -139,6 +148,21 @@ def test_a_recovery_names_who_signed_it_and_only_a_silo_does(
     for pem, why in ((coordinator.certificate_pem, "a silo is needed"), (foreign_authority.pem, "not issued by")):
         with pytest.raises(ExportError, match=f"entry 2 does not hold: .*{why}"):
             audited(replace(with_recovery(export, certificate=pem.decode()), countersigned=()))
+
+
+def test_a_recovery_by_the_silo_of_another_data_set_is_refused(export, audited, credentials):
+    event, covers = export.entries[1].event, export.entries[1].event.covers
+    message = recovery_message("north-ward", export.entries[0].head, covers, event.costs, event.responsible)
+    south = credentials["south"]
+    other = {
+        "signer": south.identity.uri,
+        "certificate": south.certificate_pem.decode(),
+        "signature": south.sign(message).hex(),
+    }
+    with pytest.raises(
+        ExportError, match=r"entry 2 does not hold: .*data set south-ward, not for the data set north-w"
+    ):
+        audited(replace(with_recovery(export, **other), countersigned=()))
 
 
 # --- countersignatures ------------------------------------------------------------------------------------------------

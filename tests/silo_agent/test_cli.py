@@ -12,10 +12,12 @@ import pytest
 from pyarrow.parquet import read_table as read_parquet
 from typer.testing import CliRunner
 
+from crypto.authority import read_request
 from crypto.certificates import Trust
+from crypto.identity import Identity, Role, Subject
 from policies.costs import round_costs
 from policies.countersign import Countersignature, Countersigned
-from policies.ledger import Debit, Ledger
+from policies.ledger import Debit, Ledger, read_history
 from silo_agent import assembly, cli
 from silo_agent.client import CallRefused
 from silo_agent.signing import sign_file
@@ -32,7 +34,7 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def hospital(quick_path, homes):
     """A folder with everything that `agent.yaml` names; returns the configuration's path."""
-    write_yaml(quick_path / "policy.yaml", policy_document("ward"))
+    write_yaml(quick_path / "policy.yaml", policy_document("north-ward"))
     write_patients(quick_path / "north.csv", np.random.default_rng(1), np.array([[3.0, 0.0], [0.0, 3.0]]), patients=60)
     credential = {name: str(homes["north"] / f"{name}.pem") for name in ("certificate", "key", "authority")}
     return write_yaml(
@@ -77,21 +79,24 @@ def sentence(monkeypatch, capsys):
 
 # --- enrol ------------------------------------------------------------------------------------------------------------
 def test_enrolling_makes_a_key_and_a_request_and_says_what_to_do(tmp_path):
-    done = invoke("enrol", tmp_path / "silo", "--name", "north")
+    done = invoke("enrol", tmp_path / "silo", "--name", "north", "--data-set", "north-ward")
     assert done.exit_code == 0
     assert (tmp_path / "silo" / "key.pem").stat().st_mode & 0o777 == 0o600
     assert "request.csr to the consortium's authority" in done.output
+    asked = read_request((tmp_path / "silo" / "request.csr").read_bytes())
+    assert asked.subject == Subject(Identity(Role.SILO, "north"), "north-ward")
 
 
 def test_enrolling_again_overwrites_nothing(tmp_path, sentence):
-    invoke("enrol", tmp_path / "silo", "--name", "north")
+    invoke("enrol", tmp_path / "silo", "--name", "north", "--data-set", "north-ward")
     key = (tmp_path / "silo" / "key.pem").read_bytes()
-    assert "key.pem" in sentence("enrol", tmp_path / "silo", "--name", "north")
+    assert "key.pem" in sentence("enrol", tmp_path / "silo", "--name", "north", "--data-set", "north-ward")
     assert (tmp_path / "silo" / "key.pem").read_bytes() == key
 
 
 def test_a_name_that_cannot_be_is_a_sentence(tmp_path, sentence):
-    sentence("enrol", tmp_path / "silo", "--name", "No Name")
+    sentence("enrol", tmp_path / "silo", "--name", "No Name", "--data-set", "north-ward")
+    assert "a data set's id" in sentence("enrol", tmp_path / "silo", "--name", "north", "--data-set", "No Name")
     assert not (tmp_path / "silo" / "key.pem").exists()
 
 
@@ -99,7 +104,7 @@ def test_a_name_that_cannot_be_is_a_sentence(tmp_path, sentence):
 def charge(hospital, *rounds):
     study = tiny_study()
     with Ledger.open(
-        hospital.parent / "state" / "ledger.sqlite3", data_set="ward", holdout=0.2, budget_epsilon=4.0, delta=1e-5
+        hospital.parent / "state" / "ledger.sqlite3", data_set="north-ward", holdout=0.2, budget_epsilon=4.0, delta=1e-5
     ) as ledger:
         for number in rounds:
             ledger.charge(Debit(study.digest, "p" * 64, number, 1, round_costs(study, number)))
@@ -109,25 +114,43 @@ def charge(hospital, *rounds):
 def test_a_ledger_is_made_once_in_its_life(hospital, sentence):
     done = invoke("ledger", "create", "-c", hospital)
     assert done.exit_code == 0
-    assert "the ledger of ward, epsilon 4 to spend" in done.output
+    assert "the ledger of north-ward, epsilon 4 to spend" in done.output
     charge(hospital, 0)
     content = (hospital.parent / "state" / "ledger.sqlite3").read_bytes()
     assert "a data set has one ledger for ever" in sentence("ledger", "create", "-c", hospital)
     assert (hospital.parent / "state" / "ledger.sqlite3").read_bytes() == content
 
 
+def test_only_the_ledger_of_the_certified_data_set_is_made_and_exported(hospital, tmp_path, sentence):
+    write_yaml(hospital.parent / "policy.yaml", policy_document("clinic"))
+    text = sentence("ledger", "create", "-c", hospital)
+    assert "is for fedward://silo/north with the data set north-ward, not for the data set clinic: a new name" in text
+    ledger = hospital.parent / "state" / "ledger.sqlite3"
+    assert not ledger.parent.exists()
+    ledger.parent.mkdir()
+    Ledger.create(ledger, data_set="clinic", holdout=0.2, delta=1e-5)
+    for command in (
+        ("export", "--format", "json", "--out", tmp_path / "ledger.json"),
+        ("note", "withdrawal", "--reference", "case-1"),
+        ("recover", "--signed-by", "A. Weber", "--charge-everything"),
+    ):
+        assert "not for the data set clinic" in sentence("ledger", *command, "-c", hospital)
+    assert read_history(ledger)[1] == ()
+    assert not (tmp_path / "ledger.json").exists()
+
+
 def test_the_ledger_is_shown_to_people_and_programs(hospital):
     invoke("ledger", "create", "-c", hospital)
     spent = charge(hospital, 0, 1)
     shown = invoke("ledger", "show", "-c", hospital).output
-    assert "Ledger of ward" in shown
+    assert "Ledger of north-ward" in shown
     assert f"spent {spent:.4f} of 4 at delta 1e-05" in " ".join(shown.split())
     assert tiny_study().digest[:12] in shown
     statement = json.loads(invoke("ledger", "show", "--json", "-c", hospital).output)
     assert statement["spent"] == spent
     assert statement["left"] == pytest.approx(4 - spent)
     assert statement["public"] is False
-    assert (statement["data_set"], statement["budget"], statement["delta"]) == ("ward", 4.0, 1e-5)
+    assert (statement["data_set"], statement["budget"], statement["delta"]) == ("north-ward", 4.0, 1e-5)
     assert [(e["round"], sorted(e["costs"])) for e in statement["entries"]] == [
         (0, ["counts"]),
         (1, ["encoder", "heads"]),
@@ -136,10 +159,10 @@ def test_the_ledger_is_shown_to_people_and_programs(hospital):
 
 
 def test_an_unbounded_epsilon_is_a_word_in_the_table_and_in_valid_json(hospital):
-    document = policy_document("ward")
+    document = policy_document("north-ward")
     write_yaml(hospital.parent / "policy.yaml", document | {"data_set": {**document["data_set"], "public": True}})
     done = invoke("ledger", "create", "-c", hospital)
-    assert "the ledger of ward, public data, so no budget binds" in done.output
+    assert "the ledger of north-ward, public data, so no budget binds" in done.output
     study = tiny_study(
         heads={"pooled_noise": 0, "domain_noise": 0},
         encoder={"noise": 0},
@@ -147,7 +170,7 @@ def test_an_unbounded_epsilon_is_a_word_in_the_table_and_in_valid_json(hospital)
         privacy={"mode": "none", "count_noise": 0},
     )
     path = hospital.parent / "state" / "ledger.sqlite3"
-    with Ledger.open(path, data_set="ward", holdout=0.2, budget_epsilon=4.0, delta=1e-5, public=True) as ledger:
+    with Ledger.open(path, data_set="north-ward", holdout=0.2, budget_epsilon=4.0, delta=1e-5, public=True) as ledger:
         ledger.charge(Debit(study.digest, "p" * 64, 0, 1, round_costs(tiny_study(), 0)))
         ledger.charge(Debit(study.digest, "p" * 64, 1, 1, round_costs(study, 1)))
 
@@ -167,7 +190,7 @@ def test_an_unbounded_epsilon_is_a_word_in_the_table_and_in_valid_json(hospital)
 def test_the_ledger_can_be_shown_while_an_agent_holds_it(hospital):
     invoke("ledger", "create", "-c", hospital)
     path = hospital.parent / "state" / "ledger.sqlite3"
-    with Ledger.open(path, data_set="ward", holdout=0.2, budget_epsilon=4.0, delta=1e-5):
+    with Ledger.open(path, data_set="north-ward", holdout=0.2, budget_epsilon=4.0, delta=1e-5):
         assert invoke("ledger", "show", "-c", hospital).exit_code == 0
         assert invoke("ledger", "verify", "-c", hospital).exit_code == 0
 
@@ -264,7 +287,7 @@ def test_an_export_says_who_recovered_and_who_countersigned(exported, hospital, 
     exported("json")
     path = hospital.parent / "state" / "ledger.sqlite3"
     invoke("ledger", "recover", "--signed-by", "A. Weber", "--charge-everything", "-c", hospital)
-    with Ledger.open(path, data_set="ward", holdout=0.2, budget_epsilon=4.0, delta=1e-5) as ledger:
+    with Ledger.open(path, data_set="north-ward", holdout=0.2, budget_epsilon=4.0, delta=1e-5) as ledger:
         last = ledger.statement("north")
     Countersigned(path).keep([replace(countersigned(last, coordinator), signer=coordinator.identity.uri)])
     invoke("ledger", "note", "refresh", "--reference", "DPO-2026-15", "-c", hospital)
@@ -287,7 +310,7 @@ def test_an_export_of_an_older_copy_is_refused(exported, hospital, coordinator, 
     path = hospital.parent / "state" / "ledger.sqlite3"
     older = path.read_bytes()
     charge(hospital, 2)
-    with Ledger.open(path, data_set="ward", holdout=0.2, budget_epsilon=4.0, delta=1e-5) as ledger:
+    with Ledger.open(path, data_set="north-ward", holdout=0.2, budget_epsilon=4.0, delta=1e-5) as ledger:
         last = ledger.statement("north")
     Countersigned(path).keep([replace(countersigned(last, coordinator), signer=coordinator.identity.uri)])
     path.write_bytes(older)
@@ -314,7 +337,7 @@ def test_an_older_copy_is_found_by_verify_and_recovered_under_a_name(hospital, c
     charge(hospital, 0)
     older = path.read_bytes()
     charge(hospital, 1)
-    with Ledger.open(path, data_set="ward", holdout=0.2, budget_epsilon=4.0, delta=1e-5) as ledger:
+    with Ledger.open(path, data_set="north-ward", holdout=0.2, budget_epsilon=4.0, delta=1e-5) as ledger:
         last = ledger.statement("north")
     told = Countersignature(last, "", coordinator.certificate_pem, coordinator.sign(last.message))
     handed = hospital.parent / "told.json"

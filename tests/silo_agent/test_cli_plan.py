@@ -6,6 +6,7 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from crypto.errors import CertificateError
 from policies import accountant
 from policies.costs import round_costs, study_costs
 from policies.ledger import Debit, Ledger
@@ -41,10 +42,10 @@ def study(quick_path):
 
 @pytest.fixture
 def hospital(quick_path, homes):
-    write_yaml(quick_path / "policy.yaml", policy_document("ward"))
+    write_yaml(quick_path / "policy.yaml", policy_document("north-ward"))
     (quick_path / "north.csv").write_text("patient\n")
     (quick_path / "state").mkdir()
-    Ledger.create(quick_path / "state" / "ledger.sqlite3", data_set="ward", holdout=0.2, delta=1e-5)
+    Ledger.create(quick_path / "state" / "ledger.sqlite3", data_set="north-ward", holdout=0.2, delta=1e-5)
     credential = {name: str(homes["north"] / f"{name}.pem") for name in ("certificate", "key", "authority")}
     document = {"coordinator": "localhost:1", **credential, "policy": "policy.yaml", "state": "state"}
     return write_yaml(quick_path / "agent.yaml", {**document, "data": {"tiny": "north.csv"}})
@@ -52,9 +53,15 @@ def hospital(quick_path, homes):
 
 def charge(hospital, digest, costs):
     path = hospital.parent / "state" / "ledger.sqlite3"
-    with Ledger.open(path, data_set="ward", holdout=0.2, budget_epsilon=4.0, delta=1e-5) as ledger:
+    with Ledger.open(path, data_set="north-ward", holdout=0.2, budget_epsilon=4.0, delta=1e-5) as ledger:
         ledger.charge(Debit(digest, "p" * 64, 0, 1, costs))
         return ledger.spent()
+
+
+def test_a_policy_of_another_data_set_than_the_certificates_is_not_planned_with(hospital, study):
+    write_yaml(hospital.parent / "policy.yaml", policy_document("clinic"))
+    with pytest.raises(CertificateError, match="not for the data set clinic"):
+        raise invoke("plan", study, "-c", hospital).exception
 
 
 def test_the_prices_are_shown_to_people_and_programs(study):
@@ -116,7 +123,7 @@ def test_what_the_study_has_spent_already_is_not_counted_twice(hospital, study):
 
 
 def test_a_refusal_is_named_with_exit_code_3(hospital, study):
-    write_yaml(hospital.parent / "policy.yaml", policy_document("ward", smallest_domain=10))
+    write_yaml(hospital.parent / "policy.yaml", policy_document("north-ward", smallest_domain=10))
     done = invoke("plan", study, "-c", hospital)
     assert done.exit_code == 3
     assert "The policy refuses: smallest_domain: study.privacy.smallest_domain is 0" in done.output

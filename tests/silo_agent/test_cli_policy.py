@@ -23,7 +23,7 @@ def invoke(*arguments):
 
 @pytest.fixture
 def policy(quick_path):
-    return write_yaml(quick_path / "policy.yaml", policy_document("ward"))
+    return write_yaml(quick_path / "policy.yaml", policy_document("north-ward"))
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def hospital(quick_path, homes, policy):
     """Everything that `agent.yaml` names, and a ledger; returns the configuration's path."""
     (quick_path / "north.csv").write_text("patient\n")
     (quick_path / "state").mkdir()
-    Ledger.create(quick_path / "state" / "ledger.sqlite3", data_set="ward", holdout=0.2, delta=1e-5)
+    Ledger.create(quick_path / "state" / "ledger.sqlite3", data_set="north-ward", holdout=0.2, delta=1e-5)
     credential = {name: str(homes["north"] / f"{name}.pem") for name in ("certificate", "key", "authority")}
     document = {"coordinator": "localhost:1", **credential, "policy": "policy.yaml", "state": "state"}
     return write_yaml(quick_path / "agent.yaml", {**document, "data": {"tiny": "north.csv"}})
@@ -65,14 +65,14 @@ def test_a_complete_policy_is_confirmed_with_its_digest(policy):
 
 
 def test_an_incomplete_policy_is_a_named_error(policy, sentence):
-    document = policy_document("ward")
+    document = policy_document("north-ward")
     del document["split"]
     write_yaml(policy, document)
     assert "field split: this field is missing" in sentence("policy", "check", policy)
 
 
 def test_an_expired_policy_says_so(policy):
-    document = policy_document("ward")
+    document = policy_document("north-ward")
     write_yaml(policy, {**document, "budget": {**document["budget"], "expires": "2020-12-31"}})
     assert "expired on 2020-12-31: nothing will be charged" in invoke("policy", "check", policy).output
 
@@ -84,7 +84,7 @@ def test_a_study_that_fits_would_be_taken(policy, study):
 
 
 def test_a_study_that_asks_too_much_is_refused_with_exit_code_3(policy, study):
-    write_yaml(policy, policy_document("ward", min_silos=4))
+    write_yaml(policy, policy_document("north-ward", min_silos=4))
     done = invoke("policy", "check", policy, "--study", study)
     assert done.exit_code == 3
     assert "tiny: refused: too_few_silos: study.min_silos is 3" in done.output
@@ -128,7 +128,7 @@ def test_what_means_the_same_differs_in_nothing(policy, quick_path):
 
 
 def test_a_stricter_policy_passes_and_a_looser_one_asks_for_a_second_look(policy, quick_path):
-    other = write_yaml(quick_path / "other.yaml", policy_document("ward", smallest_domain=20))
+    other = write_yaml(quick_path / "other.yaml", policy_document("north-ward", smallest_domain=20))
     done = invoke("policy", "diff", policy, other)
     assert done.exit_code == 0
     assert done.output.startswith("stricter      smallest_domain: groups below 20 patients")
@@ -168,7 +168,7 @@ def test_a_policy_is_put_into_force_once_and_the_ledger_says_so(hospital, policy
 
 def test_a_change_is_shown_when_it_comes_into_force(hospital, policy):
     invoke("policy", "reload", "-c", hospital)
-    write_yaml(policy, policy_document("ward", smallest_domain=20))
+    write_yaml(policy, policy_document("north-ward", smallest_domain=20))
     done = invoke("policy", "reload", "-c", hospital)
     assert "stricter      smallest_domain" in done.output
     assert "ledger entry 2" in done.output
@@ -176,7 +176,7 @@ def test_a_change_is_shown_when_it_comes_into_force(hospital, policy):
 
 def test_two_people_sign_before_a_policy_comes_into_force(hospital, policy, authority, sentence):
     keys = [authority.credential("operator", name) / "key.pem" for name in ("alice", "barbara")]
-    document = policy_document("ward", approvers=["fedward://operator/alice", "fedward://operator/barbara"])
+    document = policy_document("north-ward", approvers=["fedward://operator/alice", "fedward://operator/barbara"])
     write_yaml(policy, document)
     assert "asks for 2 signatures" in sentence("policy", "reload", "-c", hospital)
     for key in keys:
@@ -184,13 +184,13 @@ def test_two_people_sign_before_a_policy_comes_into_force(hospital, policy, auth
         assert done.exit_code == 0
         assert f"signed policy {load_policy(policy).digest}" in done.output
     assert invoke("policy", "reload", "-c", hospital).exit_code == 0
-    write_yaml(policy, policy_document("ward"))
+    write_yaml(policy, policy_document("north-ward"))
     assert "the policy in force asks for 2 signatures" in sentence("policy", "reload", "-c", hospital)
 
 
 def test_who_is_not_named_is_told(policy, authority):
     home = authority.credential("operator", "trudy")
-    write_yaml(policy, policy_document("ward", approvers=["fedward://operator/ada", "fedward://operator/grace"]))
+    write_yaml(policy, policy_document("north-ward", approvers=["fedward://operator/ada", "fedward://operator/grace"]))
     assert "does not name you" in invoke("policy", "sign", policy, "--key", home / "key.pem").output
 
 
@@ -202,7 +202,7 @@ def test_a_policy_for_another_data_set_does_not_come_into_force(hospital, policy
 
 def test_a_running_agent_has_to_be_stopped_first(hospital, sentence):
     path = hospital.parent / "state" / "ledger.sqlite3"
-    with Ledger.open(path, data_set="ward", holdout=0.2, budget_epsilon=4.0, delta=1e-5):
+    with Ledger.open(path, data_set="north-ward", holdout=0.2, budget_epsilon=4.0, delta=1e-5):
         assert "stop the other agent" in sentence("policy", "reload", "-c", hospital)
 
 

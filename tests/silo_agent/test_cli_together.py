@@ -12,6 +12,7 @@ from policies.ledger import Debit, Ledger, read_history
 from policies.several import bound
 from silo_agent import cli
 from silo_agent.signing import SUFFIX, sign_file
+from support.certificates import data_set_of
 
 AT = "2026-11-02T08:00:00+00:00"
 HEADS, ENCODER = Cost("training", 1.0, 20.0, 1), Cost("training", 0.1, 3.0, 20)
@@ -24,8 +25,10 @@ def exported(tmp_path, credentials, authority):
 
     def export(silo, *costs, delta=1e-5, signer=None, name=None, public=False):
         path = tmp_path / f"{name or silo}.sqlite3"
-        Ledger.create(path, data_set=silo, holdout=0.2, delta=delta, public=public)
-        with Ledger.open(path, data_set=silo, holdout=0.2, budget_epsilon=9.0, delta=delta, public=public) as ledger:
+        Ledger.create(path, data_set=data_set_of(silo), holdout=0.2, delta=delta, public=public)
+        with Ledger.open(
+            path, data_set=data_set_of(silo), holdout=0.2, budget_epsilon=9.0, delta=delta, public=public
+        ) as ledger:
             ledger.put_into_force("policy", 9.0)
             for number, cost in enumerate(costs):
                 ledger.charge(Debit("study", "policy", number, 1, {"heads": cost}))

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from crypto.certificates import Trust
-from crypto.errors import SignatureRefused
+from crypto.errors import CertificateError, SignatureRefused
 from policies import accountant
 from policies.costs import Cost, round_costs
 from policies.countersign import Countersigned, advance
@@ -50,16 +50,16 @@ class Crash(BaseException):
 class Hospital:
     """A gate with everything around it, and witnesses of what it does."""
 
-    def __init__(self, folder: Path, trust, signers, *, study=None, **policy) -> None:
-        self.trust, self.signers = trust, signers
+    def __init__(self, folder: Path, credential, signers, *, study=None, **policy) -> None:
+        self.credential, self.signers = credential, signers
         self.folder = folder
         self.study = study or tiny_study()
-        self.policy = write_yaml(folder / "policy.yaml", policy_document("ward", **policy))
+        self.policy = write_yaml(folder / "policy.yaml", policy_document("north-ward", **policy))
         if not (folder / "ledger.sqlite3").exists():
             settings_ = load_policy(self.policy)
             Ledger.create(
                 folder / "ledger.sqlite3",
-                data_set="ward",
+                data_set="north-ward",
                 holdout=settings_.data_set.holdout,
                 delta=settings_.budget.delta,
                 public=settings_.data_set.public,
@@ -70,9 +70,7 @@ class Hospital:
 
     def start(self):
         self.state, self.metrics = State(self.folder / "state"), Metrics()
-        self.gate = Gate(
-            "north", self.policy, self.folder / "ledger.sqlite3", self.state, self.metrics, trust=self.trust
-        )
+        self.gate = Gate(self.credential, self.policy, self.folder / "ledger.sqlite3", self.state, self.metrics)
 
     def restart(self):
         self.close()
@@ -127,11 +125,11 @@ def signers(coordinator, credentials):
 
 
 @pytest.fixture
-def open_hospital(quick_path, trust, signers):
+def open_hospital(quick_path, credentials, signers):
     opened = []
 
     def opener(folder=quick_path, **changes):
-        opened.append(Hospital(folder, trust, signers, **changes))
+        opened.append(Hospital(folder, credentials["north"], signers, **changes))
         return opened[-1]
 
     yield opener
@@ -359,11 +357,22 @@ def test_private_data_are_never_used_without_noise(open_hospital):
 def test_an_edit_of_the_policy_cannot_make_private_data_public(open_hospital):
     hospital = open_hospital(study=tiny_study(**UNNOISED))
     hospital.close()
-    write_yaml(hospital.policy, policy_document("ward", public=True))
+    write_yaml(hospital.policy, policy_document("north-ward", public=True))
     with pytest.raises(LedgerMismatchError, match="public"):
         hospital.start()
-    write_yaml(hospital.policy, policy_document("ward"))
+    write_yaml(hospital.policy, policy_document("north-ward"))
     hospital.start()
+
+
+def test_a_silo_works_only_on_the_data_set_of_its_certificate(open_hospital):
+    hospital = open_hospital()
+    hospital.close()
+    write_yaml(hospital.policy, policy_document("clinic"))
+    (hospital.folder / "ledger.sqlite3").unlink()
+    Ledger.create(hospital.folder / "ledger.sqlite3", data_set="clinic", holdout=0.2, delta=1e-5)
+    with pytest.raises(CertificateError, match="data set north-ward, not for the data set clinic: a new name refills"):
+        hospital.start()
+    hospital.state.close()
 
 
 # --- distributed noise: a draw is for one roster ----------------------------------------------------------------------
@@ -439,7 +448,7 @@ def test_repeated_attempts_count_against_the_studys_epsilon(open_hospital):
 # --- policy and budget ------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("changes", [{"budget": BUDGET | {"epsilon": 31.0}}, {"contact": "somebody-else"}])
 def test_a_policy_that_is_edited_under_a_running_agent_stops_it_by_name(hospital, changes):
-    write_yaml(hospital.policy, policy_document("ward", **changes))
+    write_yaml(hospital.policy, policy_document("north-ward", **changes))
     for ask in (
         lambda: hospital.gate.decide(hospital.study, hospital.order().place),
         lambda: hospital.contribute(hospital.order()),
@@ -496,11 +505,11 @@ def test_the_first_start_puts_the_policy_into_force_and_an_edited_one_only_a_rel
     first = hospital.gate.policy.digest
     hospital.restart()
     hospital.contribute(hospital.order())
-    write_yaml(hospital.policy, policy_document("ward", contact="somebody-else"))
+    write_yaml(hospital.policy, policy_document("north-ward", contact="somebody-else"))
     with pytest.raises(ApprovalError, match=r"is not the policy in force .*policy reload"):
         hospital.restart()
-    ledger = open_ledger(hospital.folder / "ledger.sqlite3", load_policy(hospital.policy))
-    put_into_force(ledger, hospital.policy, hospital.folder, hospital.trust)
+    ledger = open_ledger(hospital.folder / "ledger.sqlite3", load_policy(hospital.policy), hospital.credential)
+    put_into_force(ledger, hospital.policy, hospital.folder, trust)
     ledger.close()
     hospital.restart()
     second = hospital.gate.policy.digest
@@ -608,9 +617,9 @@ def test_a_clock_that_jumps_two_days_and_back_brings_no_expired_policy_back(open
     assert (hospital.draws, len(hospital.on_disk), hospital.gate.ledger.spent()) == (1, 1, spent)
     assert hospital.contribute(hospital.order()).exists(), "what was sealed before is sent again"
     hospital.close()
-    write_yaml(hospital.policy, policy_document("ward", budget=BUDGET | {"expires": "2027-06-02"}))
-    with open_ledger(hospital.folder / "ledger.sqlite3", load_policy(hospital.policy)) as ledger:
-        put_into_force(ledger, hospital.policy, hospital.folder, hospital.trust)
+    write_yaml(hospital.policy, policy_document("north-ward", budget=BUDGET | {"expires": "2027-06-02"}))
+    with open_ledger(hospital.folder / "ledger.sqlite3", load_policy(hospital.policy), hospital.credential) as ledger:
+        put_into_force(ledger, hospital.policy, hospital.folder, trust)
     hospital.start()
     hospital.contribute(hospital.order(number=2))
     assert hospital.draws == 2
@@ -829,8 +838,8 @@ asked = st.tuples(st.integers(1, 2), st.sampled_from([ROSTER, OTHER_ROSTER]), cr
 
 @settings(max_examples=25, deadline=None)
 @given(mode=st.sampled_from(["local", "distributed"]), sequence=st.lists(asked, min_size=2, max_size=8))
-def test_whatever_is_asked_and_whenever_it_crashes(quick_folders, trust, signers, mode, sequence):
-    hospital = Hospital(quick_folders(), trust, signers, study=tiny_study(privacy={"mode": mode}))
+def test_whatever_is_asked_and_whenever_it_crashes(quick_folders, credentials, signers, mode, sequence):
+    hospital = Hospital(quick_folders(), credentials["north"], signers, study=tiny_study(privacy={"mode": mode}))
     sent = {}
 
     def die(*_):

@@ -28,7 +28,7 @@ def kind_of(place):
 @pytest.fixture
 def hospital(quick_path, homes):
     """Good files: a policy, a study, and a configuration that names them."""
-    write_yaml(quick_path / "policy.yaml", policy_document("ward"))
+    write_yaml(quick_path / "policy.yaml", policy_document("north-ward"))
     write_yaml(quick_path / "study.yaml", tiny_document())
     (quick_path / "north.csv").write_text("patient\n")
     credential = {name: str(homes["north"] / f"{name}.pem") for name in ("certificate", "key", "authority")}

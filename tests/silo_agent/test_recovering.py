@@ -11,14 +11,14 @@ from policies.events import EXHAUSTED, Head, Recovery, recovery_message
 from policies.ledger import Debit, Ledger
 from silo_agent.recovering import checked, recover
 
-OPEN = {"data_set": "ward", "holdout": 0.2, "budget_epsilon": 4.0, "delta": 1e-5}
+OPEN = {"data_set": "north-ward", "holdout": 0.2, "budget_epsilon": 4.0, "delta": 1e-5}
 
 
 @pytest.fixture
 def rolled_back(quick_path):
     """A ledger whose last two debits were lost, and what was countersigned before."""
     path = quick_path / "ledger.sqlite3"
-    Ledger.create(path, data_set="ward", holdout=0.2, delta=1e-5)
+    Ledger.create(path, data_set="north-ward", holdout=0.2, delta=1e-5)
     with Ledger.open(path, **OPEN) as ledger:
         for number in (1, 2, 3):
             ledger.charge(Debit("s", "p", number, 1, {"heads": Cost("training", 1.0, 10.0 + number, 1)}))
@@ -40,7 +40,7 @@ def test_what_was_lost_is_charged_and_signed(rolled_back, credentials, authority
     assert totals.beyond(last.totals, ledger.costs()) == ()
     assert entry.epsilon >= last.epsilon
     ledger.require(last.head)
-    message = recovery_message("ward", after, event.covers, event.costs, "A. Weber")
+    message = recovery_message("north-ward", after, event.covers, event.costs, "A. Weber")
     signer = Trust(authority.pem).verify(event.certificate.encode(), message, bytes.fromhex(event.signature))
     assert signer.uri == event.signer
 

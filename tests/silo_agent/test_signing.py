@@ -84,7 +84,7 @@ def test_without_a_time_an_expired_certificate_is_refused(authority, credentials
 
 
 def test_a_countersignature_counts_as_of_its_statement(authority, coordinator, credentials):
-    trust, said = Trust(authority.pem), statement("north", Genesis("ward", 0.2, 1e-5), (), AT)
+    trust, said = Trust(authority.pem), statement("north", Genesis("north-ward", 0.2, 1e-5), (), AT)
     found, signer = countersigner_of(trust, countersigned(said, coordinator), now=LATER)
     assert (found.signer, signer.identity.uri) == ("fedward://coordinator/hub",) * 2
     assert signer.expired is not None

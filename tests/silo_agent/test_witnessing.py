@@ -14,18 +14,20 @@ from policies.events import Debit, Head
 from silo_agent import witnessing
 from silo_agent.client import CallRefused, Stopped
 from silo_agent.witnessing import FOLDER, Witness, Witnessing
+from support.certificates import data_set_of
 from support.countersigners import signed
 
 AT = "2026-01-31T08:00:00+00:00"
 
 
-def stated(credential, entries, *, data_set="ward", silo="", branch="s"):
-    genesis, chain = Genesis(data_set, 0.2, 1e-5), []
+def stated(credential, entries, *, data_set="", silo="", branch="s"):
+    name = credential.identity.name
+    genesis, chain = Genesis(data_set or data_set_of(name), 0.2, 1e-5), []
     for number in range(entries):
         head = chain[-1].head if chain else Head(0, genesis_row(genesis)[2])
         debit = Debit(branch, "p", number, 1, {"heads": Cost("training", 1.0, 40.0, 1)})
         chain.append(next_entry(head, debit, AT, 0.1 * (number + 1)))
-    return signed(statement(silo or credential.identity.name, genesis, chain, AT), credential)
+    return signed(statement(silo or name, genesis, chain, AT), credential)
 
 
 @pytest.fixture
@@ -105,8 +107,11 @@ def test_only_a_silo_states_its_own_ledger_and_nobody_this_ones(
 
 
 def test_a_data_set_under_a_new_name_is_not_countersigned(witness, quick_path, north):
+    with pytest.raises(CertificateError, match="not for the data set clinic: a new name refills no budget"):
+        witness.countersign(stated(north, 0, data_set="clinic"))
+    assert files(quick_path) == []
     witness.countersign(stated(north, 2))
-    with pytest.raises(CountersignError, match="a new name refills no budget"):
+    with pytest.raises(CertificateError, match="a new name refills no budget"):
         witness.countersign(stated(north, 0, data_set="../x"))
     assert [path.name for path in files(quick_path)] == ["north.json"]
     assert witness.countersign(stated(north, 3)).statement == stated(north, 3).statement

@@ -21,7 +21,7 @@ from policies.ledger import Ledger, read_ledger
 from policies.study import Study
 from protos.messages import StudyStatus
 from support import party_process
-from support.certificates import Authority
+from support.certificates import Authority, data_set_of
 from support.crash_points import Crash
 from support.small_cohort import policy_document, write_sites, write_yaml
 from support.task_points import TaskCrash
@@ -113,8 +113,8 @@ class CrashFederation:
         for silo in self.study.silos:
             folder = self.root / silo
             (folder / "state").mkdir()
-            (folder / "policy.yaml").write_text(yaml.safe_dump(policy_document(silo)))
-            Ledger.create(folder / "state" / "ledger.sqlite3", data_set=silo, holdout=0.2, delta=1e-5)
+            (folder / "policy.yaml").write_text(yaml.safe_dump(policy_document(data_set_of(silo))))
+            Ledger.create(folder / "state" / "ledger.sqlite3", data_set=data_set_of(silo), holdout=0.2, delta=1e-5)
             agent = {**pems, **address, "policy": "policy.yaml", "state": "state", "threads": 1}
             write_yaml(folder / "agent.yaml", {**agent, "data": {self.study.name: str(files[silo])}})
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from crypto.certificates import Credential, Trust
+from crypto.certificates import Credential
 from crypto.entropy import SystemEntropy
 from policies.ledger import Ledger
 from policies.study import Study
@@ -17,8 +17,9 @@ from silo_agent.learner import Learner
 from silo_agent.metrics import Metrics
 from silo_agent.session import Session
 from silo_agent.state import State
+from support.certificates import data_set_of
 from support.local_coordinator import LocalCoordinator
-from support.local_federation import DATA_SET, HOLDOUT, write_patients
+from support.local_federation import HOLDOUT, write_patients
 from support.small_cohort import policy_document, write_yaml
 
 SLOPES = np.array([[4.0, -2.0], [-3.0, 2.0]])
@@ -34,17 +35,17 @@ class LocalSilo:
         folder.mkdir(parents=True)
         rng = np.random.default_rng(sum(self.name.encode()))
         self.data = write_patients(folder / f"{self.name}.csv", rng, SLOPES, patients=40)
-        data_set = {"id": DATA_SET, "unit": "patient", "holdout": HOLDOUT}
+        self.data_set = data_set_of(self.name)
+        data_set = {"id": self.data_set, "unit": "patient", "holdout": HOLDOUT}
         document = {**policy_document(**EPSILONS), "data_set": data_set, **policy}
         self.policy = write_yaml(folder / "policy.yaml", document)
-        Ledger.create(folder / "ledger.sqlite3", data_set=DATA_SET, holdout=HOLDOUT, delta=1e-5)
+        Ledger.create(folder / "ledger.sqlite3", data_set=self.data_set, holdout=HOLDOUT, delta=1e-5)
         self.start()
 
     def start(self) -> None:
         entropy, self.metrics = SystemEntropy(), Metrics()
         self.state = State(self.folder / "state")
-        trust = Trust(self.credential.authority_pem)
-        self.gate = Gate(self.name, self.policy, self.folder / "ledger.sqlite3", self.state, self.metrics, trust=trust)
+        self.gate = Gate(self.credential, self.policy, self.folder / "ledger.sqlite3", self.state, self.metrics)
 
         def learner(study: Study) -> Learner:
             if study.name != "tiny":
@@ -52,7 +53,7 @@ class LocalSilo:
                 raise UnknownDataError(msg)
             folder = self.state.study_folder(study.digest)
             sources = {"entropy": entropy, "personal_entropy": entropy}
-            return Learner(study, self.data, DATA_SET, HOLDOUT, folder, **sources, device="cpu")
+            return Learner(study, self.data, self.data_set, HOLDOUT, folder, **sources, device="cpu")
 
         self.client = self.coordinator.connect(self.name)
         self.client.signer = self.credential

@@ -11,8 +11,8 @@ from deploy.demo.federation import Federation
 
 
 def prepare(federation: Federation) -> None:
-    """Give the federation's parties keys and certificates; those of the first federation with the same silos."""
-    silos = tuple(sorted(federation.data))
+    """Give the parties keys and certificates; those of the first federation with the same silos and data sets."""
+    silos = tuple((silo, federation.policy_of(silo).data_set.id) for silo in sorted(federation.data))
     if silos not in _ENROLLED:
         folder = tempfile.TemporaryDirectory(prefix="fedward-enrolled-")
         replace(federation, folder=Path(folder.name)).prepare()
@@ -20,5 +20,5 @@ def prepare(federation: Federation) -> None:
     shutil.copytree(_ENROLLED[silos].name, federation.folder, dirs_exist_ok=True)
 
 
-_ENROLLED: dict[tuple[str, ...], tempfile.TemporaryDirectory[str]] = {}
+_ENROLLED: dict[tuple[tuple[str, str], ...], tempfile.TemporaryDirectory[str]] = {}
 """Removed when the interpreter ends."""

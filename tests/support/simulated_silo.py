@@ -119,7 +119,6 @@ class _Gate:
 
     silo: SimulatedSilo
     state: State
-    data_set: str = "ward"
 
     def decide(self, study: Study, place: Place, roster_size: int | None = None) -> None:
         if roster_size is not None and roster_size < study.min_silos:
