@@ -280,7 +280,9 @@ class AuditedSilo:
     def _countersigned(self) -> list[Countersignature]:
         statement = self.gate.statement()
         signers = consortium().countersigners
-        return [Countersignature(statement, "", one.certificate_pem, one.sign(statement.message)) for one in signers]
+        silo, message = consortium().silo, statement.message
+        stated = (silo.certificate_pem, silo.sign(message))
+        return [Countersignature(statement, "", one.certificate_pem, one.sign(message), *stated) for one in signers]
 
     def seal(self, _kind: str, integers: Integers, label: Label, _masks: object) -> Iterator[bytes]:
         """Stand where `Sealer.seal` stands: what comes here leaves the hospital."""

@@ -3,8 +3,8 @@
 Guarantees: a statement is signed only where its own silo signed it, about the data set of its certificate, and it does
 not go back behind the last one of that ledger (`policies.countersign.advance`); it is stored before it is signed. A
 statement is handed to one other silo of the attempt, and to one more each time `PATIENCE_SECONDS` pass without an
-answer; what comes back is verified, stored and handed on. Who waits for whom is in memory: a silo asks again, so
-nothing is lost with it.
+answer; what comes back is verified, the stating silo's own signature too, stored and handed on. Who waits for whom is
+in memory: a silo asks again, so nothing is lost with it.
 
 Left to others: whether a countersignature is enough, which the stating silo decides; the coordinator can withhold a
 silo's word, and then that silo computes nothing.
@@ -21,11 +21,12 @@ import structlog
 
 from coordinator.statements import Statements
 from crypto.certificates import Credential, Trust, require_data_set
+from crypto.dated import signer_at
 from crypto.errors import SignatureRefused
-from crypto.identity import Role
-from policies.countersign import Statement, advance
+from crypto.identity import Identity, Role
+from policies.countersign import Statement, advance, follows
 from policies.errors import CountersignError
-from protos.statements import Countersigned, SignedStatement
+from protos.statements import Countersigned, CountersignedStatement, SignedStatement
 
 log = structlog.get_logger()
 PATIENCE_SECONDS = 2.0
@@ -44,7 +45,7 @@ class _Asked:
     since: float
     handed: dict[str, float] = field(default_factory=dict)
     """Who has been handed it, and when last."""
-    answer: SignedStatement | None = None
+    answer: CountersignedStatement | None = None
 
     def due(self, silo: str, now: float) -> bool:
         """Whether it is to be handed to this silo now."""
@@ -77,11 +78,10 @@ class Countersigning:
         self._asked: dict[str, _Asked] = {}
         self._stopped = False
 
-    def latest(self, silo: str) -> tuple[SignedStatement, ...]:
+    def latest(self, silo: str) -> tuple[CountersignedStatement, ...]:
         """What the coordinator and others countersigned last of a silo's ledger; nothing where it is unknown."""
-        known = self._statements.latest(silo)
-        stated = known.pop(silo, None)
-        return (*([self._sign(stated)] if stated else []), *known.values())
+        stated = self._statements.latest(silo)
+        return (*([self._sign(stated)] if stated else []), *self._statements.countersigned(silo).values())
 
     def state(self, silo: str, signed: SignedStatement, peers: Sequence[str], hold: float) -> Countersigned:
         """Countersign a silo's statement; wait up to `hold` seconds for one of `peers` to do so.
@@ -89,7 +89,8 @@ class Countersigning:
         Raises `LedgerRolledBackError` where the ledger went back, `CountersignError`, `CertificateError`,
         `SignatureRefused`; then nothing is stored.
         """
-        statement = self._read(silo, signed)
+        self._require_signer(silo, signed.certificate_pem, signed.statement, signed.signature)
+        statement = Statement.parse(signed.statement)
         if statement.silo != silo:
             msg = f"{silo} may not state how far the ledger of {statement.silo} has come"
             raise SignatureRefused(msg)
@@ -102,7 +103,7 @@ class Countersigning:
                 self._changed.wait(left)
             return Countersigned(self._sign(signed), asked.answer)
 
-    def witness(self, silo: str, given: SignedStatement | None, hold: float) -> SignedStatement | None:
+    def witness(self, silo: str, given: CountersignedStatement | None, hold: float) -> SignedStatement | None:
         """Take what a silo has countersigned; wait up to `hold` seconds for a statement that it is asked to.
 
         Raises `CountersignError`, `CertificateError`, `SignatureRefused`.
@@ -130,10 +131,10 @@ class Countersigning:
     # --- inside -------------------------------------------------------------------------------------------------
     def _keep(self, statement: Statement, signed: SignedStatement) -> None:
         """Store it as the latest, unless it is. Raises `LedgerRolledBackError`, `CountersignError`."""
-        last = self._statements.latest(statement.silo).get(statement.silo)
+        last = self._statements.latest(statement.silo)
         advance(None if last is None else Statement.parse(last.statement), statement)
         if last is None or last.statement != signed.statement:
-            self._statements.keep(statement.silo, statement.silo, signed)
+            self._statements.keep(statement.silo, signed)
 
     def _ask(self, statement: Statement, signed: SignedStatement, peers: Sequence[str]) -> _Asked:
         """Have it handed to the others, first to the next of them in a circle: so that each is asked by one."""
@@ -146,28 +147,39 @@ class Countersigning:
             self._changed.notify_all()
         return asked
 
-    def _take(self, silo: str, given: SignedStatement) -> None:
+    def _take(self, silo: str, given: CountersignedStatement) -> None:
         statement = self._read(silo, given)
         own = statement.silo
         with self._changed:
-            if own == silo or own not in self._statements.latest(own):
+            if own == silo or self._statements.latest(own) is None:
                 msg = f"nobody asked {silo} to countersign the ledger of {own}"
                 raise CountersignError(msg)
-            self._statements.keep(own, silo, given)
+            last = self._statements.countersigned(own).get(silo)
+            if last is None or follows(Statement.parse(last.stated.statement), statement):
+                self._statements.keep_countersigned(own, silo, given)
             asked = self._asked.get(own)
             if asked is not None and asked.answer is None and asked.answered_by(statement):
                 asked.answer = given
                 self._changed.notify_all()
         log.info("ledger countersigned", of=own, by=silo, entry=statement.head.sequence)
 
-    def _read(self, silo: str, signed: SignedStatement) -> Statement:
-        """The statement, where this silo signed it."""
-        signer = self._trust.verify(signed.certificate_pem, signed.statement, signed.signature, role=Role.SILO)
+    def _read(self, silo: str, given: CountersignedStatement) -> Statement:
+        """The statement, where this silo countersigned what the ledger's own silo had signed."""
+        stated = given.stated
+        self._require_signer(silo, given.certificate_pem, stated.statement, given.signature)
+        statement = Statement.parse(stated.statement)
+        own = signer_at(self._trust, stated.certificate_pem, stated.statement, stated.signature, statement.at)
+        if own.identity != Identity(Role.SILO, statement.silo):
+            msg = f"{own.identity} may not state how far the ledger of {statement.silo} has come"
+            raise SignatureRefused(msg)
+        return statement
+
+    def _require_signer(self, silo: str, certificate_pem: bytes, statement: bytes, signature: bytes) -> None:
+        signer = self._trust.verify(certificate_pem, statement, signature, role=Role.SILO)
         if signer.name != silo:
             msg = f"{silo} may not hand in what {signer.name} has signed"
             raise SignatureRefused(msg)
-        return Statement.parse(signed.statement)
 
-    def _sign(self, signed: SignedStatement) -> SignedStatement:
+    def _sign(self, stated: SignedStatement) -> CountersignedStatement:
         credential = self._credential
-        return SignedStatement(signed.statement, credential.certificate_pem, credential.sign(signed.statement))
+        return CountersignedStatement(stated, credential.certificate_pem, credential.sign(stated.statement))

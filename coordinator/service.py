@@ -277,10 +277,10 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
         self,
         request: silo_pb2.LatestCountersignaturesRequest,  # noqa: ARG002  # the caller's certificate says whose
         context: grpc.ServicerContext,
-    ) -> Iterator[silo_pb2.SignedStatement]:
+    ) -> Iterator[silo_pb2.Countersignature]:
         """What was countersigned last of the caller's ledger."""
         for signed in self._countersigning.latest(self._silo(context)):
-            yield codec.statement_to_wire(signed)
+            yield codec.countersignature_to_wire(signed)
 
     @mapped
     def Countersign(
@@ -297,7 +297,7 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
     def Witness(self, request: silo_pb2.WitnessRequest, context: grpc.ServicerContext) -> silo_pb2.WitnessReply:
         """Take what the caller has countersigned; wait for something that it is asked to."""
         silo = self._silo(context)
-        given = codec.statement_from_wire(request.given) if request.HasField("given") else None
+        given = codec.countersignature_from_wire(request.given) if request.HasField("given") else None
         asked = self._countersigning.witness(silo, given, _hold(request.hold_seconds))
         return silo_pb2.WitnessReply(statement=None if asked is None else codec.statement_to_wire(asked))
 

@@ -6,14 +6,15 @@ A silo has one ledger. Every method is one transaction, durable when it returns.
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Mapping
+from typing import Any
 
 from sqlalchemy import Column, Engine, LargeBinary, MetaData, String, Table, insert, select, update
 
-from protos.statements import SignedStatement
+from protos.statements import CountersignedStatement, SignedStatement
 
 _metadata = MetaData()
-_statements = Table(
+_stated = Table(
     "statements",
     _metadata,
     Column("silo", String(63), primary_key=True),
@@ -22,33 +23,74 @@ _statements = Table(
     Column("certificate_pem", LargeBinary, nullable=False),
     Column("signature", LargeBinary, nullable=False),
 )
-"""Whose ledger, and which silo signed: the ledger's own, which states it, or another, which countersigned."""
+"""By the silo whose ledger it is, which is the signer."""
+_countersigned = Table(
+    "countersigned_statements",
+    _metadata,
+    Column("silo", String(63), primary_key=True),
+    Column("signer", String(63), primary_key=True),
+    Column("statement", LargeBinary, nullable=False),
+    Column("stated_certificate_pem", LargeBinary, nullable=False),
+    Column("stated_signature", LargeBinary, nullable=False),
+    Column("certificate_pem", LargeBinary, nullable=False),
+    Column("signature", LargeBinary, nullable=False),
+)
+"""By another silo, the signer; its own silo's signature lies beside it."""
 
 
 class Statements:
-    """The latest statement of each ledger, by signer, in the coordinator's database."""
+    """The latest statement of each ledger, and of each silo that countersigned it, in the coordinator's database."""
 
     def __init__(self, engine: Engine) -> None:
-        """Take the connections of an open store; make the table where there is none."""
+        """Take the connections of an open store; make the tables where there are none."""
         self._engine = engine
         _metadata.create_all(engine)
 
-    def keep(self, silo: str, signer: str, signed: SignedStatement) -> None:
-        """Replace what this signer signed last of this ledger."""
-        table = _statements.c
-        row = asdict(signed)
-        with self._engine.begin() as connection:
-            mine = (table.silo == silo, table.signer == signer)
-            if connection.execute(update(_statements).where(*mine).values(row)).rowcount == 0:
-                connection.execute(insert(_statements).values(silo=silo, signer=signer, **row))
+    def keep(self, silo: str, signed: SignedStatement) -> None:
+        """Replace what this silo stated last."""
+        row = {
+            "statement": signed.statement,
+            "certificate_pem": signed.certificate_pem,
+            "signature": signed.signature,
+        }
+        self._put(_stated, silo, silo, row)
 
-    def latest(self, silo: str) -> dict[str, SignedStatement]:
-        """What was signed last of a ledger, by signer; its own silo among them."""
-        table = _statements.c
-        query = select(_statements).where(table.silo == silo).order_by(table.signer)
+    def keep_countersigned(self, silo: str, signer: str, word: CountersignedStatement) -> None:
+        """Replace what this signer countersigned last of this ledger."""
+        row = {
+            "statement": word.stated.statement,
+            "stated_certificate_pem": word.stated.certificate_pem,
+            "stated_signature": word.stated.signature,
+            "certificate_pem": word.certificate_pem,
+            "signature": word.signature,
+        }
+        self._put(_countersigned, silo, signer, row)
+
+    def latest(self, silo: str) -> SignedStatement | None:
+        """What this silo stated last; None where it never did."""
+        query = select(_stated).where(_stated.c.silo == silo, _stated.c.signer == silo)
+        with self._engine.begin() as connection:
+            row = connection.execute(query).one_or_none()
+        if row is None:
+            return None
+        return SignedStatement(bytes(row.statement), bytes(row.certificate_pem), bytes(row.signature))
+
+    def countersigned(self, silo: str) -> dict[str, CountersignedStatement]:
+        """What was countersigned last of a ledger, by signer."""
+        query = select(_countersigned).where(_countersigned.c.silo == silo).order_by(_countersigned.c.signer)
         with self._engine.begin() as connection:
             rows = connection.execute(query).all()
         return {
-            row.signer: SignedStatement(bytes(row.statement), bytes(row.certificate_pem), bytes(row.signature))
+            row.signer: CountersignedStatement(
+                SignedStatement(bytes(row.statement), bytes(row.stated_certificate_pem), bytes(row.stated_signature)),
+                bytes(row.certificate_pem),
+                bytes(row.signature),
+            )
             for row in rows
         }
+
+    def _put(self, table: Table, silo: str, signer: str, row: Mapping[str, Any]) -> None:
+        with self._engine.begin() as connection:
+            mine = (table.c.silo == silo, table.c.signer == signer)
+            if connection.execute(update(table).where(*mine).values(row)).rowcount == 0:
+                connection.execute(insert(table).values(silo=silo, signer=signer, **row))

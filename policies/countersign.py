@@ -4,11 +4,11 @@ What is signed (`Statement.message`): data set, silo, the head's sequence and ha
 of all costs by kind, hashes of earlier entries (`anchors`), heads that a recovery charged for (`covers`), and when. All
 of it follows from studies' public constants; nothing reads a record.
 
-Guarantees: `check` accepts a countersignature only if the signature is its signer's and that is another party than the
-silo. `advance` is the rule of whoever countersigns: a silo has one ledger, of one data set, under whatever name; never
-an older head, never another history, never less spent. `gap` bounds from above what a ledger lost, whatever was
-charged on the copy meanwhile. `Countersigned` keeps the latest of each signer beside the ledger, durably. Pure but for
-that file; signatures are checked by a function that is handed in (crypto.certificates.Trust.verify, in the agent).
+Guarantees: `check` accepts a countersignature only if the silo signed the statement, and another party than the silo
+the same bytes. `advance` is the rule of whoever countersigns: a silo has one ledger, of one data set, under whatever
+name; never an older head, never another history, never less spent. `gap` bounds from above what a ledger lost, whatever
+was charged on the copy meanwhile. `Countersigned` keeps the latest of each signer beside the ledger, durably. Pure but
+for that file; signatures are checked by a function that is handed in (silo_agent's signing.py).
 
 Left to others: asking the coordinator and a peer at every start for what they countersigned last (silo_agent's
 countersigning.py), and keeping the latest statement before signing (its witnessing.py, the coordinator's
@@ -33,8 +33,10 @@ from policies.costs import Cost
 from policies.errors import CountersignError, LedgerRolledBackError, LedgerWriteError
 from policies.events import EXHAUSTED, Head, Recovery, costs_of
 
-Verify = Callable[[bytes, bytes, bytes], str]
-"""(certificate PEM, message, signature) -> the signer as `fedward://role/name`; raises where it does not fit."""
+Verify = Callable[[bytes, bytes, bytes, str | None], str]
+"""(certificate PEM, message, signature, time) -> the signer as `fedward://role/name`; raises where it does not fit.
+
+With a time (ISO 8601) a certificate that expired since counts as of then; with None it has to be valid today."""
 PURPOSE: Final = "fedward ledger head"
 MAX_BYTES: Final = 1 << 20
 """Of a countersignature as JSON: some thousand kinds of release."""
@@ -146,6 +148,10 @@ class Countersignature:
     certificate: bytes
     """PEM."""
     signature: bytes
+    stated_certificate: bytes
+    """PEM, of the silo whose ledger it is."""
+    stated_signature: bytes
+    """The silo's own under the same message: without it, anybody who countersigns could make the statement up."""
 
     @property
     def content(self) -> dict[str, object]:
@@ -155,6 +161,8 @@ class Countersignature:
             "signer": self.signer,
             "certificate": self.certificate.decode("ascii", "replace"),
             "signature": self.signature.hex(),
+            "stated_certificate": self.stated_certificate.decode("ascii", "replace"),
+            "stated_signature": self.stated_signature.hex(),
         }
 
     @classmethod
@@ -166,6 +174,8 @@ class Countersignature:
                 content["signer"],
                 content["certificate"].encode("ascii"),
                 bytes.fromhex(content["signature"]),
+                content["stated_certificate"].encode("ascii"),
+                bytes.fromhex(content["stated_signature"]),
             )
         except (ValueError, KeyError, TypeError, AttributeError):
             msg = "a countersignature cannot be read; ask the coordinator or a peer for it again"
@@ -215,10 +225,16 @@ def require_head(genesis: Genesis, entries: Sequence[Entry], head: Head) -> None
 def check(countersignature: Countersignature, verify: Verify) -> Countersignature:
     """The countersignature, as its true signer's. Raises `CountersignError`, and what `verify` raises.
 
-    A silo cannot countersign its own ledger, and an operator is not asked.
+    The silo itself has to have signed the statement, with a certificate that was valid then; it cannot countersign its
+    own ledger, and an operator is not asked.
     """
-    found = verify(countersignature.certificate, countersignature.statement.message, countersignature.signature)
-    silo = countersignature.statement.silo
+    said = countersignature.statement
+    silo, message = said.silo, said.message
+    stated = verify(countersignature.stated_certificate, message, countersignature.stated_signature, said.at)
+    if stated != f"{SILO}{silo}":
+        msg = f"{stated} signed a statement about the ledger of {silo}, which alone can state it; ask {silo}"
+        raise CountersignError(msg)
+    found = verify(countersignature.certificate, message, countersignature.signature, None)
     if found == f"{SILO}{silo}" or not found.startswith(_ROLES):
         msg = f"{found} cannot countersign the ledger of {silo}; the coordinator or another silo must"
         raise CountersignError(msg)
@@ -304,7 +320,7 @@ class Countersigned:
         held = {item.signer: item for item in self.latest()}
         for item in fresh:
             old = held.get(item.signer)
-            if old is None or _follows(old.statement, item.statement):
+            if old is None or follows(old.statement, item.statement):
                 held[item.signer] = item
         text = json.dumps([item.content for _, item in sorted(held.items())], indent=1, allow_nan=False)
         new = self._path.with_name(self._path.name + ".new")
@@ -336,7 +352,8 @@ def read_countersignatures(path: Path) -> tuple[Countersignature, ...]:
     return tuple(Countersignature.read(item) for item in content)
 
 
-def _follows(old: Statement, new: Statement) -> bool:
+def follows(old: Statement, new: Statement) -> bool:
+    """Whether a signer's statement takes the place of an older one: not behind it, or charged for it."""
     return new.head.sequence >= old.head.sequence or old.head in new.covers
 
 

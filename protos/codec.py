@@ -26,7 +26,7 @@ from protos.messages import (
     UploadSize,
     Work,
 )
-from protos.statements import Countersigned, SignedStatement
+from protos.statements import Countersigned, CountersignedStatement, SignedStatement
 from protos.v1 import common_pb2, operator_pb2, silo_pb2
 
 E_ = TypeVar("E_")
@@ -228,18 +228,33 @@ def statement_from_wire(wire: silo_pb2.SignedStatement) -> SignedStatement:
     return SignedStatement(wire.statement, wire.certificate_pem, wire.signature)
 
 
+def countersignature_to_wire(countersigned: CountersignedStatement) -> silo_pb2.Countersignature:
+    """Encode."""
+    return silo_pb2.Countersignature(
+        stated=statement_to_wire(countersigned.stated),
+        certificate_pem=countersigned.certificate_pem,
+        signature=countersigned.signature,
+    )
+
+
+def countersignature_from_wire(wire: silo_pb2.Countersignature) -> CountersignedStatement:
+    """Decode and validate."""
+    return CountersignedStatement(statement_from_wire(wire.stated), wire.certificate_pem, wire.signature)
+
+
 def countersigned_to_wire(countersigned: Countersigned) -> silo_pb2.CountersignReply:
     """Encode."""
     peer = countersigned.peer
     return silo_pb2.CountersignReply(
-        coordinator=statement_to_wire(countersigned.coordinator), peer=None if peer is None else statement_to_wire(peer)
+        coordinator=countersignature_to_wire(countersigned.coordinator),
+        peer=None if peer is None else countersignature_to_wire(peer),
     )
 
 
 def countersigned_from_wire(wire: silo_pb2.CountersignReply) -> Countersigned:
     """Decode and validate."""
-    peer = statement_from_wire(wire.peer) if wire.HasField("peer") else None
-    return Countersigned(statement_from_wire(wire.coordinator), peer)
+    peer = countersignature_from_wire(wire.peer) if wire.HasField("peer") else None
+    return Countersigned(countersignature_from_wire(wire.coordinator), peer)
 
 
 def status_to_wire(status: StudyStatus) -> operator_pb2.StudyStatus:

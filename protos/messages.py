@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import Any, Literal, Self
 
-PROTOCOL = 4
+PROTOCOL = 5
 MAX_CHUNK = 1 << 17
 """Bytes of a chunk: of the data in one message of a stream, which is hashed on its own (`protos.chunks`). Many streams
 hold several of them in memory at once."""

@@ -16,13 +16,14 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from crypto.certificates import Trust, require_data_set
+from crypto.dated import Signer, signer_at
 from crypto.errors import CryptoError
 from crypto.identity import Role
 from policies.countersign import Countersignature
 from policies.errors import ExportError
 from policies.events import Head, Recovery, recovery_message
 from policies.exports import Export, read_export
-from silo_agent.signing import Detached, Signer, countersigner_of, signer_at, signer_of
+from silo_agent.signing import Detached, countersigner_of, signer_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.table import Table
 
 from crypto.certificates import require_data_set
+from crypto.dated import Signer
 from policies import accountant
 from policies.chain import UNBOUNDED, Entry, Genesis
 from policies.countersign import Countersigned, read_countersignatures, require_head
@@ -32,7 +33,7 @@ from silo_agent.cli_options import DEFAULT, LEDGER_FILE, AsJson, ConfigOption
 from silo_agent.config import AgentConfig
 from silo_agent.gate import open_ledger
 from silo_agent.recovering import checked, recover
-from silo_agent.signing import SUFFIX, Signer, read_signed, sign_file, signer_of
+from silo_agent.signing import SUFFIX, read_signed, sign_file, signer_of
 from silo_agent.statement_page import statement_page
 
 ledger_app = typer.Typer(help="What the data set has spent.", no_args_is_help=True)

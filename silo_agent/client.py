@@ -33,7 +33,7 @@ from protos.messages import (
     UploadHeader,
     Work,
 )
-from protos.statements import Countersigned, SignedStatement
+from protos.statements import Countersigned, CountersignedStatement, SignedStatement
 from protos.v1 import silo_pb2, silo_pb2_grpc
 
 log = structlog.get_logger()
@@ -128,15 +128,15 @@ class Client:
         """Done, or disputed."""
         self._patiently(lambda: self._calls.Confirm(codec.confirm_to_wire(confirm), timeout=CALL_SECONDS))
 
-    def countersigned(self) -> tuple[SignedStatement, ...]:
+    def countersigned(self) -> tuple[CountersignedStatement, ...]:
         """What others countersigned last of this silo's ledger, as the coordinator remembers it."""
         request = silo_pb2.LatestCountersignaturesRequest()
 
-        def fetch() -> list[silo_pb2.SignedStatement]:
+        def fetch() -> list[silo_pb2.Countersignature]:
             stream = self._calls.LatestCountersignatures(request, timeout=CALL_SECONDS)
             return list(islice(stream, MAX_COUNTERSIGNERS))
 
-        return tuple(codec.statement_from_wire(wire) for wire in self._patiently(fetch))
+        return tuple(codec.countersignature_from_wire(wire) for wire in self._patiently(fetch))
 
     def countersign(self, place: Place, stated: SignedStatement) -> Countersigned:
         """Have the ledger countersigned for a charged attempt; waits a little for another silo.
@@ -151,10 +151,10 @@ class Client:
         reply: silo_pb2.CountersignReply = self._held(self._calls.Countersign, request)
         return codec.countersigned_from_wire(reply)
 
-    def witness(self, given: SignedStatement | None) -> SignedStatement | None:
+    def witness(self, given: CountersignedStatement | None) -> SignedStatement | None:
         """Hand in what was countersigned; wait for another silo's statement. None where none came."""
         request = silo_pb2.WitnessRequest(
-            given=None if given is None else codec.statement_to_wire(given), hold_seconds=HOLD_SECONDS
+            given=None if given is None else codec.countersignature_to_wire(given), hold_seconds=HOLD_SECONDS
         )
         reply: silo_pb2.WitnessReply = self._held(self._calls.Witness, request)
         return codec.statement_from_wire(reply.statement) if reply.HasField("statement") else None

@@ -15,7 +15,7 @@ import structlog
 from crypto.errors import CryptoError
 from policies.countersign import Countersignature, Statement
 from protos.messages import Place
-from protos.statements import SignedStatement
+from protos.statements import CountersignedStatement, SignedStatement
 from silo_agent.client import Client, WentBackRefused
 from silo_agent.gate import Gate
 
@@ -58,6 +58,10 @@ class Countersigning:
         return self._sent[1]
 
 
-def countersignature(signed: SignedStatement) -> Countersignature:
+def countersignature(given: CountersignedStatement) -> Countersignature:
     """What came over the wire, to be checked. Raises `CountersignError` where it says nothing about a ledger."""
-    return Countersignature(Statement.parse(signed.statement), "", signed.certificate_pem, signed.signature)
+    stated = given.stated
+    statement = Statement.parse(stated.statement)
+    return Countersignature(
+        statement, "", given.certificate_pem, given.signature, stated.certificate_pem, stated.signature
+    )

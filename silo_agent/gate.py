@@ -15,7 +15,7 @@ difference of two sums that hold the same shares of noise would lay bare a silo 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -27,6 +27,7 @@ import structlog
 from numpy.typing import NDArray
 
 from crypto.certificates import Credential, Trust, require_data_set
+from crypto.errors import CryptoError
 from crypto.labels import Label
 from crypto.masks import Masks
 from crypto.sealing import Sealer
@@ -45,7 +46,7 @@ from protos.messages import Place, Tensor
 from silo_agent.approving import start_under
 from silo_agent.core.turns import OutOfTurnError
 from silo_agent.metrics import Metrics
-from silo_agent.signing import verifier
+from silo_agent.signing import countersigner_of, verifier
 from silo_agent.state import State
 
 log = structlog.get_logger()
@@ -85,7 +86,7 @@ class Gate:
         """Open the ledger, refuse one that lost entries, start under the policy in force.
 
         Raises `DocumentError`, `CertificateError` where the policy is of another data set than the silo's certificate,
-        `LedgerError`, `ApprovalError`.
+        `LedgerError`, also for kept countersignatures that nobody made, `CryptoError`, `ApprovalError`.
         """
         self._me, trust = credential.identity.name, Trust(credential.authority_pem)
         self._policy_path, self._state, self._metrics = policy_path, state, metrics
@@ -96,7 +97,8 @@ class Gate:
         """The one in force."""
         self.ledger = open_ledger(ledger_path, self.policy, credential)
         try:
-            self._held = self._countersigned.latest()
+            # An expired certificate counts here: what it signed can only make the ledger stand for more.
+            self._held = tuple(countersigner_of(trust, item)[0] for item in self._countersigned.latest())
             self._require_held()
             start_under(self.ledger, policy_path, ledger_path.parent, trust)
         except BaseException:
@@ -119,8 +121,8 @@ class Gate:
             self._require_mine(item)
         # Who was itself put back from a backup signs on where its own memory ends, if that head is named.
         self._told |= {item.statement.head for item in found}
-        known = {(item.signer, item.statement.message) for item in self._held}
-        if any((item.signer, item.statement.message) not in known for item in found):
+        known = {_word(item) for item in self._held}
+        if any(_word(item) not in known for item in found):
             self._countersigned.keep(found)
             self._held = self._countersigned.latest()
         self._require_held()
@@ -216,7 +218,8 @@ class Gate:
     def _is_countersigned(self, order: Order, draw: int) -> bool:
         """Whether the coordinator and another silo of the study have signed a head that covers this draw's charge.
 
-        Raises `LedgerError` where the ledger has no such charge.
+        That is an entry of this very chain, at the charge or later: a head that was lost and recovered says nothing
+        about what was charged since, however high its number. Raises `LedgerError` where there is no such charge.
         """
         place, tensor = order.place, order.tensor
         key = (place.study, place.round, draw)
@@ -231,9 +234,18 @@ class Gate:
         if charge is None:
             msg = f"the ledger has no charge for the {tensor} of round {place.round}; nothing is computed, tell FedWard"
             raise LedgerError(msg)
-        signers = {item.signer for item in self._held if item.statement.head.sequence >= charge}
+        covering = {entry.head for entry in self.ledger.history() if entry.sequence >= charge}
+        signers = set(self._signers(item for item in self._held if item.statement.head in covering))
         peers = {f"{SILO}{name}" for name in order.study.silos if name != self._me}
         return bool(signers & peers) and any(signer.startswith(COORDINATOR) for signer in signers)
+
+    def _signers(self, held: Iterable[Countersignature]) -> Iterator[str]:
+        """Whose signatures hold today: certificates run out."""
+        for item in held:
+            try:
+                yield check(item, self._verify).signer
+            except (CryptoError, CountersignError) as fault:
+                log.warning("a countersignature does not count any more", why=str(fault))
 
     def _require_mine(self, item: Countersignature) -> None:
         silo, data_set, mine = item.statement.silo, item.statement.data_set, self.ledger.genesis.data_set
@@ -328,6 +340,11 @@ def open_ledger(path: Path, policy: Policy, credential: Credential) -> Ledger:
         delta=budget.delta,
         public=data_set.public,
     )
+
+
+def _word(item: Countersignature) -> tuple[str, bytes, bytes]:
+    """What makes a countersignature a new one: signer, statement, certificate. Each signature is another one."""
+    return item.signer, item.statement.message, item.certificate
 
 
 def _carries_its_noise(study: Study, tensor: str) -> bool:

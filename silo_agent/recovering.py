@@ -15,7 +15,7 @@ from policies.countersign import Countersignature, Statement, gap
 from policies.errors import CountersignError
 from policies.events import EXHAUSTED, Recovery, recovery_message
 from policies.ledger import Ledger
-from silo_agent.signing import countersigner_of, verifier
+from silo_agent.signing import countersigner_of
 
 
 def checked(handed: Iterable[Countersignature], credential: Credential) -> list[Countersignature]:
@@ -55,7 +55,7 @@ def recover(
     covers = tuple(item.head for item in lost)
     message = recovery_message(ledger.genesis.data_set, ledger.head, covers, costs, responsible)
     signature, signer = credential.sign(message), credential.identity.uri
-    verifier(Trust(credential.authority_pem))(credential.certificate_pem, message, signature)
+    Trust(credential.authority_pem).verify(credential.certificate_pem, message, signature)
     certificate = credential.certificate_pem.decode("ascii")
     return ledger.recover(Recovery(covers, costs, responsible, signer, certificate, signature.hex()), lost)
 

@@ -1,9 +1,7 @@
 """Signatures under files and heads, by certificates of the consortium's authority.
 
 Guarantees: a signature names the kind of file it is for, the time at which it was made, and fits its bytes alone;
-whoever has the authority's public certificate can check it. Where the certificate expired since, it is checked as of
-the time that the signed content names, and `Signer.expired` says so: the authority vouched for the key at that time,
-and whoever holds the key later can name any time before. That a signature is as old as it says, nothing here shows.
+whoever has the authority's public certificate can check it, also once the signer's certificate expired (crypto.dated).
 """
 
 from __future__ import annotations
@@ -16,8 +14,8 @@ from typing import Final
 
 from crypto.canonical import canonical
 from crypto.certificates import Credential, Trust
-from crypto.errors import CertificateError
-from crypto.identity import Identity, Role
+from crypto.dated import Signer, signer_at
+from crypto.identity import Role
 from policies.countersign import Countersignature, Verify, check
 from policies.errors import ExportError
 
@@ -62,15 +60,6 @@ class Detached:
             raise ExportError(msg) from None
 
 
-@dataclass(frozen=True, slots=True)
-class Signer:
-    """Who signed something."""
-
-    identity: Identity
-    expired: datetime | None
-    """When the certificate ran out, where it is valid no more; then it was valid when the content says it was made."""
-
-
 def sign_file(credential: Credential, kind: str, at: str, content: bytes) -> Detached:
     """Sign a file's bytes with the silo's own key."""
     return Detached(kind, at, credential.certificate_pem, credential.sign(_message(kind, at, content)))
@@ -95,31 +84,6 @@ def signer_of(trust: Trust, detached: Detached, content: bytes, *, now: datetime
     return signer_at(trust, detached.certificate, message, detached.signature, detached.at, role=Role.SILO, now=now)
 
 
-def signer_at(
-    trust: Trust,
-    certificate: bytes,
-    message: bytes,
-    signature: bytes,
-    at: str,
-    *,
-    role: Role | None = None,
-    now: datetime | None = None,
-) -> Signer:
-    """Who signed a message: by a certificate that is valid today, or was `at` the time that the message names.
-
-    `now` (aware) defaults to the clock. Raises `CertificateError`, `SignatureRefused`.
-    """
-    expired = trust.ran_out(certificate, now=now)
-    named = None if expired is None else _time(at)
-    if named is None:
-        return Signer(trust.verify(certificate, message, signature, role=role, now=now), None)
-    try:
-        return Signer(trust.verify(certificate, message, signature, role=role, now=named), expired)
-    except CertificateError as error:
-        msg = f"signed at {at}, by its own word: {error}"
-        raise CertificateError(msg) from None
-
-
 def countersigner_of(
     trust: Trust, item: Countersignature, *, now: datetime | None = None
 ) -> tuple[Countersignature, Signer]:
@@ -129,21 +93,23 @@ def countersigner_of(
     """
     message, at = item.statement.message, item.statement.at
     signer = signer_at(trust, item.certificate, message, item.signature, at, now=now)
-    return check(item, lambda *_: signer.identity.uri), signer
+
+    def verify(certificate: bytes, message: bytes, signature: bytes, _: str | None) -> str:
+        return signer_at(trust, certificate, message, signature, at, now=now).identity.uri
+
+    return check(item, verify), signer
 
 
 def verifier(trust: Trust) -> Verify:
-    """How `policies.countersign` checks signatures here: against the consortium's authority, as of today."""
-    return lambda certificate, message, signature: trust.verify(certificate, message, signature).uri
+    """How `policies.countersign` checks signatures here: against the consortium's authority."""
+
+    def verify(certificate: bytes, message: bytes, signature: bytes, at: str | None) -> str:
+        if at is None:
+            return trust.verify(certificate, message, signature).uri
+        return signer_at(trust, certificate, message, signature, at).identity.uri
+
+    return verify
 
 
 def _message(kind: str, at: str, content: bytes) -> bytes:
     return canonical("ledger export", kind, at, content)
-
-
-def _time(text: str) -> datetime | None:
-    try:
-        found = datetime.fromisoformat(text)
-    except ValueError:
-        return None
-    return found if found.tzinfo is not None else None

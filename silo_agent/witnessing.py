@@ -24,7 +24,7 @@ from policies.countersign import Statement, advance
 from policies.errors import CountersignError, LedgerRolledBackError, PolicyError
 from protos import record
 from protos.messages import MessageError
-from protos.statements import SignedStatement
+from protos.statements import CountersignedStatement, SignedStatement
 from silo_agent.client import CallRefused, Client, Stopped
 from silo_agent.state import write_whole
 
@@ -43,7 +43,7 @@ class Witness:
         self._folder, self._credential = state / FOLDER, credential
         self._trust = Trust(credential.authority_pem)
 
-    def countersign(self, stated: SignedStatement) -> SignedStatement:
+    def countersign(self, stated: SignedStatement) -> CountersignedStatement:
         """Keep the statement and sign it; one that goes back is answered with the last one, signed.
 
         Raises `CryptoError` where its silo did not sign it or is not certified for its data set, `CountersignError`
@@ -70,9 +70,9 @@ class Witness:
     def _path(self, statement: Statement) -> Path:
         return self._folder / f"{statement.silo}.json"
 
-    def _sign(self, stated: SignedStatement) -> SignedStatement:
+    def _sign(self, stated: SignedStatement) -> CountersignedStatement:
         credential = self._credential
-        return SignedStatement(stated.statement, credential.certificate_pem, credential.sign(stated.statement))
+        return CountersignedStatement(stated, credential.certificate_pem, credential.sign(stated.statement))
 
 
 class Witnessing:
@@ -91,7 +91,7 @@ class Witnessing:
         self._thread.join()
 
     def _run(self) -> None:
-        given: SignedStatement | None = None
+        given: CountersignedStatement | None = None
         while not self._stop.is_set():
             try:
                 stated = self._client.witness(given)

@@ -269,6 +269,16 @@ class SignedStatement(_message.Message):
     signature: bytes
     def __init__(self, statement: _Optional[bytes] = ..., certificate_pem: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
 
+class Countersignature(_message.Message):
+    __slots__ = ("stated", "certificate_pem", "signature")
+    STATED_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_PEM_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    stated: SignedStatement
+    certificate_pem: bytes
+    signature: bytes
+    def __init__(self, stated: _Optional[_Union[SignedStatement, _Mapping]] = ..., certificate_pem: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
+
 class LatestCountersignaturesRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
@@ -287,17 +297,17 @@ class CountersignReply(_message.Message):
     __slots__ = ("coordinator", "peer")
     COORDINATOR_FIELD_NUMBER: _ClassVar[int]
     PEER_FIELD_NUMBER: _ClassVar[int]
-    coordinator: SignedStatement
-    peer: SignedStatement
-    def __init__(self, coordinator: _Optional[_Union[SignedStatement, _Mapping]] = ..., peer: _Optional[_Union[SignedStatement, _Mapping]] = ...) -> None: ...
+    coordinator: Countersignature
+    peer: Countersignature
+    def __init__(self, coordinator: _Optional[_Union[Countersignature, _Mapping]] = ..., peer: _Optional[_Union[Countersignature, _Mapping]] = ...) -> None: ...
 
 class WitnessRequest(_message.Message):
     __slots__ = ("given", "hold_seconds")
     GIVEN_FIELD_NUMBER: _ClassVar[int]
     HOLD_SECONDS_FIELD_NUMBER: _ClassVar[int]
-    given: SignedStatement
+    given: Countersignature
     hold_seconds: float
-    def __init__(self, given: _Optional[_Union[SignedStatement, _Mapping]] = ..., hold_seconds: _Optional[float] = ...) -> None: ...
+    def __init__(self, given: _Optional[_Union[Countersignature, _Mapping]] = ..., hold_seconds: _Optional[float] = ...) -> None: ...
 
 class WitnessReply(_message.Message):
     __slots__ = ("statement",)

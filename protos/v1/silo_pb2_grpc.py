@@ -82,7 +82,7 @@ class SiloServiceStub:
         self.LatestCountersignatures = channel.unary_stream(
                 '/fedward.v1.SiloService/LatestCountersignatures',
                 request_serializer=protos_dot_v1_dot_silo__pb2.LatestCountersignaturesRequest.SerializeToString,
-                response_deserializer=protos_dot_v1_dot_silo__pb2.SignedStatement.FromString,
+                response_deserializer=protos_dot_v1_dot_silo__pb2.Countersignature.FromString,
                 _registered_method=True)
         self.Countersign = channel.unary_unary(
                 '/fedward.v1.SiloService/Countersign',
@@ -235,7 +235,7 @@ def add_SiloServiceServicer_to_server(servicer, server):
             'LatestCountersignatures': grpc.unary_stream_rpc_method_handler(
                     servicer.LatestCountersignatures,
                     request_deserializer=protos_dot_v1_dot_silo__pb2.LatestCountersignaturesRequest.FromString,
-                    response_serializer=protos_dot_v1_dot_silo__pb2.SignedStatement.SerializeToString,
+                    response_serializer=protos_dot_v1_dot_silo__pb2.Countersignature.SerializeToString,
             ),
             'Countersign': grpc.unary_unary_rpc_method_handler(
                     servicer.Countersign,
@@ -517,7 +517,7 @@ class SiloService:
             target,
             '/fedward.v1.SiloService/LatestCountersignatures',
             protos_dot_v1_dot_silo__pb2.LatestCountersignaturesRequest.SerializeToString,
-            protos_dot_v1_dot_silo__pb2.SignedStatement.FromString,
+            protos_dot_v1_dot_silo__pb2.Countersignature.FromString,
             options,
             channel_credentials,
             insecure,

@@ -13,9 +13,8 @@ from policies.costs import Cost
 from policies.countersign import statement
 from policies.errors import CountersignError, LedgerRolledBackError
 from policies.events import Debit, Head
-from protos.statements import SignedStatement
 from support.certificates import data_set_of, load, make_authority
-from support.countersigners import signed
+from support.countersigners import signed, witnessed
 
 AT = "2026-01-31T08:00:00+00:00"
 NAMES = ("north", "south", "west")
@@ -61,8 +60,12 @@ class Desk:
     def witness(self, silo, given=None):
         return self.hubs.witness(silo, given, 0)
 
-    def signer(self, found: SignedStatement):
-        return self.trust.verify(found.certificate_pem, found.statement, found.signature).uri
+    def words(self, silo, stated):
+        """The silo's countersignature."""
+        return witnessed(stated, self.parties[silo])
+
+    def signer(self, found):
+        return self.trust.verify(found.certificate_pem, found.stated.statement, found.signature).uri
 
 
 @pytest.fixture
@@ -77,11 +80,11 @@ def desk(tmp_path, consortium):
 def test_it_signs_what_a_silo_states_and_remembers_it(desk):
     stated = desk.stated(2)
     found = desk.state(stated)
-    assert (found.coordinator.statement, found.peer) == (stated.statement, None)
+    assert (found.coordinator.stated.statement, found.peer) == (stated.statement, None)
     assert desk.signer(found.coordinator) == "fedward://coordinator/hub"
     desk.restart()
     (again,) = desk.hubs.latest("north")
-    assert (again.statement, desk.signer(again)) == (stated.statement, "fedward://coordinator/hub")
+    assert (again.stated.statement, desk.signer(again)) == (stated.statement, "fedward://coordinator/hub")
     assert desk.hubs.latest("south") == ()
 
 
@@ -105,15 +108,15 @@ def test_a_ledger_that_goes_back_is_refused_also_after_a_restart(desk, restart):
     for older in (desk.stated(4), desk.stated(0), desk.stated(6, branch="other")):
         with pytest.raises(LedgerRolledBackError, match="does not contain entry 5"):
             desk.state(older)
-    assert [one.statement for one in desk.hubs.latest("north")] == [latest.statement]
-    assert desk.state(desk.stated(6)).coordinator.statement == desk.stated(6).statement
+    assert [one.stated.statement for one in desk.hubs.latest("north")] == [latest.statement]
+    assert desk.state(desk.stated(6)).coordinator.stated.statement == desk.stated(6).statement
 
 
 def test_the_same_again_is_signed_again_and_stored_once(desk, monkeypatch):
     stated, kept, keep = desk.stated(3), [], desk.statements.keep
     monkeypatch.setattr(desk.statements, "keep", lambda *a: (kept.append(a), keep(*a)))
     for _ in range(3):
-        assert desk.state(stated).coordinator.statement == stated.statement
+        assert desk.state(stated).coordinator.stated.statement == stated.statement
     assert len(kept) == 1
 
 
@@ -139,7 +142,7 @@ def test_a_data_set_under_a_new_name_is_refused(desk):
     desk.state(desk.stated(2))
     with pytest.raises(CertificateError, match="not for the data set south-ward"):
         desk.state(desk.stated(3, data_set=data_set_of("south")))
-    assert [one.statement for one in desk.hubs.latest("north")] == [desk.stated(2).statement]
+    assert [one.stated.statement for one in desk.hubs.latest("north")] == [desk.stated(2).statement]
 
 
 # --- another silo's -----------------------------------------------------------------------------------------------
@@ -147,10 +150,10 @@ def test_another_silo_is_handed_it_and_its_word_comes_back(desk):
     stated = desk.stated(2)
     desk.state(stated)
     assert desk.witness("south") == stated
-    desk.witness("south", desk.signs("south", stated))
+    desk.witness("south", desk.words("south", stated))
     found = desk.state(stated)
     assert desk.signer(found.peer) == "fedward://silo/south"
-    assert found.peer.statement == stated.statement
+    assert found.peer.stated.statement == stated.statement
     desk.restart()
     assert [desk.signer(one) for one in desk.hubs.latest("north")] == [
         "fedward://coordinator/hub",
@@ -167,7 +170,7 @@ def test_everybody_is_asked_by_one_and_all_can_wait_for_each_other(desk):
     assert handed == {"south": stated["north"], "west": stated["south"], "north": stated["west"]}
     assert [desk.witness(name) for name in NAMES] == [None] * 3
     for name in NAMES:
-        assert desk.witness(name, desk.signs(name, handed[name])) is None
+        assert desk.witness(name, desk.words(name, handed[name])) is None
     peers = {name: desk.signer(desk.state(stated[name], silo=name).peer) for name in NAMES}
     assert peers == {
         "north": "fedward://silo/south",
@@ -186,7 +189,7 @@ def test_who_does_not_answer_is_not_waited_for(desk):
     assert desk.witness("south") is None, "handed out a moment ago"
     desk.now = 2 * PATIENCE_SECONDS
     assert desk.witness("south") == stated, "its answer may have been lost"
-    desk.witness("west", desk.signs("west", stated))
+    desk.witness("west", desk.words("west", stated))
     desk.now = 9 * PATIENCE_SECONDS
     assert desk.witness("south") is None, "one is enough"
 
@@ -205,33 +208,52 @@ def test_a_peer_that_knows_more_says_so(desk):
     stated, newer = desk.stated(2), desk.stated(5)
     desk.state(stated)
     assert desk.witness("south") == stated
-    desk.witness("south", desk.signs("south", newer))
-    assert desk.state(stated).peer.statement == newer.statement
+    desk.witness("south", desk.words("south", newer))
+    assert desk.state(stated).peer.stated.statement == newer.statement
 
 
 def test_a_late_word_on_an_earlier_head_is_kept_and_is_no_answer_to_a_newer_one(desk):
     """The coordinator ended after it had passed the word on and before it had thanked for it: it comes again."""
     earlier, stated = desk.stated(2), desk.stated(3)
     desk.state(earlier)
-    desk.witness("south", desk.signs("south", earlier))
+    desk.witness("south", desk.words("south", earlier))
     desk.restart()
     desk.state(stated)
-    assert desk.witness("south", desk.signs("south", earlier)) == stated
+    assert desk.witness("south", desk.words("south", earlier)) == stated
     assert desk.state(stated).peer is None
-    desk.witness("south", desk.signs("south", stated))
-    assert desk.state(stated).peer.statement == stated.statement
+    desk.witness("south", desk.words("south", stated))
+    assert desk.state(stated).peer.stated.statement == stated.statement
 
 
 def test_nobody_countersigns_unasked_or_in_anothers_name(desk):
     stated = desk.stated(1)
     with pytest.raises(CountersignError, match="nobody asked south"):
-        desk.witness("south", desk.signs("south", stated))
+        desk.witness("south", desk.words("south", stated))
     desk.state(stated)
     with pytest.raises(CountersignError, match="nobody asked north"):
-        desk.witness("north", stated)
+        desk.witness("north", desk.words("north", stated))
     with pytest.raises(SignatureRefused, match="south may not hand in what west has signed"):
-        desk.witness("south", desk.signs("west", stated))
+        desk.witness("south", desk.words("west", stated))
     assert desk.state(stated).peer is None
+
+
+def test_what_a_peer_makes_up_is_neither_kept_nor_handed_on(desk):
+    """Only the silo itself states how far its ledger has come."""
+    desk.state(desk.stated(2))
+    made_up = desk.signs("south", desk.stated(99))
+    with pytest.raises(SignatureRefused, match="fedward://silo/south may not state how far the ledger of north"):
+        desk.witness("south", desk.words("south", made_up))
+    with pytest.raises(SignatureRefused, match="does not fit"):
+        desk.witness("south", desk.words("south", replace(desk.stated(2), statement=desk.stated(99).statement)))
+    assert [desk.signer(one) for one in desk.hubs.latest("north")] == ["fedward://coordinator/hub"]
+    assert desk.state(desk.stated(2)).peer is None
+
+
+def test_a_late_older_word_does_not_replace_a_newer_one(desk):
+    desk.state(desk.stated(5))
+    for entries in (5, 2):
+        desk.witness("south", desk.words("south", desk.stated(entries)))
+    assert [one.stated.statement for one in desk.hubs.latest("north")] == [desk.stated(5).statement] * 2
 
 
 def test_who_waits_is_woken(desk):
@@ -244,7 +266,7 @@ def test_who_waits_is_woken(desk):
     waiting.start()
     peer.join(30)
     assert handed == [stated]
-    desk.witness("south", desk.signs("south", stated))
+    desk.witness("south", desk.words("south", stated))
     waiting.join(30)
     assert desk.signer(found[0].peer) == "fedward://silo/south"
 

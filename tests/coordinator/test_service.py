@@ -44,7 +44,7 @@ from protos.messages import (
 from protos.v1 import common_pb2, operator_pb2, silo_pb2
 from support.certificates import data_set_of, make_authority
 from support.contents import listed
-from support.countersigners import signed
+from support.countersigners import signed, witnessed
 from support.silos import Silo, content_size, refused, summed
 from support.studies import tiny_document, tiny_study
 
@@ -342,14 +342,14 @@ def countersign(silo, place, signed_statement, hold=0.0):
 
 
 def witness(silo, given=None, hold=0.0):
-    request = silo_pb2.WitnessRequest(given=given and codec.statement_to_wire(given), hold_seconds=hold)
+    request = silo_pb2.WitnessRequest(given=given and codec.countersignature_to_wire(given), hold_seconds=hold)
     reply = silo.silo.Witness(request, timeout=20)
     return codec.statement_from_wire(reply.statement) if reply.HasField("statement") else None
 
 
 def latest(silo):
     request = silo_pb2.LatestCountersignaturesRequest()
-    return [codec.statement_from_wire(one) for one in silo.silo.LatestCountersignatures(request, timeout=20)]
+    return [codec.countersignature_from_wire(one) for one in silo.silo.LatestCountersignatures(request, timeout=20)]
 
 
 @pytest.mark.parametrize("hold", [math.nan, 5.0])
@@ -358,13 +358,13 @@ def test_a_ledger_is_countersigned_by_the_coordinator_and_another_silo(scene, au
     mine = signed(stated(silos[0], 3), silos[0].credential)
     assert latest(silos[0]) == []
     alone = countersign(silos[0], place, mine)
-    assert (alone.coordinator.statement, alone.peer) == (mine.statement, None)
+    assert (alone.coordinator.stated.statement, alone.peer) == (mine.statement, None)
     handed = witness(silos[1], hold=hold)
     assert handed == mine
-    assert witness(silos[1], signed(stated(silos[0], 3), silos[1].credential)) is None
+    assert witness(silos[1], witnessed(mine, silos[1].credential)) is None
     both = countersign(silos[0], place, mine, hold)
     trust = Trust(authority.pem)
-    signers = [trust.verify(one.certificate_pem, one.statement, one.signature).uri for one in latest(silos[0])]
+    signers = [trust.verify(one.certificate_pem, one.stated.statement, one.signature).uri for one in latest(silos[0])]
     assert signers == ["fedward://coordinator/hub", f"fedward://silo/{silos[1].name}"]
     assert both.peer == latest(silos[0])[1]
     assert latest(silos[1]) == []
@@ -386,7 +386,7 @@ def test_who_may_not_state_or_sign_is_refused_by_its_code(scene):
     with refused(Code.UNAUTHENTICATED, f"{other.name} may not state"):
         countersign(other, place, signed(stated(silo, 1), other.credential))
     with refused(Code.INVALID_ARGUMENT, "nobody asked"):
-        witness(other, signed(stated(silo, 1), other.credential))
+        witness(other, witnessed(mine, other.credential))
     with refused(Code.INVALID_ARGUMENT, "statement.signature: is empty"):
         silo.silo.Countersign(unsigned(place, mine))
     with refused(Code.FAILED_PRECONDITION, "is not the current one"):

@@ -14,6 +14,7 @@ from policies.chain import Entry, Genesis, genesis_row, next_entry
 from policies.costs import Cost
 from policies.countersign import (
     MAX_BYTES,
+    SILO,
     Countersignature,
     Countersigned,
     Statement,
@@ -49,11 +50,13 @@ def stated(entries: tuple[Entry, ...], known: tuple[Head, ...] = ()) -> Statemen
 
 
 def signed(item: Statement, signer: str = HUB) -> Countersignature:
-    return Countersignature(item, signer, signer.encode(), b"signed " + item.message[:20])
+    signature = b"signed " + item.message[:20]
+    return Countersignature(item, signer, signer.encode(), signature, f"{SILO}{item.silo}".encode(), signature)
 
 
-def verify(certificate: bytes, message: bytes, signature: bytes) -> str:
+def verify(certificate: bytes, message: bytes, signature: bytes, at: str | None) -> str:
     """Stands for the authority's check: the certificate is the name, the signature begins like the message."""
+    assert at in (None, AT)
     if signature != b"signed " + message[:20]:
         msg = "the signature does not fit"
         raise ValueError(msg)
@@ -144,6 +147,25 @@ def test_a_signature_must_be_somebody_elses_and_fit():
             check(signed(item, signer), verify)
     with pytest.raises(ValueError, match="does not fit"):
         check(replace(signed(item), signature=b""), verify)
+
+
+def test_a_statement_must_be_its_own_silos():
+    item = stated(grown((), 40.0))
+    with pytest.raises(CountersignError, match=f"{SOUTH} signed a statement about the ledger of north"):
+        check(replace(signed(item), stated_certificate=SOUTH.encode()), verify)
+    with pytest.raises(ValueError, match="does not fit"):
+        check(replace(signed(item), stated_signature=b""), verify)
+
+
+def test_its_own_signature_is_dated_and_the_others_are_of_today():
+    item, asked = stated(grown((), 40.0)), []
+
+    def record(certificate: bytes, message: bytes, signature: bytes, at: str | None) -> str:
+        asked.append((certificate.decode(), at))
+        return verify(certificate, message, signature, at)
+
+    check(signed(item), record)
+    assert asked == [(NORTH, AT), (HUB, None)]
 
 
 # --- the countersigner's rule ------------------------------------------------------------------------------------

@@ -128,7 +128,7 @@ def test_what_others_countersigned_is_read_back_and_is_of_this_chain():
     export = made(*EVENTS)
     said = [statement("north", export.genesis, export.entries[:length], AT) for length in (0, 2, 4)]
     lost = replace(said[0], head=EVENTS[3].covers[0], anchors=(said[0].head,))
-    held = tuple(Countersignature(item, "fedward://silo/south", b"PEM", b"s") for item in (*said, lost))
+    held = tuple(Countersignature(item, "fedward://silo/south", b"PEM", b"s", b"PEM", b"s") for item in (*said, lost))
     whole = replace(export, countersigned=held)
     assert read_export(to_json(whole)) == whole
     with pytest.raises(LedgerRolledBackError, match="entry 4"):

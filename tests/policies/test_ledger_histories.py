@@ -189,7 +189,14 @@ def live(path: Path, seed: int, failpoints: Failpoints, say: Say) -> None:
                     ledger.recover(signed, ())
                 case "countersign":
                     item = ledger.statement("north", [held.statement.head for held in kept.latest()])
-                    kept.keep([check(Countersignature(item, "", b"PEM", b"s"), lambda *_: HUB)])
+                    kept.keep(
+                        [
+                            check(
+                                Countersignature(item, "", b"PEM", b"s", b"own", b"s"),
+                                lambda pem, *_: HUB if pem == b"PEM" else "fedward://silo/north",
+                            )
+                        ]
+                    )
             say(f"{action} {number} {ledger.head.sequence} {ledger.spent()!r}")
 
 

@@ -10,7 +10,18 @@ from protos import codec
 from protos.messages import AgreedFigure, Figure, MessageError, StudyResults, Task, Tensor
 from protos.statements import Countersigned
 from protos.v1 import common_pb2, silo_pb2
-from support.wire import answers, confirms, headers, members, places, results, statements, statuses, works
+from support.wire import (
+    answers,
+    confirms,
+    countersignatures,
+    headers,
+    members,
+    places,
+    results,
+    statements,
+    statuses,
+    works,
+)
 
 SHA = "a" * 64
 PLACE = common_pb2.Place(study=SHA, round=1, attempt=1)
@@ -56,7 +67,12 @@ def test_signed_statement(signed):
     assert codec.statement_from_wire(through_bytes(codec.statement_to_wire(signed))) == signed
 
 
-@given(statements, st.none() | statements)
+@given(countersignatures)
+def test_countersignature(word):
+    assert codec.countersignature_from_wire(through_bytes(codec.countersignature_to_wire(word))) == word
+
+
+@given(countersignatures, st.none() | countersignatures)
 def test_countersigned(coordinator, peer):
     countersigned = Countersigned(coordinator, peer)
     assert codec.countersigned_from_wire(through_bytes(codec.countersigned_to_wire(countersigned))) == countersigned

@@ -15,6 +15,7 @@ from silo_agent.learning import dpsgd
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
 from silo_agent.session import KEY_FILE, Session
+from support.countersigners import witnessed
 from support.local_coordinator import LocalCoordinator
 from support.small_cohort import policy_document, write_yaml
 from support.studies import tiny_document, tiny_study
@@ -436,7 +437,7 @@ def test_an_agent_whose_ledger_was_put_back_does_not_begin_to_work(federation):
     older = (silo.folder / "ledger.sqlite3").read_bytes()
     coordinator.run_round(0)
     stated = silo.client.stated[-1][1]
-    silo.client.told = [silos["south"].client.signed(stated.statement)]
+    silo.client.told = [witnessed(stated, silos["south"].credential)]
     put_back(silo, older)
     silo.client.work.clear()
     with pytest.raises(LedgerRolledBackError, match="an older copy was put in its place"):
@@ -452,7 +453,7 @@ def test_a_study_is_refused_by_name_where_others_know_more_of_the_ledger(federat
     older = (silo.folder / "ledger.sqlite3").read_bytes()
     coordinator.run_round(0)
     put_back(silo, older)
-    silo.client.told = [silos["south"].client.signed(silo.client.stated[-1][1].statement)]
+    silo.client.told = [witnessed(silo.client.stated[-1][1], silos["south"].credential)]
     other = tiny_study(purpose="another question")
     coordinator.canonical[other.digest] = other.canonical()
     coordinator.ask("north", Work(Task.DECIDE, Place(other.digest, 0, 1)))

@@ -48,13 +48,13 @@ def export(quick_path, credentials, coordinator):
         recover(ledger, north, [lost], "A. Weber")
         mended = ledger.statement("north")
         charge(ledger, 3)
-        held = [named(item, signer) for item, signer in ((mended, coordinator), (lost, credentials["south"]))]
+        held = [named(item, signer, north) for item, signer in ((mended, coordinator), (lost, credentials["south"]))]
         at = datetime.now(UTC).isoformat(timespec="seconds")
         return Export(north.identity.uri, at, 4.0, ledger.genesis, ledger.history(), tuple(held))
 
 
-def named(item, credential):
-    return replace(countersigned(item, credential), signer=credential.identity.uri)
+def named(item, credential, silo):
+    return replace(countersigned(item, credential, silo), signer=credential.identity.uri)
 
 
 @pytest.fixture
@@ -180,7 +180,7 @@ def test_a_countersignature_that_does_not_fit_is_refused_by_name(export, audited
 
 
 def test_nobody_countersigns_his_own_ledger(export, audited, credentials):
-    own = named(export.countersigned[0].statement, credentials["north"])
+    own = named(export.countersigned[0].statement, credentials["north"], credentials["north"])
     with pytest.raises(CountersignError, match="cannot countersign the ledger of north"):
         audited(replace(export, countersigned=(own,)))
 
@@ -190,12 +190,26 @@ def test_a_chain_that_was_cut_behind_a_countersigned_head_is_refused(export, aud
         audited(replace(export, entries=export.entries[:1]))
 
 
-def test_what_was_countersigned_has_the_chains_figures(export, audited, coordinator):
+def test_what_was_countersigned_has_the_chains_figures(export, audited, coordinator, credentials):
     said = statement("north", export.genesis, export.entries, export.at)
-    audited(replace(export, countersigned=(named(said, coordinator),)))
+    audited(replace(export, countersigned=(named(said, coordinator, credentials["north"]),)))
     for change in ({"epsilon": said.epsilon / 2}, {"totals": ()}, {"covers": ()}):
         with pytest.raises(ExportError, match="about entry 3 has other figures than the chain"):
-            audited(replace(export, countersigned=(named(replace(said, **change), coordinator),)))
+            audited(
+                replace(
+                    export,
+                    countersigned=(
+                        named(replace(said, **change), coordinator, credentials[change.get("silo", "north")]),
+                    ),
+                )
+            )
     for change in ({"silo": "west"}, {"data_set": "other"}):
         with pytest.raises(ExportError, match="not this one"):
-            audited(replace(export, countersigned=(named(replace(said, **change), coordinator),)))
+            audited(
+                replace(
+                    export,
+                    countersigned=(
+                        named(replace(said, **change), coordinator, credentials[change.get("silo", "north")]),
+                    ),
+                )
+            )

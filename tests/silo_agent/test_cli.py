@@ -16,7 +16,7 @@ from crypto.authority import read_request
 from crypto.certificates import Trust
 from crypto.identity import Identity, Role, Subject
 from policies.costs import round_costs
-from policies.countersign import Countersignature, Countersigned
+from policies.countersign import Countersigned
 from policies.ledger import Debit, Ledger, read_history
 from silo_agent import assembly, cli
 from silo_agent.client import CallRefused
@@ -75,6 +75,16 @@ def sentence(monkeypatch, capsys):
         return err
 
     return run
+
+
+@pytest.fixture
+def by_hub(coordinator, credentials):
+    """The coordinator's countersignature of a statement of north's."""
+
+    def give(said):
+        return replace(countersigned(said, coordinator, credentials["north"]), signer=coordinator.identity.uri)
+
+    return give
 
 
 # --- enrol ------------------------------------------------------------------------------------------------------------
@@ -283,13 +293,13 @@ def test_the_other_exports_are_signed_too(exported, hospital, authority, form):
     assert "DPO-2026-14" in out.read_text()
 
 
-def test_an_export_says_who_recovered_and_who_countersigned(exported, hospital, authority, coordinator, sentence):
+def test_an_export_says_who_recovered_and_who_countersigned(exported, hospital, authority, sentence, by_hub):
     exported("json")
     path = hospital.parent / "state" / "ledger.sqlite3"
     invoke("ledger", "recover", "--signed-by", "A. Weber", "--charge-everything", "-c", hospital)
     with Ledger.open(path, data_set="north-ward", holdout=0.2, budget_epsilon=4.0, delta=1e-5) as ledger:
         last = ledger.statement("north")
-    Countersigned(path).keep([replace(countersigned(last, coordinator), signer=coordinator.identity.uri)])
+    Countersigned(path).keep([by_hub(last)])
     invoke("ledger", "note", "refresh", "--reference", "DPO-2026-15", "-c", hospital)
     out, public = hospital.parent / "ledger.json", hospital.parent / "consortium.pem"
     public.write_bytes(authority.pem)
@@ -306,13 +316,13 @@ def test_an_export_says_who_recovered_and_who_countersigned(exported, hospital, 
     assert "fedward://coordinator/hub up to entry 4" in page.read_text()
 
 
-def test_an_export_of_an_older_copy_is_refused(exported, hospital, coordinator, sentence):
+def test_an_export_of_an_older_copy_is_refused(exported, hospital, sentence, by_hub):
     path = hospital.parent / "state" / "ledger.sqlite3"
     older = path.read_bytes()
     charge(hospital, 2)
     with Ledger.open(path, data_set="north-ward", holdout=0.2, budget_epsilon=4.0, delta=1e-5) as ledger:
         last = ledger.statement("north")
-    Countersigned(path).keep([replace(countersigned(last, coordinator), signer=coordinator.identity.uri)])
+    Countersigned(path).keep([by_hub(last)])
     path.write_bytes(older)
     out = hospital.parent / "ledger.json"
     said = sentence("ledger", "export", "--format", "json", "--out", out, "-c", hospital)
@@ -331,7 +341,7 @@ def test_an_export_outlives_its_certificate_and_says_so(exported, hospital, auth
     assert "3 entries, the chain holds" in said
 
 
-def test_an_older_copy_is_found_by_verify_and_recovered_under_a_name(hospital, coordinator, sentence):
+def test_an_older_copy_is_found_by_verify_and_recovered_under_a_name(hospital, coordinator, sentence, by_hub):
     invoke("ledger", "create", "-c", hospital)
     path = hospital.parent / "state" / "ledger.sqlite3"
     charge(hospital, 0)
@@ -339,7 +349,7 @@ def test_an_older_copy_is_found_by_verify_and_recovered_under_a_name(hospital, c
     charge(hospital, 1)
     with Ledger.open(path, data_set="north-ward", holdout=0.2, budget_epsilon=4.0, delta=1e-5) as ledger:
         last = ledger.statement("north")
-    told = Countersignature(last, "", coordinator.certificate_pem, coordinator.sign(last.message))
+    told = by_hub(last)
     handed = hospital.parent / "told.json"
     handed.write_text(json.dumps([told.content]))
     recover = ("ledger", "recover", "--countersigned", handed, "--signed-by", "A. Weber", "-c", hospital)

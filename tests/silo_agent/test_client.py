@@ -29,7 +29,7 @@ from protos.messages import (
     UploadHeader,
     Work,
 )
-from protos.statements import Countersigned, SignedStatement
+from protos.statements import Countersigned, CountersignedStatement, SignedStatement
 from protos.v1 import silo_pb2, silo_pb2_grpc
 from silo_agent import client as client_module
 from silo_agent.client import (
@@ -46,6 +46,7 @@ from support.contents import digest_of, listed
 
 PLACE = Place("5" * 64, 1, 2)
 SIGNED = SignedStatement(b"statement", b"certificate", b"signature")
+WORD = CountersignedStatement(SIGNED, b"other", b"signature")
 CONTENT = np.random.default_rng(1).bytes(2_304_000)
 UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
 
@@ -106,13 +107,13 @@ class Fake(silo_pb2_grpc.SiloServiceServicer):
 
     def LatestCountersignatures(self, request, context):
         self._begin("LatestCountersignatures", context, request)
-        yield from [codec.statement_to_wire(SIGNED)] * self.remembered
+        yield from [codec.countersignature_to_wire(WORD)] * self.remembered
 
     def Countersign(self, request, context):
         self._begin("Countersign", context, request)
         if self.hold:
             self.release.wait(10)
-        return codec.countersigned_to_wire(Countersigned(SIGNED, self.peer_signed))
+        return codec.countersigned_to_wire(Countersigned(WORD, self.peer_signed))
 
     def Witness(self, request, context):
         self._begin("Witness", context, request)
@@ -237,16 +238,16 @@ def test_a_statement_carries_the_silos_signature(ward, authority):
 
 def test_what_others_remember_comes_in_a_stream_that_ends(ward):
     ward.fake.remembered = 2
-    assert ward.client.countersigned() == (SIGNED, SIGNED)
+    assert ward.client.countersigned() == (WORD, WORD)
     ward.fake.remembered = MAX_COUNTERSIGNERS + 5
     assert len(ward.client.countersigned()) == MAX_COUNTERSIGNERS
 
 
 @pytest.mark.parametrize("peer", [None, "peer"])
 def test_a_statement_brings_countersignatures(ward, peer):
-    ward.fake.peer_signed = peer and replace(SIGNED, signature=b"the peer's")
+    ward.fake.peer_signed = peer and replace(WORD, signature=b"the peer's")
     mine = replace(SIGNED, signature=b"mine")
-    assert ward.client.countersign(PLACE, mine) == Countersigned(SIGNED, ward.fake.peer_signed)
+    assert ward.client.countersign(PLACE, mine) == Countersigned(WORD, ward.fake.peer_signed)
     request = ward.fake.seen[0]
     assert (codec.place_from_wire(request.place), codec.statement_from_wire(request.statement)) == (PLACE, mine)
     assert request.hold_seconds > 0
@@ -264,7 +265,7 @@ def test_a_ledger_that_went_back_is_refused_by_a_name_of_its_own(ward):
 def test_a_witness_hands_in_and_is_handed(ward):
     assert ward.client.witness(None) is None
     ward.fake.handed = SIGNED
-    assert ward.client.witness(replace(SIGNED, signature=b"given")) == SIGNED
+    assert ward.client.witness(replace(WORD, signature=b"given")) == SIGNED
     first, second = ward.fake.seen
     assert not first.HasField("given")
     assert second.given.signature == b"given"

@@ -8,10 +8,10 @@ from crypto.errors import CryptoError
 from policies.countersign import Statement
 from policies.errors import CountersignError, LedgerRolledBackError
 from protos.messages import Place
-from protos.statements import Countersigned, SignedStatement
+from protos.statements import Countersigned, CountersignedStatement, SignedStatement
 from silo_agent.client import CallRefused, WentBackRefused
 from silo_agent.countersigning import Countersigning, countersignature
-from support.countersigners import signed
+from support.countersigners import witnessed
 
 PLACE = Place("a" * 64, 1, 1)
 
@@ -35,8 +35,11 @@ class Hands:
         self.stated.append(stated)
         if self.answers:
             raise self.answers.pop(0)
-        statement = Statement.parse(stated.statement)
-        return Countersigned(signed(statement, self.hub), signed(statement, self.peer) if self.peer else None)
+        return Countersigned(witnessed(stated, self.hub), witnessed(stated, self.peer) if self.peer else None)
+
+
+def told(hands, statement, by):
+    return witnessed(hands.signed(statement.message), by)
 
 
 class Door:
@@ -70,7 +73,7 @@ def door(stated):
 
 
 def test_what_is_remembered_is_handed_to_the_gate(hands, door, stated, coordinator, credentials):
-    hands.told = [signed(stated, coordinator), signed(stated, credentials["south"])]
+    hands.told = [told(hands, stated, by) for by in (coordinator, credentials["south"])]
     Countersigning(hands, door).remember()
     assert hands.asked == 1
     assert door.kept == [countersignature(item) for item in hands.told]
@@ -83,7 +86,10 @@ def test_what_does_not_count_any_more_is_no_reason_to_stop(hands, federation, au
     gate = federation[1]["north"].gate
     expired = authority.credential("silo", "expired", period=(timedelta(days=-2), timedelta(days=-1)))
     pem = (expired / "certificate.pem").read_bytes()
-    hands.told = [SignedStatement(stated.message, pem, b"not looked at"), signed(stated, coordinator)]
+    hands.told = [
+        CountersignedStatement(hands.signed(stated.message), pem, b"not looked at"),
+        told(hands, stated, coordinator),
+    ]
     Countersigning(hands, gate).remember()
     assert [item.signer for item in gate._held] == ["fedward://coordinator/hub"]
 
@@ -109,7 +115,7 @@ def test_the_same_bytes_are_sent_until_something_changes(hands, door, stated):
 
 def test_a_head_that_the_coordinator_remembers_is_named_and_stated_again(hands, door, stated, coordinator):
     went_back = WentBackRefused(grpc.StatusCode.DATA_LOSS, "does not contain entry 5")
-    hands.told, hands.answers = [signed(stated, coordinator)], [went_back]
+    hands.told, hands.answers = [told(hands, stated, coordinator)], [went_back]
     assert len(list(Countersigning(hands, door).ask(PLACE))) == 2
     assert (len(door.kept), len(hands.stated)) == (1, 2)
     hands.answers = [went_back, went_back]
@@ -118,7 +124,7 @@ def test_a_head_that_the_coordinator_remembers_is_named_and_stated_again(hands, 
 
 
 def test_a_ledger_that_went_back_is_found_when_the_coordinator_refuses_it(hands, door, stated, coordinator):
-    hands.told = [signed(stated, coordinator)]
+    hands.told = [told(hands, stated, coordinator)]
     hands.answers = [WentBackRefused(grpc.StatusCode.DATA_LOSS, "does not contain entry 5")]
     door.fault = LedgerRolledBackError("an older copy")
     with pytest.raises(LedgerRolledBackError):
@@ -135,5 +141,5 @@ def test_any_other_refusal_ends_the_waiting(hands, door):
 
 def test_what_says_nothing_about_a_ledger_is_refused():
     with pytest.raises(CountersignError):
-        countersignature(SignedStatement(b"{}", b"c", b"s"))
+        countersignature(CountersignedStatement(SignedStatement(b"{}", b"c", b"s"), b"c", b"s"))
     assert not issubclass(CountersignError, CryptoError), "it is not passed over"

@@ -14,7 +14,7 @@ from policies.costs import Cost, round_costs
 from policies.countersign import Countersigned, advance
 from policies.document import DocumentError
 from policies.errors import CountersignError, LedgerError, LedgerRolledBackError
-from policies.events import InForce, Recovery
+from policies.events import Head, InForce, Recovery
 from policies.ledger import (
     Debit,
     Ledger,
@@ -32,6 +32,7 @@ from silo_agent.approving import ApprovalError, put_into_force
 from silo_agent.core.turns import OutOfTurnError
 from silo_agent.gate import VERIFY_SECONDS, Gate, Order, open_ledger
 from silo_agent.metrics import Metrics
+from silo_agent.recovering import recover
 from silo_agent.state import State, StateError
 from support.countersigners import countersigned
 from support.small_cohort import policy_document, write_yaml
@@ -97,7 +98,7 @@ class Hospital:
 
     def ask(self):
         self.events.append("countersign")
-        return [countersigned(self.gate.statement(), signer) for signer in self.signers]
+        return [countersigned(self.gate.statement(), signer, self.credential) for signer in self.signers]
 
     def contribute(self, order, compute=None, ask=None):
         return self.gate.contribute(order, self, "masks", compute or self.compute, ask or self.ask)
@@ -641,15 +642,15 @@ def test_a_clock_that_jumps_within_the_period_changes_no_charge(open_hospital, c
 
 
 # --- countersigned heads --------------------------------------------------------------------------------------------
-def countersign(gate, credential):
-    return countersigned(gate.statement(), credential)
+def countersign(hospital, credential):
+    return countersigned(hospital.gate.statement(), credential, hospital.credential)
 
 
 def test_an_older_copy_is_refused_at_the_start_once_a_head_was_countersigned(hospital, coordinator):
     path = hospital.folder / "ledger.sqlite3"
     older = path.read_bytes()
     hospital.contribute(hospital.order())
-    hospital.gate.keep_countersigned([countersign(hospital.gate, coordinator)])
+    hospital.gate.keep_countersigned([countersign(hospital, coordinator)])
     hospital.restart()
     hospital.close()
     path.write_bytes(older)
@@ -663,7 +664,7 @@ def test_a_countersigner_tells_a_silo_that_lost_everything_and_it_stays_told(hos
     path = hospital.folder / "ledger.sqlite3"
     older = path.read_bytes()
     hospital.contribute(hospital.order())
-    told = countersign(hospital.gate, coordinator)
+    told = countersign(hospital, coordinator)
     hospital.close()
     path.write_bytes(older)
     (hospital.folder / "ledger.sqlite3.countersigned.json").unlink()
@@ -676,18 +677,26 @@ def test_a_countersigner_tells_a_silo_that_lost_everything_and_it_stays_told(hos
 
 
 def test_only_others_countersign_and_only_this_ledger(hospital, coordinator, credentials):
-    own = countersign(hospital.gate, credentials["north"])
+    own = countersign(hospital, credentials["north"])
     with pytest.raises(CountersignError, match="cannot countersign the ledger of north"):
         hospital.gate.keep_countersigned([own])
     statement = replace(hospital.gate.statement(), data_set="other")
     with pytest.raises(CountersignError, match=r"the ledger of other as this silo's.*a new name refills no budget"):
-        hospital.gate.keep_countersigned([countersigned(statement, coordinator)])
+        hospital.gate.keep_countersigned([countersigned(statement, coordinator, hospital.credential)])
     with pytest.raises(CountersignError, match="the ledger of west, not this one"):
-        hospital.gate.keep_countersigned([countersigned(replace(statement, silo="west"), coordinator)])
-    good = countersign(hospital.gate, credentials["south"])
+        hospital.gate.keep_countersigned(
+            [countersigned(replace(statement, silo="west"), coordinator, credentials["west"])]
+        )
+    good = countersign(hospital, credentials["south"])
     with pytest.raises(SignatureRefused):
         hospital.gate.keep_countersigned([replace(good, statement=statement)])
-    hospital.gate.keep_countersigned([good, countersign(hospital.gate, coordinator)])
+    made_up = replace(hospital.gate.statement(), head=Head(99, "e" * 64))
+    with pytest.raises(CountersignError, match="fedward://silo/south signed a statement about the ledger of north"):
+        hospital.gate.keep_countersigned([countersigned(made_up, coordinator, credentials["south"])])
+    with pytest.raises(SignatureRefused):
+        hospital.gate.keep_countersigned([replace(good, stated_signature=good.signature)])
+    assert Countersigned(hospital.folder / "ledger.sqlite3").latest() == ()
+    hospital.gate.keep_countersigned([good, countersign(hospital, coordinator)])
     signers = [item.signer for item in Countersigned(hospital.folder / "ledger.sqlite3").latest()]
     assert signers == ["fedward://coordinator/hub", "fedward://silo/south"]
 
@@ -701,7 +710,7 @@ def test_nothing_is_computed_before_the_coordinator_and_a_peer_have_signed_the_c
         """Nobody, then one of them, then the other."""
         steps.append(hospital.draws)
         given = {2: [hub], 3: [south]}.get(len(steps), [])
-        return [countersigned(hospital.gate.statement(), signer) for signer in given]
+        return [countersigned(hospital.gate.statement(), signer, hospital.credential) for signer in given]
 
     hospital.contribute(hospital.order(), ask=ask)
     assert steps == [0, 0, 0]
@@ -714,7 +723,7 @@ def test_one_alone_is_not_enough(hospital, signers, missing):
         if hospital.events.count("countersign") == 3:
             raise Crash
         hospital.events.append("countersign")
-        return [countersigned(hospital.gate.statement(), signers[missing == "coordinator"])]
+        return [countersigned(hospital.gate.statement(), signers[missing == "coordinator"], hospital.credential)]
 
     with pytest.raises(Crash):
         hospital.contribute(hospital.order(), ask=ask)
@@ -729,7 +738,10 @@ def test_a_silo_of_another_study_does_not_count(hospital, coordinator, enrolled)
         if hospital.events:
             raise Crash
         hospital.events.append("countersign")
-        return [countersigned(hospital.gate.statement(), one) for one in (coordinator, enrolled("elsewhere"))]
+        return [
+            countersigned(hospital.gate.statement(), one, hospital.credential)
+            for one in (coordinator, enrolled("elsewhere"))
+        ]
 
     with pytest.raises(Crash):
         hospital.contribute(hospital.order(), ask=ask)
@@ -745,7 +757,7 @@ def test_a_charge_that_is_not_in_the_ledger_is_no_charge(hospital, monkeypatch):
 
 
 def test_a_head_of_before_the_charge_does_not_count(hospital, signers):
-    before = [countersigned(hospital.gate.statement(), signer) for signer in signers]
+    before = [countersigned(hospital.gate.statement(), signer, hospital.credential) for signer in signers]
     hospital.gate.keep_countersigned(before)
     hospital.contribute(hospital.order())
     assert hospital.events == ["countersign", "compute", "seal"]
@@ -794,13 +806,13 @@ def test_who_answers_with_a_newer_head_stops_everything_by_name(hospital, coordi
     path = hospital.folder / "ledger.sqlite3"
     older = path.read_bytes()
     hospital.contribute(hospital.order())
-    newer = countersign(hospital.gate, credentials["south"])
+    newer = countersign(hospital, credentials["south"])
     hospital.close()
     path.write_bytes(older)
     (hospital.folder / "ledger.sqlite3.countersigned.json").unlink()
     hospital.start()
     with pytest.raises(LedgerRolledBackError):
-        hospital.contribute(hospital.order(number=2), ask=lambda: [countersign(hospital.gate, coordinator), newer])
+        hospital.contribute(hospital.order(number=2), ask=lambda: [countersign(hospital, coordinator), newer])
     assert hospital.draws == 1
     with pytest.raises(LedgerRolledBackError):
         hospital.gate.decide(hospital.study, hospital.order().place)
@@ -814,21 +826,86 @@ def test_a_countersigner_that_was_put_back_itself_can_go_on(hospital, coordinato
     remembered = gate.statement()
     for _ in range(5):
         gate.ledger.note("refresh", "case")
-    gate.keep_countersigned([countersign(gate, coordinator)])
+    gate.keep_countersigned([countersign(hospital, coordinator)])
     gate.ledger.note("refresh", "case")
     with pytest.raises(LedgerRolledBackError):
         advance(remembered, gate.statement())
-    gate.keep_countersigned([countersigned(remembered, coordinator)])
+    gate.keep_countersigned([countersigned(remembered, coordinator, hospital.credential)])
     assert advance(remembered, gate.statement()).head == gate.ledger.head
     (kept,) = Countersigned(hospital.folder / "ledger.sqlite3").latest()
     assert kept.statement.head.sequence > remembered.head.sequence, "the newest stays kept"
 
 
 def test_what_is_known_is_not_written_again(hospital, coordinator, monkeypatch):
-    told = countersign(hospital.gate, coordinator)
+    told = countersign(hospital, coordinator)
     hospital.gate.keep_countersigned([told])
     monkeypatch.setattr(Countersigned, "keep", lambda *_: pytest.fail("written again"))
     hospital.gate.keep_countersigned([told])
+
+
+def test_a_head_that_was_lost_and_recovered_says_nothing_about_later_charges(open_hospital):
+    """Its number may be higher than the charge's: the charge is countersigned all the same before it is computed."""
+    hospital = open_hospital(study=tiny_study(**DISTRIBUTED))
+    path = hospital.folder / "ledger.sqlite3"
+    older = path.read_bytes()
+    hospital.contribute(hospital.order())
+    for _ in range(3):
+        hospital.gate.ledger.note("refresh", "case")
+    hospital.gate.keep_countersigned(hospital.ask())
+    lost = [item.statement for item in Countersigned(path).latest()]
+    hospital.close()
+    path.write_bytes(older)
+    with open_ledger(path, load_policy(hospital.policy), hospital.credential) as ledger:
+        recover(ledger, hospital.credential, lost, "A. Weber")
+    hospital.start()
+    asked = []
+
+    def ask():
+        asked.append(hospital.gate.ledger.head)
+        return hospital.ask()
+
+    hospital.contribute(hospital.order(number=2), ask=ask)
+    assert asked == [hospital.gate.ledger.head]
+    assert hospital.gate.ledger.head.sequence < max(item.head.sequence for item in lost)
+
+
+def test_signatures_planted_in_the_kept_file_are_refused_at_the_start(hospital, signers):
+    hospital.contribute(hospital.order())
+    pairs = zip(hospital.ask(), signers, strict=True)
+    planted = [replace(item, signer=one.identity.uri, signature=b"no") for item, one in pairs]
+    hospital.close()
+    (hospital.folder / "ledger.sqlite3.countersigned.json").unlink()
+    Countersigned(hospital.folder / "ledger.sqlite3").keep(planted)
+    with pytest.raises(SignatureRefused):
+        hospital.start()
+    hospital.state.close()
+    (hospital.folder / "ledger.sqlite3.countersigned.json").unlink()
+    hospital.start()
+
+
+def test_a_signature_of_today_takes_the_place_of_an_expired_one(hospital, signers, credentials, monkeypatch):
+    """What was kept still tells an older copy, but lets nothing be computed until it is signed again."""
+    hospital.contribute(hospital.order())
+    told = hospital.ask()
+    valid, hub = hospital.gate._verify, signers[0]
+
+    def expired(certificate, message, signature, at):
+        if at is None and certificate == hub.certificate_pem:
+            msg = "the certificate expired"
+            raise CertificateError(msg)
+        return valid(certificate, message, signature, at)
+
+    monkeypatch.setattr(hospital.gate, "_verify", expired)
+    order = hospital.order(tensor=Tensor.ENCODER)
+    steps = []
+
+    def ask():
+        steps.append("asked")
+        monkeypatch.setattr(hospital.gate, "_verify", valid)
+        return told
+
+    hospital.contribute(order, ask=ask)
+    assert steps == ["asked"]
 
 
 # --- laws -------------------------------------------------------------------------------------------------------------

@@ -5,11 +5,11 @@ import pytest
 from crypto.certificates import Trust
 from policies import totals
 from policies.costs import Cost
-from policies.countersign import Countersignature
 from policies.errors import CountersignError
 from policies.events import EXHAUSTED, Head, Recovery, recovery_message
 from policies.ledger import Debit, Ledger
 from silo_agent.recovering import checked, recover
+from support.countersigners import countersigned
 
 OPEN = {"data_set": "north-ward", "holdout": 0.2, "budget_epsilon": 4.0, "delta": 1e-5}
 
@@ -80,7 +80,7 @@ def test_statements_about_other_ledgers_are_refused(rolled_back, credentials, co
         recover(ledger, credentials["north"], [replace(last, data_set="other")], "A. Weber")
 
     def signed(statement):
-        return Countersignature(statement, "", coordinator.certificate_pem, coordinator.sign(statement.message))
+        return countersigned(statement, coordinator, credentials[statement.silo])
 
     (good,) = checked([signed(last)], credentials["north"])
     assert good.signer == "fedward://coordinator/hub"

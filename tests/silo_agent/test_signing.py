@@ -3,7 +3,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from crypto.certificates import Trust
+from crypto.certificates import Credential, Trust
 from crypto.errors import CertificateError, SignatureRefused
 from policies.chain import Genesis
 from policies.countersign import statement
@@ -85,17 +85,31 @@ def test_without_a_time_an_expired_certificate_is_refused(authority, credentials
 
 def test_a_countersignature_counts_as_of_its_statement(authority, coordinator, credentials):
     trust, said = Trust(authority.pem), statement("north", Genesis("north-ward", 0.2, 1e-5), (), AT)
-    found, signer = countersigner_of(trust, countersigned(said, coordinator), now=LATER)
+    found, signer = countersigner_of(trust, countersigned(said, coordinator, credentials["north"]), now=LATER)
     assert (found.signer, signer.identity.uri) == ("fedward://coordinator/hub",) * 2
     assert signer.expired is not None
     with pytest.raises(CountersignError, match="cannot countersign"):
-        countersigner_of(trust, countersigned(said, credentials["north"]), now=LATER)
+        countersigner_of(trust, countersigned(said, credentials["north"], credentials["north"]), now=LATER)
     with pytest.raises(SignatureRefused):
-        countersigner_of(trust, replace(countersigned(said, coordinator), statement=replace(said, epsilon=1.0)))
+        countersigner_of(
+            trust, replace(countersigned(said, coordinator, credentials["north"]), statement=replace(said, epsilon=1.0))
+        )
 
 
 def test_a_head_is_checked_against_the_authority(authority, coordinator):
     verify = verifier(Trust(authority.pem))
-    assert verify(coordinator.certificate_pem, b"m", coordinator.sign(b"m")) == "fedward://coordinator/hub"
-    with pytest.raises(SignatureRefused):
-        verify(coordinator.certificate_pem, b"n", coordinator.sign(b"m"))
+    for at in (None, AT):
+        assert verify(coordinator.certificate_pem, b"m", coordinator.sign(b"m"), at) == "fedward://coordinator/hub"
+        with pytest.raises(SignatureRefused):
+            verify(coordinator.certificate_pem, b"n", coordinator.sign(b"m"), at)
+
+
+def test_only_with_a_time_does_an_expired_certificate_count(authority):
+    home = authority.credential("silo", "bygone", period=(timedelta(minutes=-4), timedelta(minutes=-2)))
+    pems = {f"{name}_pem": (home / f"{name}.pem").read_bytes() for name in ("certificate", "key", "authority")}
+    then = datetime.now(UTC) - timedelta(minutes=3)
+    bygone, verify = Credential(**pems, now=then), verifier(Trust(authority.pem))
+    signature = bygone.sign(b"m")
+    assert verify(bygone.certificate_pem, b"m", signature, then.isoformat()) == "fedward://silo/bygone"
+    with pytest.raises(CertificateError, match="expired on"):
+        verify(bygone.certificate_pem, b"m", signature, None)

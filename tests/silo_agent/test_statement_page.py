@@ -70,7 +70,9 @@ def test_it_says_who_countersigned_up_to_which_entry():
     _, export = page()
     assert "Nobody else has signed how far the ledger had come." in page()[0]
     said = statement("north", export.genesis, export.entries[:3], AT)
-    held = tuple(Countersignature(said, f"fedward://{one}", b"", b"") for one in ("coordinator/hub", "silo/<b>"))
+    held = tuple(
+        Countersignature(said, f"fedward://{one}", b"", b"", b"", b"") for one in ("coordinator/hub", "silo/<b>")
+    )
     text = statement_page(replace(export, countersigned=held), summarise(export.genesis, export.entries)).decode()
     assert "fedward://coordinator/hub up to entry 3, fedward://silo/&lt;b&gt; up to entry 3." in text
     assert "Nobody else" not in text

@@ -50,9 +50,10 @@ def files(folder):
 
 
 def test_it_signs_what_another_silo_states(witness, credentials, trust, north):
-    found = witness.countersign(stated(north, 3))
-    assert found.statement == stated(north, 3).statement
-    assert trust.verify(found.certificate_pem, found.statement, found.signature).uri == "fedward://silo/south"
+    given = stated(north, 3)
+    found = witness.countersign(given)
+    assert found.stated == given, "with the silo's own signature"
+    assert trust.verify(found.certificate_pem, found.stated.statement, found.signature).uri == "fedward://silo/south"
 
 
 def test_it_keeps_it_before_it_signs(witness, north, credentials, monkeypatch):
@@ -72,8 +73,8 @@ def test_who_goes_back_is_handed_the_last_one_also_by_a_new_process(witness, qui
     witness.countersign(latest)
     again = Witness(quick_path, credentials["south"])
     for back in (stated(north, older), stated(north, 7, branch="other")):
-        assert again.countersign(back).statement == latest.statement
-    assert again.countersign(stated(north, 6)).statement == stated(north, 6).statement
+        assert again.countersign(back).stated == latest
+    assert again.countersign(stated(north, 6)).stated.statement == stated(north, 6).statement
 
 
 def test_the_same_again_is_signed_again_and_written_once(witness, quick_path, north, monkeypatch):
@@ -85,7 +86,7 @@ def test_the_same_again_is_signed_again_and_written_once(witness, quick_path, no
 
 def test_silos_are_told_apart(witness, quick_path, credentials, north):
     for other in (stated(north, 5), stated(credentials["west"], 1)):
-        assert witness.countersign(other).statement == other.statement
+        assert witness.countersign(other).stated == other
     assert [path.name for path in files(quick_path)] == ["north.json", "west.json"]
 
 
@@ -114,7 +115,7 @@ def test_a_data_set_under_a_new_name_is_not_countersigned(witness, quick_path, n
     with pytest.raises(CertificateError, match="a new name refills no budget"):
         witness.countersign(stated(north, 0, data_set="../x"))
     assert [path.name for path in files(quick_path)] == ["north.json"]
-    assert witness.countersign(stated(north, 3)).statement == stated(north, 3).statement
+    assert witness.countersign(stated(north, 3)).stated.statement == stated(north, 3).statement
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[]", b"\xff", b'{"statement": 1}'])
@@ -147,7 +148,7 @@ def test_it_answers_until_it_is_stopped(witness, north):
     thread = Witnessing(client, witness, threading.Event())
     thread.start()
     thread.join()
-    said = [given and given.statement for given in client.given]
+    said = [given and given.stated.statement for given in client.given]
     assert said == [None, None, stated(north, 1).statement, None, stated(north, 2).statement]
 
 
@@ -158,7 +159,12 @@ def test_a_fault_ends_nothing_and_is_not_answered(witness, credentials, north, m
     thread = Witnessing(client, witness, threading.Event())
     thread.start()
     thread.join()
-    assert [given and given.statement for given in client.given] == [None, None, None, stated(north, 1).statement]
+    assert [given and given.stated.statement for given in client.given] == [
+        None,
+        None,
+        None,
+        stated(north, 1).statement,
+    ]
 
 
 def test_a_stopped_agent_asks_nobody(witness):

@@ -34,10 +34,11 @@ from protos.messages import (
     Work,
     note_slot,
 )
-from protos.statements import Countersigned, SignedStatement
+from protos.statements import Countersigned, CountersignedStatement, SignedStatement
 from silo_agent.agent import Agent
 from silo_agent.client import Stopped
 from support.contents import digest_of, listed
+from support.countersigners import witnessed
 
 
 @dataclass
@@ -53,7 +54,7 @@ class LocalClient:
     headers: list[UploadHeader] = field(default_factory=list)
     on_upload: Callable[[UploadHeader], None] | None = None
     signer: Credential | None = None
-    told: list[SignedStatement] = field(default_factory=list)
+    told: list[CountersignedStatement] = field(default_factory=list)
     """What the coordinator says was countersigned last."""
     stated: list[tuple[Place, SignedStatement]] = field(default_factory=list)
 
@@ -80,7 +81,7 @@ class LocalClient:
         assert self.signer is not None
         return SignedStatement(statement, self.signer.certificate_pem, self.signer.sign(statement))
 
-    def countersigned(self) -> tuple[SignedStatement, ...]:
+    def countersigned(self) -> tuple[CountersignedStatement, ...]:
         return tuple(self.told)
 
     def countersign(self, place: Place, stated: SignedStatement) -> Countersigned:
@@ -88,11 +89,10 @@ class LocalClient:
         self.stated.append((place, stated))
         hub, others = self.coordinator.hub, self.coordinator.clients
         assert hub is not None
-        own = SignedStatement(stated.statement, hub.certificate_pem, hub.sign(stated.statement))
-        peer = next(client for name, client in others.items() if name != self.silo and client.signer is not None)
-        return Countersigned(own, peer.signed(stated.statement))
+        peer = next(c.signer for name, c in others.items() if name != self.silo and c.signer is not None)
+        return Countersigned(witnessed(stated, hub), witnessed(stated, peer))
 
-    def witness(self, given: SignedStatement | None) -> SignedStatement | None:
+    def witness(self, given: CountersignedStatement | None) -> SignedStatement | None:
         raise Stopped
 
     def upload(self, header: UploadHeader, content: Path, chunks: ChunkList) -> None:

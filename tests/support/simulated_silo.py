@@ -31,7 +31,7 @@ from policies.study import Study
 from protos import codec
 from protos.chunks import ChunkList
 from protos.messages import Answer, Confirm, Member, Part, Place, Task, Tensor, UploadHeader, Work
-from protos.statements import SignedStatement
+from protos.statements import CountersignedStatement
 from silo_agent.agent import Agent
 from silo_agent.client import CallRefused
 from silo_agent.duties import COUNTS
@@ -86,7 +86,7 @@ class _Client:
     def sign(self, message: bytes) -> bytes:
         return self.silo.credential.sign(message)
 
-    def countersigned(self) -> tuple[SignedStatement, ...]:
+    def countersigned(self) -> tuple[CountersignedStatement, ...]:
         return ()
 
     def upload(self, header: UploadHeader, content: Path, chunks: ChunkList) -> None:

@@ -33,7 +33,7 @@ from protos.messages import (
     UploadSize,
     Work,
 )
-from protos.statements import SignedStatement
+from protos.statements import CountersignedStatement, SignedStatement
 
 digests = st.text("0123456789abcdef", min_size=64, max_size=64)
 names = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,20}[a-z0-9])?", fullmatch=True)
@@ -126,6 +126,7 @@ confirms = (
     )
 )
 statements = st.builds(SignedStatement, some_bytes, some_bytes, some_bytes)
+countersignatures = st.builds(CountersignedStatement, statements, some_bytes, some_bytes)
 statuses = st.builds(
     StudyStatus,
     study=digests,
