@@ -110,7 +110,7 @@ def check_chain(rows: Iterable[Row]) -> tuple[Genesis, tuple[Entry, ...]]:
     policy: str | None = None
     place, last, spent = -1, GENESIS_PREVIOUS, 0.0
     for sequence, previous, digest, body in rows:
-        if sequence != place + 1 or previous != last:
+        if type(sequence) is not int or sequence != place + 1 or previous != last:
             raise _broken(place + 1, "is missing or does not follow the one before it")
         if digest != _hash(previous, body):
             raise _broken(sequence, "was edited: its hash does not fit its content")

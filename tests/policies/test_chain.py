@@ -282,6 +282,13 @@ def test_numbers_and_depths_beyond_reading_are_named(bent):
         check_chain(rehashed(bent(chain(1)[1][3])))
 
 
+@pytest.mark.parametrize("sequence", [True, 1.0])
+def test_a_place_that_is_no_whole_number_is_refused(sequence):
+    first, (_, *rest) = chain(1)
+    with pytest.raises(LedgerTamperedError, match="entry 1 is missing"):
+        check_chain([first, (sequence, *rest)])
+
+
 @pytest.mark.parametrize("genesis", [Genesis("cardiology", 0.2, "1e-5"), Genesis(5, 0.2, 1e-5), Genesis("c", 1, 1e-5)])
 def test_a_genesis_with_fields_of_other_kinds_is_refused(genesis):
     with pytest.raises(LedgerTamperedError, match="entry 0 cannot be read"):
