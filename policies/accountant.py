@@ -134,11 +134,17 @@ def _merge(costs: Iterable[Cost]) -> _Merged:
         else:
             key = (cost.sampling_rate, cost.noise)
             sampled[key] = sampled.get(key, 0) + cost.count
+    return _Merged(
+        precision(plain.items()), tuple(_Sampled(rate, noise, count) for (rate, noise), count in sampled.items())
+    )
+
+
+def precision(releases: Iterable[tuple[float, int]]) -> float:
+    """Sum of count / noise^2 over plain Gaussian releases, given as (noise, count); infinite beyond floats."""
     try:
-        precision = math.fsum(count / noise / noise for noise, count in plain.items())
+        return math.fsum(count / noise / noise for noise, count in releases)
     except OverflowError:  # finite terms of an infinite sum
-        precision = math.inf
-    return _Merged(precision, tuple(_Sampled(rate, noise, count) for (rate, noise), count in sampled.items()))
+        return math.inf
 
 
 @lru_cache(maxsize=4096)

@@ -100,3 +100,8 @@ def test_a_target_for_all_divides_mu_and_not_epsilon(hospitals, share):
 
     assert 3.97 < together(share) <= 4 < together(share + 0.02)
     assert together(4 / hospitals) > 4.38
+
+
+def test_a_sum_beyond_floats_is_without_bound():
+    loud = [Cost("training", 1.0, 1e-154, 1), Cost("training", 1.0, 1.01e-154, 1)]
+    assert bound([loud, LEDGER], DELTA).all == math.inf
