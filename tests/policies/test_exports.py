@@ -184,7 +184,13 @@ def test_a_recovery_charges_what_was_countersigned_of_the_lost_entries():
     whole = replace(EVENTS[3], costs=(HEADS, METRICS))
     for sound in (with_lost(whole), with_lost(EVENTS[3], others=(replace(EVENTS[1], costs={"metrics": METRICS}),))):
         assert read_export(to_json(sound)) == sound
-    for cheap in (with_lost(replace(whole, costs=())), with_lost(EVENTS[3]), with_lost(whole, epsilon=3.0)):
+    other = with_lost(replace(whole, costs=(Cost("training", 1.0, 2.0, 1),)))  # dearer, but no release of that kind
+    free, half, stated_less = (
+        with_lost(replace(whole, costs=())),
+        with_lost(EVENTS[3]),
+        with_lost(whole, epsilon=3.0),
+    )
+    for cheap in (free, half, stated_less, other):
         with pytest.raises(ExportError, match=r"lost entry 2, which .*south countersigned, .* charges less"):
             read_export(to_json(cheap))
 
