@@ -2,8 +2,9 @@
 
 Guarantees: an entry is on the disk before `record` returns; of two processes one waits for the other, so none misses
 what the other certifies; a silo keeps one data set and a data set has one silo for good, expired certificates included,
-so that neither a new name, nor a new silo, nor a reinstallation refills a budget. Leaves it to the person who certifies
-whether two data sets are different patients.
+so that neither a new name, nor a new silo, nor a reinstallation refills a budget. Silos that were certified before 0.5
+have no data set in it and are bound by their next certificate: until each was certified anew, its data set can still be
+certified for another silo. Leaves it to the person who certifies whether two data sets are different patients.
 """
 
 from __future__ import annotations

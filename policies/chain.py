@@ -110,7 +110,7 @@ def check_chain(rows: Iterable[Row]) -> tuple[Genesis, tuple[Entry, ...]]:
     policy: str | None = None
     place, last, spent = -1, GENESIS_PREVIOUS, 0.0
     for sequence, previous, digest, body in rows:
-        if sequence != place + 1 or previous != last:
+        if type(sequence) is not int or sequence != place + 1 or previous != last:
             raise _broken(place + 1, "is missing or does not follow the one before it")
         if digest != _hash(previous, body):
             raise _broken(sequence, "was edited: its hash does not fit its content")
@@ -119,11 +119,13 @@ def check_chain(rows: Iterable[Row]) -> tuple[Genesis, tuple[Entry, ...]]:
                 genesis = _read_genesis(body)
             else:
                 entry = _read_entry((sequence, previous, digest, body))
-                _check_entry(entry, spent, policy, public=genesis.public)
+                fault = fault_of(entry, spent, policy, public=genesis.public)
+                if fault is not None:
+                    raise _broken(sequence, fault)
                 entries.append(entry)
                 spent = entry.epsilon
                 policy = entry.event.policy if isinstance(entry.event, InForce) else policy
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             raise _broken(sequence, "cannot be read") from None
         place, last = sequence, digest
     if genesis is None:
@@ -131,19 +133,25 @@ def check_chain(rows: Iterable[Row]) -> tuple[Genesis, tuple[Entry, ...]]:
     return genesis, tuple(entries)
 
 
-def _check_entry(entry: Entry, spent: float, policy: str | None, *, public: bool) -> None:
+def fault_of(entry: Entry, spent: float, policy: str | None, *, public: bool) -> str | None:
+    """Why this entry may not follow one with `spent`, while `policy` is in force; None where it may.
+
+    Asked on reading and before writing, so that no ledger writes what it would refuse to read.
+    """
     costs = costs_of(entry.event)
-    if not spent <= entry.epsilon:
-        raise _broken(entry.sequence, "lowers the spent epsilon")
     unbounded = any(cost.noise == 0 for cost in costs)
-    if (unbounded or math.isinf(entry.epsilon)) and not public:
-        raise _broken(entry.sequence, "has no finite price, and the data set is not public")
-    if unbounded and math.isfinite(entry.epsilon):
-        raise _broken(entry.sequence, "lowers the spent epsilon")
-    if not costs and entry.epsilon != spent:
-        raise _broken(entry.sequence, "charges nothing and changes the spent epsilon")
-    if isinstance(entry.event, Debit) and policy not in (None, entry.event.policy):
-        raise _broken(entry.sequence, "was charged under a policy that was not in force")
+    fault = None
+    if not spent <= entry.epsilon:
+        fault = "lowers the spent epsilon"
+    elif (unbounded or math.isinf(entry.epsilon)) and not public:
+        fault = "has no finite price, and the data set is not public"
+    elif unbounded and math.isfinite(entry.epsilon):
+        fault = "lowers the spent epsilon"
+    elif not costs and entry.epsilon != spent:
+        fault = "charges nothing and changes the spent epsilon"
+    elif isinstance(entry.event, Debit) and policy not in (None, entry.event.policy):
+        fault = "was charged under a policy that was not in force"
+    return fault
 
 
 def _broken(sequence: int, what: str) -> LedgerTamperedError:
@@ -162,7 +170,8 @@ def _body(event: Event, at: str, epsilon: float) -> str:
 def _read_genesis(body: str) -> Genesis:
     content: dict[str, Any] = json.loads(body)
     genesis = Genesis(content["data_set"], content["holdout"], content["delta"], content.get("public", False))
-    if genesis_row(genesis)[3] != body:
+    kinds = (type(genesis.data_set), type(genesis.holdout), type(genesis.delta), type(genesis.public))
+    if kinds != (str, float, float, bool) or genesis_row(genesis)[3] != body:
         msg = "not a genesis"
         raise ValueError(msg)
     return genesis

@@ -18,7 +18,7 @@ With distributed noise the cost is the same: the sum of the honest silos' noise 
 
 from __future__ import annotations
 
-import math
+import sys
 from dataclasses import dataclass
 from typing import Final, Literal, get_args
 
@@ -29,8 +29,10 @@ Cohort = Literal["training", "evaluation"]
 COHORTS: Final[tuple[Cohort, ...]] = get_args(Cohort)
 MAX_COUNT: Final = 10**9
 MIN_RATE: Final = 1e-9
+_LARGEST: Final = sys.float_info.max
 MAX_NOISE: Final = 1e6
-"""A single release with more of it costs nothing at any delta that a policy can state."""
+"""A single release with that much costs an epsilon below 5e-6 at every delta that a policy can state, and nothing from
+4e-7 on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +59,8 @@ class Cost:
             msg = f"cohort {self.cohort!r} is unknown; it must be one of {', '.join(COHORTS)}"
             raise CostError(msg)
         for name, value in (("sampling_rate", self.sampling_rate), ("noise", self.noise)):
-            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-                msg = f"{name} {value!r} is not a finite number; write one"
+            if not finite(value):
+                msg = f"{name} is not a finite number but {str(value)[:20]!r}; write one"
                 raise CostError(msg)
         if not MIN_RATE <= self.sampling_rate <= 1:
             msg = f"sampling_rate {self.sampling_rate} must lie between {MIN_RATE:g} and 1"
@@ -72,6 +74,11 @@ class Cost:
         # One spelling per cost, so that 1 and 1.0 have one canonical form in the ledger.
         object.__setattr__(self, "sampling_rate", float(self.sampling_rate))
         object.__setattr__(self, "noise", float(self.noise))
+
+
+def finite(value: object) -> bool:
+    """Whether this is a number that a float can hold; a whole number of 400 digits is none."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and -_LARGEST <= value <= _LARGEST
 
 
 def round_costs(study: Study, round: int) -> dict[str, Cost]:  # noqa: A002 - the protocol's word

@@ -118,7 +118,7 @@ class Statement:
             )
             if made.content != dict(content):
                 raise ValueError  # noqa: TRY301 - one way out for everything that is malformed
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             msg = "a statement about a ledger cannot be read; ask the silo's agent for a new one"
             raise CountersignError(msg) from None
         return made
@@ -169,6 +169,8 @@ class Countersignature:
     def read(cls, content: Mapping[str, Any]) -> Self:
         """From plain data. Raises `CountersignError`."""
         try:
+            if not isinstance(content["signer"], str):
+                raise TypeError  # noqa: TRY301 - one way out for everything that is malformed
             return cls(
                 Statement.read(content["statement"]),
                 content["signer"],
@@ -177,7 +179,7 @@ class Countersignature:
                 content["stated_certificate"].encode("ascii"),
                 bytes.fromhex(content["stated_signature"]),
             )
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             msg = "a countersignature cannot be read; ask the coordinator or a peer for it again"
             raise CountersignError(msg) from None
 
@@ -277,9 +279,11 @@ def gap(genesis: Genesis, entries: Sequence[Entry], lost: Sequence[Statement]) -
 
     For each statement the fork lies at its newest anchor that the ledger contains, or later. So all that the statement
     counts beyond the ledger's entries up to that anchor may be missing; what was charged since on the copy is no part
-    of it. After a plain loss of L entries this charges them and at most L - 1 others a second time. Statements of one
-    history overlap, so of each kind of release the largest count is missing; of two histories it would be the sum, and
-    the sum is charged where neither statement contains the other's head. No statement at all: `EXHAUSTED`.
+    of it. After a plain loss of L entries a single statement charges them and at most L - 1 others a second time.
+    Statements of one history overlap, so of each kind of release the largest count is missing; of two histories it
+    would be the sum. Whether there was one history or two shows only where a statement names the other's head among its
+    anchors, and an earlier head is one only where the silo knew of it or it lies 1, 2, 4, 8, ... entries back.
+    Otherwise each is charged: of one history too much, never too little. No statement at all: `EXHAUSTED`.
     """
     if not lost:
         return (EXHAUSTED,)

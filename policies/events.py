@@ -7,14 +7,13 @@ a reference, never a number of records. How entries are linked is chain.py; what
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from types import MappingProxyType
 from typing import Any, Final, Literal, get_args
 
 from policies.canonical import canonical_json, lower_hex
-from policies.costs import Cost
+from policies.costs import Cost, finite
 from policies.errors import CostError
 
 NoticeKind = Literal["withdrawal", "refresh"]
@@ -23,8 +22,9 @@ MAX_NAME: Final = 128
 MAX_SIGNATURE: Final = 512
 MAX_CERTIFICATE: Final = 1 << 14
 EXHAUSTED: Final = Cost("training", 1.0, 0.1, 1)
-"""What a gap of unknown size is charged: epsilon of 50 or more at any delta below 1/2 (the median loss of a Gaussian
-of noise s is 1 / (2 s^2)), which no budget (policy.py: at most 32) ever covers again."""
+"""What a gap of unknown size is charged: epsilon of 50 or more at any delta up to 0.46 (for a Gaussian of noise 0.1
+it is Phi(0) - exp(50) Phi(-10) at epsilon 50), which no budget (policy.py: at most 32, at a delta below 0.01) ever
+covers again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +92,8 @@ class InForce:
 
     def __post_init__(self) -> None:
         _require_text("a policy's digest", self.policy)
-        if isinstance(self.budget, bool) or not isinstance(self.budget, int | float) or not 0 < self.budget < math.inf:
-            msg = f"a policy's budget must be a finite number above 0, not {self.budget!r}"
+        if not finite(self.budget) or self.budget <= 0:
+            msg = f"a policy's budget must be a finite number above 0, not {str(self.budget)[:20]!r}"
             raise CostError(msg)
         object.__setattr__(self, "budget", float(self.budget))
 

@@ -175,8 +175,7 @@ def _changing(policy: Policy) -> str:
     )
     return (
         f"{signed[0].upper()}{signed[1:]}. A running agent stops charging when the file changes. The changed policy"
-        " comes into force when the agent is started again, or by `fedward-silo policy reload`; the ledger records it"
-        " for ever."
+        " comes into force by `fedward-silo policy reload`; the ledger records it for ever."
     )
 
 
@@ -184,7 +183,9 @@ def _limits_of_all(policy: Policy) -> str:
     return (
         "That somebody cannot learn from the model what is true of patients in general; that the same"
         f" {policy.data_set.unit} in another hospital's data is not counted there as well (each hospital keeps a budget"
-        " of its own, and the losses add up); or anything about people who can read the hospital's own machines."
+        " of its own, and the losses of several compose, to more than the sum of their epsilons in many cases:"
+        " `fedward-silo ledger together` computes it); or anything about people who can read the hospital's own"
+        " machines."
     )
 
 

@@ -2,7 +2,8 @@
 
 Guarantees: the JSON has the chain's rows as they are stored, so `read_export` recomputes every hash, and every epsilon
 with the accountant: one that is stated below its recomputed price is refused. What stands before the chain (head,
-spent, left) must follow from it, and what others countersigned must be about this chain. Whose ledger it is, that
+spent, left) must follow from it, the budget too where the chain says which policy is in force, and what others
+countersigned must be about this chain, or charged by one of its recoveries. Whose ledger it is, that
 recoveries and countersignatures are their signers', show signatures: silo_agent/auditing.py.
 """
 
@@ -12,12 +13,13 @@ import csv
 import io
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from policies import accountant
+from policies import accountant, totals
 from policies.chain import UNBOUNDED, Entry, Genesis, check_chain, genesis_row
-from policies.costs import Cost
+from policies.costs import Cost, finite
 from policies.countersign import SILO, Countersignature, require_head, statement
 from policies.errors import CostError, ExportError, LedgerError
 from policies.events import Debit, Head, InForce, Recovery, content_of, costs_of, kind_of
@@ -57,7 +59,7 @@ class Export:
     at: str
     """When it was exported, ISO 8601 in UTC."""
     budget: float
-    """The policy's budget.epsilon at that time."""
+    """The budget.epsilon of the policy that is in force (`budget_in_force`); before there is one, the policy file's."""
     genesis: Genesis
     entries: tuple[Entry, ...]
     countersigned: tuple[Countersignature, ...] = ()
@@ -77,6 +79,12 @@ class Export:
     def head(self) -> Head:
         """The newest entry's place and hash."""
         return self.entries[-1].head if self.entries else Head(0, genesis_row(self.genesis)[2])
+
+
+def budget_in_force(entries: Iterable[Entry]) -> float | None:
+    """The budget that the newest policy in force has; None before one was put into force."""
+    found = [entry.event.budget for entry in entries if isinstance(entry.event, InForce)]
+    return found[-1] if found else None
 
 
 def to_json(export: Export) -> bytes:
@@ -101,6 +109,8 @@ def read_export(content: bytes) -> Export:
         document: dict[str, Any] = json.loads(content) if len(content) <= MAX_BYTES else {}
         if (document["format"], document["version"]) != (FORMAT, VERSION):
             raise ValueError  # noqa: TRY301 - one way out for whatever is no export
+        if not all(isinstance(document[name], str) for name in ("silo", "at")):
+            raise ValueError  # noqa: TRY301 - as above
         rows = [(row["sequence"], row["previous"], row["hash"], row["body"]) for row in document["chain"]]
         genesis, entries = check_chain(rows)
         countersigned = tuple(Countersignature.read(item) for item in document["countersigned"])
@@ -109,12 +119,13 @@ def read_export(content: bytes) -> Export:
         follows = stated == _summary(export)
     except LedgerError:
         raise
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
         msg = "this is no ledger export in JSON; ask the silo for `fedward-silo ledger export --format json`"
         raise ExportError(msg) from None
     if not follows:
         msg = "the export's figures (head, spent, left) do not follow from its entries; ask the silo for a new export"
         raise ExportError(msg)
+    _check_budget(export)
     _check_prices(export)
     require_countersigned(export)
     return export
@@ -123,10 +134,12 @@ def read_export(content: bytes) -> Export:
 def require_countersigned(export: Export) -> None:
     """Return where every countersigned head is of this chain, or lost and charged for, and says what the chain says.
 
-    Raises `LedgerRolledBackError` for a chain that lacks one: it is an older copy, or another history; `ExportError`
-    for a countersignature about another ledger or with other figures.
+    Of a head that was lost the chain cannot say what it had spent, but all of it must be charged. Raises
+    `LedgerRolledBackError` for a chain that lacks one: it is an older copy, or another history; `ExportError` for a
+    countersignature about another ledger or with other figures.
     """
     silo, genesis = export.silo.removeprefix(SILO), export.genesis
+    charged = [cost for entry in export.entries for cost in costs_of(entry.event)]
     for item in export.countersigned:
         said = item.statement
         if (said.silo, said.data_set) != (silo, genesis.data_set):
@@ -137,11 +150,14 @@ def require_countersigned(export: Export) -> None:
             raise ExportError(msg)
         require_head(genesis, export.entries, said.head)
         held = statement(silo, genesis, export.entries[: said.head.sequence], said.at)
-        if held.head == said.head and (held.epsilon, held.totals, held.covers) != (
-            said.epsilon,
-            said.totals,
-            said.covers,
-        ):
+        if held.head != said.head:
+            if totals.beyond(said.totals, charged) or said.epsilon > export.spent:
+                msg = (
+                    f"the ledger lost entry {said.head.sequence}, which {item.signer} countersigned, and its recovery"
+                    " charges less than was spent with that entry; ask the silo how it was recovered"
+                )
+                raise ExportError(msg)
+        elif (held.epsilon, held.totals, held.covers) != (said.epsilon, said.totals, said.covers):
             msg = (
                 f"what {item.signer} countersigned about entry {said.head.sequence} has other figures than the chain;"
                 " ask both how it was accounted for"
@@ -181,7 +197,25 @@ def _summary(export: Export) -> dict[str, object]:
     }
 
 
+def _check_budget(export: Export) -> None:
+    """Raise `ExportError` for a budget that bounds nothing, or that is not the one in force."""
+    if not finite(export.budget) or export.budget <= 0:
+        msg = "the export's budget is no finite number above 0; ask the silo for a new export"
+        raise ExportError(msg)
+    bound = budget_in_force(export.entries)
+    if bound not in (None, export.budget):
+        msg = (
+            f"the export's budget is {export.budget:g}, and the policy that its entries put into force last has"
+            f" {bound:g}; ask the silo for a new export"
+        )
+        raise ExportError(msg)
+
+
 def _check_prices(export: Export) -> None:
+    """Raise `ExportError` for the first entry that states less than it costs.
+
+    An entry keeps the figure of the version that wrote it, and older ones allowed nothing for rounding.
+    """
     costs: list[Cost] = []
     for entry in export.entries:
         charged = costs_of(entry.event)
@@ -189,7 +223,7 @@ def _check_prices(export: Export) -> None:
             continue
         costs += charged
         try:
-            price = accountant.epsilon(costs, export.genesis.delta)
+            price = accountant.least_stated(costs, export.genesis.delta)
         except CostError as error:
             msg = f"the export's prices cannot be recomputed: {error}"
             raise ExportError(msg) from None
@@ -219,7 +253,8 @@ def _lines(entry: Entry) -> list[dict[str, object]]:
             remark = f"{event.signer}, {event.responsible}; covers " + (
                 ", ".join(f"{head.sequence} {head.hash}" for head in event.covers) or "unknown entries"
             )
-            return [common | {"tensor": "lost", "remark": _cell(remark)} | _cost(cost) for cost in event.costs]
+            line = common | {"remark": _cell(remark)}
+            return [line | {"tensor": "lost"} | _cost(cost) for cost in event.costs] or [line]
         case InForce():
             return [common | {"policy": event.policy, "budget": event.budget}]
         case _:

@@ -25,7 +25,7 @@ from types import TracebackType
 from typing import Self
 
 from policies import accountant
-from policies.chain import MEND, Entry, Genesis, genesis_row, next_entry
+from policies.chain import MEND, Entry, Genesis, fault_of, genesis_row, next_entry
 from policies.costs import Cost
 from policies.countersign import Statement, covered, require_head, statement
 from policies.errors import (
@@ -224,7 +224,7 @@ class Ledger:
             self._store.require_usable()
             entry = None
             if policy != self._policy:
-                entry = self._append(InForce(policy, budget_epsilon), self._spent)
+                entry = self._append(InForce(policy, budget_epsilon), self._stated)
             self._budget = budget_epsilon
             return entry
 
@@ -232,18 +232,20 @@ class Ledger:
         """Note a withdrawal or a refresh, durably. It charges nothing and refills nothing."""
         with self._guard:
             self._store.require_usable()
-            return self._append(Notice(kind, reference), self._spent)
+            return self._append(Notice(kind, reference), self._stated)
 
     def recover(self, recovery: Recovery, lost: Iterable[Statement]) -> Entry:
         """Charge a gap, durably: the ledger then stands for what it stood for before `lost`, or for more.
 
         The caller has checked the recovery's signature and that its costs are those of `countersign.gap`. A recovery
-        may pass the budget: it says what was spent, and allows nothing. Raises `LedgerWriteError`.
+        may pass the budget: it says what was spent, and allows nothing. Raises `LedgerWriteError`, also for a price
+        that is not finite on private data: there is no such entry.
         """
         with self._guard:
             self._store.require_usable()
-            known = [item.epsilon for item in lost] if recovery.costs else []
-            return self._append(recovery, max([self.would_spend(recovery.costs), *known]))
+            if not recovery.costs:
+                return self._append(recovery, self._stated)
+            return self._append(recovery, max([self.would_spend(recovery.costs), *(item.epsilon for item in lost)]))
 
     def statement(self, silo: str, known: Iterable[Head] = ()) -> Statement:
         """What others are to countersign. `known` are heads that were countersigned before."""
@@ -286,8 +288,21 @@ class Ledger:
         with self._guard:
             require_head(self._genesis, self._entries, head)
 
+    @property
+    def _stated(self) -> float:
+        """What the newest entry states; what charges nothing repeats it. `_spent` may be more (another accountant)."""
+        return self._entries[-1].epsilon if self._entries else 0.0
+
     def _append(self, event: Event, epsilon: float) -> Entry:
         entry = next_entry(self.head, event, _now(), epsilon)
+        fault = fault_of(entry, self._stated, self._policy, public=self._genesis.public)
+        if fault is not None:
+            msg = (
+                f"{self._name}: entry {entry.sequence} was not written, because the ledger could not be read with it:"
+                f" it {fault}. What was written before still stands; take the data set out of use and ask the"
+                " consortium"
+            )
+            raise LedgerWriteError(msg)
         self._store.append(entry, self.head)
         self._remember(entry)
         return entry

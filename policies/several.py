@@ -92,8 +92,8 @@ def _together(chosen: Iterable[Sequence[Cost]]) -> tuple[Cost, ...]:
         if any(cost.noise == 0 for cost in costs):
             return (Cost("training", 1.0, 0.0, 1),)
         sampled += [Cost("training", c.sampling_rate, c.noise, c.count) for c in costs if c.sampling_rate < 1]
-        plain = (cost.count / cost.noise / cost.noise for cost in costs if cost.sampling_rate == 1)
-        mus.append(math.sqrt(math.fsum(plain)))
+        plain = ((cost.noise, cost.count) for cost in costs if cost.sampling_rate == 1)
+        mus.append(math.sqrt(accountant.precision(plain)))
     sampled.sort(key=lambda cost: (cost.sampling_rate, cost.noise, cost.count))
     mu = math.fsum(mus)
     return (*sampled, *([Cost("training", 1.0, min(1 / mu, MAX_NOISE), 1)] if mu else []))

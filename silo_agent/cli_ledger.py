@@ -24,7 +24,15 @@ from policies.chain import UNBOUNDED, Entry, Genesis
 from policies.countersign import Countersigned, read_countersignatures, require_head
 from policies.errors import ExportError
 from policies.events import Debit, InForce, Notice, NoticeKind, Recovery, content_of, costs_of
-from policies.exports import Export, finite_or_word, recomputed, require_countersigned, to_csv, to_json
+from policies.exports import (
+    Export,
+    budget_in_force,
+    finite_or_word,
+    recomputed,
+    require_countersigned,
+    to_csv,
+    to_json,
+)
 from policies.ledger import Ledger, read_history
 from policies.policy import load_policy
 from policies.summary import Part, Summary, summarise
@@ -128,12 +136,13 @@ def ledger_export(
     """Write the ledger for others to read and check, signed with this silo's key, with what others countersigned."""
     settings = AgentConfig.load(config)
     credential = settings.credential()
-    budget, path = load_policy(settings.policy).budget.epsilon, settings.state / LEDGER_FILE
+    path = settings.state / LEDGER_FILE
     own = credential.identity.name
     held = checked((item for item in Countersigned(path).latest() if item.statement.silo == own), credential)
     genesis, entries = read_history(path)
     require_data_set(credential.certificate_pem, genesis.data_set)
     at = datetime.now(UTC).isoformat(timespec="seconds")
+    budget = budget_in_force(entries) or load_policy(settings.policy).budget.epsilon
     made = Export(credential.identity.uri, at, budget, genesis, entries, tuple(held))
     require_countersigned(made)
     match form:

@@ -49,8 +49,8 @@ def recover(
     if not lost and not charge_everything:
         msg = "the ledger contains every countersigned entry, or was charged for it: there is nothing to recover"
         raise CountersignError(msg)
-    costs = gap(ledger.genesis, ledger.history(), lost) if lost else ()
-    if charge_everything:
+    costs = gap(ledger.genesis, ledger.history(), lost)
+    if charge_everything and lost:  # where nothing is known, the gap is everything already
         costs = totals.merged((*costs, EXHAUSTED))
     covers = tuple(item.head for item in lost)
     message = recovery_message(ledger.genesis.data_set, ledger.head, covers, costs, responsible)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opacus.accountants import PRVAccountant, RDPAccountant
+from scipy.special import log_ndtr
 
 from policies import accountant
 from policies.costs import MAX_COUNT, MAX_NOISE, MIN_RATE, Cost, study_costs
@@ -273,6 +274,89 @@ def test_a_release_without_noise_has_no_bound_and_no_calibration(make_study):
     unnoised = make_study({"privacy.mode": "none", **dict.fromkeys(fields, 0)})
     with pytest.raises(CostError, match="without noise has no epsilon"):
         accountant.calibrate(unnoised, 1.0)
+
+
+@pytest.mark.parametrize("delta", [1e-5, 1e-8, 1e-9, 1e-10, 1e-12])
+@pytest.mark.parametrize("releases", [1000, 20_000, 400_000])
+@pytest.mark.parametrize("mu", [0.5, 1.0, 2.0])
+def test_rounding_never_makes_many_releases_cheaper_than_they_are(mu, releases, delta):
+    """Sampled with a rate of almost 1, so that they are composed by transforms and still have a closed form."""
+    nearly_all = training(1 - 1e-12, math.sqrt(releases) / mu, releases)
+    exact = gaussian_by_hand(mu, delta)
+    assert exact <= accountant.epsilon([nearly_all], delta) <= 1.07 * exact
+
+
+def tilted_delta(item: Cost, eps: float, grid: float) -> float:
+    """delta at `eps` of a composition under an exponential tilt that puts its mean there: rounding stays relative."""
+    pld = accountant._single(item.sampling_rate, item.noise, grid)
+    found = []
+    for pmf in (pld._pmf_remove, pld._pmf_add):
+        dense, times = pmf.to_dense_pmf(), item.count
+        probs, low = np.maximum(np.array(dense._probs), 1e-320), dense._lower_loss
+        losses = (np.arange(len(probs)) + low) * grid
+
+        def tilted(tilt: float, probs=probs, losses=losses) -> tuple[np.ndarray, float]:
+            weights = np.log(probs) + tilt * losses
+            top = weights.max()
+            return np.exp(weights - top) / np.exp(weights - top).sum(), top + math.log(np.exp(weights - top).sum())
+
+        below, above = 0.0, 200.0
+        for _ in range(100):
+            middle = (below + above) / 2
+            below, above = (middle, above) if times * (tilted(middle)[0] @ losses) < eps else (below, middle)
+        weights, logarithm = tilted(below)
+        mean = weights @ losses
+        spread = 14 * math.sqrt(times * (weights @ losses**2 - mean**2)) / grid
+        size = 1 << math.ceil(math.log2(2 * (spread + len(probs))))
+        circle = np.zeros(size)
+        np.add.at(circle, (np.arange(len(probs)) + low) % size, weights)
+        summed = np.fft.irfft(np.fft.rfft(circle) ** times, size)
+        places = np.arange(round(times * mean / grid) - size // 2, round(times * mean / grid) + size // 2)
+        sums = places * grid
+        over = sums > eps
+        scale = np.exp(times * logarithm - below * sums[over])
+        found.append(float((summed[places[over] % size] * scale * -np.expm1(eps - sums[over])).sum()))
+    return max(found)
+
+
+@pytest.mark.parametrize(
+    ("rate", "noise", "steps", "delta"),
+    [(0.01, 1.0, 20_000, 1e-10), (0.01, 2.0, 100_000, 1e-9), (0.02, 1.0, 1000, 1e-12), (0.02, 1.0, 1000, 1e-5)],
+)
+def test_sampled_releases_keep_their_delta_in_the_far_tail(rate, noise, steps, delta):
+    item = training(rate, noise, steps)
+    grid = accountant._grid(accountant._merge([item]))
+    there = tilted_delta(item, accountant.epsilon([item], delta), grid)
+    assert 1e-3 * delta < there <= delta
+
+
+@pytest.mark.parametrize("delta", [1e-12, 1e-8, 1e-5])
+def test_the_allowance_is_many_times_what_rounding_did(delta):
+    """The true delta at the epsilon that the transform alone gives, against the delta that was asked for."""
+    for releases in (20_000, 100_000, 400_000):
+        for mu in (0.5, 1.0, 2.0):
+            item = training(1 - 1e-12, math.sqrt(releases) / mu, releases)
+            eps = accountant.least_stated([item], delta)
+            true = math.exp(log_ndtr(mu / 2 - eps / mu)) - math.exp(eps + log_ndtr(-mu / 2 - eps / mu))
+            assert true - delta < accountant._allowance(accountant._merge([item])) / 100
+
+
+def test_a_figure_of_before_the_allowance_differs_by_the_allowance_alone():
+    item = training(0.01, 1.0, 1000)
+    older, now = accountant.least_stated([item], 1e-6), accountant.epsilon([item], 1e-6)
+    assert older < now < older * (1 + 1e-4)
+    plain = [training(1.0, 3.0, 5)]
+    assert accountant.least_stated(plain, 1e-12) == accountant.epsilon(plain, 1e-12)
+
+
+def test_a_sum_beyond_floats_is_a_price_without_bound():
+    assert accountant.epsilon([training(1.0, 1e-154, 1), training(1.0, 1.01e-154, 1)], DELTA) == math.inf
+
+
+def test_the_largest_noise_costs_next_to_nothing():
+    faintest = training(1.0, MAX_NOISE, 1)
+    assert 0 < accountant.epsilon([faintest], accountant.MIN_DELTA) < 5e-6
+    assert accountant.epsilon([faintest], 4e-7) == 0.0
 
 
 @given(

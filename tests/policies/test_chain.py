@@ -267,3 +267,29 @@ def test_an_entry_without_a_time_in_utc_is_refused(at):
 def test_an_entry_knows_its_day():
     _, (entry,) = check_chain(chain(1))
     assert entry.day == date(2026, 1, 31)
+
+
+@pytest.mark.parametrize(
+    "bent",
+    [
+        lambda body: body.replace('"epsilon":0.1', f'"epsilon":{"9" * 400}'),
+        lambda body: body.replace('"noise":20.0', f'"noise":{"9" * 400}'),
+        lambda body: '{"a":' * 100_000 + "1" + "}" * 100_000,
+    ],
+)
+def test_numbers_and_depths_beyond_reading_are_named(bent):
+    with pytest.raises(LedgerTamperedError, match="entry 1 cannot be read"):
+        check_chain(rehashed(bent(chain(1)[1][3])))
+
+
+@pytest.mark.parametrize("sequence", [True, 1.0])
+def test_a_place_that_is_no_whole_number_is_refused(sequence):
+    first, (_, *rest) = chain(1)
+    with pytest.raises(LedgerTamperedError, match="entry 1 is missing"):
+        check_chain([first, (sequence, *rest)])
+
+
+@pytest.mark.parametrize("genesis", [Genesis("cardiology", 0.2, "1e-5"), Genesis(5, 0.2, 1e-5), Genesis("c", 1, 1e-5)])
+def test_a_genesis_with_fields_of_other_kinds_is_refused(genesis):
+    with pytest.raises(LedgerTamperedError, match="entry 0 cannot be read"):
+        check_chain([genesis_row(genesis)])

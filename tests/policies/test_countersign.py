@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import resource
+import tempfile
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -27,6 +30,7 @@ from policies.countersign import (
 )
 from policies.errors import CountersignError, LedgerRolledBackError, LedgerWriteError
 from policies.events import EXHAUSTED, Debit, Head, Recovery, costs_of
+from support import bending
 
 AT = "2026-01-31T08:00:00+00:00"
 GENESIS = Genesis("ward", 0.2, 1e-5)
@@ -326,3 +330,34 @@ def test_a_file_that_cannot_be_read_is_refused_and_not_ignored(content, tmp_path
         read_countersignatures(path)
     with pytest.raises(CountersignError):
         read_countersignatures(tmp_path / "absent.json")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"signer": []},
+        {"signer": None},
+        {"statement": {"epsilon": 10**400}},
+        {"statement": {"totals": [{"cohort": "training", "sampling_rate": 1.0, "noise": 10**400, "count": 1}]}},
+    ],
+)
+def test_a_kept_file_with_fields_of_another_kind_is_refused_by_name(change, kept, tmp_path):
+    item = signed(stated(grown((), 40.0)))
+    content = item.content
+    content |= {**change, "statement": {**content["statement"], **change.get("statement", {})}}
+    (tmp_path / "ledger.db.countersigned.json").write_text(json.dumps([content]))
+    for read in (kept.latest, lambda: kept.keep([item])):
+        with pytest.raises(CountersignError, match=r"cannot be read|is malformed"):
+            read()
+
+
+@settings(max_examples=300, deadline=None)
+@given(bending.bent([signed(stated(grown((), *NOISES))).content, signed(stated(grown((), 40.0)), SOUTH).content]))
+def test_a_countersigned_file_that_is_bent_anywhere_is_refused_by_name(document):
+    with tempfile.TemporaryDirectory() as folder:
+        kept = Countersigned(Path(folder) / "ledger.db")
+        (Path(folder) / "ledger.db.countersigned.json").write_text(bending.as_json(document))
+        with contextlib.suppress(CountersignError):
+            for item in kept.latest():
+                check(replace(item, signature=b"signed " + item.statement.message[:20]), verify)
+            kept.keep([signed(stated(grown((), *NOISES)))])

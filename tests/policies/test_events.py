@@ -62,6 +62,7 @@ def test_only_debits_and_recoveries_cost_anything():
         (InForce, {"policy": "", "budget": 1.0}),
         (InForce, {"policy": "p", "budget": 0.0}),
         (InForce, {"policy": "p", "budget": math.inf}),
+        (InForce, {"policy": "p", "budget": 10**400}),
         (InForce, {"policy": "p", "budget": math.nan}),
         (InForce, {"policy": "p", "budget": True}),
         (Notice, {"kind": "party", "reference": "r"}),
@@ -100,6 +101,7 @@ def test_a_gap_of_unknown_size_uses_up_every_budget_that_a_policy_can_state(delt
     most = Budget.model_fields["epsilon"].metadata
     assert max(limit.le for limit in most if hasattr(limit, "le")) == 32
     assert 50 <= accountant.epsilon([EXHAUSTED], delta) < math.inf
+    assert accountant.epsilon([EXHAUSTED], 0.46) >= 50 > accountant.epsilon([EXHAUSTED], 0.47)
 
 
 def test_a_recoverys_signature_fits_one_place_of_one_ledger():

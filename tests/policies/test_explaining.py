@@ -77,6 +77,14 @@ def test_the_numbers_of_the_policy_stand_in_the_text(make_policy):
         assert number in text
 
 
+def test_only_what_is_true_is_said_of_changes_and_of_several_hospitals(make_policy):
+    text = text_of(make_policy())
+    assert "comes into force by `fedward-silo policy reload`; the ledger records it" in text
+    assert "started again" not in text
+    assert "add up)" not in text
+    assert "more than the sum of their epsilons in many cases: `fedward-silo ledger together` computes it" in text
+
+
 def test_public_data_are_called_public_and_nothing_is_promised_for_them(make_policy):
     text = text_of(make_policy({"data_set.public": True}))
     assert "declared PUBLIC" in text

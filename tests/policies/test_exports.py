@@ -1,20 +1,26 @@
 from __future__ import annotations
 
+import contextlib
 import csv
+import hashlib
 import io
 import json
 import math
 from dataclasses import replace
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from policies import accountant
 from policies.chain import Genesis, genesis_row, next_entry
 from policies.costs import Cost
 from policies.countersign import Countersignature, statement
-from policies.errors import CountersignError, ExportError, LedgerRolledBackError, LedgerTamperedError
+from policies.errors import CountersignError, ExportError, LedgerError, LedgerRolledBackError, LedgerTamperedError
 from policies.events import Debit, Head, InForce, Notice, Recovery, costs_of
 from policies.exports import Export, read_export, recomputed, to_csv, to_json
+from support import bending
+from support.bending import as_json
 
 NORTH = "fedward://silo/north"
 AT = "2026-01-31T08:00:00+00:00"
@@ -156,3 +162,105 @@ def test_the_table_has_every_release_and_no_formula():
     assert rows[4]["remark"].startswith(f"{NORTH}, A. Weber; covers 9 aaaa")
     assert rows[4]["epsilon_after"] == str(export.spent)
     assert rows[4]["hash"] == export.head.hash
+
+
+def test_a_recovery_without_costs_has_its_line_in_the_table():
+    free = replace(EVENTS[3], costs=())
+    (row,) = csv.DictReader(io.StringIO(to_csv(made(free)).decode()))
+    assert (row["entry"], row["kind"], row["tensor"], row["noise"]) == ("1", "recovery", "", "")
+    assert row["remark"].startswith(f"{NORTH}, A. Weber; covers 9 aaaa")
+
+
+def with_lost(recovery, *, epsilon=None, others=()):
+    """An export whose recovery covers a head that others countersigned when a second debit stood in the chain."""
+    before = made(EVENTS[0], EVENTS[1])
+    lost = statement("north", before.genesis, before.entries, AT)
+    lost = replace(lost, epsilon=lost.epsilon if epsilon is None else epsilon)
+    export = made(EVENTS[0], *others, replace(recovery, covers=(lost.head,)))
+    return replace(export, countersigned=(Countersignature(lost, "fedward://silo/south", b"PEM", b"s"),))
+
+
+def test_a_recovery_charges_what_was_countersigned_of_the_lost_entries():
+    whole = replace(EVENTS[3], costs=(HEADS, METRICS))
+    for sound in (with_lost(whole), with_lost(EVENTS[3], others=(replace(EVENTS[1], costs={"metrics": METRICS}),))):
+        assert read_export(to_json(sound)) == sound
+    other = with_lost(replace(whole, costs=(Cost("training", 1.0, 2.0, 1),)))  # dearer, but no release of that kind
+    free, half, stated_less = (
+        with_lost(replace(whole, costs=())),
+        with_lost(EVENTS[3]),
+        with_lost(whole, epsilon=3.0),
+    )
+    for cheap in (free, half, stated_less, other):
+        with pytest.raises(ExportError, match=r"lost entry 2, which .*south countersigned, .* charges less"):
+            read_export(to_json(cheap))
+
+
+@pytest.mark.parametrize("budget", [32.0, 3.9])
+def test_the_budget_is_the_one_in_force(budget):
+    with pytest.raises(ExportError, match=r"budget is .*, and the policy that its entries put into force last has 4"):
+        read_export(to_json(made(*EVENTS, budget=budget)))
+    assert read_export(to_json(made(EVENTS[1], budget=budget))).budget == budget
+    raised = made(*EVENTS, InForce("q", budget), budget=budget)
+    assert read_export(to_json(raised)).left == budget - raised.spent
+
+
+@pytest.mark.parametrize("public", [False, True])
+@pytest.mark.parametrize("budget", [math.inf, 0, -1.0, 10**400])
+def test_a_budget_that_bounds_nothing_is_refused(budget, public):
+    export = made(EVENTS[1], public=public)
+    left = "unbounded" if public or budget == math.inf else max(0, budget - export.spent) if budget < 9 else 0.0
+    with pytest.raises(ExportError):
+        read_export(bent(export, budget=budget, left=left))
+
+
+@pytest.mark.parametrize("name", ["silo", "at"])
+def test_a_name_or_time_that_is_no_text_is_refused(name):
+    with pytest.raises(ExportError, match="no ledger export in JSON"):
+        read_export(bent(made(*EVENTS), **{name: 5}))
+
+
+def test_a_figure_of_before_rounding_was_allowed_for_is_read_and_one_below_it_is_not():
+    sampled = Debit("s", "p", 1, 1, {"encoder": Cost("training", 0.01, 1.0, 500)})
+    older = accountant.least_stated(costs_of(sampled), 1e-5)
+    head = Head(0, genesis_row(made().genesis)[2])
+    kept = replace(made(), entries=(next_entry(head, sampled, AT, older),))
+    assert read_export(to_json(kept)) == kept
+    with pytest.raises(ExportError, match="entry 1 states epsilon"):
+        read_export(to_json(replace(kept, entries=(next_entry(head, sampled, AT, older * (1 - 2e-6)),))))
+
+
+def genuine():
+    export = made(*EVENTS)
+    said = statement("north", export.genesis, export.entries[:2], AT)
+    return replace(export, countersigned=(Countersignature(said, "fedward://silo/south", b"PEM", b"s"),))
+
+
+def rehashed(document):
+    """The document with all hashes right, as its silo can write it, its bodies being objects before."""
+    previous = "0" * 64
+    for row in document["chain"]:
+        body = as_json(row["body"]) if not isinstance(row["body"], str) else row["body"]
+        body = json.dumps(json.loads(body), sort_keys=True, separators=(",", ":"))
+        digest = hashlib.sha256(f"{previous}\n{body}".encode()).hexdigest()
+        row |= {"previous": previous, "hash": digest, "body": body}
+        previous = digest
+    document["head"] = [len(document["chain"]) - 1, previous]
+    return document
+
+
+@settings(max_examples=300, deadline=None)
+@given(bending.bent(json.loads(to_json(genuine()))))
+def test_an_export_that_is_bent_anywhere_is_refused_by_name(document):
+    with contextlib.suppress(LedgerError):
+        read_export(as_json(document).encode())
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_an_entry_that_is_bent_anywhere_under_right_hashes_is_refused_by_name(data):
+    document = json.loads(to_json(replace(genuine(), countersigned=())))
+    place = data.draw(st.sampled_from(range(len(document["chain"]))))
+    body = json.loads(document["chain"][place]["body"])
+    document["chain"][place]["body"] = data.draw(bending.bent(body))
+    with contextlib.suppress(LedgerError):
+        read_export(as_json(rehashed(document)).encode())

@@ -18,8 +18,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from policies import accountant, totals
 from policies.costs import Cost
 from policies.countersign import Countersignature, Countersigned, advance, check, gap
-from policies.errors import BudgetRefused, LedgerMismatchError, LedgerRolledBackError
-from policies.events import EXHAUSTED, InForce, Recovery
+from policies.errors import BudgetRefused, LedgerMismatchError, LedgerRolledBackError, LedgerWriteError
+from policies.events import EXHAUSTED, Head, InForce, Recovery
 from policies.ledger import Debit, Ledger, read_history, read_ledger
 from support.failpoints import END, Failpoints, Say, points, run, torn
 
@@ -368,3 +368,37 @@ def test_an_older_copy_is_recovered_to_at_least_what_was_countersigned(tmp_path,
         assert ledger.spent() >= last.epsilon
         assert totals.beyond(last.totals, ledger.costs()) == ()
         assert advance(last, ledger.statement("north")).covers == (last.head,)
+
+
+@pytest.mark.parametrize("factor", [1 + 1e-12, 1.5])
+def test_what_charges_nothing_can_be_written_and_read_after_the_accountant_found_more(tmp_path, monkeypatch, factor):
+    path = created(tmp_path)
+    with opened(path, 4.0) as ledger:
+        stated = ledger.charge(release(1, "p")).epsilon
+        lost = ledger.statement("north")
+    older = accountant.epsilon
+    monkeypatch.setattr(accountant, "epsilon", lambda costs, delta: older(costs, delta) * factor)
+    with opened(path, 4.0) as ledger:
+        assert ledger.spent() == stated * factor
+        assert ledger.note("refresh", "case 7").epsilon == stated
+        assert ledger.put_into_force("p", 4.0).epsilon == stated
+        free = Recovery((Head(9, "a" * 64),), (), "A. Weber", "fedward://silo/north", "PEM", "00")
+        assert ledger.recover(free, [lost]).epsilon == stated
+        charged = ledger.charge(release(2, "p")).epsilon
+        assert charged == older(ledger.costs(), 1e-5) * factor
+    with opened(path, 4.0) as ledger:
+        assert ledger.spent() == charged
+        assert len(ledger.history()) == 5
+
+
+def test_a_ledger_writes_nothing_that_it_would_refuse_to_read(tmp_path):
+    path = created(tmp_path)
+    with opened(path, 4.0) as ledger:
+        spent = ledger.charge(release(1, "p")).epsilon
+        beyond = Recovery((), (Cost("training", 1.0, 0.1, 200),), "A. Weber", "fedward://silo/north", "PEM", "00")
+        with pytest.raises(LedgerWriteError, match=r"entry 2 was not written.*no finite price"):
+            ledger.recover(beyond, ())
+        assert ledger.spent() == spent
+        ledger.charge(release(2, "p"))
+    with opened(path, 4.0) as ledger:
+        assert len(ledger.history()) == 2

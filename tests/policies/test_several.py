@@ -5,6 +5,7 @@ from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent, SelfComposedDp
 from dp_accounting.pld import PLDAccountant
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import brentq
 
 from policies import accountant
 from policies.costs import Cost
@@ -87,3 +88,20 @@ def test_many_hospitals_are_priced_by_something_simpler_and_larger():
 def test_a_statement_is_of_two_to_256_hospitals(count):
     with pytest.raises(CostError, match="give those of 2 to 256 hospitals"):
         bound([LEDGER] * count, DELTA)
+
+
+@pytest.mark.parametrize(("hospitals", "share"), [(2, 1.82), (3, 1.16)])
+def test_a_target_for_all_divides_mu_and_not_epsilon(hospitals, share):
+    """The figures of docs/privacy.md: a target of 4 at delta 1e-5."""
+
+    def together(each: float) -> float:
+        noise = brentq(lambda noise: accountant.epsilon([Cost("training", 1.0, noise, 1)], 1e-5) - each, 0.5, 50)
+        return bound([[Cost("training", 1.0, noise, 1)]] * hospitals, 1e-5).all
+
+    assert 3.97 < together(share) <= 4 < together(share + 0.02)
+    assert together(4 / hospitals) > 4.38
+
+
+def test_a_sum_beyond_floats_is_without_bound():
+    loud = [Cost("training", 1.0, 1e-154, 1), Cost("training", 1.0, 1.01e-154, 1)]
+    assert bound([loud, LEDGER], DELTA).all == math.inf

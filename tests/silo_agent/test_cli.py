@@ -316,6 +316,16 @@ def test_an_export_says_who_recovered_and_who_countersigned(exported, hospital, 
     assert "fedward://coordinator/hub up to entry 4" in page.read_text()
 
 
+def test_an_export_has_the_budget_in_force_and_not_the_files(exported, hospital):
+    path = hospital.parent / "state" / "ledger.sqlite3"
+    assert json.loads(exported("json").read_text())["budget"] == 4.0
+    with Ledger.open(path, data_set="north-ward", holdout=0.2, budget_epsilon=4.0, delta=1e-5) as ledger:
+        ledger.put_into_force("d" * 64, 1.5)
+    out = hospital.parent / "ledger.json"
+    invoke("ledger", "export", "--format", "json", "--out", out, "-c", hospital)
+    assert json.loads(out.read_text())["budget"] == 1.5
+
+
 def test_an_export_of_an_older_copy_is_refused(exported, hospital, sentence, by_hub):
     path = hospital.parent / "state" / "ledger.sqlite3"
     older = path.read_bytes()
