@@ -110,11 +110,12 @@ def test_one_patient_moves_the_clipped_statistic_by_at_most_one(patient, pooled,
     assert np.linalg.norm(vector) <= 1 + 1e-12
 
 
-def without(lost, phi, y, d, heads, classes, *, pooled):
+def without(lost, records, heads, *, classes, pooled):
     """The packed sums of all records, each of a patient of its own, and of those alone that are not lost."""
-    every, rest = np.arange(len(y)), np.arange((~lost).sum())
-    whole = pack(*sums(phi, y, d, every, heads, pooled=pooled), classes)
-    return whole, pack(*sums(phi[~lost], y[~lost], d[~lost], rest, heads, pooled=pooled), classes)
+    return [
+        pack(*sums(*(part[kept] for part in records), np.arange(kept.sum()), heads, pooled=pooled), classes)
+        for kept in (np.ones_like(lost), ~lost)
+    ]
 
 
 @pytest.mark.parametrize("classes", MANY)
@@ -126,7 +127,7 @@ def test_a_record_whose_logits_overflow_counts_as_zero(classes, pooled):
     phi[:, 1:] *= 0.5
     heads = np.tile(heads[0], (M, 1))
     heads[:, 0], heads[:, K] = 1.7e308, 1.7e308
-    whole, rest = without(lost, phi, y, d, heads, classes, pooled=pooled)
+    whole, rest = without(lost, (phi, y, d), heads, classes=classes, pooled=pooled)
     assert np.linalg.norm(rest) > 1.0
     np.testing.assert_array_equal(whole, rest)
 
@@ -142,7 +143,7 @@ def test_a_record_whose_logit_is_no_number_counts_as_zero(run):
     heads[:, :k], heads[:, k] = 1.7e308, 0.0
     z = np.column_stack([phi, np.ones(30)])
     logits = (torch.tensor(z) * torch.tensor(heads)[torch.tensor(d)]).sum(dim=1)
-    whole, rest = without(torch.isnan(logits).numpy(), phi, y, d, heads, 2, pooled=False)
+    whole, rest = without(torch.isnan(logits).numpy(), (phi, y, d), heads, classes=2, pooled=False)
     assert np.isfinite(whole).all()
     np.testing.assert_allclose(whole, rest, rtol=1e-12)
 
