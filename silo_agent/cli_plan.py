@@ -86,16 +86,27 @@ def plan(
 
 
 def _standing(settings: AgentConfig, policy: Policy, study: Study) -> Standing:
-    """What the hospital's ledger holds and would hold. What the study has spent already is not counted twice."""
+    """What the hospital's ledger holds and would hold.
+
+    The plan counts one draw of every tensor of every round. What this study was charged for those is not counted twice;
+    what it was charged beyond them, for attempts that were repeated, stays.
+    """
     credential = settings.credential()
     require_data_set(credential.certificate_pem, policy.data_set.id)
     genesis, entries = read_history(settings.state / LEDGER_FILE)
     spent: list[Cost] = []
     others: list[Cost] = []
+    repeated: list[Cost] = []
+    planned: set[tuple[str, int]] = set()
     for entry in entries:
-        spent += costs_of(entry.event)
-        own = isinstance(entry.event, Debit) and entry.event.study == study.digest
-        others += () if own else costs_of(entry.event)
+        event = entry.event
+        spent += costs_of(event)
+        if not (isinstance(event, Debit) and event.study == study.digest):
+            others += costs_of(event)
+            continue
+        draws = {(tensor, event.round): cost for tensor, cost in event.costs.items()}
+        repeated += [cost for draw, cost in draws.items() if draw in planned]
+        planned |= set(draws)
     silo, refusal = credential.identity.name, None
     try:
         decide(
@@ -103,15 +114,16 @@ def _standing(settings: AgentConfig, policy: Policy, study: Study) -> Standing:
             study,
             silo=silo,
             roster_size=None,
-            spent_costs=others,
+            spent_costs=[*others, *repeated],
             round=0,
             attempt=1,
             charged_attempts=0,
+            study_spent=repeated,
         )
     except Refused as refused:
         refusal = refused
     before = accountant.epsilon(spent, genesis.delta)
-    after = max(before, accountant.epsilon([*others, *study_costs(study)], genesis.delta))
+    after = max(before, accountant.epsilon([*others, *repeated, *study_costs(study)], genesis.delta))
     return Standing(before, after, math.inf if policy.data_set.public else policy.budget.epsilon, refusal)
 
 

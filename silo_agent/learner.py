@@ -33,7 +33,7 @@ from silo_agent.learning.dpsgd import require_accountable, train_encoder
 from silo_agent.learning.encoder import flatten, unflatten
 from silo_agent.learning.evaluation import DomainResult, results_from_histograms, score_histograms
 from silo_agent.learning.heads import centred, hessian_noise_sd, pack, second_order_sums, unpack
-from silo_agent.learning.model import SharedModel
+from silo_agent.learning.model import HEAD_BOUND, SharedModel
 from silo_agent.learning.newton import solve
 from silo_agent.learning.personal import PersonalModel
 from silo_agent.learning.prior import Prior
@@ -46,7 +46,6 @@ Integers = NDArray[np.int64]
 UPDATE_STEPS = {"ring32": 1 << 21, "ring64": 1 << 36, "ckks": 1 << 25}
 """Grid steps of an encoder coordinate between 0 and `max_update`, by ring: the sum of 256 silos fits each."""
 HEAD_STEP = 2.0**-20
-HEAD_BOUND = 2.0**10
 ROUNDING_MARGIN = 128.0
 """Without noise, directions in which nobody lies hold what rounding to the grid left there. Repaired as if it were this
 much larger, it moves a head by about 0.006 at most; curvature that patients bring lies far above."""
@@ -239,9 +238,10 @@ class Learner:
     def adopt(self, solution: Integers, total: Integers, place: Place, model: SharedModel, silos: int) -> SharedModel:
         """Take the solver's heads where this silo's own solution agrees. Raises `SolutionError`."""
         own = self.solve(total, place, model, silos)
-        slack = int(HEAD_TOLERANCE / HEAD_STEP)
+        slack, most = int(HEAD_TOLERANCE / HEAD_STEP), int(HEAD_BOUND / HEAD_STEP)
+        low, high = np.maximum(own - slack, -most), np.minimum(own + slack, most)
         # Compared, not subtracted: a solver may send -2^63, whose distance overflows.
-        if solution.shape != own.shape or ((solution < own - slack) | (solution > own + slack)).any():
+        if solution.shape != own.shape or ((solution < low) | (solution > high)).any():
             msg = "the solved heads are not what the opened sums give"
             raise SolutionError(msg)
         return model.with_heads(from_grid(solution, HEAD_STEP).reshape(model.heads.shape), place.round)

@@ -1,12 +1,12 @@
 """DP-SGD on the encoder with the heads frozen: Opacus per-sample gradients, our own sampling and noise.
 
 Guarantees per step: patients enter by Poisson sampling with the public rate; a patient's gradient over everything that
-is trained (encoder and r tables together) is clipped to `plan.clip`; Gaussian noise of sd noise * clip is added before
-the public division by `plan.batch_size`. The private number of patients scales nothing. Empty batches still add noise.
-Noise and sampling come from the entropy given, on the CPU, so a GPU trains with the same noise. A batch passes in parts
-of bounded memory whose clipped sums are added up; the noise is drawn once for the whole of it. Without noise nothing is
-trained unless the mode is `none`, the one for public data. How many steps there are, and which model comes of them, the
-plan alone says: no loss and no metric of the records is ever looked at.
+is trained (encoder and r tables together) is clipped to `plan.clip`, or counts as zero where it cannot be; Gaussian
+noise of sd noise * clip is added before the public division by `plan.batch_size`. The private number of patients scales
+nothing. Empty batches still add noise. Noise and sampling come from the entropy given, on the CPU, so a GPU trains with
+the same noise. A batch passes in parts of bounded memory whose clipped sums are added up; the noise is drawn once for
+the whole of it. Without noise nothing is trained unless the mode is `none`, the one for public data. How many steps
+there are, and which model comes of them, the plan alone says: no loss and no metric of the records is ever looked at.
 The ledger was charged before (gate); rounding to the grid and sealing come after.
 """
 
@@ -99,11 +99,17 @@ class _Optimizer(DPOptimizer):  # type: ignore[misc]  # Opacus publishes no type
         self._stream = stream
 
     def clip_and_accumulate(self) -> None:
-        # A gradient that overflowed would poison the sum whatever the clip: such a patient counts as zero.
+        # Opacus scales by clip / norm. Where a gradient is not finite this would poison everybody's sum, and where the
+        # factor is below the smallest normal number it is rounded so coarsely that the clip would not hold. A finite
+        # model from outside can bring both about, for a patient of its choice: such a patient counts as zero.
         parameters: Sequence[Any] = self.params
-        for parameter in parameters:
-            sample: torch.Tensor = parameter.grad_sample
-            sample.nan_to_num_(nan=0.0, posinf=0.0, neginf=0.0)
+        samples: list[torch.Tensor] = [parameter.grad_sample for parameter in parameters]
+        if len(samples[0]):
+            norms = torch.stack([sample.reshape(len(sample), -1).norm(2, dim=1) for sample in samples], dim=1)
+            numbers = torch.finfo(norms.dtype)
+            lost = ~(norms.norm(2, dim=1) <= min(self.max_grad_norm / numbers.tiny, numbers.max))
+            for sample in samples:
+                sample.masked_fill_(lost.view(-1, *[1] * (sample.dim() - 1)), 0.0)
         super().clip_and_accumulate()
 
     def add_noise(self) -> None:

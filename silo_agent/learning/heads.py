@@ -2,7 +2,7 @@
 
 Guarantees the bound of privacy.md, "Heads": however many records a patient has, in whatever domains, adding or
 removing this patient moves the packed vector by at most 1 in l2. Feature norms are enforced here and not merely
-expected. Noise and sealing come later.
+expected, and so is that every term is finite, whatever finite heads somebody sends. Noise and sealing come later.
 
 A head has one row of K = k + 1 weights for two classes (the logit of the second), and one row per class for more (a
 softmax); W = rows x K. One record's terms are H = S (x) z z' and g = e (x) z with ||z||^2 <= C^2. Two classes:
@@ -53,7 +53,8 @@ def second_order_sums(
     Returns H (D, W, W) and g (D, W) in float64, D = M, or D = 1 where `pooled` (then the heads must all be equal). A
     patient's records count with the weight 1 / (number of this patient's records). A domain without records gives
     zeros. With `clip` = tau, a record's term v of `pack` enters as v min(1, tau / ||v||) / tau, still at most 1 in
-    norm: both sums are in units of tau, which Newton's step does not notice.
+    norm: both sums are in units of tau, which Newton's step does not notice. A record whose logits overflow under
+    these heads has no term: it enters as zero.
     """
     if pooled and not np.array_equal(heads, np.broadcast_to(heads[0], heads.shape)):
         msg = "pooled sums need one common head; these heads differ"
@@ -146,7 +147,7 @@ def _binary_sums(
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Sums by block of `block` (n,) for two classes; `heads` (D, K)."""
     for_hessian, for_gradient = _scales(BINARY)
-    p = torch.sigmoid((z * heads[block]).sum(dim=1))
+    p, weight = _sound(torch.sigmoid((z * heads[block]).sum(dim=1)), weight)
     curvature = p * (1.0 - p)
     squares = (z**2).sum(dim=1)
     error = p - labels.to(torch.float64)
@@ -189,7 +190,7 @@ def _softmax_terms(
     """H (W, W) and g (W,) of records of one block; `head` (rows, K)."""
     count, width = head.shape
     for_hessian, for_gradient = _scales(count)
-    p = torch.softmax(z @ head.T, dim=1)
+    p, weight = _sound(torch.softmax(z @ head.T, dim=1), weight)
     error = p.clone()
     error[torch.arange(len(z), device=z.device), labels] -= 1.0
     squares = (z**2).sum(dim=1)
@@ -206,6 +207,16 @@ def _softmax_terms(
         own = slice(c * width, (c + 1) * width)
         hessian[own, own] += z.T @ ((u * p[:, c])[:, None] * z)
     return hessian, gradient
+
+
+def _sound(p: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Probabilities (n,) or (n, C), and weights (n,) that are 0 where a record has none since its logits overflowed.
+
+    What follows is products of these with ||z||^2 <= C^2, so every term is finite; in a sum, one that is not would take
+    everybody's terms with it.
+    """
+    finite = torch.isfinite(p).view(len(p), p.shape[1:].numel()).all(dim=1)
+    return torch.nan_to_num(p), torch.where(finite, weight, 0.0)
 
 
 def _bounded(features: torch.Tensor) -> torch.Tensor:

@@ -24,7 +24,10 @@ from silo_agent.learning.encoder import Encoder, build_encoder, features, flatte
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.prior import Prior
 
+HEAD_BOUND = 2.0**10
+"""Largest weight of a solved head: the solver clamps to it, on every silo."""
 _KIND = "shared"
+_ROUNDING = float(np.finfo(np.float32).eps)
 _CHUNK = 1 << 22
 """Most values of one intermediate matrix of a prediction (32 MiB of float64)."""
 
@@ -56,6 +59,26 @@ class SharedModel:
                 msg = "the model's tensors are not those of its study, or not finite"
                 raise ModelFileError(msg)
             array.setflags(write=False)
+
+    def require_reachable(self) -> None:
+        """Refuse a model that no rounds of its study give. Raises `ModelFileError` naming the part.
+
+        Heads lie within `HEAD_BOUND`; an update moves a weight of encoder or prior by `encoder.max_update` at most, so
+        none is further from the public start than so many for each round.
+        """
+        start = SharedModel.start(self.study)
+        reach = self.round * self.study.encoder.max_update
+        wanted: dict[str, tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]], float]] = {
+            "heads": (self.heads, start.heads, HEAD_BOUND),
+            "encoder": (self.encoder, start.encoder, reach),
+            "prior": (self.prior, start.prior, reach),
+        }
+        for name, (held, begun, most) in wanted.items():
+            # Every round rounds to float32 once.
+            slack = self.round * _ROUNDING * (np.abs(begun.astype(np.float64)) + most)
+            if (np.abs(held.astype(np.float64) - begun) > most + slack).any():
+                msg = f"the model's {name} hold a weight that {self.round} rounds of its study cannot give"
+                raise ModelFileError(msg)
 
     def __repr__(self) -> str:
         return f"SharedModel(round={self.round}, digest={self.digest[:12]})"

@@ -2,8 +2,8 @@
 
 Guarantees: the integers lie on a public grid and inside public bounds; the noise covers the sensitivity after
 rounding, 1 + step sqrt(d) (privacy.md, "Noise"); nothing is refused for a private value. Without noise nothing is
-released unless the mode is `none`, the one for public data. That the statistic has sensitivity 1 is its maker's
-promise; that the ledger was charged and the data are public where no noise is asked for is the gate's.
+released unless the mode is `none`, the one for public data. That the statistic is finite and has sensitivity 1 is its
+maker's promise; that the ledger was charged and the data are public where no noise is asked for is the gate's.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ def release(
     if mode != "none" and not sigma >= MIN_SIGMA:
         msg = f"noise {noise:g} is too small for a grid of {step:g}; raise the noise in the study"
         raise ReleaseError(msg)
-    # Not a number can come only from arithmetic that overflowed; as zero it stays inside the sensitivity.
+    # Makers leave out what is not finite record by record, so none of this comes. It protects nobody: a zero for a sum
+    # is as far from it as all its patients. But to refuse would tell of a patient too, and then for nothing.
     integers = to_grid(np.nan_to_num(statistic, nan=0.0, posinf=bound, neginf=-bound), step, bound)
     noised = integers if mode == "none" else integers + discrete_gaussian(stream, sigma, values)
     return np.asarray(np.clip(noised, -limit, limit), np.int64)

@@ -20,7 +20,7 @@ from policies.refusals import Reason
 from protos.messages import Tensor
 from silo_agent.gate import Gate
 from silo_agent.learner import Learner, train_encoder
-from silo_agent.learning import dpsgd
+from silo_agent.learning import dpsgd, release
 from silo_agent.learning.dpsgd import _Optimizer
 from silo_agent.learning.mmd import kernel_weights, mk_mmd, pair_statistics
 from silo_agent.learning.personal import PersonalModel
@@ -186,6 +186,40 @@ def _paid(gate, study, place, tensor):
 
 
 @contextmanager
+def signatures_that_suffice(enough: Callable[[Gate], bool]) -> Iterator[None]:
+    """The gate begins to compute once others' signatures are `enough`."""
+    with patch.object(Gate, "_is_countersigned", lambda self, *_: enough(self)):
+        yield
+
+
+def _any_of_the_newest(gate: Gate) -> bool:
+    return any(item.statement.head == gate.statement().head for item in gate._held)
+
+
+def _two_of_any_head(gate: Gate) -> bool:
+    return len(gate._held) == 2
+
+
+@contextmanager
+def pooled_rounds_with_domain_noise() -> Iterator[None]:
+    """Heads of every round draw what is charged for the rounds of domain heads."""
+    with patch.object(Learner, "_head_noise", lambda self, _: self.study.heads.domain_noise):
+        yield
+
+
+@contextmanager
+def rounding_forgotten() -> Iterator[None]:
+    """Noise is scaled to the sensitivity before rounding."""
+    whole = release.share_sd
+
+    def share(*, step, values, **rest):
+        return whole(step=step, values=values, **rest) / (1.0 + step * np.sqrt(values))
+
+    with patch.object(release, "share_sd", share):
+        yield
+
+
+@contextmanager
 def charged_afterwards() -> Iterator[None]:
     """The debit is written once the sum is computed."""
     contribute = Gate.contribute
@@ -286,7 +320,14 @@ class Mutant:
     caught_by: tuple[str, ...]
 
 
-_NOISES = ("noise_of_heads", "noise_of_metrics", "noise_of_counts", "noise_of_shares")
+_NOISES = (
+    "noise_of_heads",
+    "noise_of_pooled_heads",
+    "noise_on_a_coarse_grid",
+    "noise_of_metrics",
+    "noise_of_counts",
+    "noise_of_shares",
+)
 MUTANTS = {
     "no noise, encoder": Mutant(no_noise_in_encoder, ("noise_of_encoder", "on_the_grid")),
     "no noise, releases": Mutant(no_noise_in_releases, (*_NOISES, "on_the_grid")),
@@ -303,6 +344,11 @@ MUTANTS = {
     "uncharged heads": Mutant(partial(uncharged, Tensor.HEADS), ("ledger_covers",)),
     "two draws for one charge": Mutant(redrawn_for_one_charge, ("ledger_covers",)),
     "charged afterwards": Mutant(charged_afterwards, ("ledger_covers",)),
+    "no countersigning awaited": Mutant(partial(signatures_that_suffice, lambda _: True), ("ledger_covers",)),
+    "one signature is enough": Mutant(partial(signatures_that_suffice, _any_of_the_newest), ("ledger_covers",)),
+    "old signatures are enough": Mutant(partial(signatures_that_suffice, _two_of_any_head), ("ledger_covers",)),
+    "pooled rounds draw less": Mutant(pooled_rounds_with_domain_noise, ("noise_of_pooled_heads",)),
+    "rounding forgotten": Mutant(rounding_forgotten, ("noise_on_a_coarse_grid",)),
     "r(z|y) without noise feeds the upload": Mutant(prior_without_noise, ("one_patient_less",)),
     "personal heads feed the upload": Mutant(personal_heads_feed_upload, ("one_patient_less",)),
 }

@@ -7,7 +7,7 @@ own arithmetic they use the grid's step alone. `FALSE_ALARMS` says how likely ea
 from __future__ import annotations
 
 from collections.abc import Callable
-from itertools import combinations
+from itertools import combinations, count
 from pathlib import Path
 from unittest.mock import patch
 
@@ -18,18 +18,23 @@ from scipy.stats import binom
 from audit.scenes import begin, crowd, plan, silo, study
 from audit.verdicts import FIVE_SIGMA, RARE, Verdict, all_of, distributed_as, near, noise_like, uniform
 from bench import audit
+from crypto.certificates import Trust
 from crypto.rings import ring_of
 from policies import shapes
-from policies.ledger import read_ledger
-from protos.messages import Tensor
+from policies.countersign import Countersignature, read_countersignatures
+from policies.ledger import read_history, read_ledger
+from protos.messages import Place, Tensor
 from silo_agent.data.records import Records
 from silo_agent.learner import UPDATE_STEPS
 from silo_agent.learning import dpsgd
+from silo_agent.signing import verifier
 from support.entropy import SeededEntropy
 
 Statistic = Callable[[Path], Verdict]
 WIDE = {"hidden": [330], "representation": 30}
 """100,000 weights of 300 inputs; 527 values in the block of a head."""
+COARSE = 500_000
+"""Patients for whom the grid's step is 2^-10."""
 FOLDED = 16
 """Residues that noise must make equally likely; every deviation here is hundreds of grid steps."""
 
@@ -53,6 +58,32 @@ def _encoder_noise(folder: Path, patients: int) -> tuple[np.ndarray, float]:
 def noise_of_heads(folder: Path, patients: int = 20) -> Verdict:
     """The same for 1e5 values of domains that nobody is in, whose true sums are 0."""
     return _release_noise(folder, Tensor.HEADS, patients, study((20, 10), model=WIDE | {"hidden": []}))
+
+
+def noise_of_pooled_heads(folder: Path, patients: int = 20) -> Verdict:
+    """The same for a pooled round, where nobody is in a block of one's own: 1e5 differences of two draws."""
+    classes = {"column": "y", "classes": [[0], [1], [2]], "positive": [], "negative": []}
+    data = study(inputs=1).data.model_dump(mode="json") | {"label": classes}
+    made = study(model={"hidden": [], "representation": 148}, data=data)
+    draws = []
+    for seed in (1, 2):
+        with silo(folder, made, crowd(patients), crowd(patients), seed) as held:
+            draws.append(held.values(Tensor.HEADS, 1, begin(held)))
+            charged = held.gate.ledger.charged(made.digest, 1)[Tensor.HEADS, 1].noise
+    sd = charged * (1.0 + audit.release_step(made) * np.sqrt(len(draws[0])))
+    return noise_like("noise of pooled heads", (draws[0] - draws[1]) / np.sqrt(2.0), sd)
+
+
+def noise_on_a_coarse_grid(folder: Path, patients: int = 20) -> Verdict:
+    """Heads where rounding counts: room for so many patients that what it adds to the charge is seen, 15 % and more."""
+    made = study((20, 10), model=WIDE | {"hidden": []}, privacy={"max_patients": COARSE})
+    share = audit.release_step(made) * np.sqrt(shapes.values(made, 2, Tensor.HEADS))
+    return all_of(
+        (
+            Verdict(bool(share > 0.15), f"rounding adds {share:.3f} of the charge"),
+            _release_noise(folder, Tensor.HEADS, patients, made),
+        )
+    )
 
 
 def noise_of_metrics(folder: Path, patients: int = 20) -> Verdict:
@@ -228,7 +259,9 @@ def ledger_covers(folder: Path) -> Verdict:
     """The ledger on disk says at least what dp-accounting says of the vectors that left, and at most 1 % more.
 
     A whole study under distributed noise, every round attempted twice. Equal vectors are one release. Whoever computes
-    one finds it charged on disk. No chance is involved: dp-accounting is asked for a lower estimate and for an upper.
+    one finds it charged on disk, and beside it the signatures of the coordinator and of another silo under a head of
+    this very ledger that has the charge; they come one by one, after a question that nobody answers. No chance is
+    involved: dp-accounting is asked for a lower estimate and for an upper.
     """
     made = study(privacy={"mode": "distributed", "colluders": 0}, heads={"domain_rounds": 2, "pooled_noise": 12.0})
     left: dict[bytes, tuple[Tensor, int]] = {}
@@ -237,12 +270,14 @@ def ledger_covers(folder: Path) -> Verdict:
         compute = held.learner.contribution
 
         def witnessed(tensor, place, model, silos):
-            debits = [entry.debit for entry in read_ledger(held.ledger_path)[1]]
-            if not any(tensor in d.costs and (d.round, d.attempt) == (place.round, place.attempt) for d in debits):
-                late.append(f"{tensor} of round {place.round}, attempt {place.attempt}, computed before it was charged")
+            if missing := _unwitnessed(held, tensor, place):
+                late.append(f"{tensor} of round {place.round}, attempt {place.attempt}, computed before {missing}")
             return compute(tensor, place, model, silos)
 
-        with patch.object(held.learner, "contribution", witnessed):
+        with (
+            patch.object(held.learner, "contribution", witnessed),
+            patch.object(held, "_countersigned", _one_by_one(held._countersigned)),
+        ):
             start = begin(held)
             left[held.uploads[-1].tobytes()] = (Tensor.COUNTS, 0)
             for number, tensor in plan(made):
@@ -253,6 +288,40 @@ def ledger_covers(folder: Path) -> Verdict:
     lower, upper = (_direct(made, list(left.values()), pessimistic=worst) for worst in (False, True))
     seen = f"{len(left)} releases: {lower:.4f} <= {spent:.4f} <= {upper:.4f}"
     return all_of((Verdict(lower <= spent <= 1.01 * upper, seen), Verdict(not late, "; ".join(late) or "none late")))
+
+
+def _unwitnessed(held: audit.AuditedSilo, tensor: Tensor, place: Place) -> str:
+    """What is not on disk yet of a draw's charge and its two signatures; nothing where all is."""
+    key = (place.study, place.round, place.attempt)
+    entries = read_ledger(held.ledger_path)[1]
+    charged = [e for e in entries if tensor in e.debit.costs and (e.debit.study, e.debit.round, e.debit.attempt) == key]
+    if not charged:
+        return "it was charged"
+    history = read_history(held.ledger_path)[1]
+    covering = {entry.head for entry in history if entry.sequence >= charged[0].sequence}
+    kept = held.ledger_path.with_name(f"{held.ledger_path.name}.countersigned.json")
+    items = read_countersignatures(kept) if kept.exists() else ()
+    signers = {item.signer for item in items if item.statement.head in covering and _is_signed(item)}
+    peers = {f"fedward://silo/{name}" for name in held.study.silos if name != audit.NAME}
+    roles = {"a peer": signers & peers, "the coordinator": signers & {"fedward://coordinator/hub"}}
+    absent = [role for role, found in roles.items() if not found]
+    return f"{' and '.join(absent)} had signed" if absent else ""
+
+
+def _is_signed(item: Countersignature) -> bool:
+    trust = Trust(audit.consortium().silo.authority_pem)
+    return verifier(trust)(item.certificate, item.statement.message, item.signature) == item.signer
+
+
+def _one_by_one(signed: Callable[[], list[Countersignature]]) -> Callable[[], list[Countersignature]]:
+    """Hand out nothing, then one signature at a time."""
+    asked = count()
+
+    def answer() -> list[Countersignature]:
+        turn = next(asked) % 3
+        return signed()[turn - 1 : turn] if turn else []
+
+    return answer
 
 
 def _direct(made, releases: list[tuple[Tensor, int]], *, pessimistic: bool) -> float:
@@ -357,6 +426,8 @@ STATISTICS: dict[str, Statistic] = {
     for which in (
         noise_of_encoder,
         noise_of_heads,
+        noise_of_pooled_heads,
+        noise_on_a_coarse_grid,
         noise_of_metrics,
         noise_of_counts,
         noise_of_shares,
@@ -372,6 +443,8 @@ STATISTICS: dict[str, Statistic] = {
 FALSE_ALARMS = {
     "noise_of_encoder": 2 * FIVE_SIGMA,
     "noise_of_heads": 2 * FIVE_SIGMA,
+    "noise_of_pooled_heads": 2 * FIVE_SIGMA,
+    "noise_on_a_coarse_grid": 2 * FIVE_SIGMA,
     "noise_of_metrics": 2 * FIVE_SIGMA,
     "noise_of_counts": 2 * FIVE_SIGMA,
     "noise_of_shares": 2 * FIVE_SIGMA,

@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 from crypto.errors import CertificateError
 from policies import accountant
-from policies.costs import round_costs, study_costs
+from policies.costs import remaining_costs, round_costs, study_costs
 from policies.ledger import Debit, Ledger
 from policies.study import Study
 from silo_agent import cli
@@ -51,10 +51,10 @@ def hospital(quick_path, homes):
     return write_yaml(quick_path / "agent.yaml", {**document, "data": {"tiny": "north.csv"}})
 
 
-def charge(hospital, digest, costs):
+def charge(hospital, digest, costs, number=0, attempt=1):
     path = hospital.parent / "state" / "ledger.sqlite3"
     with Ledger.open(path, data_set="north-ward", holdout=0.2, budget_epsilon=4.0, delta=1e-5) as ledger:
-        ledger.charge(Debit(digest, "p" * 64, 0, 1, costs))
+        ledger.charge(Debit(digest, "p" * 64, number, attempt, costs))
         return ledger.spent()
 
 
@@ -120,6 +120,59 @@ def test_what_the_study_has_spent_already_is_not_counted_twice(hospital, study):
     charge(hospital, tiny_study().digest, round_costs(tiny_study(), 0))
     document = json.loads(invoke("plan", study, "-c", hospital, "--json").output)["hospital"]
     assert document["after"] == accountant.epsilon(study_costs(tiny_study()), 1e-5)
+
+
+REPEATING = {
+    "privacy": {"mode": "distributed"},
+    "heads": {"domain_rounds": 3, "pooled_noise": 4.0, "domain_noise": 4.0},
+}
+
+
+@pytest.fixture
+def repeating(hospital, study):
+    """What another study spent, and this one's with what its rounds will: its round 1 was attempted three times."""
+    write_yaml(study, tiny_document(**REPEATING))
+    made = tiny_study(**REPEATING)
+    first, heads = round_costs(made, 1), {"heads": round_costs(made, 1)["heads"]}
+    for attempt in (1, 2, 3):
+        charge(hospital, "5" * 64, heads, 1, attempt)
+    for number, attempt, costs in ((0, 1, round_costs(made, 0)), (1, 1, first), (1, 2, heads), (1, 3, heads)):
+        charge(hospital, made.digest, costs, number, attempt)
+    spent = [*round_costs(made, 0).values(), *first.values(), *heads.values(), *heads.values()]
+    return [*heads.values()] * 3, [*spent, *remaining_costs(made, 2)]
+
+
+def planned(hospital, study):
+    return json.loads(invoke("plan", study, "-c", hospital, "--json").output)["hospital"]
+
+
+def epsilons(*costs):
+    return [accountant.epsilon(own, 1e-5) for own in costs]
+
+
+def test_attempts_that_were_repeated_are_counted_on_top_of_the_plan(hospital, study, repeating):
+    other, own = repeating
+    after, once = epsilons([*other, *own], [*other, *study_costs(tiny_study(**REPEATING))])
+    assert planned(hospital, study)["after"] == after
+    assert after > once + 0.1
+
+
+def test_a_plan_that_fits_but_for_its_repeated_attempts_is_refused(hospital, study, repeating):
+    other, own = repeating
+    plan = study_costs(tiny_study(**REPEATING))
+    alone, once = epsilons(own, plan)
+    bent = policy_document("north-ward")
+    bent["limits"] |= {"study_epsilon": (alone + once) / 2, "round_epsilon": (alone + once) / 2}
+    write_yaml(hospital.parent / "policy.yaml", bent)
+    assert planned(hospital, study)["reason"] == "epsilon_per_study"
+    with_others, once_with_others = epsilons([*other, *own], [*other, *plan])
+    bent["limits"] |= {"study_epsilon": alone, "round_epsilon": alone}
+    bent["budget"] |= {"epsilon": (with_others + once_with_others) / 2}
+    write_yaml(hospital.parent / "policy.yaml", bent)
+    assert planned(hospital, study)["reason"] == "budget_spent"
+    bent["budget"] |= {"epsilon": with_others}
+    write_yaml(hospital.parent / "policy.yaml", bent)
+    assert planned(hospital, study)["taken"]
 
 
 def test_a_refusal_is_named_with_exit_code_3(hospital, study):

@@ -110,6 +110,44 @@ def test_one_patient_moves_the_clipped_statistic_by_at_most_one(patient, pooled,
     assert np.linalg.norm(vector) <= 1 + 1e-12
 
 
+def without(lost, records, heads, *, classes, pooled):
+    """The packed sums of all records, each of a patient of its own, and of those alone that are not lost."""
+    return [
+        pack(*sums(*(part[kept] for part in records), np.arange(kept.sum()), heads, pooled=pooled), classes)
+        for kept in (np.ones_like(lost), ~lost)
+    ]
+
+
+@pytest.mark.parametrize("classes", MANY)
+@pytest.mark.parametrize("pooled", [False, True])
+def test_a_record_whose_logits_overflow_counts_as_zero(classes, pooled):
+    phi, y, d, _, heads = sample(3, 30, classes=classes)
+    lost = np.arange(30) % 3 == 0
+    phi[:, 0] = np.where(lost, 0.5, -0.5)
+    phi[:, 1:] *= 0.5
+    heads = np.tile(heads[0], (M, 1))
+    heads[:, 0], heads[:, K] = 1.7e308, 1.7e308
+    whole, rest = without(lost, (phi, y, d), heads, classes=classes, pooled=pooled)
+    assert np.linalg.norm(rest) > 1.0
+    np.testing.assert_array_equal(whole, rest)
+
+
+@pytest.mark.parametrize("run", [1, 2, 4, 8, 16, 32])
+def test_a_record_whose_logit_is_no_number_counts_as_zero(run):
+    """Of two classes: a sum that overflows to both sides at once, which the order of additions decides."""
+    k = 64
+    phi, y, d, _, heads = sample(3, 30, k=k)
+    lost = np.arange(30) % 3 == 0
+    phi[lost] = np.where(np.arange(k) // run % 2, -1.0, 1.0) / np.sqrt(k)
+    phi[~lost] = np.eye(k)[: (~lost).sum()] * 0.5
+    heads[:, :k], heads[:, k] = 1.7e308, 0.0
+    z = np.column_stack([phi, np.ones(30)])
+    logits = (torch.tensor(z) * torch.tensor(heads)[torch.tensor(d)]).sum(dim=1)
+    whole, rest = without(torch.isnan(logits).numpy(), (phi, y, d), heads, classes=2, pooled=False)
+    assert np.isfinite(whole).all()
+    np.testing.assert_allclose(whole, rest, rtol=1e-12)
+
+
 @given(one_patient(), st.floats(0.01, 1.0))
 def test_a_clipped_record_keeps_its_direction(patient, clip):
     phi, y, d, heads = patient

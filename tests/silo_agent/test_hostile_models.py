@@ -1,0 +1,193 @@
+"""A model made by somebody else, finite and otherwise anything: one patient's influence stays what was charged."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from policies import shapes
+from protos.messages import Place, Tensor
+from silo_agent.data.records import Records
+from silo_agent.learner import HEAD_STEP, Learner, SolutionError
+from silo_agent.learning import dpsgd
+from silo_agent.learning.encoder import flatten
+from silo_agent.learning.model import HEAD_BOUND, SharedModel
+from support.entropy import SeededEntropy
+from support.studies import tiny_study
+
+OPEN = {
+    "heads": {"pooled_noise": 0, "domain_noise": 0},
+    "encoder": {"noise": 0, "steps": 1, "sampling_rate": 1.0},
+    "evaluation": {"noise": 0},
+    "privacy": {"mode": "none", "count_noise": 0},
+}
+"""What is released is what the noise would have been added to."""
+LABELS = {
+    2: {"column": "ill", "positive": [1], "negative": [0]},
+    3: {"column": "ill", "classes": [[0], [1], [2]], "positive": [], "negative": []},
+}
+LARGEST = float(np.finfo(np.float64).max)
+PATIENTS = 8
+
+
+def loud(width):
+    """Any finite weights, those at the ends of the format's range among them, and those that overflow with others."""
+    numbers = np.finfo(f"f{width // 8}")
+    shares = st.floats(-1.0, 1.0, width=16).map(lambda share: share * float(numbers.max))
+    ends = [numbers.max, numbers.max / 2, numbers.max**0.5, numbers.tiny, numbers.smallest_subnormal, 1.0, 0.0]
+    signed = [float(sign * end) for end in ends for sign in (1, -1)]
+    return st.sampled_from(signed) | shares | st.floats(allow_nan=False, allow_infinity=False, width=width)
+
+
+@st.composite
+def models(draw, study):
+    """A model of a study of two rounds; encoder and prior the public start or anything; heads alike in round 1."""
+    model = SharedModel.start(study)
+    number = draw(st.integers(1, 2))
+    rows = len(model.heads) if number > 1 else 1
+    heads = draw(arrays(np.float64, (rows, model.heads.shape[1]), elements=loud(64)))
+    own = {}
+    for part in ("encoder", "prior"):
+        if draw(st.booleans()):
+            own[part] = draw(arrays(np.float32, getattr(model, part).shape, elements=loud(32)))
+    return replace(model, round=number, heads=np.tile(heads, (len(model.heads) // rows, 1)), **own)
+
+
+def cohort(study):
+    rng = np.random.default_rng(study.data.label.count)
+    return Records(
+        rng.uniform(-1, 1, (PATIENTS, 2)).astype(np.float32),
+        rng.integers(0, study.data.label.count, PATIENTS),
+        rng.integers(0, 2, PATIENTS),
+        np.arange(PATIENTS),
+        tuple(map(str, range(PATIENTS))),
+    )
+
+
+def make_learner(study, folder):
+    sources = {"entropy": SeededEntropy(1), "personal_entropy": SeededEntropy(2)}
+    return Learner(study, Path("none"), "ward", 0.25, folder, **sources, device="cpu")
+
+
+@pytest.fixture(scope="module", params=[2, 3])
+def learner(request, tmp_path_factory):
+    """Of a study of two classes, and of three, without noise."""
+    study = tiny_study(**OPEN | {"data": {"label": LABELS[request.param]}})
+    return make_learner(study, tmp_path_factory.mktemp("silo"))
+
+
+def released(learner, tensor, model, records):
+    """Integers times their grid's step, and the accounted sensitivity after rounding."""
+    learner._records = records, records
+    integers = learner.contribution(tensor, Place(model.study.digest, model.round, 1), model, 3)
+    return integers * learner._step, 1.0 + learner._step * len(integers) ** 0.5
+
+
+def apart(gone):
+    return np.arange(PATIENTS) != gone
+
+
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")
+@given(data=st.data())
+def test_one_patient_moves_what_is_released_by_what_was_charged(learner, data):
+    model = data.draw(models(learner.study))
+    tensor = data.draw(st.sampled_from([Tensor.HEADS, Tensor.METRICS] if model.round > 1 else [Tensor.HEADS]))
+    everybody = cohort(learner.study)
+    whole, most = released(learner, tensor, model, everybody)
+    for gone in range(PATIENTS):
+        fewer, _ = released(learner, tensor, model, everybody.of_patients(apart(gone)))
+        assert np.linalg.norm(whole - fewer) <= most
+
+
+def test_heads_that_overflow_for_one_patient_do_not_take_the_others_away(learner):
+    """The weights are chosen so that the logits of the patient with the largest first feature alone overflow."""
+    model, everybody = SharedModel.start(learner.study), cohort(learner.study)
+    first = model.features(everybody.inputs).numpy()[:, 0].astype(np.float64)
+    *_, second, largest = np.argsort(first)
+    bias = LARGEST * 0.9
+    heads = np.zeros_like(model.heads)
+    heads[:, 0], heads[:, 2] = (LARGEST - bias) / ((first[second] + first[largest]) / 2), bias
+    model = model.with_heads(heads, 2)
+    whole, most = released(learner, Tensor.HEADS, model, everybody)
+    fewer, _ = released(learner, Tensor.HEADS, model, everybody.of_patients(apart(largest)))
+    assert np.linalg.norm(fewer) > 1.0
+    assert np.linalg.norm(whole - fewer) <= most
+
+
+def summed(model, records):
+    """The clipped gradients of all records over everything that is trained, added up: float64 (weights,)."""
+    sums = []
+    step = dpsgd._Optimizer.add_noise
+
+    def noted(self):
+        sums.append(np.concatenate([p.summed_grad.double().numpy().ravel() for p in self.params]))
+        step(self)
+
+    latent = np.random.default_rng(1).normal(size=(PATIENTS, model.study.model.representation))
+    latent = latent[[int(name) for name in records.identities]]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(dpsgd._Optimizer, "add_noise", noted)
+        patch.setattr(dpsgd, "gaussian", lambda *_: latent)
+        dpsgd.train_encoder(
+            model.build_encoder(),
+            model.heads,
+            records,
+            model.study.encoder,
+            domain_weights=np.ones(2),
+            prior=model.build_prior(),
+            mode="none",
+            entropy=SeededEntropy(1),
+        )
+    (found,) = sums
+    assert len(found) == len(flatten(model.build_encoder())) + shapes.prior_values(model.study)
+    return found
+
+
+@pytest.mark.parametrize("stochastic", [False, True])
+@pytest.mark.parametrize("classes", [2, 3])
+@given(data=st.data())
+def test_one_patient_moves_the_summed_gradient_by_the_clip(classes, stochastic, data):
+    encoder = OPEN["encoder"] | ({"cmi": 0.1} if stochastic else {})
+    study = tiny_study(**OPEN | {"data": {"label": LABELS[classes]}, "encoder": encoder})
+    model = data.draw(models(study))
+    gone = data.draw(st.integers(0, PATIENTS - 1))
+    everybody = cohort(study)
+    whole, fewer = summed(model, everybody), summed(model, everybody.of_patients(apart(gone)))
+    assert np.linalg.norm(whole - fewer) <= study.encoder.clip * (1 + 1e-4)
+
+
+@pytest.mark.parametrize("clip", [1e-26, 1.0, 100.0])
+@pytest.mark.parametrize("size", [1e-30, 1.0, 1e19, 1e37, 3.4e38, np.inf, np.nan])
+def test_a_gradient_of_any_size_is_clipped_or_counts_as_zero(clip, size):
+    """It is the second of three records', and in one part of what is trained; the other parts are as large as clips."""
+    parameters = [torch.nn.Parameter(torch.zeros(2)), torch.nn.Parameter(torch.zeros(1))]
+    study = tiny_study(encoder={"clip": clip})
+    optimizer = dpsgd._Optimizer(torch.optim.SGD(parameters, lr=1.0), study.encoder, None)
+    parameters[0].grad_sample = torch.tensor([[0.0, 0.0], [size, 0.6 * clip], [0.0, 0.0]])
+    parameters[1].grad_sample = torch.tensor([[0.0], [0.2 * clip], [0.0]])
+    optimizer.clip_and_accumulate()
+    found = np.concatenate([p.summed_grad.numpy() for p in parameters]).astype(np.float64)
+    if np.isfinite(size):
+        assert np.linalg.norm(found) <= clip * (1 + 1e-6)
+    else:
+        assert not found.any()
+
+
+def test_solved_heads_beyond_the_bound_are_not_adopted(tmp_path):
+    study = tiny_study(heads={"max_step": 1e6})
+    learner, model = make_learner(study, tmp_path), SharedModel.start(study)
+    model = model.with_heads(np.full_like(model.heads, 2 * HEAD_BOUND), 0)
+    place = Place(study.digest, 1, 1)
+    total = np.zeros(shapes.values(study, 1, Tensor.HEADS), np.int64)
+    solution = learner.solve(total, place, model, 3)
+    assert np.array_equal(solution, np.full(len(solution), HEAD_BOUND / HEAD_STEP))
+    assert learner.adopt(solution, total, place, model, 3).heads.max() == HEAD_BOUND
+    with pytest.raises(SolutionError):
+        learner.adopt(solution + 1, total, place, model, 3)
