@@ -310,7 +310,7 @@ def _unwitnessed(held: audit.AuditedSilo, tensor: Tensor, place: Place) -> str:
 
 def _is_signed(item: Countersignature) -> bool:
     trust = Trust(audit.consortium().silo.authority_pem)
-    return verifier(trust)(item.certificate, item.statement.message, item.signature) == item.signer
+    return verifier(trust)(item.certificate, item.statement.message, item.signature, None) == item.signer
 
 
 def _one_by_one(signed: Callable[[], list[Countersignature]]) -> Callable[[], list[Countersignature]]:

@@ -177,7 +177,7 @@ def with_lost(recovery, *, epsilon=None, others=()):
     lost = statement("north", before.genesis, before.entries, AT)
     lost = replace(lost, epsilon=lost.epsilon if epsilon is None else epsilon)
     export = made(EVENTS[0], *others, replace(recovery, covers=(lost.head,)))
-    return replace(export, countersigned=(Countersignature(lost, "fedward://silo/south", b"PEM", b"s"),))
+    return replace(export, countersigned=(Countersignature(lost, "fedward://silo/south", b"PEM", b"s", b"PEM", b"s"),))
 
 
 def test_a_recovery_charges_what_was_countersigned_of_the_lost_entries():
@@ -232,7 +232,7 @@ def test_a_figure_of_before_rounding_was_allowed_for_is_read_and_one_below_it_is
 def genuine():
     export = made(*EVENTS)
     said = statement("north", export.genesis, export.entries[:2], AT)
-    return replace(export, countersigned=(Countersignature(said, "fedward://silo/south", b"PEM", b"s"),))
+    return replace(export, countersigned=(Countersignature(said, "fedward://silo/south", b"PEM", b"s", b"PEM", b"s"),))
 
 
 def rehashed(document):
