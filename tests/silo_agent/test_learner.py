@@ -64,6 +64,7 @@ def bare_learner(folder, **changes):
         DATA_SET,
         HOLDOUT,
         folder,
+        identified_by=["patient"],
         entropy=SeededEntropy(1),
         personal_entropy=SeededEntropy(2),
         device="cpu",
