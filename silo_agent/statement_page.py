@@ -103,7 +103,8 @@ def _meaning(export: Export) -> Iterable[str]:
         "Before a hospital computes anything from its data for a study, its agent writes into a ledger what that will"
         f" cost in privacy. {noise} Nothing leaves without an entry."
     )
-    yield protected
+    if not genesis.public:
+        yield protected
     if not genesis.public and math.isfinite(export.spent):
         yield (
             f"Epsilon says how much all those values together can tell about any one {unit}. With what is spent now,"
@@ -113,7 +114,7 @@ def _meaning(export: Export) -> Iterable[str]:
         )
     yield (
         "Epsilons do not add up: studies together cost less than the sum of what each costs alone. What is spent never"
-        " comes back: not after a year, not when a study fails, not when patients leave or records are added."
+        " comes back: not after a year, not when a study fails, not when people withdraw or records are added."
     )
     yield (
         f"A fixed part of the {unit}s ({genesis.holdout:.0%}), chosen by a public rule, is used for testing only. No"
