@@ -56,11 +56,11 @@ def some_learner(folder, seed=9, **changes):
     return federation.learners["north"]
 
 
-def bare_learner(folder, data=None, **changes):
+def bare_learner(folder, file=None, **changes):
     """A silo that has not opened a sum yet."""
     return Learner(
         tiny_study(**changes),
-        data or patients(folder / "data", 40)["north"],
+        file or patients(folder / "data", 40)["north"],
         DATA_SET,
         HOLDOUT,
         folder,
