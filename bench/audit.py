@@ -243,10 +243,13 @@ class AuditedSilo:
         """Everything lies in `folder`; `policy` replaces fields of a policy that allows nearly everything."""
         self.study, self.uploads = study, list[Integers]()
         document = audit_policy() | policy
+        unit, columns = document["data_set"]["unit"], document["data_set"]["identified_by"]
         (folder / "policy.yaml").write_text(yaml.safe_dump(document), encoding="utf-8")
         self.ledger_path = folder / "ledger.sqlite3"
         if not self.ledger_path.exists():
-            Ledger.create(self.ledger_path, data_set=DATA_SET, holdout=HOLDOUT, delta=DELTA)
+            Ledger.create(
+                self.ledger_path, data_set=DATA_SET, unit=unit, identified_by=columns, holdout=HOLDOUT, delta=DELTA
+            )
         self.state = State(folder / "state")
         self.gate = Gate(consortium().silo, folder / "policy.yaml", self.ledger_path, self.state, Metrics())
         self.learner = _GivenRecords(
@@ -255,6 +258,7 @@ class AuditedSilo:
             DATA_SET,
             HOLDOUT,
             self.state.study_folder(study.digest),
+            identified_by=columns,
             entropy=entropy,
             personal_entropy=SystemEntropy(),
             device="cpu",
@@ -400,7 +404,7 @@ def canary_study() -> Study:
 def audit_policy() -> dict[str, Any]:
     """The most permissive sample, with room for the largest study: nothing but the accounting stands in the way."""
     document: dict[str, Any] = yaml.safe_load(_SAMPLE.read_text(encoding="utf-8"))
-    document["data_set"] |= {"id": DATA_SET, "unit": "patient", "holdout": HOLDOUT}
+    document["data_set"] |= {"id": DATA_SET, "unit": "patient", "identified_by": ["patient"], "holdout": HOLDOUT}
     document["budget"] |= {"epsilon": _LARGEST_EPSILON, "delta": DELTA}
     document["limits"] |= {field: _LARGEST_EPSILON for field in document["limits"] if field.endswith("epsilon")}
     document["limits"] |= {"clip": 1e6}

@@ -68,7 +68,7 @@ def draw_cohorts(source: Source, files: Mapping[str, Path], name: str) -> Cohort
     for silo, file in files.items():
         text = policy_text(source, name).replace(DATA_SET, silo)
         policy = parse_document(text, Policy, source.study_file.parent / "policy.yaml")
-        records = read_records(file, source.study.data)
+        records = read_records(file, source.study.data, policy.data_set.identified_by)
         centre = flamby.read_centre(file)
         training[silo], held_out[silo] = split(records, policy.data_set.id, policy.data_set.holdout)
         held = np.isin(records.identities, held_out[silo].identities)

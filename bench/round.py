@@ -54,9 +54,9 @@ STUDY = {
     "privacy": {"delta": 1e-5, "mode": "local", "colluders": 1, "count_noise": 60.0, "max_patients": 1000},
 }  # fmt: skip
 POLICY = """\
-version: 2
+version: 3
 contact: bench
-data_set: {id: "{data_set}", unit: patient, holdout: 0.25}
+data_set: {id: "{data_set}", unit: patient, identified_by: [patient], holdout: 0.25}
 budget: {epsilon: 8.0, delta: 1.0e-5, relation: add_remove, expires: 2099-12-31}
 min_silos: 2
 noise_modes: [local]

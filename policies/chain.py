@@ -41,6 +41,10 @@ class Genesis:
     delta: float
     public: bool = False
     """Declared public by the policy: only then may an entry's epsilon be infinite ("unbounded")."""
+    unit: str | None = None
+    """`patient` or `record`: what is protected. None in ledgers that are older than the field, which do not say it."""
+    identified_by: tuple[str, ...] | None = None
+    """The columns that say whose record it is. None as for `unit`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,9 @@ def genesis_row(genesis: Genesis) -> Row:
     content = {"kind": "genesis", "version": 1, **asdict(genesis)}
     if not genesis.public:
         del content["public"]  # as in ledgers that are older than the field
+    for field in ("unit", "identified_by"):
+        if content[field] is None:
+            del content[field]
     body = canonical_json(content)
     return 0, GENESIS_PREVIOUS, _hash(GENESIS_PREVIOUS, body), body
 
@@ -169,9 +176,21 @@ def _body(event: Event, at: str, epsilon: float) -> str:
 
 def _read_genesis(body: str) -> Genesis:
     content: dict[str, Any] = json.loads(body)
-    genesis = Genesis(content["data_set"], content["holdout"], content["delta"], content.get("public", False))
+    columns = content.get("identified_by")
+    genesis = Genesis(
+        content["data_set"],
+        content["holdout"],
+        content["delta"],
+        content.get("public", False),
+        content.get("unit"),
+        None if columns is None else tuple(columns),
+    )
     kinds = (type(genesis.data_set), type(genesis.holdout), type(genesis.delta), type(genesis.public))
-    if kinds != (str, float, float, bool) or genesis_row(genesis)[3] != body:
+    known = kinds == (str, float, float, bool) and genesis.unit in (None, "patient", "record")
+    if not known or not all(isinstance(column, str) for column in genesis.identified_by or ()):
+        msg = "not a genesis"
+        raise ValueError(msg)
+    if genesis_row(genesis)[3] != body:
         msg = "not a genesis"
         raise ValueError(msg)
     return genesis

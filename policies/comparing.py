@@ -62,7 +62,14 @@ _LISTS: Final = {
     "limits.architectures": "the architecture {value} is {now} allowed",
     "publish": "the metric {value} may {now} be published",
 }
-_BOUND: Final = ("data_set.id", "data_set.unit", "data_set.holdout", "data_set.public", "budget.delta")
+_BOUND: Final = (
+    "data_set.id",
+    "data_set.unit",
+    "data_set.identified_by",
+    "data_set.holdout",
+    "data_set.public",
+    "budget.delta",
+)
 _SEALINGS: Final = ("ring", "ckks")
 """From the weaker to the stronger."""
 
@@ -156,6 +163,7 @@ def _bound(old: Policy, new: Policy) -> Iterable[Difference]:
     for field in _BOUND:
         before, after = value_of(old, field), value_of(new, field)
         if before != after:
+            before, after = (", ".join(v) if isinstance(v, tuple) else v for v in (before, after))
             text = f"{before} became {after}, but it is fixed for the life of the data set: its ledger will not open"
             yield Difference(field, Change.FIXED, text)
 

@@ -107,11 +107,31 @@ def _check_invitation(policy: Policy, study: Study, silo: str) -> None:
         Reason.STUDY_NOT_ALLOWED,
         f"study {study.digest} is not among policy.studies; {policy.contact} decides whether it is added",
     )
+    _check_unit(policy, study)
+
+
+def _check_unit(policy: Policy, study: Study) -> None:
+    """Whom the cohorts are drawn by is the policy's word, so that no two studies draw different ones."""
+    unit, columns = policy.data_set.unit, policy.data_set.identified_by
+    patient, named = study.data.patient, study.data.columns
     _require(
-        policy.data_set.unit == ("record" if study.data.patient is None else "patient"),
+        unit == ("record" if patient is None else "patient"),
         Reason.UNIT,
-        f"policy.data_set.unit is {policy.data_set.unit}, and study.data.patient is {study.data.patient!r}: with unit"
-        " patient the study must name the patient column, with unit record it must name none",
+        f"policy.data_set.unit is {unit}, and study.data.patient is {patient!r}: with unit patient the study must name"
+        " the patient column, with unit record it must name none",
+    )
+    _require(
+        patient is None or (patient,) == columns,
+        Reason.UNIT,
+        f"study.data.patient is {patient!r}, and policy.data_set.identified_by is {', '.join(map(repr, columns))}: the"
+        " column that names the patient is the policy's word, so the study must name the same",
+    )
+    _require(
+        not named or named == columns,
+        Reason.UNIT,
+        f"study.data.columns names the columns of the file itself ({', '.join(named)}), so it must be"
+        f" policy.data_set.identified_by ({', '.join(columns)}), in the same order: another order or name would tell"
+        f" {unit}s apart by other cells. Or give the file a line with its columns' names",
     )
 
 

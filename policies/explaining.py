@@ -70,8 +70,9 @@ def _whose(policy: Policy) -> str:
         else " The data are private: nothing computed from them leaves without noise."
     )
     return (
-        f"The data set {data.id}. {unit}. {data.holdout:.0%} of the {data.unit}s are kept apart for measuring models"
-        f" and never train one.{public} {policy.contact} answers for this policy."
+        f"The data set {data.id}. {unit}. Whose record it is, the data say in {_listed(data.identified_by)}."
+        f" {data.holdout:.0%} of the {data.unit}s are kept apart for measuring models and never train one.{public}"
+        f" {policy.contact} answers for this policy."
     )
 
 

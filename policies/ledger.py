@@ -2,10 +2,11 @@
 
 Guarantees: `charge` checks first, commits durably, and only then returns; it writes all of a debit or nothing, never
 goes beyond the budget, and charging the same again is free. The spent epsilon never decreases. Once a policy was put
-into force, debits name it, until another one is. Entries form a hash chain from a genesis that binds data set, hold-out
-and delta; an edit, a gap or a re-ordering is refused by name. One process writes at a time. A ledger is made only by
-`Ledger.create`: an absent file is an error, not a full budget. No charge depends on a clock; the latest day that an
-entry names (`day`) never goes back, so a clock that is set back brings no expired policy back.
+into force, debits name it, until another one is. Entries form a hash chain from a genesis that binds data set, unit,
+what identifies it, hold-out and delta; an edit, a gap or a re-ordering is refused by name. One process writes at a
+time. A ledger is made only by `Ledger.create`: an absent file is an error, not a full budget. No charge depends on a
+clock; the latest day that an entry names (`day`) never goes back, so a clock that is set back brings no expired policy
+back.
 
 Left to others: a chain cannot show by itself that its newest entries were cut off, or the whole file replaced by an
 older copy. So the caller has `statement` countersigned (countersign.py) and hands the countersigned heads to `require`
@@ -18,7 +19,8 @@ from __future__ import annotations
 import contextlib
 import math
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from datetime import UTC, date, datetime
 from pathlib import Path
 from types import TracebackType
@@ -85,22 +87,40 @@ class Ledger:
         self._spent = self.would_spend(())
 
     @staticmethod
-    def create(path: Path, *, data_set: str, holdout: float, delta: float, public: bool = False) -> None:
+    def create(
+        path: Path,
+        *,
+        data_set: str,
+        unit: str,
+        identified_by: Sequence[str],
+        holdout: float,
+        delta: float,
+        public: bool = False,
+    ) -> None:
         """Make the ledger of a data set, once, when the data set is enrolled. It appears whole or not at all.
 
+        What a policy says of its data set is `policies.policy.DataSet`.
         Raises `LedgerExistsError` where one (or the journal of one) stands, `LedgerWriteError` where it cannot be made.
         """
-        create_store(path, Genesis(data_set, float(holdout), float(delta), public))
+        create_store(path, Genesis(data_set, float(holdout), float(delta), public, unit, tuple(identified_by)))
 
     @classmethod
     def open(
-        cls, path: Path, *, data_set: str, holdout: float, budget_epsilon: float, delta: float, public: bool = False
+        cls,
+        path: Path,
+        *,
+        data_set: str,
+        unit: str,
+        identified_by: Sequence[str],
+        holdout: float,
+        budget_epsilon: float,
+        delta: float,
+        public: bool = False,
     ) -> Self:
         """Take the writer's seat and check the whole chain.
 
-        The budget is the policy's and may change; data set, hold-out, delta and whether it is public must be those of
-        the genesis. Raises `LedgerMissingError`, `LedgerBusyError`, `LedgerMismatchError`, `LedgerTamperedError`,
-        `LedgerWriteError`.
+        The budget is the policy's and may change; all else must be as in the genesis (`match`). Raises
+        `LedgerMissingError`, `LedgerBusyError`, `LedgerMismatchError`, `LedgerTamperedError`, `LedgerWriteError`.
         """
         _require_bound(budget_epsilon)
         require_file(path)
@@ -110,7 +130,9 @@ class Ledger:
             store = Store(path)
             undo.callback(store.close)
             ledger = cls(path, budget_epsilon, seat, store)
-            ledger.match(data_set=data_set, holdout=holdout, delta=delta, public=public)
+            ledger.match(
+                data_set=data_set, unit=unit, identified_by=identified_by, holdout=holdout, delta=delta, public=public
+            )
             undo.pop_all()
             return ledger
 
@@ -259,15 +281,28 @@ class Ledger:
             found |= set(covered(self._entries))
             return tuple(item for item in statements if item.head not in found)
 
-    def match(self, *, data_set: str, holdout: float, delta: float, public: bool = False) -> None:
-        """Raise `LedgerMismatchError` where the genesis says otherwise, as `open` does."""
-        wanted = Genesis(data_set, float(holdout), float(delta), public)
-        for field in ("data_set", "holdout", "delta", "public"):
-            mine, theirs = getattr(self._genesis, field), getattr(wanted, field)
-            if mine != theirs:
+    def match(
+        self,
+        *,
+        data_set: str,
+        unit: str,
+        identified_by: Sequence[str],
+        holdout: float,
+        delta: float,
+        public: bool = False,
+    ) -> None:
+        """Raise `LedgerMismatchError` where the genesis says otherwise, as `open` does.
+
+        A genesis that is older than `unit` and `identified_by` says nothing of them: there the policy before says what
+        they are (silo_agent/approving.py).
+        """
+        wanted = asdict(Genesis(data_set, float(holdout), float(delta), public, unit, tuple(identified_by)))
+        for field, mine in asdict(self._genesis).items():
+            theirs = wanted[field]
+            if mine is not None and mine != theirs:
                 msg = (
-                    f"{self._name}: the ledger's {field} is {mine}, the policy says {theirs}; it is fixed for the"
-                    " life of the data set, so mend the policy or give the right ledger"
+                    f"{self._name}: the ledger's {field} is {_shown(mine)}, the policy says {_shown(theirs)}; it is"
+                    " fixed for the life of the data set, so mend the policy or give the right ledger"
                 )
                 raise LedgerMismatchError(msg)
 
@@ -334,6 +369,10 @@ def _require_bound(budget_epsilon: float) -> None:
     if not 0 < budget_epsilon < math.inf:
         msg = f"budget_epsilon {budget_epsilon!r} must be a finite number above 0; mend the policy's budget.epsilon"
         raise LedgerMismatchError(msg)
+
+
+def _shown(value: object) -> str:
+    return ", ".join(value) if isinstance(value, tuple) else str(value)
 
 
 def _now() -> str:

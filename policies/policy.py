@@ -19,7 +19,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
 from policies.document import Closed, read_document
-from policies.study import Metric, Name
+from policies.study import ColumnName, Metric, Name
 
 NoiseMode = Literal["local", "distributed"]
 Architecture = Literal["mlp", "cnn", "resnet18"]
@@ -28,20 +28,23 @@ Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Epsilon = Annotated[float, Field(gt=0, le=32)]
 Share = Annotated[float, Field(gt=0, le=1)]
 
-VERSION = 2
-_ADDED = (
-    "budget.relation",
-    "budget.expires",
-    "encoder_sealing",
-    "smallest_domain",
-    "limits.round_epsilon",
-    "limits.architectures",
-    "split",
-    "publish",
-    "retention_days",
-    "approvers",
-)
-"""Fields that a policy of version 1 did not have to state."""
+VERSION = 3
+_ADDED = {
+    2: (
+        "budget.relation",
+        "budget.expires",
+        "encoder_sealing",
+        "smallest_domain",
+        "limits.round_epsilon",
+        "limits.architectures",
+        "split",
+        "publish",
+        "retention_days",
+        "approvers",
+    ),
+    3: ("data_set.identified_by",),
+}
+"""Fields that a policy of an older version did not have to state, by the version that asks for them."""
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
@@ -79,8 +82,12 @@ class DataSet(_Part):
     """Stable name, known to the authority and the peers, so that renaming refills nothing."""
     unit: Literal["patient", "record"]
     """What differential privacy protects; `record` only where the data have no patient column."""
+    identified_by: Annotated[tuple[ColumnName, ...], Field(min_length=1)]
+    """The columns of the data whose cells, together, say whose record it is: one with unit `patient`, which every study
+    must name as `data.patient`; one or more with unit `record`. Who trains and who evaluates is drawn by them alone, in
+    this order, so that no study can draw other cohorts."""
     holdout: Annotated[float, Field(ge=0.05, le=0.5)]
-    """Public fraction of the patients kept for evaluation; drawn by a public hash of each patient's identity."""
+    """Public fraction of the patients kept for evaluation; drawn by a public hash of what `identified_by` says."""
     public: bool = False
     """The data are published: studies may run on them without noise, and the ledger then says "unbounded". Fixed when
     the ledger is created, so that an edit of the policy cannot turn a hospital's protection off."""
@@ -144,7 +151,7 @@ class Limits(_Part):
 class Policy(_Part):
     """A silo's whole policy. `digest` names it in the ledger."""
 
-    version: Literal[2]
+    version: Literal[3]
     """Of this format."""
     contact: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable)]
     """Who answers for this policy; shown to people whose study is refused."""
@@ -180,10 +187,12 @@ class Policy(_Part):
     @model_validator(mode="before")
     @classmethod
     def _refuse_older(cls, content: object) -> object:
-        if isinstance(content, dict) and content.get("version") == 1:
+        stated = content.get("version") if isinstance(content, dict) else None
+        if isinstance(stated, int) and not isinstance(stated, bool) and 1 <= stated < VERSION:
+            lacks = [field for version, fields in _ADDED.items() if version > stated for field in fields]
             msg = (
-                "version 1 is not read any more. Write version: 2 and state what is new in it:"
-                f" {', '.join(_ADDED)}; docs/policy.md explains each, policies/samples shows them"
+                f"version {stated} is not read any more. Write version: {VERSION} and state what is new in it:"
+                f" {', '.join(lacks)}; docs/policy.md explains each, policies/samples shows them"
             )
             raise ValueError(msg)
         return content
@@ -192,6 +201,7 @@ class Policy(_Part):
     def _check(self) -> Self:
         limits = self.limits
         lists: dict[str, tuple[Any, ...]] = {
+            "data_set.identified_by": self.data_set.identified_by,
             "noise_modes": self.noise_modes,
             "limits.architectures": limits.architectures,
             "publish": self.publish,
@@ -202,6 +212,12 @@ class Policy(_Part):
             if len(set(values)) != len(values):
                 msg = f"{field} lists a value twice; keep one"
                 raise ValueError(msg)
+        if self.data_set.unit == "patient" and len(self.data_set.identified_by) > 1:
+            msg = (
+                "data_set.identified_by lists several columns, and with data_set.unit patient one column names the"
+                " patient; keep that one"
+            )
+            raise ValueError(msg)
         if limits.study_epsilon > self.budget.epsilon:
             msg = f"limits.study_epsilon {limits.study_epsilon} exceeds budget.epsilon {self.budget.epsilon}; lower it"
             raise ValueError(msg)

@@ -3,7 +3,8 @@
 Guarantees: a policy that names approvers comes into force only with valid signatures of two of them, and so does the
 policy that replaces it, whatever that one says about approvers: dropping the rule needs two signatures too. The policy
 in force is the ledger's word, not a file's, and the ledger charges under no other (ledger.py). A signature is good when
-the policy comes into force; a certificate that runs out later takes nothing back. Signatures lie beside the policy as
+the policy comes into force; a certificate that runs out later takes nothing back. What a policy says of its data set
+never changes, whoever signs: the budget would be another one's. Signatures lie beside the policy as
 `<policy>.<name>.sig`. Left to others: who may write the ledger's file, and that the first policy is the right one.
 """
 
@@ -20,6 +21,7 @@ from crypto.identity import Role
 from policies.document import DocumentError
 from policies.errors import PolicyError
 from policies.ledger import Ledger
+from policies.older import load_predecessor
 from policies.policy import Policy, load_policy
 from silo_agent.state import write_whole
 
@@ -31,7 +33,7 @@ _MAX_SIGNATURE: Final = 1 << 16
 
 
 class ApprovalError(PolicyError):
-    """A policy may not come into force: a signature or the policy before it is missing."""
+    """A policy may not come into force: a signature or the policy before it is missing, or the data set is another."""
 
 
 def approval_message(policy: Policy) -> bytes:
@@ -90,21 +92,39 @@ def require_approved(policy: Policy, path: Path, trust: Trust, predecessor: Poli
             raise ApprovalError(msg)
 
 
-def predecessor_of(ledger: Ledger, state: Path, replaces: Path | None = None) -> Policy | None:
+def require_same_data_set(policy: Policy, predecessor: Policy | None) -> None:
+    """Return where both policies are of one data set, told apart alike. Raises `ApprovalError` naming the field.
+
+    The ledger is bound to these fields too, but one that is older than a field cannot say it.
+    """
+    if predecessor is None:
+        return
+    for field, before in predecessor.data_set.model_dump(mode="json").items():
+        after = policy.data_set.model_dump(mode="json")[field]
+        if before != after:
+            msg = (
+                f"the policy's data_set.{field} is {after}, and in the policy in force it is {before}; it is fixed for"
+                " the life of the data set, so put it back"
+            )
+            raise ApprovalError(msg)
+
+
+def predecessor_of(ledger: Ledger, state: Path, successor: Policy, replaces: Path | None = None) -> Policy | None:
     """The policy in force by the ledger's word; None where none was put into force yet.
 
-    It is read from the agent's state, or from `replaces`. Raises `ApprovalError` where neither is that policy.
+    It is read from the agent's state, or from `replaces`; what its version could not say is the successor's. Raises
+    `ApprovalError` where neither is that policy.
     """
     digest = ledger.policy
     if digest is None:
         return None
     try:
-        policy = load_policy(replaces or _kept(state, digest))
+        policy, found = load_predecessor(replaces or _kept(state, digest), successor)
     except DocumentError as error:
         msg = f"policy {digest[:12]} is in force and cannot be read ({error}); give its file by --replaces"
         raise ApprovalError(msg) from None
-    if policy.digest != digest:
-        msg = f"policy {digest[:12]} is in force, the one given is {policy.digest[:12]}; give the right file"
+    if found != digest:
+        msg = f"policy {digest[:12]} is in force, the one given is {found[:12]}; give the right file"
         raise ApprovalError(msg)
     return policy
 
@@ -116,7 +136,9 @@ def put_into_force(ledger: Ledger, path: Path, state: Path, trust: Trust, replac
     """
     policy = load_policy(path)
     if ledger.policy != policy.digest:
-        require_approved(policy, path, trust, predecessor_of(ledger, state, replaces))
+        predecessor = predecessor_of(ledger, state, policy, replaces)
+        require_same_data_set(policy, predecessor)
+        require_approved(policy, path, trust, predecessor)
     # Kept first: a ledger that names a policy nobody can read could not be led to another one.
     write_whole(_kept(state, policy.digest), policy.canonical())
     ledger.put_into_force(policy.digest, policy.budget.epsilon)

@@ -54,6 +54,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
             data_set.id,
             data_set.holdout,
             state.study_folder(study.digest),
+            identified_by=data_set.identified_by,
             entropy=entropy,
             personal_entropy=entropy,
             device=config.device,

@@ -126,7 +126,7 @@ def policy_reload(
         if ledger.policy == policy.digest:
             typer.echo(f"Policy {policy.digest} is in force already.")
             return
-        before = predecessor_of(ledger, settings.state, replaces)
+        before = predecessor_of(ledger, settings.state, policy, replaces)
         put_into_force(ledger, settings.policy, settings.state, trust, replaces)
         shown = ["The first policy of this ledger."] if before is None else _lines(differences(before, policy))
         typer.echo("\n".join(shown))

@@ -335,6 +335,8 @@ def open_ledger(path: Path, policy: Policy, credential: Credential) -> Ledger:
     return Ledger.open(
         path,
         data_set=data_set.id,
+        unit=data_set.unit,
+        identified_by=data_set.identified_by,
         holdout=data_set.holdout,
         budget_epsilon=budget.epsilon,
         delta=budget.delta,

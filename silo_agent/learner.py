@@ -8,7 +8,7 @@ the same integers. The formulas are `silo_agent.learning`'s; this module fits th
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -82,11 +82,14 @@ class Learner:
         holdout: float,
         folder: Path,
         *,
+        identified_by: Sequence[str],
         entropy: Entropy,
         personal_entropy: Entropy,
         device: str,
     ) -> None:
         """`entropy` feeds what leaves, `personal_entropy` what stays: neither can shift the other's draws.
+
+        `data_set`, `holdout` and `identified_by` are the policy's, and draw the two cohorts.
 
         Raises `Refused` where what the encoder's updates are made of cannot be accounted for.
         """
@@ -94,6 +97,7 @@ class Learner:
         self.study, self._folder, self._entropy, self._personal_entropy = study, folder, entropy, personal_entropy
         self._device = choose_device(device)
         self._data, self._data_set, self._holdout = data, data_set, holdout
+        self._identified_by = tuple(identified_by)
         self._records: tuple[Records, Records] | None = None
         self._log = TrainingLog(folder / "training.jsonl")
         self._limit = ring_of("ckks").limit(len(study.silos))
@@ -103,7 +107,8 @@ class Learner:
     def load(self) -> None:
         """Read and split the records. Raises `DataError` naming file, row, column and expectation."""
         if self._records is None:
-            self._records = split(read_records(self._data, self.study.data), self._data_set, self._holdout)
+            records = read_records(self._data, self.study.data, self._identified_by)
+            self._records = split(records, self._data_set, self._holdout)
 
     def contribution(self, tensor: Tensor, place: Place, model: SharedModel, silos: int) -> Integers:
         """This silo's noised integers for a tensor. Only the gate calls this, after the charge."""

@@ -34,6 +34,19 @@ _KINDS: Final = {
     "recovery": "lost entries were charged again",
 }
 
+_UNITS: Final = {
+    "patient": ("patient", "What is protected is the patient, with all records of that person here."),
+    "record": (
+        "record",
+        "What is protected is the single record; a person behind several records is protected less.",
+    ),
+    None: (
+        "protected unit",
+        "What is protected, the patient or the single record, the hospital's policy says; this ledger is too old to.",
+    ),
+}
+"""By what the genesis says of the unit: its name, and a sentence about it."""
+
 
 def statement_page(export: Export, summary: Summary) -> bytes:
     """The page as HTML in UTF-8."""
@@ -79,24 +92,33 @@ def _verdict(export: Export) -> str:
 
 def _meaning(export: Export) -> Iterable[str]:
     genesis = export.genesis
-    yield (
-        "Before a hospital computes anything from its patients for a study, its agent writes into a ledger what that"
-        " will cost in privacy. Random noise is added to every value that leaves, and nothing leaves without an entry."
+    unit, protected = _UNITS[genesis.unit]
+    noise = (
+        "The data are declared public: studies may use them without noise, and where one did, the spent epsilon is"
+        f" {UNBOUNDED} and says nothing against anybody."
+        if genesis.public
+        else "Random noise is added to every value that leaves."
     )
+    yield (
+        "Before a hospital computes anything from its data for a study, its agent writes into a ledger what that will"
+        f" cost in privacy. {noise} Nothing leaves without an entry."
+    )
+    if not genesis.public:
+        yield protected
     if not genesis.public and math.isfinite(export.spent):
         yield (
-            f"Epsilon says how much all those values together can tell about any one patient. With what is spent now,"
+            f"Epsilon says how much all those values together can tell about any one {unit}. With what is spent now,"
             f" whoever sees all of them can become at most {math.exp(export.spent):.3g} times more (or less) sure"
-            " whether some patient's records were used than without them, except with a probability of at most"
-            f" {genesis.delta:g} (delta). That holds whatever else is known about the patient."
+            f" whether some {unit} was used than without them, except with a probability of at most"
+            f" {genesis.delta:g} (delta). That holds whatever else is known about the {unit}."
         )
     yield (
         "Epsilons do not add up: studies together cost less than the sum of what each costs alone. What is spent never"
-        " comes back: not after a year, not when a study fails, not when patients leave or records are added."
+        " comes back: not after a year, not when a study fails, not when people withdraw or records are added."
     )
     yield (
-        f"A fixed part of the patients ({genesis.holdout:.0%}), chosen by a public rule, is used for testing only. No"
-        " patient is in both parts, so the figure is that of the part that spent more."
+        f"A fixed part of the {unit}s ({genesis.holdout:.0%}), chosen by a public rule, is used for testing only. No"
+        f" {unit} is in both parts, so the figure is that of the part that spent more."
     )
 
 

@@ -171,7 +171,8 @@ def empty(folder: Path) -> None:
 def training_records(source: Source, silo: str, file: Path) -> Records:
     """The records that this silo's agent trains on."""
     data_set = source.policy_of(silo).data_set
-    return split(read_records(file, source.study.data), data_set.id, data_set.holdout)[0]
+    records = read_records(file, source.study.data, data_set.identified_by)
+    return split(records, data_set.id, data_set.holdout)[0]
 
 
 def join_files(files: list[Path], target: Path) -> Path:

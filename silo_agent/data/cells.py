@@ -15,6 +15,9 @@ from policies.study import Code
 Cell = str | int | float | bool | None
 """What a reader hands over: CSV gives texts only; Parquet gives its own types, None for null."""
 
+_ZERO_FRACTION = re.compile(r"([+-]?[0-9]+)\.0*")
+_EXACT = 2.0**53
+"""From here on a float names several integers."""
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _SHOWN = 40
 
@@ -42,6 +45,32 @@ def text(cell: Cell) -> str:
     if isinstance(cell, float) and cell.is_integer():
         return str(int(cell))
     return str(cell).strip()
+
+
+def identifier(cell: Cell) -> str:
+    """Who a patient is, as text: a whole number alike with and without a fraction of zeros, "7" for 7, 7.0 and "7.0".
+
+    So that a CSV file and a Parquet file of the same people draw the same cohorts. All else stays as it is written:
+    "007" is not "7", and "3.10" is not "3.1".
+    """
+    trimmed = text(cell)
+    whole = _ZERO_FRACTION.fullmatch(trimmed)
+    return trimmed if whole is None else whole[1]
+
+
+def identity_text(cell: Cell) -> str:
+    """A cell of what identifies a record, by its meaning: the same text in CSV and Parquet, however it is written.
+
+    Whole numbers without a fraction, other numbers by the shortest text of their float; null, NaN and nothing are "".
+    Unlike `identifier` it may say the same of two cells ("007" and "7"): it draws cohorts, and joins no records.
+    """
+    if isinstance(cell, float) and math.isnan(cell):
+        return ""
+    value = number(cell)
+    if value is not None:
+        return str(int(value)) if value.is_integer() and abs(value) < _EXACT else repr(value)
+    trimmed = text(cell)
+    return trimmed.lower() if trimmed.lower() in ("true", "false") else trimmed
 
 
 def shown(cell: Cell) -> str:

@@ -16,11 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policies.study import BINARY, CategoryFeature, DataSchema, DomainColumn, Label, NumericFeature
-from silo_agent.data.cells import Absence, Cell, CodeTable, number, shown, text
+from silo_agent.data.cells import Absence, Cell, CodeTable, identifier, number, shown
 from silo_agent.data.errors import LISTED, DataError, Fault, Unfit
 from silo_agent.data.image_store import ImageStore
 from silo_agent.data.images import Images
-from silo_agent.data.records import Records
+from silo_agent.data.records import NOBODY, Records
 from silo_agent.data.table import Table, read_table
 
 T = TypeVar("T")
@@ -64,13 +64,15 @@ class Reading:
             raise DataError(sorted(self.faults, key=lambda fault: fault.row), self.total)
 
 
-def read_records(path: Path, schema: DataSchema) -> Records:
+def read_records(path: Path, schema: DataSchema, identified_by: Sequence[str] = ()) -> Records:
     """Read a CSV file, or Parquet where the suffix is `.parquet`.
 
+    Without a patient column the policy's columns `identified_by` say whose record it is; without these the records have
+    no identity, and `split` refuses them.
     Returns records in the file's order; none at all is a normal result. Raises `DataError`, which lists file, row
     (1-based line of the file), column, what was found and what was expected.
     """
-    reading = Reading(read_table(path, schema))
+    reading = Reading(read_table(path, schema, identified_by=() if schema.patient is not None else identified_by))
     labels = reading.column(schema.label.column, _label(schema.label), 0)
     domains = np.zeros(len(reading.table.rows), np.int64)
     for factor in schema.domain:
@@ -193,7 +195,8 @@ def read_images(reading: Reading, folder: Path, schema: DataSchema) -> Images | 
 
 def _patients(reading: Reading, schema: DataSchema) -> tuple[NDArray[np.int64], tuple[str, ...]]:
     if schema.patient is None:
-        return np.arange(len(reading.table.rows), dtype=np.int64), reading.table.identities
+        count = len(reading.table.rows)
+        return np.arange(count, dtype=np.int64), reading.table.identities or (NOBODY,) * count
     names = reading.column(schema.patient, patient_parser(schema.missing), "")
     index: dict[str, int] = {}
     patients = np.array([index.setdefault(name, len(index)) for name in names], np.int64)
@@ -205,9 +208,9 @@ def patient_parser(missing: Sequence[str]) -> Callable[[Cell], str]:
     absence = Absence(missing)
 
     def parse(cell: Cell) -> str:
-        if absence.covers(cell) or text(cell) == "":
+        if absence.covers(cell) or identifier(cell) == "":
             msg = "the patient's identifier: it decides whose budget the record uses"
             raise Unfit(msg)
-        return text(cell)
+        return identifier(cell)
 
     return parse

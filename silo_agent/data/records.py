@@ -7,11 +7,15 @@ the values mean is the schema's matter (`policies.study.DataSchema`).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from silo_agent.data.images import Images
+
+NOBODY: Final = ""
+"""Identity of a record of which nobody said what identifies it."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)

@@ -1,7 +1,9 @@
 """Who trains and who evaluates: decided once per data set, by a public hash, for ever.
 
-Guarantees that a patient lies in exactly one of the two cohorts whatever the study, the file's order or the other
-patients, so that the budgets of the two compose in parallel (`policies.costs`).
+Guarantees that a patient (a record, where the policy's unit is that) lies in exactly one of the two cohorts whatever
+the study, the file's order and format or the other patients, so that the budgets of the two compose in parallel
+(`policies.costs`). What identifies a patient is the policy's word (`data_set.identified_by`), which `decide` holds
+every study to.
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ import hashlib
 
 import numpy as np
 
-from silo_agent.data.records import Records
+from silo_agent.data.records import NOBODY, Records
 
 _LABEL = b"fedward split"
 
@@ -19,8 +21,11 @@ def split(records: Records, data_set: str, holdout: float) -> tuple[Records, Rec
     """Split into (training, evaluation); about the fraction `holdout` of the patients evaluates.
 
     A patient evaluates where the first 64 bits of SHA-256 over label, data set and identity, as a fraction of 2^64, lie
-    below `holdout`. All records of a patient go together.
+    below `holdout`. All records of a patient go together. Raises `ValueError` for records without an identity.
     """
+    if NOBODY in records.identities:
+        msg = "these records were read without the columns that identify them; give data_set.identified_by"
+        raise ValueError(msg)
     if not 0.0 < holdout < 1.0:
         msg = f"holdout must lie strictly between 0 and 1, not {holdout}"
         raise ValueError(msg)

@@ -10,14 +10,14 @@ import csv
 import hashlib
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from policies.study import DataSchema
-from silo_agent.data.cells import Cell, text
+from silo_agent.data.cells import Cell, identity_text
 from silo_agent.data.errors import LISTED, DataError, Fault
 
 
@@ -25,13 +25,13 @@ from silo_agent.data.errors import LISTED, DataError, Fault
 class Table:
     """Columns that the schema names, by name; `rows` are the lines (CSV) or record numbers (Parquet), from 1.
 
-    `identities` are the SHA-256 of each row's raw cells where the schema names no patient column, else empty.
+    `identities` are the SHA-256 of each row's cells in the columns that identify it, empty where none were given.
     """
 
     file: str
     columns: dict[str, Sequence[Cell]]
     rows: Sequence[int]
-    identities: tuple[str, ...]
+    identities: tuple[str, ...] = ()
 
 
 def needed_columns(schema: DataSchema) -> tuple[str, ...]:
@@ -44,23 +44,31 @@ def needed_columns(schema: DataSchema) -> tuple[str, ...]:
 
 
 def read_table(
-    path: Path, schema: DataSchema, needed: Sequence[str] | None = None, optional: Collection[str] = ()
+    path: Path,
+    schema: DataSchema,
+    needed: Sequence[str] | None = None,
+    optional: Collection[str] = (),
+    *,
+    identified_by: Sequence[str] = (),
 ) -> Table:
     """Read the `needed` columns, which are by default all that the schema names; those also `optional` may be absent.
 
-    Raises `DataError` for a file that is absent, unreadable or of another shape.
+    The columns `identified_by` are needed too, and make `Table.identities`. Raises `DataError` for a file that is
+    absent, unreadable or of another shape.
     """
-    wanted = needed_columns(schema) if needed is None else tuple(needed)
+    asked = needed_columns(schema) if needed is None else tuple(needed)
+    wanted = tuple(dict.fromkeys([*asked, *identified_by]))
     try:
-        if path.suffix == ".parquet":
-            return _read_parquet(path, schema, wanted, optional)
-        return _read_csv(path, schema, wanted, optional)
+        read = _read_parquet if path.suffix == ".parquet" else _read_csv
+        table = read(path, schema, wanted, optional)
     except FileNotFoundError:
         raise _refusal(path.name, "no file", "the file that the agent's configuration names; mend its path") from None
     except UnicodeDecodeError:
         raise _refusal(path.name, "bytes that are not UTF-8", "a CSV file saved as UTF-8") from None
     except (OSError, pa.ArrowException) as error:
         raise _refusal(path.name, f"an unreadable file ({type(error).__name__})", "a readable file") from None
+    identifying = [table.columns[name] for name in identified_by]
+    return replace(table, identities=tuple(_identity(cells) for cells in zip(*identifying, strict=True)))
 
 
 def _read_csv(path: Path, schema: DataSchema, wanted: Sequence[str], optional: Collection[str]) -> Table:
@@ -68,7 +76,6 @@ def _read_csv(path: Path, schema: DataSchema, wanted: Sequence[str], optional: C
     bad = 0
     kept: list[list[Cell]] = []
     rows: list[int] = []
-    identities: list[str] = []
     with path.open(encoding="utf-8-sig", newline="") as stream:
         reader = csv.reader(stream, delimiter=schema.delimiter, strict=True)
         try:
@@ -86,15 +93,13 @@ def _read_csv(path: Path, schema: DataSchema, wanted: Sequence[str], optional: C
                     continue
                 rows.append(reader.line_num)
                 kept.append([cells[place] for place in places])
-                if schema.patient is None:
-                    identities.append(_row_identity(cells))
         except csv.Error as error:
             expected = f"cells parted by {schema.delimiter!r}, quotes closed"
             raise DataError([Fault(path.name, reader.line_num, "", str(error), expected)]) from None
     if faults:
         raise DataError(faults, bad)
     columns: list[Sequence[Cell]] = list(zip(*kept, strict=True)) if kept else [()] * len(needed)
-    return Table(path.name, dict(zip(needed, columns, strict=True)), rows, tuple(identities))
+    return Table(path.name, dict(zip(needed, columns, strict=True)), rows)
 
 
 def _read_parquet(path: Path, schema: DataSchema, wanted: Sequence[str], optional: Collection[str]) -> Table:
@@ -105,12 +110,9 @@ def _read_parquet(path: Path, schema: DataSchema, wanted: Sequence[str], optiona
         raise _refusal(path.name, found, f"the {len(header)} columns that the study lists")
     needed = _present(header, wanted, optional)
     places = _places(path.name, header, needed)
-    read = range(len(header)) if schema.patient is None else places
-    content = file.read(columns=[file.schema_arrow.names[place] for place in read])
-    by_place = {place: _cells(content.column(i)) for i, place in enumerate(read)}
-    identities = () if schema.patient else tuple(_row_identity(row) for row in zip(*by_place.values(), strict=True))
-    columns = {name: by_place[place] for name, place in zip(needed, places, strict=True)}
-    return Table(path.name, columns, range(1, content.num_rows + 1), identities)
+    content = file.read(columns=[file.schema_arrow.names[place] for place in places])
+    columns = {name: _cells(content.column(i)) for i, name in enumerate(needed)}
+    return Table(path.name, columns, range(1, content.num_rows + 1))
 
 
 def _cells(column: pa.ChunkedArray) -> Sequence[Cell]:
@@ -137,12 +139,12 @@ def _places(file: str, header: Sequence[str], needed: Iterable[str]) -> list[int
     return [place[name] for name in needed]
 
 
-def _row_identity(cells: Iterable[Cell]) -> str:
-    """SHA-256 over the row's cells, each prefixed with its length, null told from empty."""
+def _identity(cells: Iterable[Cell]) -> str:
+    """SHA-256 over cells as `identity_text`, each prefixed with one more than its length in bytes."""
     digest = hashlib.sha256()
     for cell in cells:
-        raw = cell.encode() if isinstance(cell, str) else text(cell).encode()
-        digest.update((0 if cell is None else len(raw) + 1).to_bytes(8, "big"))
+        raw = identity_text(cell).encode()
+        digest.update((len(raw) + 1).to_bytes(8, "big"))
         digest.update(raw)
     return digest.hexdigest()
 

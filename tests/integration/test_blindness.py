@@ -76,7 +76,14 @@ class Silos:
         credential = Credential.load(*(folder / file for file in names))
         policy = write_yaml(folder / "policy.yaml", policy_document(name))
         state = State(folder / "state")
-        Ledger.create(folder / "state" / "ledger.sqlite3", data_set=name, holdout=0.2, delta=1e-5)
+        Ledger.create(
+            folder / "state" / "ledger.sqlite3",
+            unit="patient",
+            identified_by=["patient"],
+            data_set=name,
+            holdout=0.2,
+            delta=1e-5,
+        )
         metrics = Metrics()
         gate = Gate(credential, policy, folder / "state" / "ledger.sqlite3", state, metrics)
         session = secrets.token_hex(16)
@@ -85,7 +92,8 @@ class Silos:
 
         def learner(study):
             shared = (study, self._federation.data[name], name, 0.2, state.study_folder(study.digest))
-            given = {"entropy": SystemEntropy(), "personal_entropy": SystemEntropy(), "device": "cpu"}
+            sources = {"entropy": SystemEntropy(), "personal_entropy": SystemEntropy()}
+            given = {"identified_by": ["patient"], **sources, "device": "cpu"}
             if name == PLANTED:
                 return Planting(*shared, **given)
             if name == LATE:

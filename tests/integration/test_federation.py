@@ -152,7 +152,15 @@ def test_a_spent_budget_ends_one_silos_part_by_name_and_the_others_go_on(tmp_pat
         federation.configure()
         earlier = Debit("e" * 64, "d" * 64, 1, 1, {"heads": Cost("training", 1.0, 1.1, 1)})
         path = federation.place.party("south") / "state" / "ledger.sqlite3"
-        with Ledger.open(path, data_set="south", holdout=0.2, budget_epsilon=4.0, delta=1e-5) as spent:
+        with Ledger.open(
+            path,
+            unit="patient",
+            identified_by=["patient"],
+            data_set="south",
+            holdout=0.2,
+            budget_epsilon=4.0,
+            delta=1e-5,
+        ) as spent:
             spent.charge(earlier)
         for silo in SILOS:
             federation.start_silo(silo)

@@ -126,7 +126,9 @@ class World:
 
     def create(self) -> None:
         if not self.ledger.exists():
-            Ledger.create(self.ledger, data_set="north-ward", holdout=0.2, delta=DELTA)
+            Ledger.create(
+                self.ledger, unit="patient", identified_by=["patient"], data_set="north-ward", holdout=0.2, delta=DELTA
+            )
 
     def approve(self, policy: Path) -> None:
         for name in PEOPLE:
@@ -210,10 +212,11 @@ class World:
             assert not said
             assert not self.trained
             return
-        with open_ledger(self.ledger, load_policy(self.policies[0]), self.party["north"]) as ledger:
+        policy = load_policy(self.policies[0])
+        with open_ledger(self.ledger, policy, self.party["north"]) as ledger:
             debits = [entry.debit for entry in ledger.entries()]
             spent, length = ledger.spent(), ledger.head.sequence
-            predecessor_of(ledger, self.ledger.parent)
+            predecessor_of(ledger, self.ledger.parent, policy)
         charged = {(d.round, d.attempt, tensor): cost for d in debits for tensor, cost in d.costs.items()}
         assert set(self.trained) <= set(charged), "trained before it was charged"
         assert spent >= self.epsilon() * (1 - 1e-9), "less charged than trained"

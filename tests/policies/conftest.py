@@ -36,9 +36,9 @@ STUDY: dict[str, Any] = {
     "privacy": {"delta": DELTA, "mode": "distributed", "colluders": 1, "count_noise": 30},
 }
 POLICY: dict[str, Any] = {
-    "version": 2,
+    "version": 3,
     "contact": "dpo@hospital.example",
-    "data_set": {"id": "cardiology", "unit": "patient", "holdout": 0.2},
+    "data_set": {"id": "cardiology", "unit": "patient", "identified_by": ["pid"], "holdout": 0.2},
     "budget": {"epsilon": 4.0, "delta": DELTA, "relation": "add_remove", "expires": "2099-12-31"},
     "min_silos": 3,
     "noise_modes": ["local", "distributed"],
@@ -62,7 +62,14 @@ POLICY: dict[str, Any] = {
     "studies": None,
     "approvers": None,
 }
-OPEN = {"data_set": "cardiology", "holdout": 0.2, "budget_epsilon": 4.0, "delta": DELTA}
+OPEN = {
+    "data_set": "cardiology",
+    "unit": "patient",
+    "identified_by": ["pid"],
+    "holdout": 0.2,
+    "budget_epsilon": 4.0,
+    "delta": DELTA,
+}
 
 
 def bent(document: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
@@ -90,7 +97,7 @@ def make_policy() -> Callable[..., Policy]:
 @pytest.fixture
 def ledger_path(tmp_path: Path) -> Path:
     path = tmp_path / "ledger.db"
-    Ledger.create(path, data_set="cardiology", holdout=0.2, delta=DELTA)
+    Ledger.create(path, unit="patient", identified_by=["pid"], data_set="cardiology", holdout=0.2, delta=DELTA)
     return path
 
 

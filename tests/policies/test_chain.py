@@ -47,9 +47,14 @@ def test_the_genesis_binds_the_data_set_the_holdout_and_delta():
             Genesis("cardiology", 0.3, 1e-5),
             Genesis("cardiology", 0.2, 1e-6),
             Genesis("cardiology", 0.2, 1e-5, public=True),
+            Genesis("cardiology", 0.2, 1e-5, unit="patient", identified_by=("pid",)),
+            Genesis("cardiology", 0.2, 1e-5, unit="record", identified_by=("pid",)),
+            Genesis("cardiology", 0.2, 1e-5, unit="record", identified_by=("visit",)),
+            Genesis("cardiology", 0.2, 1e-5, unit="record", identified_by=("pid", "visit")),
+            Genesis("cardiology", 0.2, 1e-5, unit="record", identified_by=("visit", "pid")),
         )
     }
-    assert len(hashes) == 5
+    assert len(hashes) == 10
 
 
 @given(place=st.integers(0, 5), column=st.integers(0, 3), data=st.data())
@@ -177,6 +182,22 @@ def test_a_genesis_of_private_data_is_written_as_before_there_was_public_data():
         "holdout": 0.2,
         "delta": 1e-5,
     }
+
+
+def test_a_genesis_says_what_is_protected_and_is_read_as_it_was_written():
+    stated = Genesis("cardiology", 0.2, 1e-5, unit="record", identified_by=("ward", "row"))
+    body = json.loads(genesis_row(stated)[3])
+    assert (body["unit"], body["identified_by"]) == ("record", ["ward", "row"])
+    assert check_chain([genesis_row(stated)]) == (stated, ())
+    with pytest.raises(LedgerTamperedError, match="entry 0 cannot be read"):
+        check_chain([genesis_row(Genesis("cardiology", 0.2, 1e-5, unit="household", identified_by=("pid",)))])
+
+
+def test_the_genesis_of_an_older_ledger_keeps_its_hash():
+    # As versions up to 0.5 wrote it.
+    body = '{"data_set":"cardiology","delta":1e-05,"holdout":0.2,"kind":"genesis","version":1}'
+    assert genesis_row(GENESIS)[3] == body
+    assert genesis_row(GENESIS)[2] == hashlib.sha256(f"{GENESIS_PREVIOUS}\n{body}".encode()).hexdigest()
 
 
 def unbounded(*, public: bool, epsilon: float = math.inf, noise: float = 0.0) -> list[Row]:

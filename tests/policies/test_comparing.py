@@ -52,6 +52,7 @@ LADDERS = {
 FIXED = {
     "data_set.id": "oncology",
     "data_set.unit": "record",
+    "data_set.identified_by": ["visit"],
     "data_set.holdout": 0.3,
     "data_set.public": True,
     "budget.delta": 1e-6,

@@ -16,6 +16,7 @@ CHANGES = {
     "contact": "new@hospital.example",
     "data_set.id": "oncology",
     "data_set.unit": "record",
+    "data_set.identified_by": ["visit"],
     "data_set.holdout": 0.3,
     "data_set.public": True,
     "budget.epsilon": 3.0,

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from policies import accountant
+from policies.chain import Genesis
 from policies.costs import Cost, round_costs
 from policies.errors import (
     BudgetRefused,
@@ -32,8 +33,17 @@ from policies.errors import (
 )
 from policies.events import Head
 from policies.ledger import Debit, Ledger, read_ledger
+from policies.store import create_store
 
 DELTA = 1e-5
+OPENING = {
+    "data_set": "cardiology",
+    "unit": "patient",
+    "identified_by": ["pid"],
+    "holdout": 0.2,
+    "budget_epsilon": 4.0,
+    "delta": DELTA,
+}
 HERE = str(Path(__file__).parent)
 ROOT = str(Path(__file__).parents[2])
 
@@ -155,18 +165,49 @@ def test_an_accountant_that_finds_less_lowers_nothing(open_ledger, monkeypatch):
 def test_a_ledger_is_made_once_and_never_in_passing(tmp_path):
     path = tmp_path / "ledger.db"
     with pytest.raises(LedgerMissingError):
-        Ledger.open(path, data_set="cardiology", holdout=0.2, budget_epsilon=4.0, delta=DELTA)
+        Ledger.open(
+            path,
+            unit="patient",
+            identified_by=["pid"],
+            data_set="cardiology",
+            holdout=0.2,
+            budget_epsilon=4.0,
+            delta=DELTA,
+        )
     assert list(tmp_path.iterdir()) == []
-    Ledger.create(path, data_set="cardiology", holdout=0.2, delta=DELTA)
+    Ledger.create(path, unit="patient", identified_by=["pid"], data_set="cardiology", holdout=0.2, delta=DELTA)
     with pytest.raises(LedgerExistsError):
-        Ledger.create(path, data_set="cardiology", holdout=0.2, delta=DELTA)
+        Ledger.create(path, unit="patient", identified_by=["pid"], data_set="cardiology", holdout=0.2, delta=DELTA)
 
 
-@pytest.mark.parametrize(("field", "value"), [("data_set", "other"), ("holdout", 0.3), ("delta", 1e-6)])
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("data_set", "other"), ("unit", "record"), ("identified_by", ["visit"]), ("holdout", 0.3), ("delta", 1e-6)],
+)
 def test_a_ledger_of_another_data_set_is_refused_and_released(field, value, open_ledger):
     with pytest.raises(LedgerMismatchError, match=f"the ledger's {field} is"):
         open_ledger(**{field: value})
     open_ledger()
+
+
+def test_the_columns_are_named_in_the_error_and_their_order_counts(tmp_path):
+    path, terms = tmp_path / "ledger.db", {"data_set": "rows", "unit": "record", "holdout": 0.2, "delta": DELTA}
+    Ledger.create(path, identified_by=["ward", "row"], **terms)
+    with pytest.raises(LedgerMismatchError, match="the ledger's identified_by is ward, row, the policy says row, ward"):
+        Ledger.open(path, identified_by=["row", "ward"], budget_epsilon=4.0, **terms)
+    with Ledger.open(path, identified_by=["ward", "row"], budget_epsilon=4.0, **terms) as ledger:
+        assert (ledger.genesis.unit, ledger.genesis.identified_by) == ("record", ("ward", "row"))
+
+
+def test_a_ledger_that_is_older_than_the_unit_opens_and_stays_as_it_was_written(tmp_path):
+    path, older = tmp_path / "ledger.db", Genesis("cardiology", 0.2, DELTA)
+    create_store(path, older)
+    for unit, columns in (("patient", ["pid"]), ("record", ["ward", "row"])):
+        with Ledger.open(path, **{**OPENING, "unit": unit, "identified_by": columns}) as ledger:
+            assert ledger.genesis == older
+            assert ledger.genesis.unit is ledger.genesis.identified_by is None
+    with pytest.raises(LedgerMismatchError, match="the ledger's holdout is"):
+        Ledger.open(path, **{**OPENING, "holdout": 0.3})
 
 
 @pytest.mark.parametrize("budget", [0.0, -1.0, math.nan, math.inf])
@@ -186,7 +227,8 @@ import sys
 sys.path[:0] = sys.argv[2:]
 from pathlib import Path
 from policies.ledger import Ledger
-Ledger.open(Path(sys.argv[1]), data_set="cardiology", holdout=0.2, budget_epsilon=4.0, delta=1e-5)
+terms = {"data_set": "cardiology", "unit": "patient", "identified_by": ["pid"], "holdout": 0.2, "delta": 1e-5}
+Ledger.open(Path(sys.argv[1]), budget_epsilon=4.0, **terms)
 """
 
 
@@ -243,7 +285,8 @@ sys.path[:0] = sys.argv[2:]
 from pathlib import Path
 from policies.ledger import Ledger
 from test_ledger import pair
-ledger = Ledger.open(Path(sys.argv[1]), data_set="cardiology", holdout=0.2, budget_epsilon=4.0, delta=1e-5)
+terms = {"data_set": "cardiology", "unit": "patient", "identified_by": ["pid"], "holdout": 0.2, "delta": 1e-5}
+ledger = Ledger.open(Path(sys.argv[1]), budget_epsilon=4.0, **terms)
 for number in range(len(ledger.entries()), 100_000):
     print(number, "begun", flush=True)
     ledger.charge(pair(number))
@@ -330,8 +373,15 @@ def test_a_file_put_back_under_the_agent_is_found_at_the_next_charge(open_ledger
 )
 def test_no_edit_of_a_stored_value_goes_unseen(tmp_path, table, place, column, value):
     path = Path(tempfile.mkdtemp(dir=tmp_path)) / "ledger.db"
-    Ledger.create(path, data_set="cardiology", holdout=0.2, delta=DELTA)
-    opening = {"data_set": "cardiology", "holdout": 0.2, "budget_epsilon": 4.0, "delta": DELTA}
+    Ledger.create(path, unit="patient", identified_by=["pid"], data_set="cardiology", holdout=0.2, delta=DELTA)
+    opening = {
+        "data_set": "cardiology",
+        "unit": "patient",
+        "identified_by": ["pid"],
+        "holdout": 0.2,
+        "budget_epsilon": 4.0,
+        "delta": DELTA,
+    }
     with Ledger.open(path, **opening) as ledger:
         for number in range(1, 4):
             ledger.charge(debit(number))
@@ -358,13 +408,21 @@ class LedgerLaws(RuleBasedStateMachine):
     def begin(self) -> None:
         self.folder = tempfile.TemporaryDirectory()
         self.path = Path(self.folder.name) / "ledger.db"
-        Ledger.create(self.path, data_set="d", holdout=0.2, delta=DELTA)
+        Ledger.create(self.path, unit="patient", identified_by=["pid"], data_set="d", holdout=0.2, delta=DELTA)
         self.expected: dict[tuple[str, int, str, int], Cost] = {}
         self.most = 0.0
         self.open()
 
     def open(self) -> None:
-        self.ledger = Ledger.open(self.path, data_set="d", holdout=0.2, budget_epsilon=self.BUDGET, delta=DELTA)
+        self.ledger = Ledger.open(
+            self.path,
+            unit="patient",
+            identified_by=["pid"],
+            data_set="d",
+            holdout=0.2,
+            budget_epsilon=self.BUDGET,
+            delta=DELTA,
+        )
 
     @rule(
         study=st.sampled_from(["a", "b"]),
@@ -454,8 +512,17 @@ def test_a_whole_study_is_charged_within_its_foreseen_price(make_study, open_led
 
 def test_public_data_may_be_charged_without_noise_and_say_unbounded(tmp_path):
     path = tmp_path / "public.db"
-    opening = {"data_set": "published", "holdout": 0.2, "budget_epsilon": 1.0, "delta": DELTA}
-    Ledger.create(path, data_set="published", holdout=0.2, delta=DELTA, public=True)
+    opening = {
+        "data_set": "published",
+        "unit": "patient",
+        "identified_by": ["pid"],
+        "holdout": 0.2,
+        "budget_epsilon": 1.0,
+        "delta": DELTA,
+    }
+    Ledger.create(
+        path, unit="patient", identified_by=["pid"], data_set="published", holdout=0.2, delta=DELTA, public=True
+    )
     with Ledger.open(path, **opening, public=True) as ledger:
         ledger.charge(Debit("s" * 64, "p" * 64, 0, 1, {"counts": Cost("training", 1.0, 0.0, 1)}))
         assert math.isinf(ledger.spent())
@@ -470,8 +537,15 @@ def test_public_data_may_be_charged_without_noise_and_say_unbounded(tmp_path):
 
 def test_a_policy_that_is_edited_cannot_make_a_ledger_public(tmp_path):
     path = tmp_path / "private.db"
-    opening = {"data_set": "ward", "holdout": 0.2, "budget_epsilon": 1.0, "delta": DELTA}
-    Ledger.create(path, data_set="ward", holdout=0.2, delta=DELTA)
+    opening = {
+        "data_set": "ward",
+        "unit": "patient",
+        "identified_by": ["pid"],
+        "holdout": 0.2,
+        "budget_epsilon": 1.0,
+        "delta": DELTA,
+    }
+    Ledger.create(path, unit="patient", identified_by=["pid"], data_set="ward", holdout=0.2, delta=DELTA)
     with pytest.raises(LedgerMismatchError, match="public"):
         Ledger.open(path, **opening, public=True)
     with Ledger.open(path, **opening) as ledger, pytest.raises(BudgetRefused):

@@ -31,11 +31,15 @@ STRIDE = int(os.environ.get("FEDWARD_LEDGER_STRIDE", "3"))
 
 
 def opened(path: Path, budget: float) -> Ledger:
-    return Ledger.open(path, data_set="ward", holdout=0.2, budget_epsilon=budget, delta=DELTA)
+    return Ledger.open(
+        path, unit="patient", identified_by=["pid"], data_set="ward", holdout=0.2, budget_epsilon=budget, delta=DELTA
+    )
 
 
 def created(folder: Path) -> Path:
-    Ledger.create(folder / "ledger.db", data_set="ward", holdout=0.2, delta=DELTA)
+    Ledger.create(
+        folder / "ledger.db", unit="patient", identified_by=["pid"], data_set="ward", holdout=0.2, delta=DELTA
+    )
     return folder / "ledger.db"
 
 
@@ -170,7 +174,7 @@ TestHistories.settings = settings(max_examples=25, stateful_step_count=14, deadl
 # --- kill -9 at every failpoint -----------------------------------------------------------------------------------
 def live(path: Path, seed: int, failpoints: Failpoints, say: Say) -> None:
     """A hospital's days, from the making of its ledger on; it says what it was told is done."""
-    Ledger.create(path, data_set="ward", holdout=0.2, delta=DELTA)
+    Ledger.create(path, unit="patient", identified_by=["pid"], data_set="ward", holdout=0.2, delta=DELTA)
     chance, kept = random.Random(seed), Countersigned(path)  # noqa: S311 - which order, nothing secret
     with opened(path, 4.0) as ledger:
         failpoints.watch(ledger)

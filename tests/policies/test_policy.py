@@ -57,12 +57,30 @@ def test_a_policy_of_version_1_is_refused_with_the_fields_that_it_lacks(tmp_path
     with pytest.raises(DocumentError) as caught:
         load_policy(path)
     (fault,) = caught.value.faults
-    for field in (*new, "version: 2", "budget.relation", "budget.expires", "limits.round_epsilon", "architectures"):
+    for field in (*new, "version: 3", "budget.relation", "budget.expires", "limits.round_epsilon", "architectures"):
         assert field in fault
+    assert "data_set.identified_by" in fault
 
 
-def test_the_fields_that_version_1_lacked_are_named_as_they_are(make_policy):
-    assert [value_of(make_policy(), field) for field in policy_module._ADDED]
+def test_a_policy_of_version_2_is_refused_with_the_field_that_it_lacks(tmp_path):
+    older = yaml.safe_load((SAMPLES / "consortium.yaml").read_text()) | {"version": 2}
+    del older["data_set"]["identified_by"]
+    path = tmp_path / "policy.yaml"
+    path.write_text(yaml.safe_dump(older))
+    with pytest.raises(DocumentError, match=r"version 2 .* Write version: 3 .* new in it: data_set\.identified_by;"):
+        load_policy(path)
+
+
+def test_the_fields_that_older_versions_lacked_are_named_as_they_are(make_policy):
+    for fields in policy_module._ADDED.values():
+        assert [value_of(make_policy(), field) for field in fields]
+
+
+def test_a_record_may_be_told_by_several_columns_whose_order_counts(make_policy):
+    changes = {"data_set.unit": "record", "data_set.identified_by": ["ward", "row"]}
+    policy = make_policy(changes)
+    assert policy.data_set.identified_by == ("ward", "row")
+    assert make_policy(changes | {"data_set.identified_by": ["row", "ward"]}).digest != policy.digest
 
 
 def test_a_missing_policy_is_an_error(tmp_path):
@@ -87,8 +105,18 @@ def test_every_field_must_be_stated(name, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"version": 3}, "version"),
-        ({"version": 1}, "Write version: 2"),
+        ({"version": 4}, "version"),
+        ({"version": True}, "version"),
+        ({"version": 1}, "Write version: 3"),
+        ({"version": 2}, "Write version: 3"),
+        ({"data_set.identified_by": []}, "data_set.identified_by"),
+        ({"data_set.identified_by": "pid"}, "data_set.identified_by"),
+        ({"data_set.identified_by": [""]}, "data_set.identified_by"),
+        ({"data_set.identified_by": ["ward", "row"]}, "data_set.identified_by lists several columns"),
+        (
+            {"data_set.unit": "record", "data_set.identified_by": ["row", "ward", "row"]},
+            "data_set.identified_by lists a value twice",
+        ),
         ({"data_set.id": "Not A Name"}, "data_set.id"),
         ({"data_set.unit": "household"}, "data_set.unit"),
         ({"data_set.holdout": 0.01}, "data_set.holdout"),

@@ -1,11 +1,14 @@
+import hashlib
 import json
 
 import pytest
 
 from crypto.certificates import Trust
+from policies.chain import Genesis
 from policies.document import DocumentError
 from policies.ledger import Ledger
 from policies.policy import load_policy
+from policies.store import create_store
 from silo_agent.approving import (
     ApprovalError,
     predecessor_of,
@@ -13,10 +16,19 @@ from silo_agent.approving import (
     require_approved,
     sign_policy,
     signers,
+    start_under,
 )
 from support.certificates import load
 from support.small_cohort import policy_document, write_yaml
 
+TERMS = {
+    "data_set": "north-ward",
+    "unit": "patient",
+    "identified_by": ["patient"],
+    "holdout": 0.2,
+    "budget_epsilon": 4.0,
+    "delta": 1e-5,
+}
 PEOPLE = ("ada", "grace", "hedy")
 APPROVERS = [f"fedward://operator/{name}" for name in PEOPLE]
 
@@ -34,8 +46,16 @@ def trust(authority):
 @pytest.fixture
 def ledger(quick_path):
     path = quick_path / "ledger.sqlite3"
-    Ledger.create(path, data_set="north-ward", holdout=0.2, delta=1e-5)
-    with Ledger.open(path, data_set="north-ward", holdout=0.2, budget_epsilon=4.0, delta=1e-5) as opened:
+    Ledger.create(path, unit="patient", identified_by=["patient"], data_set="north-ward", holdout=0.2, delta=1e-5)
+    with Ledger.open(
+        path,
+        unit="patient",
+        identified_by=["patient"],
+        data_set="north-ward",
+        holdout=0.2,
+        budget_epsilon=4.0,
+        delta=1e-5,
+    ) as opened:
         yield opened
 
 
@@ -142,10 +162,10 @@ def test_only_people_sign(written, homes):
 
 
 def test_the_policy_in_force_is_found_or_has_to_be_given(written, ledger, trust, quick_path):
-    assert predecessor_of(ledger, quick_path) is None
     path = written()
+    assert predecessor_of(ledger, quick_path, load_policy(path)) is None
     held = put_into_force(ledger, path, quick_path, trust)
-    assert predecessor_of(ledger, quick_path) == held
+    assert predecessor_of(ledger, quick_path, load_policy(path)) == held
     (kept,) = (quick_path / "policies").iterdir()
     kept.unlink()
     other = written(min_silos=4)
@@ -172,7 +192,86 @@ def test_a_kept_policy_that_was_altered_is_not_taken_for_the_one_in_force(writte
 def test_a_policy_that_does_not_load_changes_nothing(written, ledger, trust, quick_path):
     path = written()
     held = put_into_force(ledger, path, quick_path, trust)
-    path.write_text("version: 2\n")
+    path.write_text("version: 3\n")
     with pytest.raises(DocumentError):
         put_into_force(ledger, path, quick_path, trust)
     assert ledger.policy == held.digest
+
+
+# --- a ledger that is older than what its genesis says of the unit ----------------------------------------------------
+@pytest.fixture
+def older_ledger(quick_path):
+    path = quick_path / "older.sqlite3"
+    create_store(path, Genesis("north-ward", 0.2, 1e-5))
+    with Ledger.open(path, **TERMS) as opened:
+        yield opened
+
+
+def of_data_set(path, **changes):
+    """The policy with other fields of its data set."""
+    document = policy_document("north-ward")
+    return write_yaml(path, document | {"data_set": {**document["data_set"], **changes}})
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"unit": "record"}, "data_set.unit is record, and in the policy in force it is patient"),
+        ({"identified_by": ["visit"]}, r"data_set.identified_by is \['visit'\], .* it is \['patient'\]"),
+        ({"unit": "record", "identified_by": ["visit", "patient"]}, "data_set.unit is record"),
+        ({"holdout": 0.3}, "data_set.holdout is 0.3"),
+        ({"public": True}, "data_set.public is True"),
+        ({"id": "theatre"}, "data_set.id is theatre"),
+    ],
+)
+def test_a_policy_of_another_data_set_than_the_one_in_force_is_refused(changes, says, older_ledger, trust, quick_path):
+    path = of_data_set(quick_path / "policy.yaml")
+    held = put_into_force(older_ledger, path, quick_path, trust)
+    of_data_set(path, **changes)
+    with pytest.raises(ApprovalError, match=says):
+        put_into_force(older_ledger, path, quick_path, trust)
+    assert older_ledger.policy == held.digest
+    assert len(older_ledger.history()) == 1
+
+
+def put_version_2_into_force(ledger, state, **changes):
+    """As the agent before this version left it: its digest in the ledger, its canonical JSON in the state."""
+    document = load_policy(write_yaml(state / "then.yaml", policy_document("north-ward", **changes)))
+    stated = document.model_dump(mode="json") | {"version": 2}
+    del stated["data_set"]["identified_by"]
+    content = json.dumps(stated, sort_keys=True, separators=(",", ":")).encode()
+    digest = hashlib.sha256(content).hexdigest()
+    (state / "policies").mkdir()
+    (state / "policies" / f"{digest}.json").write_bytes(content)
+    ledger.put_into_force(digest, 4.0)
+    return digest
+
+
+def test_a_policy_of_version_2_that_is_in_force_is_replaced_with_what_it_lacked(
+    older_ledger, written, trust, quick_path
+):
+    put_version_2_into_force(older_ledger, quick_path)
+    path = written()
+    with pytest.raises(ApprovalError, match="is not the policy in force"):
+        start_under(older_ledger, path, quick_path, trust)
+    policy = put_into_force(older_ledger, path, quick_path, trust)
+    assert older_ledger.policy == policy.digest
+    assert start_under(older_ledger, path, quick_path, trust) == policy
+
+
+def test_a_policy_of_version_2_keeps_its_data_set_and_its_rule_of_two_signatures(
+    older_ledger, trust, people, quick_path
+):
+    digest = put_version_2_into_force(older_ledger, quick_path, approvers=APPROVERS[:2])
+    path = of_data_set(quick_path / "policy.yaml", unit="record", identified_by=["ward", "row"])
+    sign(path, people["ada"], people["grace"])
+    with pytest.raises(ApprovalError, match=r"data_set\.unit is record, and in the policy in force it is patient"):
+        put_into_force(older_ledger, path, quick_path, trust)
+    of_data_set(path)
+    with pytest.raises(ApprovalError, match="the policy in force asks for 2 signatures"):
+        put_into_force(older_ledger, path, quick_path, trust)
+    kept = quick_path / "policies" / f"{digest}.json"
+    kept.write_text(json.dumps({**json.loads(kept.read_text()), "approvers": None}))
+    with pytest.raises(ApprovalError, match="the one given is"):
+        put_into_force(older_ledger, path, quick_path, trust)
+    assert older_ledger.policy == digest

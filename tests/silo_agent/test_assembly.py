@@ -35,7 +35,14 @@ def config(quick_path, homes):
     credential = {name: str(homes["north"] / f"{name}.pem") for name in ("certificate", "key", "authority")}
     document = {"coordinator": "localhost:1", "policy": "policy.yaml", "state": "state", "data": {"tiny": "north.csv"}}
     (quick_path / "state").mkdir()
-    Ledger.create(quick_path / "state" / "ledger.sqlite3", data_set="north-ward", holdout=0.2, delta=1e-5)
+    Ledger.create(
+        quick_path / "state" / "ledger.sqlite3",
+        unit="patient",
+        identified_by=["patient"],
+        data_set="north-ward",
+        holdout=0.2,
+        delta=1e-5,
+    )
     return AgentConfig.load(write_yaml(quick_path / "agent.yaml", {**document, **credential}))
 
 
@@ -80,7 +87,13 @@ def test_it_ends_with_the_study_where_it_is_asked_to_and_lets_go_of_everything(c
         (ended,) = run_agent(config, until_finished=True)
         assert ended[1] == "aborted: enough"
     with Ledger.open(
-        config.state / "ledger.sqlite3", data_set="north-ward", holdout=0.2, budget_epsilon=4.0, delta=1e-5
+        config.state / "ledger.sqlite3",
+        unit="patient",
+        identified_by=["patient"],
+        data_set="north-ward",
+        holdout=0.2,
+        budget_epsilon=4.0,
+        delta=1e-5,
     ):
         pass
 

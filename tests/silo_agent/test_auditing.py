@@ -19,7 +19,14 @@ from silo_agent.recovering import recover
 from silo_agent.signing import sign_file
 from support.countersigners import countersigned
 
-OPEN = {"data_set": "north-ward", "holdout": 0.2, "budget_epsilon": 4.0, "delta": 1e-5}
+OPEN = {
+    "data_set": "north-ward",
+    "unit": "patient",
+    "identified_by": ["patient"],
+    "holdout": 0.2,
+    "budget_epsilon": 4.0,
+    "delta": 1e-5,
+}
 LATER = datetime.now(UTC) + timedelta(days=60)
 """Certificates of the tests last a month."""
 
@@ -37,7 +44,7 @@ def trust(authority):
 def export(quick_path, credentials, coordinator):
     """A ledger that lost its second debit and recovered it, and went on; two others countersigned it."""
     path, north = quick_path / "ledger.sqlite3", credentials["north"]
-    Ledger.create(path, data_set="north-ward", holdout=0.2, delta=1e-5)
+    Ledger.create(path, unit="patient", identified_by=["patient"], data_set="north-ward", holdout=0.2, delta=1e-5)
     with Ledger.open(path, **OPEN) as ledger:
         charge(ledger, 1)
         older = path.read_bytes()
@@ -106,7 +113,7 @@ def test_an_export_under_another_name_or_time_than_its_signature_is_refused(expo
 
 def test_only_the_silo_that_is_certified_for_the_data_set_exports_its_ledger(quick_folders, export, audited):
     path = quick_folders() / "ledger.sqlite3"
-    Ledger.create(path, data_set="clinic", holdout=0.2, delta=1e-5)
+    Ledger.create(path, unit="patient", identified_by=["patient"], data_set="clinic", holdout=0.2, delta=1e-5)
     with Ledger.open(path, **{**OPEN, "data_set": "clinic"}) as ledger:
         renamed = replace(export, genesis=ledger.genesis, entries=(), countersigned=())
     with pytest.raises(CertificateError, match="data set north-ward, not for the data set clinic: a new name"):

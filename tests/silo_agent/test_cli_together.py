@@ -25,9 +25,24 @@ def exported(tmp_path, credentials, authority):
 
     def export(silo, *costs, delta=1e-5, signer=None, name=None, public=False):
         path = tmp_path / f"{name or silo}.sqlite3"
-        Ledger.create(path, data_set=data_set_of(silo), holdout=0.2, delta=delta, public=public)
+        Ledger.create(
+            path,
+            unit="patient",
+            identified_by=["patient"],
+            data_set=data_set_of(silo),
+            holdout=0.2,
+            delta=delta,
+            public=public,
+        )
         with Ledger.open(
-            path, data_set=data_set_of(silo), holdout=0.2, budget_epsilon=9.0, delta=delta, public=public
+            path,
+            unit="patient",
+            identified_by=["patient"],
+            data_set=data_set_of(silo),
+            holdout=0.2,
+            budget_epsilon=9.0,
+            delta=delta,
+            public=public,
         ) as ledger:
             ledger.put_into_force("policy", 9.0)
             for number, cost in enumerate(costs):

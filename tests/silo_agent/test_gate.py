@@ -61,6 +61,8 @@ class Hospital:
             Ledger.create(
                 folder / "ledger.sqlite3",
                 data_set="north-ward",
+                unit=settings_.data_set.unit,
+                identified_by=settings_.data_set.identified_by,
                 holdout=settings_.data_set.holdout,
                 delta=settings_.budget.delta,
                 public=settings_.data_set.public,
@@ -370,7 +372,14 @@ def test_a_silo_works_only_on_the_data_set_of_its_certificate(open_hospital):
     hospital.close()
     write_yaml(hospital.policy, policy_document("clinic"))
     (hospital.folder / "ledger.sqlite3").unlink()
-    Ledger.create(hospital.folder / "ledger.sqlite3", data_set="clinic", holdout=0.2, delta=1e-5)
+    Ledger.create(
+        hospital.folder / "ledger.sqlite3",
+        unit="patient",
+        identified_by=["patient"],
+        data_set="clinic",
+        holdout=0.2,
+        delta=1e-5,
+    )
     with pytest.raises(CertificateError, match="data set north-ward, not for the data set clinic: a new name refills"):
         hospital.start()
     hospital.state.close()

@@ -56,18 +56,33 @@ def some_learner(folder, seed=9, **changes):
     return federation.learners["north"]
 
 
-def bare_learner(folder, **changes):
+def bare_learner(folder, file=None, **changes):
     """A silo that has not opened a sum yet."""
     return Learner(
         tiny_study(**changes),
-        patients(folder / "data", 40)["north"],
+        file or patients(folder / "data", 40)["north"],
         DATA_SET,
         HOLDOUT,
         folder,
+        identified_by=["patient"],
         entropy=SeededEntropy(1),
         personal_entropy=SeededEntropy(2),
         device="cpu",
     )
+
+
+def test_another_column_in_the_file_of_a_study_of_records_leaves_both_cohorts_as_they_are(tmp_path):
+    narrow = patients(tmp_path / "data", 80)["north"]
+    header, *rows = narrow.read_text().splitlines()
+    wide = tmp_path / "wide.csv"
+    wide.write_text("\n".join([f"{header},ward", *(f"{row},{place}" for place, row in enumerate(rows))]) + "\n")
+    cohorts = []
+    for file in (narrow, wide):
+        learner = bare_learner(tmp_path, file, data={"patient": None})
+        learner.load()
+        cohorts.append((learner._training.inputs.tolist(), learner._evaluation.inputs.tolist()))
+    assert cohorts[0] == cohorts[1]
+    assert all(cohorts[0])
 
 
 def at(study, number):
@@ -511,7 +526,8 @@ def test_which_model_is_taken_is_decided_without_a_look_at_a_record(tmp_path):
     """What a silo makes of opened sums in a whole study: every accepted model, and the end, come of them alone."""
     federation = LocalFederation.gather(tiny_study(), patients(tmp_path / "data", 40), tmp_path / "silos")
     sources = {"entropy": SeededEntropy(1), "personal_entropy": SeededEntropy(2)}
-    blind = Blind(federation.study, tmp_path / "none.csv", DATA_SET, HOLDOUT, tmp_path, **sources, device="cpu")
+    given = {"identified_by": ["patient"], **sources, "device": "cpu"}
+    blind = Blind(federation.study, tmp_path / "none.csv", DATA_SET, HOLDOUT, tmp_path, **given)
     with pytest.raises(AssertionError, match="looked at"):
         blind.contribution(Tensor.COUNTS, at(federation.study, 0), federation.models["north"], 3)
     federation.run()

@@ -46,8 +46,9 @@ class Outline(HTMLParser):
         assert self.open.pop() == tag
 
 
-def page(events=EVENTS, *, public=False):
-    genesis = Genesis("ward <1>", 0.2, 1e-5, public)
+def page(events=EVENTS, *, public=False, unit="patient"):
+    columns = None if unit is None else ("pid",)
+    genesis = Genesis("ward <1>", 0.2, 1e-5, public, unit, columns)
     entries, head = [], Head(0, genesis_row(genesis)[2])
     for event, epsilon in events:
         entries.append(next_entry(head, event, AT, epsilon))
@@ -99,6 +100,28 @@ def test_it_can_be_read_aloud():
     labelled = dict(outline.attributes)["aria-labelledby"].split()
     assert all(("id", name) in outline.attributes for name in labelled)
     assert "rises from 0 to 1.2500 over 5 entries; the budget is 2, so 0.7500 is left" in text
+
+
+def test_it_says_what_is_protected():
+    patients, records, older = (page(unit=unit)[0] for unit in ("patient", "record", None))
+    assert "the patient, with all records of that person" in patients
+    assert "tell about any one patient" in patients
+    assert "a person behind several records is protected less" in records
+    assert "tell about any one record" in records
+    assert "A fixed part of the records (20%)" in records
+    meaning = records[records.index("What these figures mean") : records.index("Spent and left")]
+    assert "patient" not in meaning
+    assert "the hospital&#x27;s policy says" in older
+    assert "tell about any one protected unit" in older
+
+
+def test_it_promises_noise_only_where_none_may_be_left_out():
+    private, public = page()[0], page((), public=True)[0]
+    assert "Random noise is added to every value that leaves." in private
+    assert "Random noise" not in public
+    assert "declared public: studies may use them without noise" in public
+    assert "without noise" not in private
+    assert "What is protected" not in public
 
 
 def test_the_plot_steps_up_at_the_entry_that_cost_something():

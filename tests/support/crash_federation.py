@@ -114,7 +114,14 @@ class CrashFederation:
             folder = self.root / silo
             (folder / "state").mkdir()
             (folder / "policy.yaml").write_text(yaml.safe_dump(policy_document(data_set_of(silo))))
-            Ledger.create(folder / "state" / "ledger.sqlite3", data_set=data_set_of(silo), holdout=0.2, delta=1e-5)
+            Ledger.create(
+                folder / "state" / "ledger.sqlite3",
+                unit="patient",
+                identified_by=["patient"],
+                data_set=data_set_of(silo),
+                holdout=0.2,
+                delta=1e-5,
+            )
             agent = {**pems, **address, "policy": "policy.yaml", "state": "state", "threads": 1}
             write_yaml(folder / "agent.yaml", {**agent, "data": {self.study.name: str(files[silo])}})
 

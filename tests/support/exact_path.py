@@ -38,7 +38,16 @@ def walk(study: Study, sums: Sums, solutions: Solutions, silos: int) -> dict[str
     """Open every sum, adopt every round's given solution (its own where none is given); nothing private is read."""
     with tempfile.TemporaryDirectory() as folder:
         sources = {"entropy": SystemEntropy(), "personal_entropy": SystemEntropy()}
-        learner = Learner(study, Path(folder) / "none.csv", "ward", 0.25, Path(folder), **sources, device="cpu")
+        learner = Learner(
+            study,
+            Path(folder) / "none.csv",
+            "ward",
+            0.25,
+            Path(folder),
+            identified_by=["patient"],
+            **sources,
+            device="cpu",
+        )
         model, digest = SharedModel.start(study), ""
         found: dict[str, Any] = {"digests": {"start": model.digest}, "solutions": {}, "published": ""}
         for number in range(study.rounds + 1):

@@ -87,6 +87,7 @@ class LocalFederation:
                 DATA_SET,
                 HOLDOUT,
                 home,
+                identified_by=["patient"],
                 entropy=SeededEntropy(100 * seed + number),
                 personal_entropy=SeededEntropy(b"personal %d" % number),
                 device="cpu",

@@ -36,10 +36,17 @@ class LocalSilo:
         rng = np.random.default_rng(sum(self.name.encode()))
         self.data = write_patients(folder / f"{self.name}.csv", rng, SLOPES, patients=40)
         self.data_set = data_set_of(self.name)
-        data_set = {"id": self.data_set, "unit": "patient", "holdout": HOLDOUT}
+        data_set = {"id": self.data_set, "unit": "patient", "identified_by": ["patient"], "holdout": HOLDOUT}
         document = {**policy_document(**EPSILONS), "data_set": data_set, **policy}
         self.policy = write_yaml(folder / "policy.yaml", document)
-        Ledger.create(folder / "ledger.sqlite3", data_set=self.data_set, holdout=HOLDOUT, delta=1e-5)
+        Ledger.create(
+            folder / "ledger.sqlite3",
+            unit="patient",
+            identified_by=["patient"],
+            data_set=self.data_set,
+            holdout=HOLDOUT,
+            delta=1e-5,
+        )
         self.start()
 
     def start(self) -> None:
@@ -53,7 +60,9 @@ class LocalSilo:
                 raise UnknownDataError(msg)
             folder = self.state.study_folder(study.digest)
             sources = {"entropy": entropy, "personal_entropy": entropy}
-            return Learner(study, self.data, self.data_set, HOLDOUT, folder, **sources, device="cpu")
+            return Learner(
+                study, self.data, self.data_set, HOLDOUT, folder, identified_by=["patient"], **sources, device="cpu"
+            )
 
         self.client = self.coordinator.connect(self.name)
         self.client.signer = self.credential

@@ -70,9 +70,15 @@ def study_document(**changes: object) -> dict[str, object]:
 def policy_document(data_set: str = "{data_set}", *, public: bool = False, **changes: object) -> dict[str, object]:
     """A policy that allows the study."""
     document: dict[str, object] = {
-        "version": 2,
+        "version": 3,
         "contact": "data-protection@hospital.example",
-        "data_set": {"id": data_set, "unit": "patient", "holdout": 0.2, "public": public},
+        "data_set": {
+            "id": data_set,
+            "unit": "patient",
+            "identified_by": ["patient"],
+            "holdout": 0.2,
+            "public": public,
+        },
         "budget": {"epsilon": 4.0, "delta": 1e-5, "relation": "add_remove", "expires": "2099-12-31"},
         "min_silos": 3,
         "noise_modes": ["local", "distributed"],

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from silo_agent.data.cells import Absence, CodeTable, number, shown, text
+from silo_agent.data.cells import Absence, CodeTable, identifier, identity_text, number, shown, text
 
 
 def test_numbers_are_plain_decimal_and_finite():
@@ -44,3 +44,34 @@ def test_text_of_whole_numbers_has_no_fraction_and_long_cells_are_cut():
     assert text(7.0) == text(7) == "7"
     assert shown("x" * 100).endswith("...")
     assert shown(None) == shown("") == "nothing"
+
+
+def test_a_patient_is_the_same_with_and_without_a_fraction_of_zeros():
+    assert {identifier(cell) for cell in (7, 7.0, "7", "7.0", " 7.00 ", "7.")} == {"7"}
+    assert identifier(-7.0) == identifier("-7.0") == "-7"
+
+
+def test_other_identifiers_stay_as_they_are_written():
+    for one in ("007", "3.10", "3.1", "7.01", "7.0a", "1e3", "a.0", ".0", "7,0", "1.0.0"):
+        assert identifier(one) == one
+    assert identifier("007.0") == "007"
+
+
+@given(st.integers(-(2**53), 2**53))
+def test_a_whole_number_identifies_alike_in_every_format(value):
+    written = {identifier(value), identifier(float(value)), identifier(str(value)), identifier(f"{value}.0")}
+    assert written == {str(value)}
+    assert {identity_text(cell) for cell in (value, float(value), str(value), f"{value}.0")} == {identity_text(value)}
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_a_number_tells_a_record_by_its_value_however_it_is_written(value):
+    assert identity_text(value) == identity_text(repr(value)) == identity_text(f" {value:.17e} ")
+
+
+def test_nothing_and_truth_tell_a_record_alike_in_csv_and_parquet():
+    assert {identity_text(cell) for cell in (None, "", " ", float("nan"))} == {""}
+    assert {identity_text(cell) for cell in (True, "true", "True", " TRUE ")} == {"true"}
+    assert {identity_text(cell) for cell in (0.0, -0.0, "0", "-0.0", 0)} == {"0"}
+    assert identity_text("?") == "?"
+    assert identity_text("a") != identity_text("A")

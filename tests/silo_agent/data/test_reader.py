@@ -36,10 +36,10 @@ def make_schema(**changes):
 
 @pytest.fixture
 def read(tmp_path):
-    def _read(*rows, header=HEADER, schema=None, name="site.csv"):
+    def _read(*rows, header=HEADER, schema=None, name="site.csv", identified_by=()):
         path = tmp_path / name
         path.write_text("\n".join((header, *rows)) + "\n", encoding="utf-8")
-        return read_records(path, schema or make_schema())
+        return read_records(path, schema or make_schema(), identified_by)
 
     return _read
 
@@ -183,16 +183,74 @@ def test_delimiter_byte_order_mark_extra_columns_and_a_file_without_header_are_r
     np.testing.assert_array_equal(read_records(path, bare).inputs, read(GOOD).inputs)
 
 
-def test_without_a_patient_column_each_record_is_a_unit_named_by_its_raw_cells(read):
-    schema = make_schema(patient=None)
-    records = read("a,50,10,f,yes,A,1", "b,50,10,f,yes,A,1", "a,50,10,f,yes,A,1", schema=schema)
+ROWS = make_schema(patient=None)
+
+
+def test_without_a_patient_column_each_record_is_a_unit_named_by_the_columns_of_the_policy(read):
+    by = {"schema": ROWS, "identified_by": ["id", "age"]}
+    records = read("a,50,10,f,yes,A,1", "b,50,10,f,yes,A,1", "a,50,20,m,no,B,0", **by)
     assert records.patients.tolist() == [0, 1, 2]
     first, second, third = records.identities
     assert first == third != second
-    moved = read("b,50,10,f,yes,A,1", "a,50,10,f,yes,A,1", schema=schema)
+    moved = read("b,50,10,f,yes,A,1", "a,50,10,f,yes,A,1", **by)
     assert moved.identities == (second, first)
-    shifted = read("a5,0,10,f,yes,A,1", schema=schema)
+    shifted = read("a5,0,10,f,yes,A,1", **by)
     assert shifted.identities[0] not in (first, second)
+    assert read("a,50,10,f,yes,A,1", schema=ROWS, identified_by=["age", "id"]).identities[0] != first
+
+
+def test_another_column_or_another_study_moves_no_record(read):
+    rows = [f"r{n},{n},10,f,yes,{'AB'[n % 2]},{n % 2}" for n in range(100)]
+    wider = [f"{row},{n}" for n, row in enumerate(rows)]
+    narrow = make_schema(patient=None, features=make_schema().features[:1])
+    by = {"identified_by": ["id"]}
+    cohorts = [
+        split(records, "ward", 0.3)[1].identities
+        for records in (
+            read(*rows, schema=ROWS, **by),
+            read(*wider, header=f"{HEADER},ward", schema=ROWS, **by),
+            read(*rows, schema=narrow, **by),
+        )
+    ]
+    assert cohorts[0] == cohorts[1] == cohorts[2]
+    assert 15 < len(cohorts[0]) < 45
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
+def test_a_file_without_a_column_that_identifies_its_records_is_an_error_that_names_it(suffix, read, tmp_path):
+    if suffix == "parquet":
+        header, row = HEADER.split(","), ["p1", 50, 10, "f", "yes", "A", 1]
+        path = tmp_path / "site.parquet"
+        pq.write_table(pa.table({name: [cell] for name, cell in zip(header, row, strict=True)}), path)
+    else:
+        path = tmp_path / "site.csv"
+        path.write_text(f"{HEADER}\n{GOOD}\n")
+    with pytest.raises(DataError) as caught:
+        read_records(path, ROWS, ["id", "row"])
+    (found,) = caught.value.faults
+    assert (found.file, found.column, found.expected) == (f"site.{suffix}", "row", "exactly one")
+
+
+def test_records_that_nobody_identified_can_be_read_and_not_be_split(read):
+    records = read("a,50,10,f,yes,A,1", "b,50,10,f,yes,A,1", schema=ROWS)
+    assert records.patient_count == 2
+    with pytest.raises(ValueError, match="identified_by"):
+        split(records, "ward", 0.2)
+
+
+def test_a_patient_and_a_record_lie_in_the_same_cohort_whatever_the_files_format(read, tmp_path):
+    count = 200
+    header = HEADER.split(",")
+    lines = [f"{float(n)},{n / 10:.2f},,f,yes,A,{n % 2}.0" for n in range(count)]
+    cells = ([float(n) for n in range(count)], [n / 10 for n in range(count)], [None] * count)
+    same = (["f"] * count, ["yes"] * count, ["A"] * count, [n % 2 for n in range(count)])
+    path = tmp_path / "typed.parquet"
+    pq.write_table(pa.table(dict(zip(header, cells + same, strict=True))), path)
+    for schema, by in ((make_schema(), ["id"]), (ROWS, ["id", "age", "crp", "died"])):
+        plain, typed = read(*lines, schema=schema, identified_by=by), read_records(path, schema, by)
+        assert plain.identities == typed.identities
+        assert len(set(plain.identities)) == count
+        assert split(plain, "ward", 0.2)[1].identities == split(typed, "ward", 0.2)[1].identities
 
 
 def test_parquet_means_the_same_as_csv(read, tmp_path):
@@ -215,7 +273,8 @@ def test_parquet_means_the_same_as_csv(read, tmp_path):
     for name in ("inputs", "labels", "domains", "patients"):
         np.testing.assert_array_equal(getattr(typed, name), getattr(plain, name))
     assert typed.identities == plain.identities
-    assert len(set(read_records(path, make_schema(patient=None)).identities)) == 3
+    by = ["id", "age", "unused"]
+    assert len(set(read_records(path, make_schema(patient=None), by).identities)) == 3
 
 
 def test_a_bad_parquet_value_and_a_file_that_is_none_are_named(tmp_path):

@@ -50,6 +50,11 @@ def test_the_split_is_fixed_for_ever():
     assert split(records, "heart", 0.4)[1].identities == ("patient-0", "patient-2", "patient-5", "patient-6")
 
 
+def test_records_of_which_nobody_said_what_identifies_them_are_not_split():
+    with pytest.raises(ValueError, match="identified_by"):
+        split(make([0, 1], ["", "b"]), "set", 0.2)
+
+
 @pytest.mark.parametrize("holdout", [0.0, 1.0, float("nan")])
 def test_a_fraction_that_leaves_a_cohort_out_is_refused(holdout):
     with pytest.raises(ValueError, match="holdout"):
