@@ -350,7 +350,8 @@ def test_an_export_says_who_recovered_and_who_countersigned(exported, hospital, 
 def test_an_export_has_the_budget_in_force_and_not_the_files(exported, hospital):
     path = hospital.parent / "state" / "ledger.sqlite3"
     assert json.loads(exported("json").read_text())["budget"] == 4.0
-    with Ledger.open(path, data_set="north-ward", holdout=0.2, budget_epsilon=4.0, delta=1e-5) as ledger:
+    data = {"data_set": "north-ward", "unit": "patient", "identified_by": ["patient"], "holdout": 0.2}
+    with Ledger.open(path, **data, budget_epsilon=4.0, delta=1e-5) as ledger:
         ledger.put_into_force("d" * 64, 1.5)
     out = hospital.parent / "ledger.json"
     invoke("ledger", "export", "--format", "json", "--out", out, "-c", hospital)
