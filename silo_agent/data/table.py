@@ -1,15 +1,15 @@
 """A file as columns of cells: CSV, or Parquet by its suffix.
 
 Guarantees that every needed column is there exactly once and every row has the header's width; keeps the line of
-every record for messages. Says nothing of what the cells mean.
+every record for messages. A row that is none (of another width, with an open quote, of undecodable text) is a fault and
+not in the table: what becomes of it is the reader's matter. Says nothing of what the cells mean.
 """
 
 from __future__ import annotations
 
-import csv
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,20 +18,27 @@ import pyarrow.parquet as pq
 
 from policies.study import DataSchema
 from silo_agent.data.cells import Cell, text
-from silo_agent.data.errors import LISTED, DataError, Fault
+from silo_agent.data.csv_rows import split_rows
+from silo_agent.data.errors import DataError, Fault, Faults, Unfit
+
+_NO_VALUE = (ValueError, OverflowError, pa.ArrowException)
+"""What Arrow raises where a single value is none of Python's: text that is not UTF-8, a date after the year 9999."""
+_DECODED = "text in UTF-8, a number, or a time of the years 1 to 9999 in whole microseconds"
 
 
 @dataclass(frozen=True, repr=False)
 class Table:
     """Columns that the schema names, by name; `rows` are the lines (CSV) or record numbers (Parquet), from 1.
 
-    `identities` are the SHA-256 of each row's raw cells where the schema names no patient column, else empty.
+    `identities` are the SHA-256 of each row's raw cells where the schema names no patient column, else empty. `broken`
+    counts the rows of the file that are not here.
     """
 
     file: str
     columns: dict[str, Sequence[Cell]]
     rows: Sequence[int]
     identities: tuple[str, ...]
+    broken: int = 0
 
 
 def needed_columns(schema: DataSchema) -> tuple[str, ...]:
@@ -44,60 +51,63 @@ def needed_columns(schema: DataSchema) -> tuple[str, ...]:
 
 
 def read_table(
-    path: Path, schema: DataSchema, needed: Sequence[str] | None = None, optional: Collection[str] = ()
+    path: Path, schema: DataSchema, faults: Faults, needed: Sequence[str] | None = None, optional: Collection[str] = ()
 ) -> Table:
     """Read the `needed` columns, which are by default all that the schema names; those also `optional` may be absent.
 
-    Raises `DataError` for a file that is absent, unreadable or of another shape.
+    Rows that are none are added to `faults`. Raises `DataError` for a file that is absent, unreadable or lacks a
+    column: for what no single record decides.
     """
     wanted = needed_columns(schema) if needed is None else tuple(needed)
     try:
         if path.suffix == ".parquet":
-            return _read_parquet(path, schema, wanted, optional)
-        return _read_csv(path, schema, wanted, optional)
+            return _read_parquet(path, schema, faults, wanted, optional)
+        return _read_csv(path, schema, faults, wanted, optional)
     except FileNotFoundError:
         raise _refusal(path.name, "no file", "the file that the agent's configuration names; mend its path") from None
-    except UnicodeDecodeError:
-        raise _refusal(path.name, "bytes that are not UTF-8", "a CSV file saved as UTF-8") from None
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
         raise _refusal(path.name, f"an unreadable file ({type(error).__name__})", "a readable file") from None
 
 
-def _read_csv(path: Path, schema: DataSchema, wanted: Sequence[str], optional: Collection[str]) -> Table:
-    faults: list[Fault] = []
-    bad = 0
+def _read_csv(
+    path: Path, schema: DataSchema, faults: Faults, wanted: Sequence[str], optional: Collection[str]
+) -> Table:
+    broken = 0
     kept: list[list[Cell]] = []
     rows: list[int] = []
     identities: list[str] = []
-    with path.open(encoding="utf-8-sig", newline="") as stream:
-        reader = csv.reader(stream, delimiter=schema.delimiter, strict=True)
-        try:
-            header = list(schema.columns) or [name.strip() for name in next(reader, [])]
-            needed = _present(header, wanted, optional)
-            places = _places(path.name, header, needed)
-            for cells in reader:
-                if not cells:
-                    continue
-                if len(cells) != len(header):
-                    bad += 1
-                    if len(faults) < LISTED:
-                        found = f"{len(cells)} cells"
-                        faults.append(Fault(path.name, reader.line_num, "", found, f"{len(header)} cells"))
-                    continue
-                rows.append(reader.line_num)
-                kept.append([cells[place] for place in places])
-                if schema.patient is None:
-                    identities.append(_row_identity(cells))
-        except csv.Error as error:
-            expected = f"cells parted by {schema.delimiter!r}, quotes closed"
-            raise DataError([Fault(path.name, reader.line_num, "", str(error), expected)]) from None
-    if faults:
-        raise DataError(faults, bad)
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as stream:
+        found = split_rows(stream.readlines(), schema.delimiter)
+    header = list(schema.columns) or _header(path.name, found)
+    needed = _present(header, wanted, optional)
+    places = _places(path.name, header, needed)
+    for line, cells in found:
+        if isinstance(cells, Unfit):
+            broken += 1
+            faults.add(Fault(path.name, line, "", cells.found, cells.expected))
+        elif cells and len(cells) != len(header):
+            broken += 1
+            faults.add(Fault(path.name, line, "", f"{len(cells)} cells", f"{len(header)} cells"))
+        elif cells:
+            rows.append(line)
+            kept.append([cells[place] for place in places])
+            if schema.patient is None:
+                identities.append(_row_identity(cells))
     columns: list[Sequence[Cell]] = list(zip(*kept, strict=True)) if kept else [()] * len(needed)
-    return Table(path.name, dict(zip(needed, columns, strict=True)), rows, tuple(identities))
+    return Table(path.name, dict(zip(needed, columns, strict=True)), rows, tuple(identities), broken)
 
 
-def _read_parquet(path: Path, schema: DataSchema, wanted: Sequence[str], optional: Collection[str]) -> Table:
+def _header(file: str, found: Iterator[tuple[int, list[str] | Unfit]]) -> list[str]:
+    """Takes the first row. One that cannot be read is a fault of the file."""
+    line, cells = next(found, (1, []))
+    if isinstance(cells, Unfit):
+        raise DataError([Fault(file, line, "", cells.found, cells.expected)])
+    return [name.strip() for name in cells]
+
+
+def _read_parquet(
+    path: Path, schema: DataSchema, faults: Faults, wanted: Sequence[str], optional: Collection[str]
+) -> Table:
     file = pq.ParquetFile(path)
     header = list(schema.columns) or list(file.schema_arrow.names)
     if len(header) != len(file.schema_arrow.names):
@@ -107,16 +117,41 @@ def _read_parquet(path: Path, schema: DataSchema, wanted: Sequence[str], optiona
     places = _places(path.name, header, needed)
     read = range(len(header)) if schema.patient is None else places
     content = file.read(columns=[file.schema_arrow.names[place] for place in read])
-    by_place = {place: _cells(content.column(i)) for i, place in enumerate(read)}
+    by_place: dict[int, list[Cell]] = {}
+    bad: dict[int, int] = {}
+    for i, place in enumerate(read):
+        by_place[place], undecoded = _cells(content.column(i))
+        for row in undecoded:
+            bad.setdefault(row, place)
+    rows = [row for row in range(1, content.num_rows + 1) if row - 1 not in bad]
+    if bad:
+        by_place = {place: [cells[row - 1] for row in rows] for place, cells in by_place.items()}
+    for row, place in sorted(bad.items()):
+        faults.add(Fault(path.name, row + 1, header[place], "a value that cannot be decoded", _DECODED))
     identities = () if schema.patient else tuple(_row_identity(row) for row in zip(*by_place.values(), strict=True))
-    columns = {name: by_place[place] for name, place in zip(needed, places, strict=True)}
-    return Table(path.name, columns, range(1, content.num_rows + 1), identities)
+    columns: dict[str, Sequence[Cell]] = {name: by_place[place] for name, place in zip(needed, places, strict=True)}
+    return Table(path.name, columns, rows, identities, len(bad))
 
 
-def _cells(column: pa.ChunkedArray) -> Sequence[Cell]:
-    """Python values; categories are decoded, and what is neither text, number nor truth value becomes its text."""
-    values: list[object] = column.to_pylist()
-    return [value if value is None or isinstance(value, str | int | float) else str(value) for value in values]
+def _cells(column: pa.ChunkedArray) -> tuple[list[Cell], list[int]]:
+    """Python values, and the places of those that have none; categories are decoded.
+
+    What is neither text, number nor truth value becomes its text.
+    """
+    values: list[object]
+    undecoded = []
+    try:
+        values = column.to_pylist()
+    except _NO_VALUE:
+        values = []
+        for i, scalar in enumerate(column):
+            try:
+                values.append(scalar.as_py())
+            except _NO_VALUE:
+                values.append(None)
+                undecoded.append(i)
+    cells = [value if value is None or isinstance(value, str | int | float) else str(value) for value in values]
+    return cells, undecoded
 
 
 def _present(header: Sequence[str], wanted: Sequence[str], optional: Collection[str]) -> tuple[str, ...]:
