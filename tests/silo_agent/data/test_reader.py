@@ -364,7 +364,6 @@ def test_the_made_up_sites_fit_their_study(tmp_path, classes, channels):
         assert len(records) > records.patient_count == len(records.images.levels) == 24
 
 
-# --- what does not fit is left out -----------------------------------------------------------------------------------
 FOUL = [
     "p1,101,10,f,yes,A,1",
     "p2,50,high,f,yes,A,1",
@@ -424,9 +423,7 @@ def test_every_fitting_record_stays_among_many_that_do_not_fit(write):
 
 
 def test_a_file_without_any_fitting_record_is_an_empty_one(write):
-    found = read_fitting_records(write(*FOUL), make_schema())
-    same(found, read_records(write(), make_schema()))
-    assert (len(found), found.patient_count) == (0, 0)
+    same(read_fitting_records(write(*FOUL), make_schema()), read_records(write(), make_schema()))
 
 
 @pytest.mark.parametrize("reader", [read_records, read_fitting_records, lambda *given: check_records(*given, 5)])
@@ -454,11 +451,9 @@ def test_images_that_cannot_be_used_take_their_own_record_with_them(write, tmp_p
     foul = ["absent", "cut", "text", "folder", "loop", "out", "../10", "/10", "n" * 5000, "nul\0"]
     fit = [f"{GOOD},20.png", "p2,70,10,m,no,B,0,10.png", f"{GOOD},10.png"]
     schema = scans_schema()
-    clean = read_records(write(*fit, header=SCANS), schema)
     rows = [row for name in foul for row in (f"p3,50,10,f,yes,A,1,{name}.png", *fit)]
     found = read_fitting_records(write("p4,101,10,f,yes,A,1,20.png", *rows, header=SCANS), schema)
     same(found, read_records(write(*fit * len(foul), header=SCANS), schema))
-    assert clean.images.levels.shape[0] == 2
     for level in (10, 20):
         (tmp_path / f"{level}.png").unlink()
     assert found.images.take(slice(None)).shape == (3 * len(foul), 1, 8, 8), "all images are in memory"
