@@ -149,7 +149,7 @@ class Agent:
             self._refuse(place, "no_data", "this silo has no data for the study")
         except (DataError, StateError, PolicyError, LearningError, OutOfTurnError, ValueError) as fault:
             # What is wrong inside the hospital is for the hospital's log alone.
-            log.warning("study refused", reason=_name(fault), why=str(fault))
+            log.warning("study refused", reason=_name(fault), why=_for_log(fault))
             self._refuse(place, _name(fault), "see the log of this silo's agent")
         else:
             member = running.session.member
@@ -281,7 +281,7 @@ class Agent:
             tensor=work.tensor,
             round=place.round,
             attempt=place.attempt,
-            why=str(fault),
+            why=_for_log(fault),
             fault=_name(fault),
         )
         self._abandon(place.study)
@@ -293,6 +293,11 @@ class Agent:
         if running is not None:
             running.turn = turns.leave(running.turn)
             self._keep(running)
+
+
+def _for_log(fault: Exception) -> str:
+    """What the log says of a fault. A data fault's text quotes patients' values, its summary none."""
+    return fault.summary if isinstance(fault, DataError) else str(fault)
 
 
 def _name(fault: Exception) -> str:

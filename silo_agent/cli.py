@@ -1,7 +1,7 @@
-"""`fedward-silo`: enrol a hospital, run its agent, keep its policy and ledger, plan studies, use models.
+"""`fedward-silo`: enrol a hospital, run its agent, keep policy and ledger, check its file, plan studies, use models.
 
 Here are enrolment and the agent itself; the ledger's commands are `cli_ledger`'s and `cli_together`'s, the
-policy's `cli_policy`'s, prices are `cli_plan`'s, the models `cli_models`'.
+policy's `cli_policy`'s, the file's `cli_data`'s, prices are `cli_plan`'s, the models `cli_models`'.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from policies.document import DocumentError
 from policies.errors import PolicyError
 from protos.messages import MessageError
 from silo_agent import cli_models, cli_plan, logs
+from silo_agent.cli_data import data_app
 from silo_agent.cli_ledger import ledger_app
 from silo_agent.cli_options import DEFAULT, ConfigOption
 from silo_agent.cli_policy import policy_app
@@ -29,6 +30,7 @@ from silo_agent.state import StateError
 app = typer.Typer(help="A hospital's agent.", no_args_is_help=True, pretty_exceptions_enable=False)
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(policy_app, name="policy")
+app.add_typer(data_app, name="data")
 ledger_app.command("together")(ledger_together)
 
 

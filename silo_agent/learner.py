@@ -24,7 +24,7 @@ from policies import shapes
 from policies.costs import Cohort, Cost
 from policies.study import Study
 from protos.messages import Place, Tensor
-from silo_agent.data.reader import read_records
+from silo_agent.data.reader import read_fitting_records
 from silo_agent.data.records import Records
 from silo_agent.data.split import split
 from silo_agent.learning.device import choose_device
@@ -105,9 +105,9 @@ class Learner:
 
     # --- private half ---------------------------------------------------------------------------------------------
     def load(self) -> None:
-        """Read and split the records. Raises `DataError` naming file, row, column and expectation."""
+        """Read and split the records that fit the study. Raises `DataError` where the whole file cannot be used."""
         if self._records is None:
-            records = read_records(self._data, self.study.data, self._identified_by)
+            records = read_fitting_records(self._data, self.study.data, self._identified_by)
             self._records = split(records, self._data_set, self._holdout)
 
     def contribution(self, tensor: Tensor, place: Place, model: SharedModel, silos: int) -> Integers:

@@ -20,7 +20,7 @@ from deploy.demo.sources import Source, load_source
 from deploy.demo.watching import bars, watch
 from policies.study import Study
 from protos.messages import StudyStatus
-from silo_agent.data.reader import read_records
+from silo_agent.data.reader import read_fitting_records, read_records
 from silo_agent.data.records import Records
 from silo_agent.data.split import split
 
@@ -171,7 +171,7 @@ def empty(folder: Path) -> None:
 def training_records(source: Source, silo: str, file: Path) -> Records:
     """The records that this silo's agent trains on."""
     data_set = source.policy_of(silo).data_set
-    records = read_records(file, source.study.data, data_set.identified_by)
+    records = read_fitting_records(file, source.study.data, data_set.identified_by)
     return split(records, data_set.id, data_set.holdout)[0]
 
 

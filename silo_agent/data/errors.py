@@ -6,6 +6,7 @@ The text names values of patients. It is meant for the silo's own console; whate
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -43,6 +44,30 @@ class Unfit(Exception):  # noqa: N818  # never leaves this package: the reader t
         self.expected, self.found = expected, found
 
 
+class Faults:
+    """Gathers faults, `listed` of each column at most, and the number of all."""
+
+    def __init__(self, listed: int = LISTED) -> None:
+        self._listed = listed
+        self._kept: list[Fault] = []
+        self._of_column: Counter[str] = Counter()
+        self.total = 0
+
+    def add(self, fault: Fault) -> None:
+        """Take one more; those of a column come in the order of their rows."""
+        self.total += 1
+        if self._of_column[fault.column] < self._listed:
+            self._of_column[fault.column] += 1
+            self._kept.append(fault)
+
+    def first(self) -> tuple[Fault, ...]:
+        """The first `listed` of all, by row."""
+        return tuple(sorted(self._kept, key=lambda fault: fault.row)[: self._listed])
+
+    def __repr__(self) -> str:
+        return "Faults(<private>)"
+
+
 class DataError(Exception):
     """The file does not fit the study's schema. `str()` is one line per fault; `total` counts those left off too."""
 
@@ -59,7 +84,7 @@ class DataError(Exception):
         """The error without any value or number of the data: for logs and for other parties."""
         columns = sorted({fault.column for fault in self.faults if fault.column})
         where = f" in {', '.join(repr(column) for column in columns)}" if columns else ""
-        return f"the silo's data does not fit the study's schema{where}; the silo's own console says where"
+        return f"the silo's data does not fit the study's schema{where}; fedward-silo data check says where"
 
     def __repr__(self) -> str:
         return "DataError(<private>)"

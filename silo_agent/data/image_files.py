@@ -44,6 +44,8 @@ def _open(path: Path) -> Pillow.Image:
     try:
         content = path.read_bytes()
         with warnings.catch_warnings():
+            # On stderr, where the agent's log goes, they would tell of single files.
+            warnings.simplefilter("ignore")
             warnings.simplefilter("error", Pillow.DecompressionBombWarning)
             image: Pillow.Image = Pillow.open(io.BytesIO(content), formats=_FORMATS)
             _check_header(content, image)

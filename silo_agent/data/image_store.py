@@ -7,6 +7,7 @@ study's small images, and that whatever is wrong with a file is said by name. Wh
 
 from __future__ import annotations
 
+import stat
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
@@ -61,15 +62,17 @@ class ImageStore:
             raise Unfit(_PATH, "a path with ..")
         try:
             path = (self._folder / relative).resolve(strict=True)
-        except (OSError, RuntimeError):  # RuntimeError: links in a circle, before Python 3.13
+            status = path.stat()
+        # RuntimeError: links in a circle, before Python 3.13. ValueError: a name that the file system cannot encode.
+        except (OSError, RuntimeError, ValueError):
             raise Unfit(_THERE, "no such file") from None
         if not path.is_relative_to(self._folder):
             expected = "a file below the data file's folder; copy or mount the images there"
             raise Unfit(expected, "a link that leads out of the folder")
-        if not path.is_file():
+        if not stat.S_ISREG(status.st_mode):
             raise Unfit(_PATH, "no file but something else of this name")
-        if path.stat().st_size > MAX_BYTES:
-            raise Unfit(_SMALL, f"{path.stat().st_size >> 20} MiB")
+        if status.st_size > MAX_BYTES:
+            raise Unfit(_SMALL, f"{status.st_size >> 20} MiB")
         return path
 
     def _prepared(self, raster: Raster) -> Levels:

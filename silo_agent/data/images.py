@@ -53,8 +53,10 @@ class Scale:
     def fractions(self, values: NDArray[np.generic]) -> NDArray[np.float32]:
         """Where finite values lie in the range: 0 at the minimum or below, 1 at the maximum or above."""
         placed = values.astype(np.float64)
-        placed -= self.minimum
-        placed /= self.maximum - self.minimum
+        # What overflows lies at an end of the range all the same; a warning in the log would tell of single files.
+        with np.errstate(over="ignore"):
+            placed -= self.minimum
+            placed /= self.maximum - self.minimum
         return np.clip(placed, 0.0, 1.0, out=placed).astype(np.float32)
 
     def levels(self, fractions: NDArray[np.float32]) -> Levels:

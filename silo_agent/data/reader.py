@@ -2,13 +2,18 @@
 
 Guarantees that every input is computed from the record's own cells and public constants alone: no mean, no quantile,
 no vocabulary of the silo's data enters (privacy.md: every patient's input would otherwise depend on every other).
-A value outside the schema is an error with its place; a domain or class that is absent is normal.
+A domain or class that is absent is normal.
+
+A record with a value outside the schema is a fault with its place for people inside the hospital (`read_records`,
+`check_records`), and simply not there for what others see something of (`read_fitting_records`). That faults come to
+nobody else's ears is left to the callers.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,7 +22,7 @@ from numpy.typing import NDArray
 
 from policies.study import BINARY, CategoryFeature, DataSchema, DomainColumn, Label, NumericFeature
 from silo_agent.data.cells import Absence, Cell, CodeTable, identifier, number, shown
-from silo_agent.data.errors import LISTED, DataError, Fault, Unfit
+from silo_agent.data.errors import DataError, Fault, Faults, Unfit
 from silo_agent.data.image_store import ImageStore
 from silo_agent.data.images import Images
 from silo_agent.data.records import NOBODY, Records
@@ -27,18 +32,17 @@ T = TypeVar("T")
 
 
 class Reading:
-    """Reads columns of one table and gathers their faults."""
+    """Reads columns of one table, gathers their faults, and remembers which rows `fits` (n,) have none."""
 
-    def __init__(self, table: Table) -> None:
-        self.table = table
-        self.faults: list[Fault] = []
-        self.total = 0
+    def __init__(self, table: Table, faults: Faults) -> None:
+        self.table, self.faults = table, faults
+        self.fits = np.ones(len(table.rows), np.bool_)
 
     def column(self, name: str, parse: Callable[[Cell], T], instead: T) -> list[T]:
         """Parse every cell of a column; a cell that does not fit becomes `instead` and a fault."""
         known: dict[Hashable, T | Unfit] = {}
         parsed: list[T] = []
-        for row, cell in zip(self.table.rows, self.table.columns[name], strict=True):
+        for place, (row, cell) in enumerate(zip(self.table.rows, self.table.columns[name], strict=True)):
             key = (type(cell), cell)
             if key not in known:
                 try:
@@ -47,42 +51,93 @@ class Reading:
                     known[key] = unfit
             result = known[key]
             if isinstance(result, Unfit):
-                self._fault(row, name, cell, result)
+                found = f"{shown(cell)}, {result.found}" if result.found else shown(cell)
+                self.faults.add(Fault(self.table.file, row, name, found, result.expected))
+                self.fits[place] = False
                 result = instead
             parsed.append(result)
         return parsed
 
-    def _fault(self, row: int, column: str, cell: Cell, unfit: Unfit) -> None:
-        self.total += 1
-        if len(self.faults) < LISTED:
-            found = f"{shown(cell)}, {unfit.found}" if unfit.found else shown(cell)
-            self.faults.append(Fault(self.table.file, row, column, found, unfit.expected))
-
     def finish(self) -> None:
-        """Raise `DataError` where any cell did not fit."""
-        if self.total:
-            raise DataError(sorted(self.faults, key=lambda fault: fault.row), self.total)
+        """Raise `DataError` where anything did not fit."""
+        if self.faults.total:
+            raise DataError(self.faults.first(), self.faults.total)
+
+
+@dataclass(frozen=True)
+class Check:
+    """What reading for training would leave out. Private: faults quote cells, and the numbers count patients' records.
+
+    `faults` are the first ones by row, `total` counts all of them; `kept` and `left_out` count records.
+    """
+
+    faults: tuple[Fault, ...]
+    total: int
+    kept: int
+    left_out: int
+
+    def __repr__(self) -> str:
+        return "Check(<private>)"
 
 
 def read_records(path: Path, schema: DataSchema, identified_by: Sequence[str] = ()) -> Records:
-    """Read a CSV file, or Parquet where the suffix is `.parquet`.
+    """Read a CSV file, or Parquet where the suffix is `.parquet`, strictly: for people inside the hospital.
 
     Without a patient column the policy's columns `identified_by` say whose record it is; without these the records have
     no identity, and `split` refuses them.
     Returns records in the file's order; none at all is a normal result. Raises `DataError`, which lists file, row
     (1-based line of the file), column, what was found and what was expected.
     """
-    reading = Reading(read_table(path, schema, identified_by=() if schema.patient is not None else identified_by))
-    labels = reading.column(schema.label.column, _label(schema.label), 0)
+    faults = Faults()
+    reading = _reading(path, schema, identified_by, faults)
+    records = _fitting(reading, path.parent, schema)
+    reading.finish()
+    return records
+
+
+def read_fitting_records(path: Path, schema: DataSchema, identified_by: Sequence[str] = ()) -> Records:
+    """Read the same for training: a record that does not fit the schema is left out, and nobody hears of it.
+
+    An answer, a log line or a count that depended on it would tell a study's author about single patients, at no charge
+    and as exactly as bounds can be chosen. Whether a record is left out follows from its own cells, its own image and
+    the public schema alone, never from another record. So adding or removing a patient still adds or removes that
+    patient's fitting records and nothing else: every sensitivity, sampling rate and clip of a release holds as it is,
+    and a patient none of whose records fit has no influence at all. (A quote that is left open costs its own line;
+    see `csv_rows`.) Images are decoded here, all of them, so that none can fail in the middle of training.
+
+    Raises `DataError` only for what no single record decides: a file that is absent, unreadable or lacks a column.
+    """
+    return _fitting(_reading(path, schema, identified_by, Faults()), path.parent, schema)
+
+
+def check_records(path: Path, schema: DataSchema, listed: int, identified_by: Sequence[str] = ()) -> Check:
+    """What `read_fitting_records` would leave out, with the first `listed` faults. Raises `DataError` as it does."""
+    faults = Faults(listed)
+    reading = _reading(path, schema, identified_by, faults)
+    kept = len(_fitting(reading, path.parent, schema))
+    left_out = reading.table.broken + len(reading.table.rows) - kept
+    return Check(faults.first(), faults.total, kept, left_out)
+
+
+def _reading(path: Path, schema: DataSchema, identified_by: Sequence[str], faults: Faults) -> Reading:
+    identifying = () if schema.patient is not None else identified_by
+    return Reading(read_table(path, schema, faults, identified_by=identifying), faults)
+
+
+def _fitting(reading: Reading, folder: Path, schema: DataSchema) -> Records:
+    """The records without any fault. Every column is read first, so that `reading` knows of all faults."""
+    labels = np.array(reading.column(schema.label.column, _label(schema.label), 0), np.int64)
     domains = np.zeros(len(reading.table.rows), np.int64)
     for factor in schema.domain:
         parts = reading.column(factor.column, domain_parser(factor, schema.missing), 0)
         domains = domains * len(factor.names) + np.array(parts, np.int64)
     inputs = read_inputs(reading, schema)
-    patients, identities = _patients(reading, schema)
-    images = read_images(reading, path.parent, schema)
-    reading.finish()
-    return Records(inputs, np.array(labels, np.int64), domains, patients, identities, images)
+    names = _names(reading, schema)
+    images = read_images(reading, folder, schema)
+    fits = reading.fits
+    patients, identities = _patients([name for name, kept in zip(names, fits, strict=True) if kept], schema)
+    images = None if images is None else images.subset(fits)
+    return Records(inputs[fits], labels[fits], domains[fits], patients, identities, images)
 
 
 def read_inputs(reading: Reading, schema: DataSchema) -> NDArray[np.float32]:
@@ -193,11 +248,16 @@ def read_images(reading: Reading, folder: Path, schema: DataSchema) -> Images | 
     return store.images(reading.column(column, store.place, 0))
 
 
-def _patients(reading: Reading, schema: DataSchema) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+def _names(reading: Reading, schema: DataSchema) -> Sequence[str]:
+    """Whose every row is: the patient's identifier, or the row's own identity."""
     if schema.patient is None:
-        count = len(reading.table.rows)
-        return np.arange(count, dtype=np.int64), reading.table.identities or (NOBODY,) * count
-    names = reading.column(schema.patient, patient_parser(schema.missing), "")
+        return reading.table.identities or (NOBODY,) * len(reading.table.rows)
+    return reading.column(schema.patient, patient_parser(schema.missing), "")
+
+
+def _patients(names: Sequence[str], schema: DataSchema) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    if schema.patient is None:
+        return np.arange(len(names), dtype=np.int64), tuple(names)
     index: dict[str, int] = {}
     patients = np.array([index.setdefault(name, len(index)) for name in names], np.int64)
     return patients, tuple(index)

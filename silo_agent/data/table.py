@@ -1,15 +1,15 @@
 """A file as columns of cells: CSV, or Parquet by its suffix.
 
 Guarantees that every needed column is there exactly once and every row has the header's width; keeps the line of
-every record for messages. Says nothing of what the cells mean.
+every record for messages. A row that is none (of another width, with an open quote, of undecodable text) is a fault and
+not in the table: what becomes of it is the reader's matter. Says nothing of what the cells mean.
 """
 
 from __future__ import annotations
 
-import csv
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -18,7 +18,12 @@ import pyarrow.parquet as pq
 
 from policies.study import DataSchema
 from silo_agent.data.cells import Cell, identity_text
-from silo_agent.data.errors import LISTED, DataError, Fault
+from silo_agent.data.csv_rows import split_rows
+from silo_agent.data.errors import DataError, Fault, Faults, Unfit
+
+_NO_VALUE = (ValueError, OverflowError, pa.ArrowException)
+"""What Arrow raises where a single value is none of Python's: text that is not UTF-8, a date after the year 9999."""
+_DECODED = "text in UTF-8, a number, or a time of the years 1 to 9999 in whole microseconds"
 
 
 @dataclass(frozen=True, repr=False)
@@ -26,12 +31,14 @@ class Table:
     """Columns that the schema names, by name; `rows` are the lines (CSV) or record numbers (Parquet), from 1.
 
     `identities` are the SHA-256 of each row's cells in the columns that identify it, empty where none were given.
+    `broken` counts the rows of the file that are not here.
     """
 
     file: str
     columns: dict[str, Sequence[Cell]]
     rows: Sequence[int]
     identities: tuple[str, ...] = ()
+    broken: int = 0
 
 
 def needed_columns(schema: DataSchema) -> tuple[str, ...]:
@@ -46,6 +53,7 @@ def needed_columns(schema: DataSchema) -> tuple[str, ...]:
 def read_table(
     path: Path,
     schema: DataSchema,
+    faults: Faults,
     needed: Sequence[str] | None = None,
     optional: Collection[str] = (),
     *,
@@ -53,56 +61,58 @@ def read_table(
 ) -> Table:
     """Read the `needed` columns, which are by default all that the schema names; those also `optional` may be absent.
 
-    The columns `identified_by` are needed too, and make `Table.identities`. Raises `DataError` for a file that is
-    absent, unreadable or of another shape.
+    The columns `identified_by` are needed too, and make `Table.identities`. Rows that are none are added to `faults`.
+    Raises `DataError` for a file that is absent, unreadable or lacks a column: for what no single record decides.
     """
     asked = needed_columns(schema) if needed is None else tuple(needed)
     wanted = tuple(dict.fromkeys([*asked, *identified_by]))
     try:
         read = _read_parquet if path.suffix == ".parquet" else _read_csv
-        table = read(path, schema, wanted, optional)
+        table = read(path, schema, faults, wanted, optional)
     except FileNotFoundError:
         raise _refusal(path.name, "no file", "the file that the agent's configuration names; mend its path") from None
-    except UnicodeDecodeError:
-        raise _refusal(path.name, "bytes that are not UTF-8", "a CSV file saved as UTF-8") from None
-    except (OSError, pa.ArrowException) as error:
+    except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
         raise _refusal(path.name, f"an unreadable file ({type(error).__name__})", "a readable file") from None
     identifying = [table.columns[name] for name in identified_by]
     return replace(table, identities=tuple(_identity(cells) for cells in zip(*identifying, strict=True)))
 
 
-def _read_csv(path: Path, schema: DataSchema, wanted: Sequence[str], optional: Collection[str]) -> Table:
-    faults: list[Fault] = []
-    bad = 0
+def _read_csv(
+    path: Path, schema: DataSchema, faults: Faults, wanted: Sequence[str], optional: Collection[str]
+) -> Table:
+    broken = 0
     kept: list[list[Cell]] = []
     rows: list[int] = []
-    with path.open(encoding="utf-8-sig", newline="") as stream:
-        reader = csv.reader(stream, delimiter=schema.delimiter, strict=True)
-        try:
-            header = list(schema.columns) or [name.strip() for name in next(reader, [])]
-            needed = _present(header, wanted, optional)
-            places = _places(path.name, header, needed)
-            for cells in reader:
-                if not cells:
-                    continue
-                if len(cells) != len(header):
-                    bad += 1
-                    if len(faults) < LISTED:
-                        found = f"{len(cells)} cells"
-                        faults.append(Fault(path.name, reader.line_num, "", found, f"{len(header)} cells"))
-                    continue
-                rows.append(reader.line_num)
-                kept.append([cells[place] for place in places])
-        except csv.Error as error:
-            expected = f"cells parted by {schema.delimiter!r}, quotes closed"
-            raise DataError([Fault(path.name, reader.line_num, "", str(error), expected)]) from None
-    if faults:
-        raise DataError(faults, bad)
+    with path.open(encoding="utf-8-sig", errors="surrogateescape", newline="") as stream:
+        found = split_rows(stream.readlines(), schema.delimiter)
+    header = list(schema.columns) or _header(path.name, found)
+    needed = _present(header, wanted, optional)
+    places = _places(path.name, header, needed)
+    for line, cells in found:
+        if isinstance(cells, Unfit):
+            broken += 1
+            faults.add(Fault(path.name, line, "", cells.found, cells.expected))
+        elif cells and len(cells) != len(header):
+            broken += 1
+            faults.add(Fault(path.name, line, "", f"{len(cells)} cells", f"{len(header)} cells"))
+        elif cells:
+            rows.append(line)
+            kept.append([cells[place] for place in places])
     columns: list[Sequence[Cell]] = list(zip(*kept, strict=True)) if kept else [()] * len(needed)
-    return Table(path.name, dict(zip(needed, columns, strict=True)), rows)
+    return Table(path.name, dict(zip(needed, columns, strict=True)), rows, broken=broken)
 
 
-def _read_parquet(path: Path, schema: DataSchema, wanted: Sequence[str], optional: Collection[str]) -> Table:
+def _header(file: str, found: Iterator[tuple[int, list[str] | Unfit]]) -> list[str]:
+    """Takes the first row. One that cannot be read is a fault of the file."""
+    line, cells = next(found, (1, []))
+    if isinstance(cells, Unfit):
+        raise DataError([Fault(file, line, "", cells.found, cells.expected)])
+    return [name.strip() for name in cells]
+
+
+def _read_parquet(
+    path: Path, schema: DataSchema, faults: Faults, wanted: Sequence[str], optional: Collection[str]
+) -> Table:
     file = pq.ParquetFile(path)
     header = list(schema.columns) or list(file.schema_arrow.names)
     if len(header) != len(file.schema_arrow.names):
@@ -111,14 +121,39 @@ def _read_parquet(path: Path, schema: DataSchema, wanted: Sequence[str], optiona
     needed = _present(header, wanted, optional)
     places = _places(path.name, header, needed)
     content = file.read(columns=[file.schema_arrow.names[place] for place in places])
-    columns = {name: _cells(content.column(i)) for i, name in enumerate(needed)}
-    return Table(path.name, columns, range(1, content.num_rows + 1))
+    columns: dict[str, Sequence[Cell]] = {}
+    bad: dict[int, str] = {}
+    for i, name in enumerate(needed):
+        columns[name], undecoded = _cells(content.column(i))
+        for row in undecoded:
+            bad.setdefault(row, name)
+    rows = [row for row in range(1, content.num_rows + 1) if row - 1 not in bad]
+    if bad:
+        columns = {name: [cells[row - 1] for row in rows] for name, cells in columns.items()}
+    for row, name in sorted(bad.items()):
+        faults.add(Fault(path.name, row + 1, name, "a value that cannot be decoded", _DECODED))
+    return Table(path.name, columns, rows, broken=len(bad))
 
 
-def _cells(column: pa.ChunkedArray) -> Sequence[Cell]:
-    """Python values; categories are decoded, and what is neither text, number nor truth value becomes its text."""
-    values: list[object] = column.to_pylist()
-    return [value if value is None or isinstance(value, str | int | float) else str(value) for value in values]
+def _cells(column: pa.ChunkedArray) -> tuple[list[Cell], list[int]]:
+    """Python values, and the places of those that have none; categories are decoded.
+
+    What is neither text, number nor truth value becomes its text.
+    """
+    values: list[object]
+    undecoded = []
+    try:
+        values = column.to_pylist()
+    except _NO_VALUE:
+        values = []
+        for i, scalar in enumerate(column):
+            try:
+                values.append(scalar.as_py())
+            except _NO_VALUE:
+                values.append(None)
+                undecoded.append(i)
+    cells = [value if value is None or isinstance(value, str | int | float) else str(value) for value in values]
+    return cells, undecoded
 
 
 def _present(header: Sequence[str], wanted: Sequence[str], optional: Collection[str]) -> tuple[str, ...]:

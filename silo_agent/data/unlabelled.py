@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from policies.study import DataSchema, DomainColumn
 from silo_agent.data.cells import Absence, Cell, number, text
-from silo_agent.data.errors import Unfit
+from silo_agent.data.errors import Faults, Unfit
 from silo_agent.data.images import Images
 from silo_agent.data.reader import Reading, domain_parser, patient_parser, read_images, read_inputs
 from silo_agent.data.table import read_table
@@ -58,7 +58,8 @@ def read_unlabelled(
     read += [] if schema.image is None else [schema.image.column]
     needed = dict.fromkeys([*read, *(factors if domain is None else ())])
     optional = set(factors) - set(read) if unknown_allowed else set()
-    reading = Reading(read_table(path, schema, tuple(needed), optional))
+    faults = Faults()
+    reading = Reading(read_table(path, schema, faults, tuple(needed), optional), faults)
     domains = (
         _domains(reading, schema, lenient=unknown_allowed)
         if domain is None

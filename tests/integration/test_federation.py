@@ -177,7 +177,25 @@ def test_a_spent_budget_ends_one_silos_part_by_name_and_the_others_go_on(tmp_pat
     assert "budget_spent" in federation.log("south").read_text()
 
 
-def test_a_file_that_does_not_fit_the_schema_is_the_hospitals_business_alone(tmp_path):
+def test_a_file_that_lacks_a_column_is_the_hospitals_business_alone(tmp_path):
+    federation = build(tmp_path)
+    broken = federation.data["south"]
+    header, *rows = broken.read_text().splitlines()
+    last = header.split(",")[-1]
+    broken.write_text("\n".join([header.removesuffix(last) + "elsewhere", *rows]) + "\n")
+    with federation:
+        federation.begin()
+        status = follow(federation, over)
+        federation.wait_for_silos()
+    assert status.state == "ended"
+    assert last not in status.why
+    assert "south.csv" not in status.why
+    log = federation.log("south").read_text()
+    assert f"in '{last}'; fedward-silo data check says where" in log
+    assert last not in federation.log(COORDINATOR).read_text()
+
+
+def test_a_record_that_does_not_fit_is_seen_inside_the_hospital_alone(tmp_path):
     federation = build(tmp_path)
     broken = federation.data["south"]
     lines = broken.read_text().splitlines()
@@ -187,13 +205,17 @@ def test_a_file_that_does_not_fit_the_schema_is_the_hospitals_business_alone(tmp
         federation.begin()
         status = follow(federation, over)
         federation.wait_for_silos()
-    assert status.state == "ended"
-    assert "987.125" not in status.why
-    assert "south.csv" not in status.why
-    log = federation.log("south").read_text()
-    assert "south.csv" in log
-    assert "row 4" in log or "line 4" in log
-    assert "987.125" not in federation.log(COORDINATOR).read_text()
+    assert status.state == "finished", status.why
+    assert {member.why for member in status.members} == {""}
+    for party in (COORDINATOR, "south"):
+        assert not [word for word in ("987.125", "row 4", "fit") if word in federation.log(party).read_text()]
+    config = federation.place.party("south") / "agent.yaml"
+    command = [script("fedward-silo"), "data", "check", federation.study_file, "-c", config]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 3, done.stderr
+    assert done.stdout.startswith("south.csv, row 4, column ")
+    assert "found '987.125', expected a number in [" in done.stdout
+    assert "and 1 would be left out" in done.stdout
 
 
 def test_an_operator_of_another_authority_is_turned_away(tmp_path):

@@ -153,14 +153,62 @@ def test_a_study_without_a_file_is_refused_and_no_path_is_told(federate):
     assert (reason, why) == ("no_data", "this silo has no data for the study")
 
 
-def test_a_broken_file_is_the_hospitals_business(federation):
+def test_a_file_that_cannot_be_used_is_the_hospitals_business(federation):
     coordinator, silos = federation
     data = silos["north"].data
-    data.write_text(data.read_text().replace(",a,", ",secret-ward,"))
+    data.write_text(data.read_text().replace(",lactate,", ",secret-header,").replace("north-1,", "secret-patient,"))
     with capture_logs() as logs:
         reason, why = refusal(coordinator, "north", coordinator.place(0))
     assert (reason, why) == ("data", "see the log of this silo's agent")
-    assert any("secret-ward" in str(entry) for entry in logs)
+    (said,) = (entry for entry in logs if entry["event"] == "study refused")
+    assert (
+        said["why"]
+        == "the silo's data does not fit the study's schema in 'lactate'; fedward-silo data check says where"
+    )
+    assert "secret" not in str(logs)
+    assert silos["north"].charges == []
+
+
+FOUL = [
+    "actress,a,97,4,1",
+    "x,secret-ward,50,4,1",
+    "y,a,secret,4,1",
+    "z,a,50,4,7",
+    ",a,50,4,1",
+    "short,a",
+    '"open,a,50,4,1',
+]
+
+
+def test_records_that_do_not_fit_are_nobodys_business(federate):
+    """Bounds that differ by one would otherwise tell an author how old the oldest patient is."""
+    answers = []
+    for maximum in (96, 97):
+        age = {"kind": "number", "column": "age", "minimum": 0, "maximum": maximum}
+        lactate = {"kind": "number", "column": "lactate", "minimum": 0, "maximum": 10}
+        coordinator, silos = federate(tiny_study(data={"features": [age, lactate]}))
+        with silos["north"].data.open("a") as file:
+            file.write("\n".join(FOUL) + "\n")
+        with capture_logs() as logs:
+            coordinator.run_round(0)
+        answer = silos["north"].client.answers[-1]
+        answers.append((answer.refusal, answer.explanation, silos["north"].charges))
+        assert not [word for word in ("secret", "actress", "fit", "left out") if word in str(logs)]
+    assert answers[0] == answers[1]
+    assert not answers[0][0]
+    assert answers[0][2] == [(0, 1, "counts")]
+
+
+def test_a_file_that_is_gone_in_the_middle_is_disputed_without_a_word_of_it(federation):
+    coordinator, silos = federation
+    place, roster = coordinator.begin(0)
+    silos["north"].restart()
+    silos["north"].data.unlink()
+    with capture_logs() as logs:
+        coordinator.ask("north", coordinator.work(Task.CONTRIBUTE, place, roster, Tensor.COUNTS))
+    assert disputed(coordinator, "north", "data")
+    (said,) = (entry for entry in logs if entry["event"] == "disputed")
+    assert said["why"] == "the silo's data does not fit the study's schema; fedward-silo data check says where"
 
 
 def test_a_study_that_is_not_what_its_digest_names_is_refused(federation):

@@ -482,12 +482,30 @@ def test_the_encoder_needs_the_opened_counts(tmp_path):
         fresh.contribution(Tensor.ENCODER, at(fresh.study, 1), SharedModel.start(fresh.study), 3)
 
 
-def test_a_file_that_does_not_fit_is_named_before_anything_is_computed(tmp_path):
+def test_a_file_that_cannot_be_used_is_named_before_anything_is_computed(tmp_path):
     files = patients(tmp_path / "data", 4)
-    files["north"].write_text(files["north"].read_text().replace(",a,", ",z,").replace(",b,", ",z,"))
+    files["north"].write_text(files["north"].read_text().replace("group", "ward"))
     federation = LocalFederation.gather(tiny_study(), files, tmp_path / "silos")
-    with pytest.raises(DataError, match=r"north\.csv, row 2, column 'group'"):
+    with pytest.raises(DataError, match=r"north\.csv, column 'group'"):
         federation.learners["north"].load()
+
+
+@pytest.mark.parametrize("kept", [40, 0])
+def test_what_does_not_fit_changes_no_integer_of_any_contribution(tmp_path, kept):
+    """With the same source of randomness a hospital computes what it computes without those records, bit for bit."""
+    payloads = []
+    for name, foul in (("clean", []), ("foul", ["old,a,121,5,1", "new,z,60,5,1", "one,b,60,5", "two,b,60,5,"])):
+        files = patients(tmp_path / name / "data", 40)
+        header, *rows = files["north"].read_text().splitlines()
+        lines = [header, *foul[:2], *rows[:kept], *foul[2:]]
+        files["north"].write_text("\n".join(lines) + "\n")
+        study = tiny_study(personal={"epochs": 1})
+        federation = LocalFederation.gather(study, files, tmp_path / name / "silos").run()
+        personal = (tmp_path / name / "silos" / "north" / "personal.safetensors").read_bytes()
+        payloads.append({**federation.payloads, "personal": np.frombuffer(personal, np.uint8)})
+    clean, foul = payloads
+    assert clean.keys() == foul.keys()
+    assert {key for key in clean if not np.array_equal(clean[key], foul[key])} == set()
 
 
 def test_a_local_prior_goes_on_from_earlier_rounds_and_never_from_a_lost_draw_of_the_same_round(tmp_path):

@@ -1,7 +1,8 @@
-"""What anybody but the hospital itself can count is the same whatever the number of its patients.
+"""What anybody but the hospital itself can count is the same whatever its patients, their number and their records.
 
-privacy.md, "Encoder": batch size, rate and the N of all scaling are public constants. The time a computation takes is
-not covered (docs/privacy.md says so).
+privacy.md, "Encoder": batch size, rate and the N of all scaling are public constants. Nor does anything tell whether
+records fit a study, whose author chooses the bounds. The time a computation takes is not covered (docs/privacy.md says
+so).
 """
 
 import re
@@ -11,6 +12,7 @@ from structlog.testing import capture_logs
 
 from support.local_federation import write_patients
 from support.local_silos import SLOPES
+from support.studies import tiny_study
 
 VOLATILE = ("seconds", "_created", "age", "_bytes")
 """Of metrics, which the hospital alone scrapes: clocks, and lengths of notes with their signatures."""
@@ -21,11 +23,13 @@ def shown(value):
     return re.sub(r"[0-9a-f]{12,}", "*", repr(value))
 
 
-def observed(gather, patients):
-    """Everything countable of the first silo's part in a whole study."""
-    coordinator, silos = gather()
+def observed(gather, patients, *, more="", study=None):
+    """Everything countable of the first silo's part in a whole study; `more` are lines at the end of its file."""
+    coordinator, silos = gather(study)
     silo = silos["north"]
     write_patients(silo.data, np.random.default_rng(patients), SLOPES, patients=patients)
+    with silo.data.open("ab") as file:
+        file.write(more if isinstance(more, bytes) else more.encode())
     with capture_logs() as said:
         for number in range(coordinator.study.rounds + 1):
             coordinator.run_round(number)
@@ -42,9 +46,11 @@ def observed(gather, patients):
         ],
         "statements": [(shown(place), len(stated.statement)) for place, stated in client.stated],
         "log": [shown(event) for event in said],
-        "metrics": sorted(repr((sample.name, sample.labels, sample.value)) for sample in metrics),
+        "metrics": sorted(repr((sample.name, shown(sample.labels), sample.value)) for sample in metrics),
         "charges": [(e.debit.round, e.debit.attempt, e.debit.costs, e.epsilon) for e in silo.gate.ledger.entries()],
-        "files": sorted((str(path.relative_to(folder)), path.stat().st_size) for path in folder.rglob("*.jsonl")),
+        "files": sorted(
+            (shown(str(path.relative_to(folder))), path.stat().st_size) for path in folder.rglob("*.jsonl")
+        ),
     }
 
 
@@ -65,3 +71,42 @@ def test_nothing_that_can_be_counted_depends_on_the_number_of_patients(federate)
         found = observed(federate, patients)
         for what, expected in of_forty.items():
             assert found[what] == expected, (what, patients)
+
+
+FOUL = b"""a,c,50,4,1
+b,a,121,4,1
+c,a,-1,4,1
+d,a,fifty,4,1
+e,a,,4,1
+f,a,nan,4,1
+g,a,50,4,2
+,a,50,4,1
+h,a,50
+i,a,50,4,1,1
+"j,a,50,4,1
+k,"a"b,50,4,1
+M\xfcller,a,50,4,1
+"""
+
+
+def test_nothing_that_can_be_counted_tells_of_records_that_do_not_fit(federate):
+    clean = observed(federate, 40)
+    assert clean["charges"], "something was charged"
+    for patients, more in ((40, FOUL), (0, FOUL), (40, FOUL * 50)):
+        found = observed(federate, patients, more=more)
+        for what, expected in clean.items():
+            assert found[what] == expected, (what, patients)
+
+
+def test_bounds_that_differ_tell_nothing_of_the_patient_between_them(federate):
+    found = []
+    for maximum in (96, 97):
+        features = [
+            {"kind": "number", "column": "age", "minimum": 0, "maximum": maximum},
+            {"kind": "number", "column": "lactate", "minimum": 0, "maximum": 10},
+        ]
+        study = tiny_study(data={"features": features}, personal={"epochs": 1})
+        found.append(observed(federate, 40, more="actress,a,97,4,1\n", study=study))
+    assert not any(refusal for _, refusal, _ in found[0]["answers"])
+    for what, expected in found[0].items():
+        assert found[1][what] == expected, what

@@ -1,4 +1,5 @@
 import struct
+import warnings
 import zlib
 
 import numpy as np
@@ -184,3 +185,12 @@ def test_any_bytes_give_a_refusal(corpus, content):
     path = corpus[0]
     path.write_bytes(content)
     refusal(path)
+
+
+def test_a_file_with_foul_attributes_is_read_without_a_word(save):
+    """Pillow's warnings would stand in the agent's log and tell that such a file was met."""
+    path = save(GRAY, "scan.jpg", exif=b"Exif\0\0MM\0*\0\0\0\x08\0\x05\x01\x12\0\x03\0\0\0\x01\0")
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        assert decode(path, 1).values.shape == (1, 9, 7)
+    assert said == []

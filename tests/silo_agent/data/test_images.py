@@ -1,3 +1,5 @@
+import warnings
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -123,3 +125,9 @@ def test_what_was_taken_may_be_changed_and_what_is_kept_may_not():
 def test_images_that_contradict_themselves_are_refused(fields):
     with pytest.raises(ValueError, match="must"):
         Images(**fields)
+
+
+def test_values_near_the_largest_number_are_clipped_without_a_word():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert through(0.0, 0.001, [-1.7e308, 0.0, 1.7e308]).tolist() == [-1.0, -1.0, 1.0]
