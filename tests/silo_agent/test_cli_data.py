@@ -25,7 +25,8 @@ def study(quick_path):
 def hospital(quick_path, homes):
     write_yaml(quick_path / "policy.yaml", policy_document("north-ward"))
     (quick_path / "state").mkdir()
-    Ledger.create(quick_path / "state" / "ledger.sqlite3", data_set="north-ward", holdout=0.2, delta=1e-5)
+    ledger = quick_path / "state" / "ledger.sqlite3"
+    Ledger.create(ledger, data_set="north-ward", unit="patient", identified_by=["patient"], holdout=0.2, delta=1e-5)
     credential = {name: str(homes["north"] / f"{name}.pem") for name in ("certificate", "key", "authority")}
     document = {"coordinator": "localhost:1", **credential, "policy": "policy.yaml", "state": "state"}
     write(quick_path, *FIT)

@@ -541,8 +541,9 @@ def test_parquet_cells_that_are_no_values_take_their_own_record_with_them(tmp_pa
     with pytest.raises(DataError) as caught:
         read_records(path, make_schema())
     assert [(one.row, one.column) for one in caught.value.faults] == [(2, "id"), (4, "age")]
-    assert len(read_fitting_records(path, make_schema(patient=None))) == 1
-    check = check_records(path, make_schema(patient=None), 5)
+    columns = ("id", "unused")
+    assert len(read_fitting_records(path, make_schema(patient=None), columns)) == 1
+    check = check_records(path, make_schema(patient=None), 5, columns)
     assert [(one.row, one.column) for one in check.faults] == [(2, "id"), (3, "unused"), (4, "age")]
     assert (check.total, check.kept, check.left_out) == (3, 1, 3)
 
