@@ -20,10 +20,8 @@ from deploy.demo import baselines, gather
 from deploy.demo.federation import Federation, FederationError
 from deploy.demo.report_data import SealedDomain, SiloBudget
 from deploy.demo.run import empty
-from deploy.demo.sources import DATA_SET, Source
+from deploy.demo.sources import DATA_SET, Source, silo_policy
 from deploy.demo.watching import bars, watch
-from policies.document import parse_document
-from policies.policy import Policy
 from silo_agent.data.reader import read_records
 from silo_agent.data.records import Records
 from silo_agent.data.split import split
@@ -66,8 +64,7 @@ def draw_cohorts(source: Source, files: Mapping[str, Path], name: str) -> Cohort
     """Split as the agents of `federated` do."""
     training, held_out, centres, complete_training, complete_held_out = {}, {}, {}, {}, {}
     for silo, file in files.items():
-        text = policy_text(source, name).replace(DATA_SET, silo)
-        policy = parse_document(text, Policy, source.study_file.parent / "policy.yaml")
+        policy = silo_policy(policy_text(source, name), silo, source.study_file)
         records = read_records(file, source.study.data, policy.data_set.identified_by)
         centre = flamby.read_centre(file)
         training[silo], held_out[silo] = split(records, policy.data_set.id, policy.data_set.holdout)

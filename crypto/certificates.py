@@ -2,9 +2,8 @@
 
 Guarantees: an `Identity` comes out of `Trust` only for an ECDSA P-256 certificate issued directly by the authority,
 within its time, with the URIs of one `Subject` and the key usages of its role; each way of failing has its own
-sentence.
-A `Credential` exists only if its certificate, key and authority belong together. Leaves revocation to the deny lists
-of the two services, and host names to TLS.
+sentence. A `Credential` exists only if its certificate, key and authority belong together. Leaves revocation to the
+deny lists of the two services, and host names to TLS.
 """
 
 from __future__ import annotations

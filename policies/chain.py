@@ -187,10 +187,8 @@ def _read_genesis(body: str) -> Genesis:
     )
     kinds = (type(genesis.data_set), type(genesis.holdout), type(genesis.delta), type(genesis.public))
     known = kinds == (str, float, float, bool) and genesis.unit in (None, "patient", "record")
-    if not known or not all(isinstance(column, str) for column in genesis.identified_by or ()):
-        msg = "not a genesis"
-        raise ValueError(msg)
-    if genesis_row(genesis)[3] != body:
+    named = all(isinstance(column, str) for column in genesis.identified_by or ())
+    if not known or not named or genesis_row(genesis)[3] != body:
         msg = "not a genesis"
         raise ValueError(msg)
     return genesis

@@ -11,6 +11,7 @@ import json
 from pathlib import Path
 from typing import Final
 
+from policies.canonical import canonical_json
 from policies.document import Closed, parse_document, read_document
 from policies.policy import VERSION, Policy, load_policy
 
@@ -37,4 +38,4 @@ def load_predecessor(path: Path, successor: Policy) -> tuple[Policy, str]:
     policy = parse_document(json.dumps(lifted), Policy, path)
     stated = policy.model_dump(mode="json") | {"version": _BEFORE}
     del stated["data_set"]["identified_by"]
-    return policy, hashlib.sha256(json.dumps(stated, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+    return policy, hashlib.sha256(canonical_json(stated).encode()).hexdigest()

@@ -99,8 +99,9 @@ def require_same_data_set(policy: Policy, predecessor: Policy | None) -> None:
     """
     if predecessor is None:
         return
+    wanted = policy.data_set.model_dump(mode="json")
     for field, before in predecessor.data_set.model_dump(mode="json").items():
-        after = policy.data_set.model_dump(mode="json")[field]
+        after = wanted[field]
         if before != after:
             msg = (
                 f"the policy's data_set.{field} is {after}, and in the policy in force it is {before}; it is fixed for"

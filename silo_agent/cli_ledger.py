@@ -194,7 +194,7 @@ def ledger_recover(
     path = settings.state / LEDGER_FILE
     kept = Countersigned(path)
     handed = checked(read_countersignatures(countersigned), credential) if countersigned else []
-    statements = [item.statement for item in (*kept.latest(), *handed)]
+    statements = [item.statement for item in (*checked(kept.latest(), credential), *handed)]
     with open_ledger(path, load_policy(settings.policy), credential) as ledger:
         before = ledger.spent()
         entry = recover(ledger, credential, statements, signed_by, charge_everything=charge_everything)

@@ -22,7 +22,7 @@ from typing import Any, Self
 
 from coordinator.config import OperatorConfig
 from coordinator.operating import Operator
-from policies.document import parse_document
+from deploy.demo.sources import silo_policy, silo_text
 from policies.policy import Policy
 from policies.study import Study, load_study
 
@@ -59,7 +59,7 @@ class Federation:
     study_file: Path
     data: Mapping[str, Path]
     policy: str
-    """Text of every silo's policy; `{data_set}` stands for its data set."""
+    """Text of every silo's policy; `sources.DATA_SET` stands for its data set."""
     threads: int | None = 1
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     _passphrase: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
@@ -76,7 +76,7 @@ class Federation:
 
     def policy_of(self, silo: str) -> Policy:
         """A silo's policy. Raises `DocumentError`."""
-        return parse_document(self._policy_text(silo), Policy, self.study_file.parent / "policy.yaml")
+        return silo_policy(self.policy, silo, self.study_file)
 
     # --- setting up -----------------------------------------------------------------------------------------------
     def prepare(self) -> None:
@@ -214,12 +214,9 @@ class Federation:
     def _secret(self) -> dict[str, str]:
         return {"FEDWARD_AUTHORITY_PASSPHRASE": self._passphrase}
 
-    def _policy_text(self, silo: str) -> str:
-        return self.policy.replace("{data_set}", silo)
-
     def _configure(self, name: str) -> None:
         folder = self.place.party(name)
-        (folder / "policy.yaml").write_text(self._policy_text(name), encoding="utf-8")
+        (folder / "policy.yaml").write_text(silo_text(self.policy, name), encoding="utf-8")
         config: dict[str, object] = {
             **_CREDENTIAL,
             "coordinator": f"127.0.0.1:{self.port}",

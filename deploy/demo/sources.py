@@ -38,7 +38,17 @@ class Source:
 
     def policy_of(self, silo: str) -> Policy:
         """A silo's policy; its data set is named after it."""
-        return parse_document(self.policy.replace(DATA_SET, silo), Policy, self.study_file.parent / "policy.yaml")
+        return silo_policy(self.policy, silo, self.study_file)
+
+
+def silo_text(policy: str, silo: str) -> str:
+    """The text of one silo's policy, out of that of every silo's."""
+    return policy.replace(DATA_SET, silo)
+
+
+def silo_policy(policy: str, silo: str, study_file: Path) -> Policy:
+    """The same, read. Raises `DocumentError` naming the `policy.yaml` beside the study."""
+    return parse_document(silo_text(policy, silo), Policy, study_file.parent / "policy.yaml")
 
 
 def load_source(folder: Path) -> Source:

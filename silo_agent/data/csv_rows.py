@@ -1,7 +1,8 @@
 """The rows of a CSV file, told from each other whatever is wrong with one of them.
 
 Guarantees that a row that cannot be read costs itself alone: where quotes do not close, the line on which the row
-begins is left behind and reading goes on with the next one. How wide a row must be is `table`'s matter.
+begins is left behind and reading goes on with the next one. A cell may have several lines, so a quote that a later row
+happens to close makes one row of all between; it is seldom as wide as it must be, which is `table`'s matter.
 """
 
 from __future__ import annotations

@@ -102,8 +102,8 @@ def read_fitting_records(path: Path, schema: DataSchema, identified_by: Sequence
     and as exactly as bounds can be chosen. Whether a record is left out follows from its own cells, its own image and
     the public schema alone, never from another record. So adding or removing a patient still adds or removes that
     patient's fitting records and nothing else: every sensitivity, sampling rate and clip of a release holds as it is,
-    and a patient none of whose records fit has no influence at all. (A quote that is left open costs its own line;
-    see `csv_rows`.) Images are decoded here, all of them, so that none can fail in the middle of training.
+    and a patient none of whose records fit has no influence at all. (But for a quote that a later row of a CSV file
+    closes: see `csv_rows`.) Images are decoded here, all of them, so that none can fail in the middle of training.
 
     Raises `DataError` only for what no single record decides: a file that is absent, unreadable or lacks a column.
     """

@@ -194,7 +194,7 @@ def test_a_genesis_says_what_is_protected_and_is_read_as_it_was_written():
 
 
 def test_the_genesis_of_an_older_ledger_keeps_its_hash():
-    # As versions up to 0.5 wrote it.
+    # As versions before 0.5 wrote it.
     body = '{"data_set":"cardiology","delta":1e-05,"holdout":0.2,"kind":"genesis","version":1}'
     assert genesis_row(GENESIS)[3] == body
     assert genesis_row(GENESIS)[2] == hashlib.sha256(f"{GENESIS_PREVIOUS}\n{body}".encode()).hexdigest()

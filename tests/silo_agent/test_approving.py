@@ -19,16 +19,10 @@ from silo_agent.approving import (
     start_under,
 )
 from support.certificates import load
+from support.ledgers import NORTH
 from support.small_cohort import policy_document, write_yaml
 
-TERMS = {
-    "data_set": "north-ward",
-    "unit": "patient",
-    "identified_by": ["patient"],
-    "holdout": 0.2,
-    "budget_epsilon": 4.0,
-    "delta": 1e-5,
-}
+TERMS = {**NORTH, "budget_epsilon": 4.0}
 PEOPLE = ("ada", "grace", "hedy")
 APPROVERS = [f"fedward://operator/{name}" for name in PEOPLE]
 
@@ -46,16 +40,8 @@ def trust(authority):
 @pytest.fixture
 def ledger(quick_path):
     path = quick_path / "ledger.sqlite3"
-    Ledger.create(path, unit="patient", identified_by=["patient"], data_set="north-ward", holdout=0.2, delta=1e-5)
-    with Ledger.open(
-        path,
-        unit="patient",
-        identified_by=["patient"],
-        data_set="north-ward",
-        holdout=0.2,
-        budget_epsilon=4.0,
-        delta=1e-5,
-    ) as opened:
+    Ledger.create(path, **NORTH)
+    with Ledger.open(path, **NORTH, budget_epsilon=4.0) as opened:
         yield opened
 
 

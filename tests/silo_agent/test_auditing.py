@@ -18,15 +18,9 @@ from silo_agent.auditing import audit
 from silo_agent.recovering import recover
 from silo_agent.signing import sign_file
 from support.countersigners import countersigned
+from support.ledgers import NORTH
 
-OPEN = {
-    "data_set": "north-ward",
-    "unit": "patient",
-    "identified_by": ["patient"],
-    "holdout": 0.2,
-    "budget_epsilon": 4.0,
-    "delta": 1e-5,
-}
+OPEN = {**NORTH, "budget_epsilon": 4.0}
 LATER = datetime.now(UTC) + timedelta(days=60)
 """Certificates of the tests last a month."""
 
@@ -44,7 +38,7 @@ def trust(authority):
 def export(quick_path, credentials, coordinator):
     """A ledger that lost its second debit and recovered it, and went on; two others countersigned it."""
     path, north = quick_path / "ledger.sqlite3", credentials["north"]
-    Ledger.create(path, unit="patient", identified_by=["patient"], data_set="north-ward", holdout=0.2, delta=1e-5)
+    Ledger.create(path, **NORTH)
     with Ledger.open(path, **OPEN) as ledger:
         charge(ledger, 1)
         older = path.read_bytes()

@@ -23,6 +23,7 @@ from silo_agent.client import CallRefused
 from silo_agent.signing import sign_file
 from silo_agent.state import Ending, State
 from support.countersigners import countersigned
+from support.ledgers import NORTH
 from support.local_federation import write_patients
 from support.models import random_model, random_personal
 from support.small_cohort import policy_document, write_yaml
@@ -113,15 +114,7 @@ def test_a_name_that_cannot_be_is_a_sentence(tmp_path, sentence):
 # --- ledger -----------------------------------------------------------------------------------------------------------
 def charge(hospital, *rounds):
     study = tiny_study()
-    with Ledger.open(
-        hospital.parent / "state" / "ledger.sqlite3",
-        unit="patient",
-        identified_by=["patient"],
-        data_set="north-ward",
-        holdout=0.2,
-        budget_epsilon=4.0,
-        delta=1e-5,
-    ) as ledger:
+    with Ledger.open(hospital.parent / "state" / "ledger.sqlite3", **NORTH, budget_epsilon=4.0) as ledger:
         for number in rounds:
             ledger.charge(Debit(study.digest, "p" * 64, number, 1, round_costs(study, number)))
         return ledger.spent()
@@ -186,16 +179,7 @@ def test_an_unbounded_epsilon_is_a_word_in_the_table_and_in_valid_json(hospital)
         privacy={"mode": "none", "count_noise": 0},
     )
     path = hospital.parent / "state" / "ledger.sqlite3"
-    with Ledger.open(
-        path,
-        unit="patient",
-        identified_by=["patient"],
-        data_set="north-ward",
-        holdout=0.2,
-        budget_epsilon=4.0,
-        delta=1e-5,
-        public=True,
-    ) as ledger:
+    with Ledger.open(path, **NORTH, budget_epsilon=4.0, public=True) as ledger:
         ledger.charge(Debit(study.digest, "p" * 64, 0, 1, round_costs(tiny_study(), 0)))
         ledger.charge(Debit(study.digest, "p" * 64, 1, 1, round_costs(study, 1)))
 
@@ -215,15 +199,7 @@ def test_an_unbounded_epsilon_is_a_word_in_the_table_and_in_valid_json(hospital)
 def test_the_ledger_can_be_shown_while_an_agent_holds_it(hospital):
     invoke("ledger", "create", "-c", hospital)
     path = hospital.parent / "state" / "ledger.sqlite3"
-    with Ledger.open(
-        path,
-        unit="patient",
-        identified_by=["patient"],
-        data_set="north-ward",
-        holdout=0.2,
-        budget_epsilon=4.0,
-        delta=1e-5,
-    ):
+    with Ledger.open(path, **NORTH, budget_epsilon=4.0):
         assert invoke("ledger", "show", "-c", hospital).exit_code == 0
         assert invoke("ledger", "verify", "-c", hospital).exit_code == 0
 
@@ -320,15 +296,7 @@ def test_an_export_says_who_recovered_and_who_countersigned(exported, hospital, 
     exported("json")
     path = hospital.parent / "state" / "ledger.sqlite3"
     invoke("ledger", "recover", "--signed-by", "A. Weber", "--charge-everything", "-c", hospital)
-    with Ledger.open(
-        path,
-        unit="patient",
-        identified_by=["patient"],
-        data_set="north-ward",
-        holdout=0.2,
-        budget_epsilon=4.0,
-        delta=1e-5,
-    ) as ledger:
+    with Ledger.open(path, **NORTH, budget_epsilon=4.0) as ledger:
         last = ledger.statement("north")
     Countersigned(path).keep([by_hub(last)])
     invoke("ledger", "note", "refresh", "--reference", "DPO-2026-15", "-c", hospital)
@@ -362,15 +330,7 @@ def test_an_export_of_an_older_copy_is_refused(exported, hospital, sentence, by_
     path = hospital.parent / "state" / "ledger.sqlite3"
     older = path.read_bytes()
     charge(hospital, 2)
-    with Ledger.open(
-        path,
-        unit="patient",
-        identified_by=["patient"],
-        data_set="north-ward",
-        holdout=0.2,
-        budget_epsilon=4.0,
-        delta=1e-5,
-    ) as ledger:
+    with Ledger.open(path, **NORTH, budget_epsilon=4.0) as ledger:
         last = ledger.statement("north")
     Countersigned(path).keep([by_hub(last)])
     path.write_bytes(older)
@@ -397,15 +357,7 @@ def test_an_older_copy_is_found_by_verify_and_recovered_under_a_name(hospital, c
     charge(hospital, 0)
     older = path.read_bytes()
     charge(hospital, 1)
-    with Ledger.open(
-        path,
-        unit="patient",
-        identified_by=["patient"],
-        data_set="north-ward",
-        holdout=0.2,
-        budget_epsilon=4.0,
-        delta=1e-5,
-    ) as ledger:
+    with Ledger.open(path, **NORTH, budget_epsilon=4.0) as ledger:
         last = ledger.statement("north")
     told = by_hub(last)
     handed = hospital.parent / "told.json"

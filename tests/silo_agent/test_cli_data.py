@@ -8,6 +8,7 @@ from policies.document import DocumentError
 from policies.ledger import Ledger, read_history
 from silo_agent import cli
 from silo_agent.state import StateError
+from support.ledgers import NORTH
 from support.small_cohort import policy_document, write_yaml
 from support.studies import tiny_document, tiny_study
 
@@ -26,7 +27,7 @@ def hospital(quick_path, homes):
     write_yaml(quick_path / "policy.yaml", policy_document("north-ward"))
     (quick_path / "state").mkdir()
     ledger = quick_path / "state" / "ledger.sqlite3"
-    Ledger.create(ledger, data_set="north-ward", unit="patient", identified_by=["patient"], holdout=0.2, delta=1e-5)
+    Ledger.create(ledger, **NORTH)
     credential = {name: str(homes["north"] / f"{name}.pem") for name in ("certificate", "key", "authority")}
     document = {"coordinator": "localhost:1", **credential, "policy": "policy.yaml", "state": "state"}
     write(quick_path, *FIT)

@@ -12,6 +12,7 @@ from policies.costs import remaining_costs, round_costs, study_costs
 from policies.ledger import Debit, Ledger
 from policies.study import Study
 from silo_agent import cli
+from support.ledgers import NORTH
 from support.small_cohort import policy_document, write_yaml
 from support.studies import tiny_document, tiny_study
 
@@ -45,14 +46,7 @@ def hospital(quick_path, homes):
     write_yaml(quick_path / "policy.yaml", policy_document("north-ward"))
     (quick_path / "north.csv").write_text("patient\n")
     (quick_path / "state").mkdir()
-    Ledger.create(
-        quick_path / "state" / "ledger.sqlite3",
-        unit="patient",
-        identified_by=["patient"],
-        data_set="north-ward",
-        holdout=0.2,
-        delta=1e-5,
-    )
+    Ledger.create(quick_path / "state" / "ledger.sqlite3", **NORTH)
     credential = {name: str(homes["north"] / f"{name}.pem") for name in ("certificate", "key", "authority")}
     document = {"coordinator": "localhost:1", **credential, "policy": "policy.yaml", "state": "state"}
     return write_yaml(quick_path / "agent.yaml", {**document, "data": {"tiny": "north.csv"}})
@@ -60,15 +54,7 @@ def hospital(quick_path, homes):
 
 def charge(hospital, digest, costs, number=0, attempt=1):
     path = hospital.parent / "state" / "ledger.sqlite3"
-    with Ledger.open(
-        path,
-        unit="patient",
-        identified_by=["patient"],
-        data_set="north-ward",
-        holdout=0.2,
-        budget_epsilon=4.0,
-        delta=1e-5,
-    ) as ledger:
+    with Ledger.open(path, **NORTH, budget_epsilon=4.0) as ledger:
         ledger.charge(Debit(digest, "p" * 64, number, attempt, costs))
         return ledger.spent()
 

@@ -10,22 +10,16 @@ from policies.events import EXHAUSTED, Head, Recovery, recovery_message
 from policies.ledger import Debit, Ledger
 from silo_agent.recovering import checked, recover
 from support.countersigners import countersigned
+from support.ledgers import NORTH
 
-OPEN = {
-    "data_set": "north-ward",
-    "unit": "patient",
-    "identified_by": ["patient"],
-    "holdout": 0.2,
-    "budget_epsilon": 4.0,
-    "delta": 1e-5,
-}
+OPEN = {**NORTH, "budget_epsilon": 4.0}
 
 
 @pytest.fixture
 def rolled_back(quick_path):
     """A ledger whose last two debits were lost, and what was countersigned before."""
     path = quick_path / "ledger.sqlite3"
-    Ledger.create(path, unit="patient", identified_by=["patient"], data_set="north-ward", holdout=0.2, delta=1e-5)
+    Ledger.create(path, **NORTH)
     with Ledger.open(path, **OPEN) as ledger:
         for number in (1, 2, 3):
             ledger.charge(Debit("s", "p", number, 1, {"heads": Cost("training", 1.0, 10.0 + number, 1)}))

@@ -5,34 +5,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from policies.study import CategoryFeature, DataSchema, DomainColumn, Image, Label, NumericFeature, Study
-from silo_agent.data import DataError, read_fitting_records, read_records, split
-from silo_agent.data.reader import check_records
+from policies.study import Image, Label, Study
+from silo_agent.data import DataError, read_records, split
 from support.images import study_document, write_png, write_sites
-
-HEADER = "id,age,crp,sex,smoker,scanner,died"
-GOOD = "p1,50,10,f,yes,A,1"
-
-
-def make_schema(**changes):
-    fields = {
-        "patient": "id",
-        "missing": ("", "?"),
-        "label": Label(column="died", positive=(1,), negative=(0,)),
-        "domain": (
-            DomainColumn(column="scanner", values=("A", "B"), names=("a", "b")),
-            DomainColumn(column="age", edges=(40.0, 65.0), names=("young", "middle", "old")),
-        ),
-        "features": (
-            NumericFeature(column="age", kind="number", minimum=0.0, maximum=100.0),
-            NumericFeature(
-                column="crp", kind="number", minimum=1.0, maximum=100.0, scale="log", fill=10.0, missing=(-1,)
-            ),
-            CategoryFeature(column="sex", kind="category", values=("f", "m")),
-            CategoryFeature(column="smoker", kind="category", values=("yes", "no"), optional=True),
-        ),
-    }
-    return DataSchema(**(fields | changes))
+from support.tables import GOOD, HEADER, SCANS, make_schema, scans_schema
 
 
 @pytest.fixture
@@ -292,7 +268,7 @@ def test_a_bad_parquet_value_and_a_file_that_is_none_are_named(tmp_path):
         read_records(path, make_schema())
 
 
-def test_a_million_cells_are_read_in_seconds(read):
+def test_a_long_file_is_read_whole(read):
     records = read(*(f"p{i},{i % 100},{1 + i % 99},f,yes,A,{i % 2}" for i in range(20_000)))
     assert len(records) == 20_000
 
@@ -321,18 +297,6 @@ def test_a_code_that_means_two_classes_is_an_error_and_no_guess(read):
     with pytest.raises(DataError, match="the study lists it for 2"):
         read(GOOD, schema=schema)
     assert read("p1,50,10,f,yes,A,0", schema=schema).labels.tolist() == [0]
-
-
-def scans_schema(**changes):
-    """Age, chest X-ray and outcome of each visit, in the manner of EXAM."""
-    return make_schema(
-        features=make_schema().features[:1],
-        image=Image(column="scan", height=8, width=8),
-        **changes,
-    )
-
-
-SCANS = HEADER + ",scan"
 
 
 def test_every_record_gets_its_own_image_whatever_the_order_of_the_files(read, tmp_path):
@@ -421,139 +385,3 @@ def test_the_made_up_sites_fit_their_study(tmp_path, classes, channels):
         assert set(records.labels.tolist()) == set(range(classes))
         assert records.images.shape == (channels, 16, 16)
         assert len(records) > records.patient_count == len(records.images.levels) == 24
-
-
-FOUL = [
-    "p1,101,10,f,yes,A,1",
-    "p2,50,high,f,yes,A,1",
-    "p3,50,10,x,yes,A,1",
-    "p3,50,10,f,maybe,A,1",
-    "p4,50,10,f,yes,C,1",
-    "p5,50,10,f,yes,A,2",
-    ",50,10,f,yes,A,1",
-    "p6,50,10,f,yes,A",
-    '"p7,50,10,f,yes,A,1',
-    'p8,50,10,"f"x,yes,A,1',
-    "p\udcfc,50,10,f,yes,A,1",
-    '"p9\n",101,10,f,yes,A,1',
-]
-FIT = [
-    "p1,50,10,f,yes,A,1",
-    "p2,25,99,m,,B,0",
-    '"p ""10""",30,10,f,no,A,0',
-    '"p\n11",30,10,f,no,A,0',
-    "p1,70,1,m,no,B,0",
-]
-
-
-@pytest.fixture
-def write(tmp_path):
-    def _write(*rows, header=HEADER, name="site.csv"):
-        path = tmp_path / name
-        path.write_bytes(("\n".join((header, *rows)) + "\n").encode(errors="surrogateescape"))
-        return path
-
-    return _write
-
-
-def same(one, other):
-    for name in ("inputs", "labels", "domains", "patients"):
-        np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
-    assert one.identities == other.identities
-    assert (one.images is None) == (other.images is None)
-    if one.images is not None:
-        np.testing.assert_array_equal(one.images.take(slice(None)), other.images.take(slice(None)))
-
-
-@pytest.mark.parametrize(("patient", "foul"), [(p, f) for p in ("id", None) for f in FOUL if p or f[0] != ","])
-@pytest.mark.parametrize("place", range(len(FIT) + 1))
-def test_a_record_that_does_not_fit_is_as_if_it_were_not_there_wherever_it_stands(write, place, foul, patient):
-    schema = make_schema(patient=patient)
-    clean = read_records(write(*FIT), schema)
-    with_it = write(*FIT[:place], foul, *FIT[place:])
-    same(read_fitting_records(with_it, schema), clean)
-    with pytest.raises(DataError):
-        read_records(with_it, schema)
-
-
-def test_every_fitting_record_stays_among_many_that_do_not_fit(write):
-    mixed = [row for pair in zip(FIT * 3, (FOUL * 2)[: 3 * len(FIT)], strict=True) for row in pair]
-    same(read_fitting_records(write(*mixed), make_schema()), read_records(write(*FIT * 3), make_schema()))
-
-
-def test_a_file_without_any_fitting_record_is_an_empty_one(write):
-    same(read_fitting_records(write(*FOUL), make_schema()), read_records(write(), make_schema()))
-
-
-@pytest.mark.parametrize("reader", [read_records, read_fitting_records, lambda *given: check_records(*given, 5)])
-def test_faults_of_the_whole_file_are_refused_by_every_reader(write, tmp_path, reader):
-    for path, why in (
-        (tmp_path / "absent.csv", "no file"),
-        (write(GOOD, header=HEADER.replace("sex", "gender"), name="0.csv"), "column 'sex'"),
-        (write(GOOD + ",1", header=HEADER + ",sex", name="1.csv"), "2 columns of this name"),
-        (write(GOOD, header=HEADER.replace("id", "\udcfc"), name="2.csv"), "UTF-8"),
-        (write(GOOD, header=HEADER.replace("id", '"id'), name="3.csv"), "quotes closed"),
-        (write(GOOD, name="site.parquet"), "unreadable"),
-    ):
-        with pytest.raises(DataError, match=why):
-            reader(path, make_schema())
-
-
-def test_images_that_cannot_be_used_take_their_own_record_with_them(write, tmp_path):
-    for level in (10, 20):
-        write_png(tmp_path / f"{level}.png", np.full((8, 8), level, np.uint8))
-    (tmp_path / "cut.png").write_bytes((tmp_path / "10.png").read_bytes()[:40])
-    (tmp_path / "text.png").write_text("no image")
-    (tmp_path / "folder.png").mkdir()
-    (tmp_path / "loop.png").symlink_to("loop.png")
-    (tmp_path / "out.png").symlink_to("/etc/hostname")
-    foul = ["absent", "cut", "text", "folder", "loop", "out", "../10", "/10", "n" * 5000, "nul\0"]
-    fit = [f"{GOOD},20.png", "p2,70,10,m,no,B,0,10.png", f"{GOOD},10.png"]
-    schema = scans_schema()
-    rows = [row for name in foul for row in (f"p3,50,10,f,yes,A,1,{name}.png", *fit)]
-    found = read_fitting_records(write("p4,101,10,f,yes,A,1,20.png", *rows, header=SCANS), schema)
-    same(found, read_records(write(*fit * len(foul), header=SCANS), schema))
-    for level in (10, 20):
-        (tmp_path / f"{level}.png").unlink()
-    assert found.images.take(slice(None)).shape == (3 * len(foul), 1, 8, 8), "all images are in memory"
-    none = read_fitting_records(write(*rows, header=SCANS), schema)
-    assert (len(none), len(none.images)) == (0, 0)
-
-
-def test_parquet_cells_that_are_no_values_take_their_own_record_with_them(tmp_path):
-    raw = pa.array([b"p1", b"p\xfc", b"p3", b"p4"], pa.binary())
-    dates = pa.array([0, 0, 2**62, 0], pa.timestamp("us"))
-    columns = {
-        "id": pa.Array.from_buffers(pa.string(), 4, raw.buffers()),
-        "age": [50, 50, 50, 101],
-        "crp": [10] * 4,
-        "sex": ["f"] * 4,
-        "smoker": ["no"] * 4,
-        "scanner": ["A"] * 4,
-        "died": pa.array([1, 0, 1, 0], pa.int8()),
-        "unused": dates,
-    }
-    path = tmp_path / "site.parquet"
-    pq.write_table(pa.table(columns), path)
-    found = read_fitting_records(path, make_schema())
-    assert found.identities == ("p1", "p3")
-    assert found.labels.tolist() == [1, 1]
-    with pytest.raises(DataError) as caught:
-        read_records(path, make_schema())
-    assert [(one.row, one.column) for one in caught.value.faults] == [(2, "id"), (4, "age")]
-    columns = ("id", "unused")
-    assert len(read_fitting_records(path, make_schema(patient=None), columns)) == 1
-    check = check_records(path, make_schema(patient=None), 5, columns)
-    assert [(one.row, one.column) for one in check.faults] == [(2, "id"), (3, "unused"), (4, "age")]
-    assert (check.total, check.kept, check.left_out) == (3, 1, 3)
-
-
-def test_a_check_lists_the_first_faults_by_row_and_counts_faults_and_records(write):
-    rows = [GOOD, *(f"p{i},101,10,x,yes,A,2" for i in range(30)), "p,50", *FIT]
-    check = check_records(write(*rows), make_schema(), 7)
-    columns = ["died", "age", "sex", "died", "age", "sex", "died"]
-    assert [(one.row, one.column) for one in check.faults] == list(zip([3, 3, 3, 4, 4, 4, 5], columns, strict=True))
-    assert (check.total, check.kept, check.left_out) == (91, 6, 31)
-    assert repr(check) == "Check(<private>)"
-    clean = check_records(write(*FIT), make_schema(), 7)
-    assert (clean.faults, clean.total, clean.kept, clean.left_out) == ((), 0, 5, 0)
