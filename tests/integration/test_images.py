@@ -19,6 +19,7 @@ from policies.ledger import read_ledger
 from silo_agent.data.reader import read_records
 from silo_agent.learning.model import SharedModel
 from support import images
+from support.live_files import live_files, size_of
 from support.prepared import prepare
 from support.small_cohort import policy_document, write_yaml
 
@@ -121,12 +122,15 @@ def test_resnet18_in_a_federation_with_a_coordinator_that_is_killed_while_it_rec
 
 
 def kill_while_receiving(federation: Federation, size: int) -> int:
-    """Kill the coordinator when an encoder lies there in part, start it again; returns the durable bytes."""
+    """Kill the coordinator when an encoder lies there in part, start it again; returns the durable bytes.
+
+    Less than half of it: a part that is nearly whole may be complete before the signal arrives.
+    """
     spool = federation.place.party(COORDINATOR) / "data" / "spool"
     end = time.monotonic() + SECONDS
     while time.monotonic() < end:
-        growing = [path.stat().st_size for path in spool.rglob("*") if "encoder" in str(path) and path.is_file()]
-        parts = [length for length in growing if size // 20 < length < size]
+        growing = [size_of(path) for path in live_files(spool) if "encoder" in str(path)]
+        parts = [length for length in growing if size // 20 < length < size // 2]
         if parts:
             process = federation.processes[COORDINATOR]
             os.kill(process.pid, signal.SIGKILL)

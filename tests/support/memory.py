@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 
 from crypto.ckks_public import pack
+from support.live_files import content_of, live_files
 
 WINDOW = 4
 """Consecutive values of a pattern that make a find; chance would need 2^-100."""
@@ -45,9 +46,8 @@ def search_files(folder: Path, patterns: Mapping[str, Iterable[bytes]]) -> set[s
     """`file: encoding` for every find below a folder."""
     return {
         f"{path.relative_to(folder)}: {name}"
-        for path in folder.rglob("*")
-        if path.is_file()
-        for name in search(path.read_bytes(), patterns)
+        for path in live_files(folder)
+        for name in search(content_of(path), patterns)
     }
 
 
