@@ -161,14 +161,12 @@ def test_what_is_opened_is_the_sum_of_what_was_sent(scene, tensor):
 def test_a_poll_waits_for_work_and_not_longer(make_scene):
     scene = make_scene(begin=False)
     silo = first(scene)
-    began = time.monotonic()
     assert silo.poll(hold=0.2).task is Task.WAIT
-    assert 0.15 < time.monotonic() - began < 2
     waiting = silo.silo.Poll.future(silo_pb2.PollRequest(session="one", hold_seconds=15))
+    with pytest.raises(grpc.FutureTimeoutError):
+        waiting.result(timeout=0.3)
     scene.start()
-    began = time.monotonic()
     assert codec.work_from_wire(waiting.result(timeout=10)).task is Task.DECIDE
-    assert time.monotonic() - began < 2
 
 
 @pytest.mark.parametrize("hold", [-1.0, math.nan, -math.inf])
