@@ -76,7 +76,7 @@ def test_a_time_at_which_the_certificate_was_not_valid_is_refused(authority, cre
         signer_of(Trust(authority.pem), detached, b"content", now=LATER)
 
 
-@pytest.mark.parametrize("at", ["", "soon", NOW.replace(tzinfo=None).isoformat()])
+@pytest.mark.parametrize("at", ["", "soon", NOW.replace(tzinfo=None).isoformat()], ids=["none", "no time", "no zone"])
 def test_without_a_time_an_expired_certificate_is_refused(authority, credentials, at):
     detached = sign_file(credentials["north"], "json", at, b"content")
     with pytest.raises(CertificateError, match="expired on"):
