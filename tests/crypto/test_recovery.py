@@ -423,8 +423,8 @@ def test_a_wrong_share_is_ignored_and_its_revealer_listed(trio, part):
     blobs = trio.reveals(survivors)
     bundle = trio.held["south"]["west"]
     # Its share of the other secret, or a changed one, signed and sealed as the right one would be.
-    other = bundle.shares[TENSOR, "key" if part == "own" else "own"]
-    for wrong in (other, bytes(33), bundle.shares[TENSOR, part][:-1] + b"\0"):
+    right, other = (bundle.shares[TENSOR, name] for name in (("own", "key") if part == "own" else ("key", "own")))
+    for wrong in (other, bytes(33), right[:-1] + bytes([right[-1] ^ 1])):
         lying = dataclasses.replace(bundle, shares={**bundle.shares, (TENSOR, part): wrong})
         blobs["south"] = trio.reveal("south", survivors, bundles={**trio.held["south"], "west": lying})
         if part == "own":

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from policies import accountant
 from policies.ledger import Ledger
 from policies.policy import Policy
 from policies.study import Study
@@ -92,6 +93,15 @@ def make_study() -> Callable[..., Study]:
 @pytest.fixture(scope="session")
 def make_policy() -> Callable[..., Policy]:
     return lambda changes=None: Policy.model_validate(bent(POLICY, changes or {}))
+
+
+@pytest.fixture
+def composed() -> Callable[[], tuple[int, int]]:
+    """Counts what the accountant has computed since the test began: kinds of release, and their compositions."""
+    caches = (accountant._single, accountant._composed)
+    for cache in (accountant._cohort_epsilon, *caches):
+        cache.cache_clear()
+    return lambda: (caches[0].cache_info().misses, caches[1].cache_info().misses)
 
 
 @pytest.fixture
