@@ -22,8 +22,8 @@ $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 demo: $(VENV)/.installed ## A whole private study on this machine; STUDY=folder DATA=folder for real data.
 	$(BIN)/python -m deploy.demo --study $(STUDY) --out $(OUT) --seed $(SEED) $(if $(DATA),--data $(DATA))
 
-test: $(VENV)/.installed ## All tests, two at a time.
-	$(BIN)/python -m pytest -n 2 --no-loadscope-reorder
+test: $(VENV)/.installed ## All tests.
+	$(BIN)/python -m pytest
 
 reliability: $(VENV)/.installed ## Kill coordinator and silo at every durable write of a study; half an hour.
 	FEDWARD_CRASH_STRIDE=1 $(BIN)/python -m pytest tests/reliability

@@ -25,8 +25,9 @@ FIVE = ("east", "north", "polar", "south", "west")
 LIMITS = {"offer": 60, "keys": 30, "train": 12, "open": 5, "solve": 30}
 """Whoever is killed is waited for as long as this; the others take a tenth of it, a quarter for the first training."""
 BEFORE_UPLOAD = {"south": TaskCrash("asked", Task.CONTRIBUTE, Tensor.HEADS, 1)}
-AFTER_UPLOAD = {"west": TaskCrash("told", Task.CONTRIBUTE, Tensor.ENCODER, 2)}
-AMONG_REVEALS = {"polar": TaskCrash("kept", Task.REVEAL, Tensor.HEADS, 3)}
+AFTER_UPLOAD = {"west": TaskCrash("told", Task.CONTRIBUTE, Tensor.ENCODER, 3)}
+AMONG_REVEALS = {"polar": TaskCrash("kept", Task.REVEAL, Tensor.HEADS, 5)}
+"""A whole round lies between two falls: who fell is back in its seat before the next one falls."""
 
 
 def study(sealing: str = "ring32", rounds: int = 4, **changes: object) -> Study:
@@ -96,15 +97,15 @@ def went_on(federation: DropoutFederation, status: StudyStatus) -> None:
 
 def test_silos_that_vanish_before_and_after_their_upload_and_among_the_reveals(credentials, tmp_path):
     falls = {**BEFORE_UPLOAD, **AFTER_UPLOAD, **AMONG_REVEALS}
-    federation, status = run(tmp_path, study(), credentials, falls)
+    federation, status = run(tmp_path, study(rounds=6), credentials, falls)
     went_on(federation, status)
     assert lost(federation) == {"gather": 1, "sign": 1, "reveal": 1}
     received = uploads(federation)
     assert ("south", 1, 1, "heads") not in received
-    assert ("west", 2, 1, "encoder") in received
-    assert ("west", 2, 1, "note-reveal-encoder") not in received
-    assert ("polar", 3, 1, "heads") in received
-    assert ("polar", 3, 1, "note-reveal-heads") not in received
+    assert ("west", 3, 1, "encoder") in received
+    assert ("west", 3, 1, "note-reveal-encoder") not in received
+    assert ("polar", 5, 1, "heads") in received
+    assert ("polar", 5, 1, "note-reveal-heads") not in received
 
 
 def test_a_silo_that_vanishes_from_the_encoders_sum_in_another_ring(credentials, tmp_path):
