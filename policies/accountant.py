@@ -106,7 +106,7 @@ def epsilon(costs: Iterable[Cost], delta: float) -> float:
 
 
 def least_stated(costs: Iterable[Cost], delta: float) -> float:
-    """What `epsilon` was before version 0.5: it allowed nothing for rounding: the least that any ledger may state.
+    """What `epsilon` was before version 0.5, without allowance for rounding: the least that any ledger may state.
 
     For checking figures that were charged then and stand for good; never for a charge. Raises what `epsilon` raises.
     """

@@ -161,7 +161,9 @@ def test_what_is_opened_is_the_sum_of_what_was_sent(scene, tensor):
 def test_a_poll_waits_for_work_and_not_longer(make_scene):
     scene = make_scene(begin=False)
     silo = first(scene)
-    assert silo.poll(hold=0.2).task is Task.WAIT
+    # A coordinator that holds each call as long as it may, 20 s, misses this deadline.
+    brief = silo.silo.Poll(silo_pb2.PollRequest(session="one", hold_seconds=0.2), timeout=10)
+    assert codec.work_from_wire(brief).task is Task.WAIT
     waiting = silo.silo.Poll.future(silo_pb2.PollRequest(session="one", hold_seconds=15))
     with pytest.raises(grpc.FutureTimeoutError):
         waiting.result(timeout=0.3)
