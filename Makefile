@@ -37,7 +37,7 @@ lint: $(VENV)/.installed ## Style, types, import contracts, generated code.
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m protos.generate --check
-	$(BIN)/python -m policies.schema --check
+	$(BIN)/python -m policies.documents.schema --check
 
 proto: $(VENV)/.installed ## Generate the wire's Python code.
 	$(BIN)/python -m protos.generate

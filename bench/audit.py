@@ -32,30 +32,30 @@ from numpy.typing import NDArray
 from scipy.stats import binom
 
 from bench.table import Figure, judge
-from crypto import authority
-from crypto.certificates import Credential
-from crypto.enrolment import create_request
 from crypto.entropy import Entropy, SystemEntropy
-from crypto.grid import from_grid
-from crypto.identity import Identity, Role, Subject
-from crypto.labels import Label
-from crypto.masks import Masks
-from crypto.rings import ring_of
-from crypto.sealing import Sealer
+from crypto.pki import authority
+from crypto.pki.certificates import Credential
+from crypto.pki.enrolment import create_request
+from crypto.pki.identity import Identity, Role, Subject
+from crypto.rings.grid import from_grid
+from crypto.rings.rings import ring_of
+from crypto.secagg.labels import Label
+from crypto.secagg.masks import Masks
+from crypto.secagg.sealing import Sealer
 from crypto.stream import KeyStream
-from policies import accountant
-from policies.countersign import Countersignature
-from policies.ledger import Ledger
-from policies.study import Study
+from policies.accounting import accountant
+from policies.documents.study import Study
+from policies.ledger.cosign import Cosignature
+from policies.ledger.ledger import Ledger
 from protos.messages import Place, Tensor
 from silo_agent.data.records import Records
 from silo_agent.gate import Gate, Order
-from silo_agent.learner import UPDATE_STEPS, Learner
-from silo_agent.learning import noise
+from silo_agent.learning.learner import UPDATE_STEPS, Learner
 from silo_agent.learning.model import SharedModel
-from silo_agent.learning.release import grid
+from silo_agent.learning.private import noise
+from silo_agent.learning.private.release import grid
 from silo_agent.metrics import Metrics
-from silo_agent.state import State
+from silo_agent.storage.state import State
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -278,15 +278,15 @@ class AuditedSilo:
         def compute(charged: Place) -> Integers:
             return self.learner.contribution(tensor, charged, model, len(self.study.silos))
 
-        self.gate.contribute(order, cast("Sealer", self), cast("Masks", None), compute, self._countersigned)
+        self.gate.contribute(order, cast("Sealer", self), cast("Masks", None), compute, self._cosigned)
         return self.uploads[-1]
 
-    def _countersigned(self) -> list[Countersignature]:
-        statement = self.gate.statement()
-        signers = consortium().countersigners
+    def _cosigned(self) -> list[Cosignature]:
+        statement = self.gate.checkpoint()
+        signers = consortium().cosigners
         silo, message = consortium().silo, statement.message
         stated = (silo.certificate_pem, silo.sign(message))
-        return [Countersignature(statement, "", one.certificate_pem, one.sign(message), *stated) for one in signers]
+        return [Cosignature(statement, "", one.certificate_pem, one.sign(message), *stated) for one in signers]
 
     def seal(self, _kind: str, integers: Integers, label: Label, _masks: object) -> Iterator[bytes]:
         """Stand where `Sealer.seal` stands: what comes here leaves the hospital."""
@@ -302,10 +302,10 @@ class AuditedSilo:
 
 @dataclass(frozen=True)
 class Consortium:
-    """The silo that is audited, and who countersigns its ledger."""
+    """The silo that is audited, and who cosigns its ledger."""
 
     silo: Credential
-    countersigners: tuple[Credential, ...]
+    cosigners: tuple[Credential, ...]
 
 
 @cache
@@ -355,8 +355,8 @@ def weakened(factor: float) -> Iterator[None]:
         return noise.discrete_gaussian(stream, sigma * factor, n) if factor else np.zeros(n, np.int64)
 
     with (
-        patch("silo_agent.learning.dpsgd.gaussian", normals),
-        patch("silo_agent.learning.release.discrete_gaussian", integers),
+        patch("silo_agent.learning.private.dpsgd.gaussian", normals),
+        patch("silo_agent.learning.private.release.discrete_gaussian", integers),
     ):
         yield
 

@@ -25,7 +25,7 @@ from deploy.demo.watching import bars, watch
 from silo_agent.data.reader import read_records
 from silo_agent.data.records import Records
 from silo_agent.data.split import split
-from silo_agent.learning.evaluation import auc
+from silo_agent.learning.evaluation.evaluation import auc
 from silo_agent.learning.model import SharedModel
 
 SECONDS = 600.0

@@ -27,7 +27,7 @@ from deploy.demo.federation import Federation, FederationError
 from deploy.demo.run import empty
 from deploy.demo.sources import load_source
 from deploy.demo.watching import bars, watch
-from policies.study import Study
+from policies.documents.study import Study
 from protos.messages import StudyResults
 from silo_agent.data.reader import read_records
 from silo_agent.learning.model import SharedModel

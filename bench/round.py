@@ -24,8 +24,8 @@ from bench.table import OUT, Figure, judge
 from deploy.demo.federation import Federation
 from deploy.demo.run import empty
 from deploy.demo.watching import bars, watch
-from policies import shapes
-from policies.study import Study
+from policies.documents.study import Study
+from policies.plan import shapes
 
 SILOS = ("birch", "cedar")
 FEATURES, HIDDEN, REPRESENTATION = 119, 3680, 10

@@ -21,15 +21,15 @@ from numpy.typing import NDArray
 from tenseal import sealapi
 
 from bench.table import Figure, judge
-from coordinator.adding import add_contents
-from crypto import ckks_public
-from crypto.ckks_secret import CkksKey
+from coordinator.aggregation import add_contents
 from crypto.entropy import SystemEntropy
-from crypto.labels import Label
-from crypto.masks import Masks
-from crypto.packages import GroupKeys
-from crypto.rings import Kind, Ring, ring_of
-from crypto.sealing import Sealer
+from crypto.rings import ckks_public
+from crypto.rings.ckks_secret import CkksKey
+from crypto.rings.rings import Kind, Ring, ring_of
+from crypto.secagg.labels import Label
+from crypto.secagg.masks import Masks
+from crypto.secagg.packages import GroupKeys
+from crypto.secagg.sealing import Sealer
 from crypto.stream import KEY_BYTES
 from protos.chunks import ChunkList
 

@@ -20,12 +20,12 @@ from coordinator.config import CoordinatorConfig, OperatorConfig
 from coordinator.operating import Operator, OperatorError
 from coordinator.server import serve as serve_until_stopped
 from coordinator.store import StoreError
-from crypto.enrolment import create_request
 from crypto.errors import CryptoError
-from crypto.identity import Identity, Role, Subject
-from policies.document import DocumentError
+from crypto.pki.enrolment import create_request
+from crypto.pki.identity import Identity, Role, Subject
+from policies.documents.document import DocumentError
+from policies.documents.study import load_study
 from policies.refusals import Refused
-from policies.study import load_study
 from protos.messages import MemberStatus, StudyResults, StudyStatus
 
 app = typer.Typer(help="The blind coordinator of a federation.", no_args_is_help=True, pretty_exceptions_enable=False)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from policies.document import Closed, read_document
+from policies.documents.document import Closed, read_document
 
 Port = Annotated[int, Field(ge=0, le=65535)]
 

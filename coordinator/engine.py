@@ -15,7 +15,7 @@ from dataclasses import replace
 import structlog
 
 from coordinator import publishing
-from coordinator.adding import add_contents
+from coordinator.aggregation import add_contents
 from coordinator.core import study as studies
 from coordinator.core.events import (
     Add,
@@ -42,8 +42,8 @@ from coordinator.metrics import Metrics
 from coordinator.spool import SUM_FILE, Spool
 from coordinator.store import Store
 from coordinator.work import check_fetch, check_present, check_upload, work_in
-from policies import shapes
-from policies.study import Study, parse_study
+from policies.documents.study import Study, parse_study
+from policies.plan import shapes
 from protos.chunks import ChunkList
 from protos.messages import (
     SUM,

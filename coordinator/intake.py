@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from coordinator.adding import check_content
+from coordinator.aggregation import check_content
 from coordinator.metrics import Metrics
 from coordinator.spool import Spool
 from coordinator.store import Store

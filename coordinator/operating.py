@@ -8,8 +8,8 @@ from contextlib import contextmanager
 import grpc
 
 from coordinator.config import OperatorConfig
-from crypto.certificates import Credential
-from crypto.tls import channel_credentials
+from crypto.pki.certificates import Credential
+from crypto.pki.tls import channel_credentials
 from protos import codec
 from protos.messages import MAX_MESSAGE, StudyResults, StudyStatus
 from protos.v1 import operator_pb2, operator_pb2_grpc

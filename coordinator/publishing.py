@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from policies.study import Study
+from policies.documents.study import Study
 from protos.messages import (
     AgreedFigure,
     Confirm,

@@ -12,16 +12,16 @@ import structlog
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from prometheus_client import start_http_server
 
+from coordinator.checkpoints import Checkpoints
 from coordinator.config import CoordinatorConfig
-from coordinator.countersigning import Countersigning
+from coordinator.cosigning import Cosigning
 from coordinator.engine import Engine
 from coordinator.metrics import Metrics
 from coordinator.service import OperatorService, SiloService
 from coordinator.spool import Spool
-from coordinator.statements import Statements
 from coordinator.store import Store
-from crypto.certificates import Credential, Trust
-from crypto.tls import server_credentials
+from crypto.pki.certificates import Credential, Trust
+from crypto.pki.tls import server_credentials
 from protos.messages import MAX_MESSAGE
 from protos.v1 import operator_pb2_grpc, silo_pb2_grpc
 
@@ -55,10 +55,8 @@ class Server:
         self._server = grpc.server(
             ThreadPoolExecutor(config.threads, "call"), options=OPTIONS, maximum_concurrent_rpcs=config.threads
         )
-        self._countersigning = Countersigning(Statements(store.engine), credential, trust)
-        silos = SiloService(
-            self.engine, spool, trust, self.metrics, version("fedward"), countersigning=self._countersigning
-        )
+        self._cosigning = Cosigning(Checkpoints(store.engine), credential, trust)
+        silos = SiloService(self.engine, spool, trust, self.metrics, version("fedward"), cosigning=self._cosigning)
         silo_pb2_grpc.add_SiloServiceServicer_to_server(silos, self._server)
         operators = OperatorService(self.engine, trust, self.metrics)
         operator_pb2_grpc.add_OperatorServiceServicer_to_server(operators, self._server)
@@ -86,7 +84,7 @@ class Server:
         """Finish what is under way, then stop."""
         self._health.enter_graceful_shutdown()
         self.engine.close()
-        self._countersigning.close()
+        self._cosigning.close()
         self._server.stop(grace=5.0).wait()
         self._http.shutdown()
         self._http.server_close()

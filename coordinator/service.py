@@ -19,15 +19,15 @@ import structlog
 
 from coordinator.core.round import OutOfTurnError
 from coordinator.core.study import StudyStateError
-from coordinator.countersigning import Countersigning
+from coordinator.cosigning import Cosigning
 from coordinator.engine import Engine, UnknownStudyError
 from coordinator.metrics import Metrics
 from coordinator.spool import Spool, SpoolFullError
 from coordinator.store import ContentConflictError, StudyExistsError
-from crypto.certificates import Trust
 from crypto.errors import CertificateError, CryptoError, FrameError, SignatureRefused
-from crypto.identity import Role
-from policies.errors import CountersignError, LedgerRolledBackError
+from crypto.pki.certificates import Trust
+from crypto.pki.identity import Role
+from policies.errors import CosignError, LedgerRolledBackError
 from policies.refusals import Refused
 from protos import codec
 from protos.chunks import ChunkList, read_chunks
@@ -55,7 +55,7 @@ CODES: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
     (OutOfTurnError, grpc.StatusCode.FAILED_PRECONDITION),
     (StudyStateError, grpc.StatusCode.FAILED_PRECONDITION),
     (LedgerRolledBackError, grpc.StatusCode.DATA_LOSS),
-    (CountersignError, grpc.StatusCode.INVALID_ARGUMENT),
+    (CosignError, grpc.StatusCode.INVALID_ARGUMENT),
     (ResumeError, grpc.StatusCode.ABORTED),
     (SpoolFullError, grpc.StatusCode.RESOURCE_EXHAUSTED),
     (Refused, grpc.StatusCode.INVALID_ARGUMENT),
@@ -139,9 +139,9 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
         metrics: Metrics,
         version: str,
         *,
-        countersigning: Countersigning,
+        cosigning: Cosigning,
     ) -> None:
-        self._engine, self._spool, self._countersigning, self._version = engine, spool, countersigning, version
+        self._engine, self._spool, self._cosigning, self._version = engine, spool, cosigning, version
         self.metrics = metrics
         self._caller = Caller(trust, Role.SILO)
         self._growing: set[tuple[object, ...]] = set()
@@ -278,28 +278,28 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
         request: silo_pb2.LatestCountersignaturesRequest,  # noqa: ARG002  # the caller's certificate says whose
         context: grpc.ServicerContext,
     ) -> Iterator[silo_pb2.Countersignature]:
-        """What was countersigned last of the caller's ledger."""
-        for signed in self._countersigning.latest(self._silo(context)):
-            yield codec.countersignature_to_wire(signed)
+        """What was cosigned last of the caller's ledger."""
+        for signed in self._cosigning.latest(self._silo(context)):
+            yield codec.cosignature_to_wire(signed)
 
     @mapped
     def Countersign(
         self, request: silo_pb2.CountersignRequest, context: grpc.ServicerContext
     ) -> silo_pb2.CountersignReply:
-        """Countersign how far the caller's ledger has come; ask another silo of the attempt to."""
+        """Cosign how far the caller's ledger has come; ask another silo of the attempt to."""
         silo = self._silo(context)
         peers = self._engine.peers(silo, codec.place_from_wire(request.place))
-        signed = codec.statement_from_wire(request.statement)
+        signed = codec.checkpoint_from_wire(request.statement)
         hold = _hold(request.hold_seconds)
-        return codec.countersigned_to_wire(self._countersigning.state(silo, signed, peers, hold))
+        return codec.cosigned_to_wire(self._cosigning.state(silo, signed, peers, hold))
 
     @mapped
     def Witness(self, request: silo_pb2.WitnessRequest, context: grpc.ServicerContext) -> silo_pb2.WitnessReply:
-        """Take what the caller has countersigned; wait for something that it is asked to."""
+        """Take what the caller has cosigned; wait for something that it is asked to."""
         silo = self._silo(context)
-        given = codec.countersignature_from_wire(request.given) if request.HasField("given") else None
-        asked = self._countersigning.witness(silo, given, _hold(request.hold_seconds))
-        return silo_pb2.WitnessReply(statement=None if asked is None else codec.statement_to_wire(asked))
+        given = codec.cosignature_from_wire(request.given) if request.HasField("given") else None
+        asked = self._cosigning.witness(silo, given, _hold(request.hold_seconds))
+        return silo_pb2.WitnessReply(statement=None if asked is None else codec.checkpoint_to_wire(asked))
 
     def _alone(self, header: UploadHeader) -> _Slot:
         return _Slot(self._growing, self._guard, (header.place, header.slot, header.silo))

@@ -9,10 +9,11 @@ from coordinator.core.round import OutOfTurnError
 from coordinator.core.state import ADDED, COLLECTED, CONFIRMED, RELAYED, SUMMING, Phase, Round
 from coordinator.core.study import Life, Progress
 from coordinator.spool import SUM_FILE
-from crypto import layout, rings
-from policies import shapes
-from policies.notes import note_limit
-from policies.study import Study
+from crypto.rings import rings
+from crypto.secagg import layout
+from policies.documents.study import Study
+from policies.plan import shapes
+from policies.plan.note_sizes import note_limit
 from protos.messages import SUM, Note, Part, Task, Tensor, UploadHeader, Work, note_slot
 
 TASKS = {

@@ -13,12 +13,12 @@ from collections.abc import Iterable
 from datetime import UTC, date, datetime
 from typing import Final
 
-from policies import accountant
-from policies.costs import Cost, remaining_costs, repeated_costs, study_costs, tensor_costs
-from policies.policy import Policy
+from policies.accounting import accountant
+from policies.documents.policy import Policy
+from policies.documents.study import Study
+from policies.plan.costs import Cost, remaining_costs, repeated_costs, study_costs, tensor_costs
+from policies.plan.shapes import encoder_values
 from policies.refusals import Reason, Refused
-from policies.shapes import encoder_values
-from policies.study import Study
 
 _NOISE_OF: Final = {
     "counts": "study.privacy.count_noise",

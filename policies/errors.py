@@ -41,11 +41,11 @@ class LedgerTamperedError(LedgerError):
 
 
 class LedgerRolledBackError(LedgerTamperedError):
-    """The ledger lacks an entry that others countersigned: an older copy, or another history."""
+    """The ledger lacks an entry that others cosigned: an older copy, or another history."""
 
 
-class CountersignError(LedgerError):
-    """A statement about a ledger, or a countersignature, that cannot be used."""
+class CosignError(LedgerError):
+    """A checkpoint about a ledger, or a cosignature, that cannot be used."""
 
 
 class ExportError(LedgerError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, TypeVar, cast
 
+from protos.checkpoints import Cosigned, CosignedCheckpoint, SignedCheckpoint
 from protos.messages import (
     AgreedFigure,
     Answer,
@@ -26,7 +27,6 @@ from protos.messages import (
     UploadSize,
     Work,
 )
-from protos.statements import Countersigned, CountersignedStatement, SignedStatement
 from protos.v1 import common_pb2, operator_pb2, silo_pb2
 
 E_ = TypeVar("E_")
@@ -216,45 +216,45 @@ def confirm_from_wire(wire: silo_pb2.ConfirmRequest) -> Confirm:
     )
 
 
-def statement_to_wire(signed: SignedStatement) -> silo_pb2.SignedStatement:
+def checkpoint_to_wire(signed: SignedCheckpoint) -> silo_pb2.SignedStatement:
     """Encode."""
     return silo_pb2.SignedStatement(
-        statement=signed.statement, certificate_pem=signed.certificate_pem, signature=signed.signature
+        statement=signed.checkpoint, certificate_pem=signed.certificate_pem, signature=signed.signature
     )
 
 
-def statement_from_wire(wire: silo_pb2.SignedStatement) -> SignedStatement:
+def checkpoint_from_wire(wire: silo_pb2.SignedStatement) -> SignedCheckpoint:
     """Decode and validate."""
-    return SignedStatement(wire.statement, wire.certificate_pem, wire.signature)
+    return SignedCheckpoint(wire.statement, wire.certificate_pem, wire.signature)
 
 
-def countersignature_to_wire(countersigned: CountersignedStatement) -> silo_pb2.Countersignature:
+def cosignature_to_wire(cosigned: CosignedCheckpoint) -> silo_pb2.Countersignature:
     """Encode."""
     return silo_pb2.Countersignature(
-        stated=statement_to_wire(countersigned.stated),
-        certificate_pem=countersigned.certificate_pem,
-        signature=countersigned.signature,
+        stated=checkpoint_to_wire(cosigned.stated),
+        certificate_pem=cosigned.certificate_pem,
+        signature=cosigned.signature,
     )
 
 
-def countersignature_from_wire(wire: silo_pb2.Countersignature) -> CountersignedStatement:
+def cosignature_from_wire(wire: silo_pb2.Countersignature) -> CosignedCheckpoint:
     """Decode and validate."""
-    return CountersignedStatement(statement_from_wire(wire.stated), wire.certificate_pem, wire.signature)
+    return CosignedCheckpoint(checkpoint_from_wire(wire.stated), wire.certificate_pem, wire.signature)
 
 
-def countersigned_to_wire(countersigned: Countersigned) -> silo_pb2.CountersignReply:
+def cosigned_to_wire(cosigned: Cosigned) -> silo_pb2.CountersignReply:
     """Encode."""
-    peer = countersigned.peer
+    peer = cosigned.peer
     return silo_pb2.CountersignReply(
-        coordinator=countersignature_to_wire(countersigned.coordinator),
-        peer=None if peer is None else countersignature_to_wire(peer),
+        coordinator=cosignature_to_wire(cosigned.coordinator),
+        peer=None if peer is None else cosignature_to_wire(peer),
     )
 
 
-def countersigned_from_wire(wire: silo_pb2.CountersignReply) -> Countersigned:
+def cosigned_from_wire(wire: silo_pb2.CountersignReply) -> Cosigned:
     """Decode and validate."""
-    peer = countersignature_from_wire(wire.peer) if wire.HasField("peer") else None
-    return Countersigned(countersignature_from_wire(wire.coordinator), peer)
+    peer = cosignature_from_wire(wire.peer) if wire.HasField("peer") else None
+    return Cosigned(cosignature_from_wire(wire.coordinator), peer)
 
 
 def status_to_wire(status: StudyStatus) -> operator_pb2.StudyStatus:

@@ -80,7 +80,7 @@ class Note(StrEnum):
 SUM = "sum"
 """How a sum is asked for, beside the kinds of notes."""
 RINGS = ("ckks", "ring32", "ring64")
-"""How a tensor may be sealed (`crypto.rings`); the study says which tensor is sealed how."""
+"""How a tensor may be sealed (`crypto.rings.rings`); the study says which tensor is sealed how."""
 
 
 class Task(StrEnum):
@@ -168,7 +168,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Signature:
-    """A silo's certificate key over a list of survivors (`crypto.survivors`)."""
+    """A silo's certificate key over a list of survivors (`crypto.secagg.survivors`)."""
 
     silo: str
     signature: bytes
@@ -309,7 +309,7 @@ class Confirm:
     publication: bytes = b""
     """Of a study that publishes, with the opening of the metrics: `Publication.canonical`."""
     signature: bytes = b""
-    """The certificate key's: of `SIGN` over the survivors (`crypto.survivors`), else over `Publication.to_sign`."""
+    """The certificate key's: of `SIGN` over the survivors (`crypto.secagg.survivors`), else `Publication.to_sign`."""
 
     def __post_init__(self) -> None:
         _require(self.task not in (Task.WAIT, Task.DECIDE), "confirm.task", "is not confirmed")

@@ -1,7 +1,7 @@
 """The agent's loop: ask for work, check that it is this silo's turn, do it, keep where it stands, answer.
 
 A task that cannot be done is disputed by name and the attempt abandoned; nothing is retried with changed bytes. A
-process that begins again goes on where the last one stood (`journal`). What each task does is `duties`'.
+process that begins again goes on where the last one stood (`journal`). What each task does is `tasks`'.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ import structlog
 
 from crypto.entropy import Entropy
 from crypto.errors import CryptoError
-from policies import shapes
+from policies.documents.study import Study, parse_study
 from policies.errors import PolicyError
+from policies.plan import shapes
 from policies.refusals import Refused
-from policies.study import Study, parse_study
 from protos.messages import Answer, Confirm, MessageError, Place, Task, Tensor, Work
-from silo_agent.catching_up import CatchUpError
-from silo_agent.client import CallRefused, Client, ContentError
 from silo_agent.core import turns
 from silo_agent.core.turns import OutOfTurnError, Stage, Turn
-from silo_agent.countersigning import Countersigning
 from silo_agent.data.errors import DataError
-from silo_agent.duties import Duties, Running
 from silo_agent.gate import Gate
-from silo_agent.journal import Journal, Standing
-from silo_agent.learner import Learner, SolutionError, SumError
 from silo_agent.learning.errors import LearningError
+from silo_agent.learning.learner import Learner, SolutionError, SumError
 from silo_agent.learning.model import SharedModel
 from silo_agent.metrics import Metrics
-from silo_agent.retention import today
-from silo_agent.session import Session
-from silo_agent.state import State, StateError, SurvivorsError
+from silo_agent.protocol.catching_up import CatchUpError
+from silo_agent.protocol.client import CallRefused, Client, ContentError
+from silo_agent.protocol.cosigning import Cosigning
+from silo_agent.protocol.journal import Journal, Standing
+from silo_agent.protocol.session import Session
+from silo_agent.protocol.tasks import Duties, Running
+from silo_agent.storage.retention import today
+from silo_agent.storage.state import State, StateError, SurvivorsError
 
 log = structlog.get_logger()
 FAULTS = (
@@ -76,8 +76,8 @@ class Agent:
     ) -> None:
         self._client, self._gate, self._state, self._metrics = client, gate, state, metrics
         self._learners, self._sessions, self._session = learners, sessions, session
-        self._countersigning = Countersigning(client, gate)
-        self._duties = Duties(client, gate, state, metrics, entropy, countersigning=self._countersigning)
+        self._cosigning = Cosigning(client, gate)
+        self._duties = Duties(client, gate, state, metrics, entropy, cosigning=self._cosigning)
         self._journal = Journal(state)
         self._running: dict[str, Running] = {}
         self._refused: Work | None = None
@@ -92,7 +92,7 @@ class Agent:
         """
         reply = self._client.join(version("fedward"))
         log.info("joined", coordinator=reply.coordinator_version)
-        self._countersigning.remember()
+        self._cosigning.remember()
         while not stop.is_set() and not (until_finished and self.finished):
             self.step()
 
@@ -127,10 +127,10 @@ class Agent:
                 running = self._require(place.study)
                 if not turns.repeats(running.turn, work):
                     following = turns.take(running.turn, work)
-                    self._duties.act(running, work, place)
+                    self._duties.perform(running, work, place)
                     running.turn = following
                     self._keep(running)
-                self._duties.say(running, work, place)
+                self._duties.report(running, work, place)
             except FAULTS as fault:
                 self._dispute(work, place, fault)
 
@@ -175,7 +175,7 @@ class Agent:
                 raise OutOfTurnError(msg)
             canonical = self._state.canonical(digest) or self._client.study(digest)
             study = parse_study(canonical, digest)
-            self._countersigning.remember()
+            self._cosigning.remember()
             learner = self._learners(study)
             self._state.add_study(digest, canonical)
             plan = tuple(tuple(Tensor(t) for t in shapes.tensors(study, r)) for r in range(study.rounds + 1))

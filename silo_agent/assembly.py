@@ -9,18 +9,18 @@ import structlog
 from prometheus_client import start_http_server
 
 from crypto.entropy import SystemEntropy
-from policies.study import Study
+from policies.documents.study import Study
 from silo_agent.agent import Agent, UnknownDataError
-from silo_agent.client import Client, Heartbeat, Stopped
 from silo_agent.config import AgentConfig
 from silo_agent.gate import Gate
-from silo_agent.learner import Learner
 from silo_agent.learning.device import choose_device, limit_threads
+from silo_agent.learning.learner import Learner
 from silo_agent.metrics import Metrics
-from silo_agent.retention import Retaining, Retention
-from silo_agent.session import Session, session_name
-from silo_agent.state import State
-from silo_agent.witnessing import Witness, Witnessing
+from silo_agent.protocol.client import Client, Heartbeat, Stopped
+from silo_agent.protocol.session import Session, session_name
+from silo_agent.protocol.witnessing import Witness, Witnessing
+from silo_agent.storage.retention import Retaining, Retention
+from silo_agent.storage.state import State
 
 log = structlog.get_logger()
 HEARTBEAT_SECONDS = 10.0

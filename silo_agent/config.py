@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from crypto.certificates import Credential
-from policies.document import Closed, DocumentError, read_document
-from policies.study import Name
+from crypto.pki.certificates import Credential
+from policies.documents.document import Closed, DocumentError, read_document
+from policies.documents.study import Name
 
 
 class AgentConfig(Closed):

@@ -1,12 +1,12 @@
-"""The single door out of a hospital: decide -> charge -> countersign -> compute -> keep -> seal. Returns sealed bytes.
+"""The single door out of a hospital: decide -> charge -> cosign -> compute -> keep -> seal. Returns sealed bytes.
 
 Guarantees, in this order: the policy on disk is the one in force and allows the study, on the later of
-the machine's day and the ledger's; the ledger has every head that others countersigned and is what this process wrote;
-the whole cost of the round stands durably in it, and the coordinator and another silo of the study have countersigned a
+the machine's day and the ledger's; the ledger has every head that others cosigned and is what this process wrote;
+the whole cost of the round stands durably in it, and the coordinator and another silo of the study have cosigned a
 head that covers it, before the first data-dependent step; the noised integers are stored before they are sealed and are
 never drawn twice for one charge; a mask label seals one byte string for ever. Whatever fails, nothing has left. A
-policy comes into force as an entry of the ledger, when the agent starts (approving.py). What is computed is the
-caller's business (`learner`); how it is sealed is `crypto.sealing`'s.
+policy comes into force as an entry of the ledger, when the agent starts (approval.py). What is computed is the
+caller's business (`learner`); how it is sealed is `crypto.secagg.sealing`'s.
 
 With local noise a release may be sent again under a new roster at no cost (privacy.md, "Noise": post-processing). With
 distributed noise a new attempt is a new draw and a new charge, and a draw is sealed for one roster and model alone: the
@@ -26,28 +26,28 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from crypto.certificates import Credential, Trust, require_data_set
 from crypto.errors import CryptoError
-from crypto.labels import Label
-from crypto.masks import Masks
-from crypto.sealing import Sealer
-from policies import shapes
-from policies.costs import Cost, round_costs
-from policies.countersign import COORDINATOR, SILO, Countersignature, Countersigned, Statement, check
+from crypto.pki.certificates import Credential, Trust, require_data_set
+from crypto.secagg.labels import Label
+from crypto.secagg.masks import Masks
+from crypto.secagg.sealing import Sealer
 from policies.decision import decide
-from policies.errors import CountersignError, LedgerError
-from policies.events import Debit, Head, Recovery
-from policies.ledger import Ledger
-from policies.policy import Policy, load_policy
+from policies.documents.policy import Policy, load_policy
+from policies.documents.study import Study
+from policies.errors import CosignError, LedgerError
+from policies.ledger.cosign import COORDINATOR, SILO, Checkpoint, Cosignature, Cosigned, check
+from policies.ledger.events import Debit, EntryRef, Recovery
+from policies.ledger.ledger import Ledger
+from policies.ledger.summary import summarise
+from policies.plan import shapes
+from policies.plan.costs import Cost, round_costs
 from policies.refusals import Reason, Refused
-from policies.study import Study
-from policies.summary import summarise
 from protos.messages import Place, Tensor
-from silo_agent.approving import start_under
 from silo_agent.core.turns import OutOfTurnError
 from silo_agent.metrics import Metrics
-from silo_agent.signing import countersigner_of, verifier
-from silo_agent.state import State
+from silo_agent.oversight.approval import start_under
+from silo_agent.oversight.signing import cosigner_of, verifier
+from silo_agent.storage.state import State
 
 log = structlog.get_logger()
 Integers = NDArray[np.int64]
@@ -86,19 +86,19 @@ class Gate:
         """Open the ledger, refuse one that lost entries, start under the policy in force.
 
         Raises `DocumentError`, `CertificateError` where the policy is of another data set than the silo's certificate,
-        `LedgerError`, also for kept countersignatures that nobody made, `CryptoError`, `ApprovalError`.
+        `LedgerError`, also for kept cosignatures that nobody made, `CryptoError`, `ApprovalError`.
         """
         self._me, trust = credential.identity.name, Trust(credential.authority_pem)
         self._policy_path, self._state, self._metrics = policy_path, state, metrics
-        self._countersigned, self._verify = Countersigned(ledger_path), verifier(trust)
-        self._told: set[Head] = set()
+        self._cosigned, self._verify = Cosigned(ledger_path), verifier(trust)
+        self._told: set[EntryRef] = set()
         """Heads that others named since the start, older ones than what is kept among them."""
         self.policy: Policy = load_policy(policy_path)
         """The one in force."""
         self.ledger = open_ledger(ledger_path, self.policy, credential)
         try:
             # An expired certificate counts here: what it signed can only make the ledger stand for more.
-            self._held = tuple(countersigner_of(trust, item)[0] for item in self._countersigned.latest())
+            self._held = tuple(cosigner_of(trust, item)[0] for item in self._cosigned.latest())
             self._require_held()
             start_under(self.ledger, policy_path, ledger_path.parent, trust)
         except BaseException:
@@ -107,24 +107,24 @@ class Gate:
         self._note_verified()
         self._measure()
 
-    def statement(self) -> Statement:
-        """How far the ledger has come, for the coordinator and a peer to countersign."""
-        return self.ledger.statement(self._me, {*self._told, *(item.statement.head for item in self._held)})
+    def checkpoint(self) -> Checkpoint:
+        """How far the ledger has come, for the coordinator and a peer to cosign."""
+        return self.ledger.checkpoint(self._me, {*self._told, *(item.checkpoint.head for item in self._held)})
 
-    def keep_countersigned(self, handed: Iterable[Countersignature]) -> None:
-        """Keep what others countersigned, durably, and refuse a ledger that lacks it, now and at every later start.
+    def keep_cosigned(self, handed: Iterable[Cosignature]) -> None:
+        """Keep what others cosigned, durably, and refuse a ledger that lacks it, now and at every later start.
 
-        Raises `LedgerRolledBackError`, `CountersignError` for another silo's or data set's, `CryptoError`.
+        Raises `LedgerRolledBackError`, `CosignError` for another silo's or data set's, `CryptoError`.
         """
         found = [check(item, self._verify) for item in handed]
         for item in found:
             self._require_mine(item)
         # Who was itself put back from a backup signs on where its own memory ends, if that head is named.
-        self._told |= {item.statement.head for item in found}
+        self._told |= {item.checkpoint.head for item in found}
         known = {_word(item) for item in self._held}
         if any(_word(item) not in known for item in found):
-            self._countersigned.keep(found)
-            self._held = self._countersigned.latest()
+            self._cosigned.keep(found)
+            self._held = self._cosigned.latest()
         self._require_held()
 
     def verify(self) -> None:
@@ -169,13 +169,13 @@ class Gate:
         sealer: Sealer,
         masks: Masks,
         compute: Callable[[Place], Integers],
-        ask: Callable[[], Iterable[Countersignature]],
+        ask: Callable[[], Iterable[Cosignature]],
     ) -> Path:
         """Sealed bytes of this order, from the outbox where they were sealed before.
 
         `compute` gets the place that was charged and returns the noised integers. What it returns is kept at most once
-        per charge; it is called only after the charge is durable and countersigned. `ask` asks others once to
-        countersign `statement()`, and is called until that is enough; what it raises ends the waiting. Raises
+        per charge; it is called only after the charge is durable and cosigned. `ask` asks others once to
+        cosign `checkpoint()`, and is called until that is enough; what it raises ends the waiting. Raises
         `Refused`, `LedgerError`, `StateError`, `OutOfTurnError`; then nothing has left.
         """
         study, label = order.place.study, order.label
@@ -186,8 +186,8 @@ class Gate:
         draw = self._charge(order)
         release = self._state.release(order.place, order.tensor, draw)
         if release is None:
-            while not self._is_countersigned(order, draw):
-                self.keep_countersigned(ask())
+            while not self._is_cosigned(order, draw):
+                self.keep_cosigned(ask())
             with self._metrics.compute_seconds.labels(order.tensor).time():
                 integers = compute(replace(order.place, attempt=draw))
             self._state.keep_release(order.place, order.tensor, draw, integers, label.digest)
@@ -215,7 +215,7 @@ class Gate:
             log.info("charged", study=place.study[:12], round=place.round, attempt=place.attempt, tensors=sorted(owed))
         return max(attempt for name, attempt in self._draws(order.study, place) if name == order.tensor)
 
-    def _is_countersigned(self, order: Order, draw: int) -> bool:
+    def _is_cosigned(self, order: Order, draw: int) -> bool:
         """Whether the coordinator and another silo of the study have signed a head that covers this draw's charge.
 
         That is an entry of this very chain, at the charge or later: a head that was lost and recovered says nothing
@@ -235,34 +235,34 @@ class Gate:
             msg = f"the ledger has no charge for the {tensor} of round {place.round}; nothing is computed, tell FedWard"
             raise LedgerError(msg)
         covering = {entry.head for entry in self.ledger.history() if entry.sequence >= charge}
-        signers = set(self._signers(item for item in self._held if item.statement.head in covering))
+        signers = set(self._signers(item for item in self._held if item.checkpoint.head in covering))
         peers = {f"{SILO}{name}" for name in order.study.silos if name != self._me}
         return bool(signers & peers) and any(signer.startswith(COORDINATOR) for signer in signers)
 
-    def _signers(self, held: Iterable[Countersignature]) -> Iterator[str]:
+    def _signers(self, held: Iterable[Cosignature]) -> Iterator[str]:
         """Whose signatures hold today: certificates run out."""
         for item in held:
             try:
                 yield check(item, self._verify).signer
-            except (CryptoError, CountersignError) as fault:
-                log.warning("a countersignature does not count any more", why=str(fault))
+            except (CryptoError, CosignError) as fault:
+                log.warning("a cosignature does not count any more", why=str(fault))
 
-    def _require_mine(self, item: Countersignature) -> None:
-        silo, data_set, mine = item.statement.silo, item.statement.data_set, self.ledger.genesis.data_set
+    def _require_mine(self, item: Cosignature) -> None:
+        silo, data_set, mine = item.checkpoint.silo, item.checkpoint.data_set, self.ledger.genesis.data_set
         if silo != self._me:
-            msg = f"{item.signer} countersigned the ledger of {silo}, not this one; ask it again"
-            raise CountersignError(msg)
+            msg = f"{item.signer} cosigned the ledger of {silo}, not this one; ask it again"
+            raise CosignError(msg)
         if data_set != mine:
             msg = (
-                f"{item.signer} countersigned the ledger of {data_set} as this silo's, and the policy's data_set.id is"
+                f"{item.signer} cosigned the ledger of {data_set} as this silo's, and the policy's data_set.id is"
                 f" {mine}: a new name refills no budget. Put the id and its ledger back, or enrol another silo for"
                 " other patients"
             )
-            raise CountersignError(msg)
+            raise CosignError(msg)
 
     def _require_held(self) -> None:
-        """Refuse a ledger without a head that others countersigned. Raises `LedgerRolledBackError`."""
-        for item in self.ledger.missing(held.statement for held in self._held):
+        """Refuse a ledger without a head that others cosigned. Raises `LedgerRolledBackError`."""
+        for item in self.ledger.missing(held.checkpoint for held in self._held):
             self.ledger.require(item.head)
 
     def _owed(self, study: Study, place: Place) -> dict[str, Cost]:
@@ -344,9 +344,9 @@ def open_ledger(path: Path, policy: Policy, credential: Credential) -> Ledger:
     )
 
 
-def _word(item: Countersignature) -> tuple[str, bytes, bytes]:
-    """What makes a countersignature a new one: signer, statement, certificate. Each signature is another one."""
-    return item.signer, item.statement.message, item.certificate
+def _word(item: Cosignature) -> tuple[str, bytes, bytes]:
+    """What makes a cosignature a new one: signer, checkpoint, certificate. Each signature is another one."""
+    return item.signer, item.checkpoint.message, item.certificate
 
 
 def _carries_its_noise(study: Study, tensor: str) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import structlog
 
-from policies.costs import Cost
+from policies.plan.costs import Cost
 from protos.messages import Place, Tensor
 
 

@@ -53,7 +53,7 @@ from coordinator.core.state import (
     Seat,
 )
 from crypto.errors import RosterRefused
-from crypto.survivors import threshold
+from crypto.secagg.survivors import threshold
 from protos.messages import RINGS, Part, Signature, Tensor, UploadHeader
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 from coordinator.operating import OperatorError
 from deploy.demo.federation import FederationError
 from deploy.demo.run import Demo, Request
-from policies.document import DocumentError
+from policies.documents.document import DocumentError
 
 
 def main(

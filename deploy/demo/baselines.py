@@ -22,12 +22,12 @@ from scipy.optimize import minimize
 from scipy.special import expit
 from torch import nn
 
-from policies.accountant import epsilon as spent
-from policies.costs import Cost
-from policies.study import DataSchema, Model, Study
+from policies.accounting.accountant import epsilon as spent
+from policies.documents.study import DataSchema, Model, Study
+from policies.plan.costs import Cost
 from silo_agent.data.records import Records
-from silo_agent.learning.encoder import build_encoder, flatten, unflatten
-from silo_agent.learning.evaluation import auc
+from silo_agent.learning.encoder.encoder import build_encoder, flatten, unflatten
+from silo_agent.learning.evaluation.evaluation import auc
 
 # Inputs need no gradients, and Opacus' hooks do not need theirs; torch remarks on it once per process.
 warnings.filterwarnings("ignore", message="Full backward hook is firing", category=UserWarning)

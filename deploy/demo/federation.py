@@ -23,8 +23,8 @@ from typing import Any, Self
 from coordinator.config import OperatorConfig
 from coordinator.operating import Operator
 from deploy.demo.sources import silo_policy, silo_text
-from policies.policy import Policy
-from policies.study import Study, load_study
+from policies.documents.policy import Policy
+from policies.documents.study import Study, load_study
 
 START_SECONDS = 60.0
 COORDINATOR = "coordinator"

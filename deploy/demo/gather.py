@@ -20,9 +20,9 @@ from deploy.demo.report_data import (
     SiloBudget,
     TensorBytes,
 )
-from policies import shapes
-from policies.chain import UNBOUNDED
-from policies.study import Study
+from policies.documents.study import Study
+from policies.ledger.chain import UNBOUNDED
+from policies.plan import shapes
 from protos.messages import RINGS, StudyStatus, Tensor
 
 PHASES = {

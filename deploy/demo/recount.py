@@ -1,7 +1,7 @@
 """Counts epsilon again from a silo's training log, without FedWard's accountant: by Opacus' own.
 
 The training log has one line for every mechanism that was really run (`silo_agent.logs`). Each cohort of patients is
-counted by itself, because no patient is in both (`policies.accountant`).
+counted by itself, because no patient is in both (`policies.accounting.accountant`).
 """
 
 from __future__ import annotations

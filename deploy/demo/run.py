@@ -18,7 +18,7 @@ from deploy.demo.federation import Federation, FederationError
 from deploy.demo.report_data import Method, PersonalResult, ReportData
 from deploy.demo.sources import Source, load_source
 from deploy.demo.watching import bars, watch
-from policies.study import Study
+from policies.documents.study import Study
 from protos.messages import StudyStatus
 from silo_agent.data.reader import read_fitting_records, read_records
 from silo_agent.data.records import Records

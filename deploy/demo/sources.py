@@ -9,9 +9,9 @@ from typing import Annotated
 
 from pydantic import Field
 
-from policies.document import Closed, parse_document, read_document
-from policies.policy import Policy
-from policies.study import Name, Study, load_study
+from policies.documents.document import Closed, parse_document, read_document
+from policies.documents.policy import Policy
+from policies.documents.study import Name, Study, load_study
 
 DATA_SET = "{data_set}"
 """Stands in a demo's policy for the name of the silo's data set."""

@@ -10,7 +10,7 @@ import math
 import re
 from collections.abc import Iterable
 
-from policies.study import Code
+from policies.documents.study import Code
 
 Cell = str | int | float | bool | None
 """What a reader hands over: CSV gives texts only; Parquet gives its own types, None for null."""

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 import numpy as np
 from PIL import Image as Pillow
 
-from policies.study import Image
+from policies.documents.study import Image
 from silo_agent.data import dicom_files, image_files
 from silo_agent.data.cells import Cell, text
 from silo_agent.data.errors import Unfit

@@ -11,7 +11,7 @@ from dataclasses import InitVar, dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from policies.study import Image
+from policies.documents.study import Image
 
 Levels = NDArray[np.uint8 | np.uint16]
 """Pixels as integers: 0 is the public minimum, `top` the maximum."""

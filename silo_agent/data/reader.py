@@ -1,4 +1,4 @@
-"""A silo's file, read against the study's schema (`policies.study.DataSchema`).
+"""A silo's file, read against the study's schema (`policies.documents.study.DataSchema`).
 
 Guarantees that every input is computed from the record's own cells and public constants alone: no mean, no quantile,
 no vocabulary of the silo's data enters (privacy.md: every patient's input would otherwise depend on every other).
@@ -20,7 +20,7 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from policies.study import BINARY, CategoryFeature, DataSchema, DomainColumn, Label, NumericFeature
+from policies.documents.study import BINARY, CategoryFeature, DataSchema, DomainColumn, Label, NumericFeature
 from silo_agent.data.cells import Absence, Cell, CodeTable, identifier, number, shown
 from silo_agent.data.errors import DataError, Fault, Faults, Unfit
 from silo_agent.data.image_store import ImageStore

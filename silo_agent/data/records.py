@@ -1,7 +1,7 @@
 """Records in memory: model inputs, images, classes, domains, and whose they are.
 
 Guarantees consistent lengths, finite inputs, read-only arrays and a dense patient index. Order is the file's. What
-the values mean is the schema's matter (`policies.study.DataSchema`).
+the values mean is the schema's matter (`policies.documents.study.DataSchema`).
 """
 
 from __future__ import annotations

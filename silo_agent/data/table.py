@@ -16,7 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from policies.study import DataSchema
+from policies.documents.study import DataSchema
 from silo_agent.data.cells import Cell, identity_text
 from silo_agent.data.csv_rows import split_rows
 from silo_agent.data.errors import DataError, Fault, Faults, Unfit

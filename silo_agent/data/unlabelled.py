@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from policies.study import DataSchema, DomainColumn
+from policies.documents.study import DataSchema, DomainColumn
 from silo_agent.data.cells import Absence, Cell, number, text
 from silo_agent.data.errors import Faults, Unfit
 from silo_agent.data.images import Images

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from policies.documents.study import Study, parse_study
 from policies.refusals import Refused
-from policies.study import Study, parse_study
 from silo_agent.learning.errors import ModelFileError
 
 Tensors = Mapping[str, NDArray[np.generic]]

@@ -16,13 +16,13 @@ import torch
 from numpy.typing import NDArray
 from scipy.special import expit, softmax
 
-from policies import shapes
-from policies.study import Study
+from policies.documents.study import Study
+from policies.plan import shapes
 from silo_agent.data.images import Images
 from silo_agent.learning import files
-from silo_agent.learning.encoder import Encoder, build_encoder, features, flatten, unflatten
+from silo_agent.learning.encoder.encoder import Encoder, build_encoder, features, flatten, unflatten
 from silo_agent.learning.errors import ModelFileError
-from silo_agent.learning.prior import Prior
+from silo_agent.learning.terms.prior import Prior
 
 HEAD_BOUND = 2.0**10
 """Largest weight of a solved head: the solver clamps to it, on every silo."""

@@ -18,16 +18,16 @@ from numpy.typing import NDArray
 from torch import nn
 
 from crypto.entropy import Entropy
-from policies import shapes
-from policies.study import Personal, Study
+from policies.documents.study import Personal, Study
+from policies.plan import shapes
 from silo_agent.data.images import Images
 from silo_agent.data.records import Records
 from silo_agent.learning import files
-from silo_agent.learning.encoder import Encoder, features, flatten, unflatten
+from silo_agent.learning.encoder.encoder import Encoder, features, flatten, unflatten
 from silo_agent.learning.errors import ModelFileError
-from silo_agent.learning.losses import cross_entropy, head_logits
-from silo_agent.learning.mmd import kernel_weights, mk_mmd, pair_statistics
 from silo_agent.learning.model import SharedModel, probabilities
+from silo_agent.learning.terms.losses import cross_entropy, head_logits
+from silo_agent.learning.terms.mmd import kernel_weights, mk_mmd, pair_statistics
 
 _KIND = "personal"
 _MOMENTUM = 0.9

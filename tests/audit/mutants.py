@@ -19,12 +19,12 @@ from crypto.stream import KEY_BYTES, KeyStream
 from policies.refusals import Reason
 from protos.messages import Tensor
 from silo_agent.gate import Gate
-from silo_agent.learner import Learner, train_encoder
-from silo_agent.learning import dpsgd, release
-from silo_agent.learning.dpsgd import _Optimizer
-from silo_agent.learning.mmd import kernel_weights, mk_mmd, pair_statistics
+from silo_agent.learning.learner import Learner, train_encoder
 from silo_agent.learning.personal import PersonalModel
-from silo_agent.learning.sampling import PatientSampler
+from silo_agent.learning.private import dpsgd, release
+from silo_agent.learning.private.dpsgd import _Optimizer
+from silo_agent.learning.private.sampling import PatientSampler
+from silo_agent.learning.terms.mmd import kernel_weights, mk_mmd, pair_statistics
 from support.entropy import SeededEntropy
 
 
@@ -38,7 +38,9 @@ def no_noise_in_encoder() -> Iterator[None]:
 @contextmanager
 def no_noise_in_releases() -> Iterator[None]:
     """Counts, heads and metrics leave as they are."""
-    with patch("silo_agent.learning.release.discrete_gaussian", lambda _stream, _sigma, n: np.zeros(n, np.int64)):
+    with patch(
+        "silo_agent.learning.private.release.discrete_gaussian", lambda _stream, _sigma, n: np.zeros(n, np.int64)
+    ):
         yield
 
 
@@ -109,7 +111,10 @@ def fixed_seed() -> Iterator[None]:
     def stream(_key: bytes, label: bytes) -> KeyStream:
         return KeyStream(bytes(KEY_BYTES), label)
 
-    with patch("silo_agent.learner.KeyStream", stream), patch("silo_agent.learning.dpsgd.KeyStream", stream):
+    with (
+        patch("silo_agent.learning.learner.KeyStream", stream),
+        patch("silo_agent.learning.private.dpsgd.KeyStream", stream),
+    ):
         yield
 
 
@@ -121,7 +126,7 @@ def scale_from_patients() -> Iterator[None]:
         expected = max(round(plan.sampling_rate * records.patient_count), 1)
         return train_encoder(encoder, heads, records, plan.model_copy(update={"batch_size": expected}), **rest)
 
-    with patch("silo_agent.learner.train_encoder", train):
+    with patch("silo_agent.learning.learner.train_encoder", train):
         yield
 
 
@@ -140,7 +145,7 @@ def seed_of_the_program() -> Iterator[None]:
 @contextmanager
 def uncharged(tensor: Tensor) -> Iterator[None]:
     """One kind of sum leaves without a debit, and the gate does not look for one either."""
-    charge, owed, signed = Gate._charge, Gate._owed, Gate._is_countersigned
+    charge, owed, signed = Gate._charge, Gate._owed, Gate._is_cosigned
 
     def charged(self, order):
         return order.place.attempt if order.tensor is tensor else charge(self, order)
@@ -148,13 +153,13 @@ def uncharged(tensor: Tensor) -> Iterator[None]:
     def owes(self, study, place):
         return {name: cost for name, cost in owed(self, study, place).items() if name != tensor}
 
-    def is_countersigned(self, order, draw):
+    def is_cosigned(self, order, draw):
         return order.tensor is tensor or signed(self, order, draw)
 
     with (
         patch.object(Gate, "_charge", charged),
         patch.object(Gate, "_owed", owes),
-        patch.object(Gate, "_is_countersigned", is_countersigned),
+        patch.object(Gate, "_is_cosigned", is_cosigned),
     ):
         yield
 
@@ -162,7 +167,7 @@ def uncharged(tensor: Tensor) -> Iterator[None]:
 @contextmanager
 def redrawn_for_one_charge() -> Iterator[None]:
     """Under distributed noise a new attempt draws heads anew for the charge of the first."""
-    charge, owed, signed = Gate._charge, Gate._owed, Gate._is_countersigned
+    charge, owed, signed = Gate._charge, Gate._owed, Gate._is_cosigned
 
     def charged(self, order):
         return order.place.attempt if _paid(self, order.study, order.place, order.tensor) else charge(self, order)
@@ -170,13 +175,13 @@ def redrawn_for_one_charge() -> Iterator[None]:
     def owes(self, study, place):
         return {name: c for name, c in owed(self, study, place).items() if not _paid(self, study, place, name)}
 
-    def is_countersigned(self, order, draw):
+    def is_cosigned(self, order, draw):
         return _paid(self, order.study, order.place, order.tensor) or signed(self, order, draw)
 
     with (
         patch.object(Gate, "_charge", charged),
         patch.object(Gate, "_owed", owes),
-        patch.object(Gate, "_is_countersigned", is_countersigned),
+        patch.object(Gate, "_is_cosigned", is_cosigned),
     ):
         yield
 
@@ -188,12 +193,12 @@ def _paid(gate, study, place, tensor):
 @contextmanager
 def signatures_that_suffice(enough: Callable[[Gate], bool]) -> Iterator[None]:
     """The gate begins to compute once others' signatures are `enough`."""
-    with patch.object(Gate, "_is_countersigned", lambda self, *_: enough(self)):
+    with patch.object(Gate, "_is_cosigned", lambda self, *_: enough(self)):
         yield
 
 
 def _any_of_the_newest(gate: Gate) -> bool:
-    return any(item.statement.head == gate.statement().head for item in gate._held)
+    return any(item.checkpoint.head == gate.checkpoint().head for item in gate._held)
 
 
 def _two_of_any_head(gate: Gate) -> bool:
@@ -344,7 +349,7 @@ MUTANTS = {
     "uncharged heads": Mutant(partial(uncharged, Tensor.HEADS), ("ledger_covers",)),
     "two draws for one charge": Mutant(redrawn_for_one_charge, ("ledger_covers",)),
     "charged afterwards": Mutant(charged_afterwards, ("ledger_covers",)),
-    "no countersigning awaited": Mutant(partial(signatures_that_suffice, lambda _: True), ("ledger_covers",)),
+    "no cosigning awaited": Mutant(partial(signatures_that_suffice, lambda _: True), ("ledger_covers",)),
     "one signature is enough": Mutant(partial(signatures_that_suffice, _any_of_the_newest), ("ledger_covers",)),
     "old signatures are enough": Mutant(partial(signatures_that_suffice, _two_of_any_head), ("ledger_covers",)),
     "pooled rounds draw less": Mutant(pooled_rounds_with_domain_noise, ("noise_of_pooled_heads",)),

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from bench.audit import AuditedSilo, canary_study
-from policies.study import Study
+from policies.documents.study import Study
 from protos.messages import Tensor
 from silo_agent.data.records import Records
 from silo_agent.learning.model import SharedModel

@@ -18,16 +18,16 @@ from scipy.stats import binom
 from audit.scenes import begin, crowd, plan, silo, study
 from audit.verdicts import FIVE_SIGMA, RARE, Verdict, all_of, distributed_as, near, noise_like, uniform
 from bench import audit
-from crypto.certificates import Trust
-from crypto.rings import ring_of
-from policies import shapes
-from policies.countersign import Countersignature, read_countersignatures
-from policies.ledger import read_history, read_ledger
+from crypto.pki.certificates import Trust
+from crypto.rings.rings import ring_of
+from policies.ledger.cosign import Cosignature, read_cosignatures
+from policies.ledger.ledger import read_history, read_ledger
+from policies.plan import shapes
 from protos.messages import Place, Tensor
 from silo_agent.data.records import Records
-from silo_agent.learner import UPDATE_STEPS
-from silo_agent.learning import dpsgd
-from silo_agent.signing import verifier
+from silo_agent.learning.learner import UPDATE_STEPS
+from silo_agent.learning.private import dpsgd
+from silo_agent.oversight.signing import verifier
 from support.entropy import SeededEntropy
 
 Statistic = Callable[[Path], Verdict]
@@ -276,7 +276,7 @@ def ledger_covers(folder: Path) -> Verdict:
 
         with (
             patch.object(held.learner, "contribution", witnessed),
-            patch.object(held, "_countersigned", _one_by_one(held._countersigned)),
+            patch.object(held, "_cosigned", _one_by_one(held._cosigned)),
         ):
             start = begin(held)
             left[held.uploads[-1].tobytes()] = (Tensor.COUNTS, 0)
@@ -300,24 +300,24 @@ def _unwitnessed(held: audit.AuditedSilo, tensor: Tensor, place: Place) -> str:
     history = read_history(held.ledger_path)[1]
     covering = {entry.head for entry in history if entry.sequence >= charged[0].sequence}
     kept = held.ledger_path.with_name(f"{held.ledger_path.name}.countersigned.json")
-    items = read_countersignatures(kept) if kept.exists() else ()
-    signers = {item.signer for item in items if item.statement.head in covering and _is_signed(item)}
+    items = read_cosignatures(kept) if kept.exists() else ()
+    signers = {item.signer for item in items if item.checkpoint.head in covering and _is_signed(item)}
     peers = {f"fedward://silo/{name}" for name in held.study.silos if name != audit.NAME}
     roles = {"a peer": signers & peers, "the coordinator": signers & {"fedward://coordinator/hub"}}
     absent = [role for role, found in roles.items() if not found]
     return f"{' and '.join(absent)} had signed" if absent else ""
 
 
-def _is_signed(item: Countersignature) -> bool:
+def _is_signed(item: Cosignature) -> bool:
     trust = Trust(audit.consortium().silo.authority_pem)
-    return verifier(trust)(item.certificate, item.statement.message, item.signature, None) == item.signer
+    return verifier(trust)(item.certificate, item.checkpoint.message, item.signature, None) == item.signer
 
 
-def _one_by_one(signed: Callable[[], list[Countersignature]]) -> Callable[[], list[Countersignature]]:
+def _one_by_one(signed: Callable[[], list[Cosignature]]) -> Callable[[], list[Cosignature]]:
     """Hand out nothing, then one signature at a time."""
     asked = count()
 
-    def answer() -> list[Countersignature]:
+    def answer() -> list[Cosignature]:
         turn = next(asked) % 3
         return signed()[turn - 1 : turn] if turn else []
 

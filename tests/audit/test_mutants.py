@@ -5,10 +5,11 @@ import pytest
 from audit.mutants import MUTANTS, NAMED
 from audit.scenes import crowd, silo, study
 from audit.statistics import STATISTICS
-from policies.ledger import read_ledger
+from policies.ledger.ledger import read_ledger
 from policies.refusals import Refused
-from silo_agent import gate, learner
-from silo_agent.learning import dpsgd, release, sampling
+from silo_agent import gate
+from silo_agent.learning import learner
+from silo_agent.learning.private import dpsgd, release, sampling
 
 NINE = {
     "no noise, encoder",

@@ -11,10 +11,10 @@ from scipy.stats import binom
 
 from audit.scenes import silo
 from bench import audit, table
-from policies import accountant
-from policies.accountant import gaussian_epsilon
+from policies.accounting import accountant
+from policies.accounting.accountant import gaussian_epsilon
 from protos.messages import Tensor
-from silo_agent.learning.heads import pack, second_order_sums
+from silo_agent.learning.heads.sums import pack, second_order_sums
 from support.entropy import SeededEntropy
 
 

@@ -14,7 +14,7 @@ import yaml
 from typer.testing import CliRunner
 
 from coordinator import cli
-from crypto.certificates import Trust
+from crypto.pki.certificates import Trust
 from protos.messages import Publication
 from support.studies import tiny_document, tiny_study
 

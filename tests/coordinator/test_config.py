@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from coordinator.config import CoordinatorConfig, OperatorConfig
-from policies.document import DocumentError
+from policies.documents.document import DocumentError
 
 FILES = {"certificate": "certificate.pem", "key": "key.pem", "authority": "/etc/authority.pem"}
 COORDINATOR = {"port": 8443, "metrics_port": 9100, "data": "data", **FILES}

@@ -457,7 +457,7 @@ class Play:
             assert time.monotonic() < end, self.status
             for silo in self.study.silos:
                 if silo not in silent and not condition(self.status):
-                    self.act(silo)
+                    self.perform(silo)
         return self.status
 
     def act(self, silo):

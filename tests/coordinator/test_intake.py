@@ -8,8 +8,8 @@ from coordinator.intake import Intake
 from coordinator.metrics import Metrics
 from coordinator.spool import Spool
 from coordinator.store import ContentConflictError, Store
-from crypto.ckks_public import FRAME_BYTES
 from crypto.errors import FrameError
+from crypto.rings.ckks_public import FRAME_BYTES
 from protos import chunks
 from protos.messages import MessageError, Note, Place, Tensor, UploadHeader
 from support.contents import digest_of, listed, pieces

@@ -19,7 +19,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from coordinator import engine as engines
 from coordinator.config import CoordinatorConfig
 from coordinator.server import SERVICES, Server
-from policies import shapes
+from policies.plan import shapes
 from protos import chunks
 from protos.messages import Note, Place, Task, Tensor
 from protos.v1 import silo_pb2

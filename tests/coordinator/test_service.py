@@ -16,17 +16,17 @@ import pytest
 
 from coordinator import service
 from coordinator.spool import SUM_FILE
-from crypto import ckks_public
-from crypto.certificates import Credential, Trust
 from crypto.errors import CertificateError
-from crypto.identity import Role
-from crypto.layout import sealed_values
-from policies import shapes
-from policies.chain import Genesis, genesis_row, next_entry
-from policies.costs import Cost
-from policies.countersign import statement
-from policies.events import Debit, Head
-from policies.notes import note_limit
+from crypto.pki.certificates import Credential, Trust
+from crypto.pki.identity import Role
+from crypto.rings.rings import ckks_public
+from crypto.secagg.layout import sealed_values
+from policies.ledger.chain import Genesis, genesis_row, next_entry
+from policies.ledger.cosign import checkpoint
+from policies.ledger.events import Debit, EntryRef
+from policies.plan import shapes
+from policies.plan.costs import Cost
+from policies.plan.note_sizes import note_limit
 from protos import chunks, codec
 from protos.messages import (
     MAX_CHUNK,
@@ -44,7 +44,7 @@ from protos.messages import (
 from protos.v1 import common_pb2, operator_pb2, silo_pb2
 from support.certificates import data_set_of, make_authority
 from support.contents import listed
-from support.countersigners import signed, witnessed
+from support.cosigners import signed, witnessed
 from support.silos import Silo, content_size, refused, summed
 from support.studies import tiny_document, tiny_study
 
@@ -323,48 +323,48 @@ def test_nobody_is_told_of_an_end_that_has_not_come(scene):
         silo.confirm(silo.poll().place, Task.FINISH)
 
 
-# --- countersigning -------------------------------------------------------------------------------------------------
+# --- cosigning -------------------------------------------------------------------------------------------------
 def stated(silo, entries, branch="s"):
     """How far a ledger of so many equal charges has come."""
     genesis, chain = Genesis(data_set_of(silo.name), 0.2, 1e-5), []
     for number in range(entries):
-        head = chain[-1].head if chain else Head(0, genesis_row(genesis)[2])
+        head = chain[-1].head if chain else EntryRef(0, genesis_row(genesis)[2])
         debit = Debit(branch, "p", number, 1, {"heads": Cost("training", 1.0, 40.0, 1)})
         chain.append(next_entry(head, debit, "2026-01-31T08:00:00+00:00", 0.1 * (number + 1)))
-    return statement(silo.name, genesis, chain, "2026-01-31T08:00:00+00:00")
+    return checkpoint(silo.name, genesis, chain, "2026-01-31T08:00:00+00:00")
 
 
-def countersign(silo, place, signed_statement, hold=0.0):
+def cosign(silo, place, signed_checkpoint, hold=0.0):
     request = silo_pb2.CountersignRequest(
-        place=codec.place_to_wire(place), statement=codec.statement_to_wire(signed_statement), hold_seconds=hold
+        place=codec.place_to_wire(place), statement=codec.checkpoint_to_wire(signed_checkpoint), hold_seconds=hold
     )
-    return codec.countersigned_from_wire(silo.silo.Countersign(request, timeout=20))
+    return codec.cosigned_from_wire(silo.silo.Countersign(request, timeout=20))
 
 
 def witness(silo, given=None, hold=0.0):
-    request = silo_pb2.WitnessRequest(given=given and codec.countersignature_to_wire(given), hold_seconds=hold)
+    request = silo_pb2.WitnessRequest(given=given and codec.cosignature_to_wire(given), hold_seconds=hold)
     reply = silo.silo.Witness(request, timeout=20)
-    return codec.statement_from_wire(reply.statement) if reply.HasField("statement") else None
+    return codec.checkpoint_from_wire(reply.statement) if reply.HasField("statement") else None
 
 
 def latest(silo):
     request = silo_pb2.LatestCountersignaturesRequest()
-    return [codec.countersignature_from_wire(one) for one in silo.silo.LatestCountersignatures(request, timeout=20)]
+    return [codec.cosignature_from_wire(one) for one in silo.silo.LatestCountersignatures(request, timeout=20)]
 
 
 @pytest.mark.parametrize("hold", [math.nan, 5.0])
-def test_a_ledger_is_countersigned_by_the_coordinator_and_another_silo(scene, authority, hold):
+def test_a_ledger_is_cosigned_by_the_coordinator_and_another_silo(scene, authority, hold):
     place, silos = scene.gathering(Tensor.COUNTS), list(scene.silos.values())
     mine = signed(stated(silos[0], 3), silos[0].credential)
     assert latest(silos[0]) == []
-    alone = countersign(silos[0], place, mine)
-    assert (alone.coordinator.stated.statement, alone.peer) == (mine.statement, None)
+    alone = cosign(silos[0], place, mine)
+    assert (alone.coordinator.stated.checkpoint, alone.peer) == (mine.checkpoint, None)
     handed = witness(silos[1], hold=hold)
     assert handed == mine
     assert witness(silos[1], witnessed(mine, silos[1].credential)) is None
-    both = countersign(silos[0], place, mine, hold)
+    both = cosign(silos[0], place, mine, hold)
     trust = Trust(authority.pem)
-    signers = [trust.verify(one.certificate_pem, one.stated.statement, one.signature).uri for one in latest(silos[0])]
+    signers = [trust.verify(one.certificate_pem, one.stated.checkpoint, one.signature).uri for one in latest(silos[0])]
     assert signers == ["fedward://coordinator/hub", f"fedward://silo/{silos[1].name}"]
     assert both.peer == latest(silos[0])[1]
     assert latest(silos[1]) == []
@@ -372,29 +372,29 @@ def test_a_ledger_is_countersigned_by_the_coordinator_and_another_silo(scene, au
 
 def test_a_ledger_that_goes_back_is_refused_by_its_code(scene):
     place, silo = scene.gathering(Tensor.COUNTS), first(scene)
-    countersign(silo, place, signed(stated(silo, 5), silo.credential))
+    cosign(silo, place, signed(stated(silo, 5), silo.credential))
     for older in (stated(silo, 4), stated(silo, 6, branch="other")):
         with refused(Code.DATA_LOSS, "does not contain entry 5"):
-            countersign(silo, place, signed(older, silo.credential))
+            cosign(silo, place, signed(older, silo.credential))
 
 
 def test_who_may_not_state_or_sign_is_refused_by_its_code(scene):
     place, (silo, other, _) = scene.gathering(Tensor.COUNTS), scene.silos.values()
     mine = signed(stated(silo, 1), silo.credential)
     with refused(Code.UNAUTHENTICATED, f"{other.name} may not hand in what {silo.name} has signed"):
-        countersign(other, place, mine)
+        cosign(other, place, mine)
     with refused(Code.UNAUTHENTICATED, f"{other.name} may not state"):
-        countersign(other, place, signed(stated(silo, 1), other.credential))
+        cosign(other, place, signed(stated(silo, 1), other.credential))
     with refused(Code.INVALID_ARGUMENT, "nobody asked"):
         witness(other, witnessed(mine, other.credential))
     with refused(Code.INVALID_ARGUMENT, "statement.signature: is empty"):
         silo.silo.Countersign(unsigned(place, mine))
     with refused(Code.FAILED_PRECONDITION, "is not the current one"):
-        countersign(silo, replace(place, attempt=9), mine)
+        cosign(silo, replace(place, attempt=9), mine)
 
 
 def unsigned(place, made):
-    wire = silo_pb2.SignedStatement(statement=made.statement, certificate_pem=made.certificate_pem)
+    wire = silo_pb2.SignedStatement(statement=made.checkpoint, certificate_pem=made.certificate_pem)
     return silo_pb2.CountersignRequest(place=codec.place_to_wire(place), statement=wire)
 
 

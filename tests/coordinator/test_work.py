@@ -13,10 +13,10 @@ from coordinator.core.study import Life, abort, advance, create, pause, start
 from coordinator.engine import script_of
 from coordinator.spool import SUM_FILE
 from coordinator.work import check_fetch, check_upload, work_in
-from crypto.layout import sealed_values
-from crypto.rings import ring_of
-from policies import shapes
-from policies.notes import note_limit
+from crypto.rings.rings import ring_of
+from crypto.secagg.layout import sealed_values
+from policies.plan import shapes
+from policies.plan.note_sizes import note_limit
 from protos.messages import Note, Place, Signature, Task, Tensor, UploadHeader
 from support.rounds import FIVE, SHA, TOTAL, accept, confirm, offer, part, reach, refuse, upload, wanted
 from support.studies import tiny_study

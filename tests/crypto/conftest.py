@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from crypto import authority
-from crypto.agreement import EphemeralKey, PairSecrets, Roster, RosterEntry
-from crypto.certificates import Credential
-from crypto.enrolment import create_request
-from crypto.identity import Identity, Role, Subject
+from crypto.pki import authority
+from crypto.pki.certificates import Credential
+from crypto.pki.enrolment import create_request
+from crypto.pki.identity import Identity, Role, Subject
+from crypto.secagg.agreement import EphemeralKey, PairSecrets, Roster, RosterEntry
 
 STUDY = "5" * 64
 Enrol = Callable[..., Credential]

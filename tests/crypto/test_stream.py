@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from crypto.canonical import canonical
-from crypto.ckks_public import PRIME
 from crypto.errors import SealError
+from crypto.rings.ckks_public import PRIME
 from crypto.stream import KeyStream, derive
 
 KEY = bytes(range(32))

@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from deploy.demo import baselines
-from policies.accountant import epsilon
-from policies.costs import Cost
-from policies.study import load_study
+from policies.accounting.accountant import epsilon
+from policies.documents.study import load_study
+from policies.plan.costs import Cost
 from silo_agent.data.records import Records
 
 STUDY = load_study(Path(__file__).parents[2] / "deploy" / "demo" / "exam" / "study.yaml")

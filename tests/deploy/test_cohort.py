@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from deploy.demo import cohort
-from policies.study import CategoryFeature, NumericFeature, load_study
+from policies.documents.study import CategoryFeature, NumericFeature, load_study
 from silo_agent.data.reader import read_records
 
 STUDY = Path(__file__).parents[2] / "deploy" / "demo" / "exam" / "study.yaml"

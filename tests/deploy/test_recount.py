@@ -4,7 +4,7 @@ import math
 import pytest
 
 from deploy.demo.recount import recount
-from policies.accountant import gaussian_epsilon
+from policies.accounting.accountant import gaussian_epsilon
 
 
 def log(path, *lines):

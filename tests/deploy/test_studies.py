@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from deploy.demo.sources import load_source
-from policies.accountant import epsilon
-from policies.costs import study_costs
+from policies.accounting.accountant import epsilon
 from policies.decision import decide
+from policies.documents.study import load_study
+from policies.plan.costs import study_costs
 from policies.refusals import Reason, Refused
-from policies.study import load_study
 
 DEMO = Path(__file__).parents[2] / "deploy" / "demo"
 CLAIMS = [("exam", 3.9), ("heart-disease", 8.0)]

@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from deploy.demo.federation import COORDINATOR, OPERATOR, Federation, run
-from policies.ledger import read_ledger
+from policies.ledger.ledger import read_ledger
 from protos.messages import StudyStatus
 from support.prepared import prepare
 from support.small_cohort import SILOS, policy_document, study_document, write_sites, write_yaml

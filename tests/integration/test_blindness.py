@@ -15,21 +15,21 @@ import numpy as np
 import pytest
 import yaml
 
-import crypto.sealing
-from crypto.certificates import Credential
-from crypto.ckks_secret import CkksKey
+import crypto.secagg.sealing
 from crypto.entropy import SystemEntropy
+from crypto.pki.certificates import Credential
+from crypto.rings.ckks_secret import CkksKey
 from deploy.demo.federation import COORDINATOR, Federation
-from policies.ledger import Ledger
+from policies.ledger.ledger import Ledger
 from protos.messages import Tensor
 from silo_agent.agent import Agent
-from silo_agent.client import Client, Stopped
 from silo_agent.gate import Gate
-from silo_agent.learner import UPDATE_STEPS, Learner
+from silo_agent.learning.learner import UPDATE_STEPS, Learner
 from silo_agent.metrics import Metrics
-from silo_agent.session import Session
-from silo_agent.state import State
-from silo_agent.witnessing import Witness, Witnessing
+from silo_agent.protocol.client import Client, Stopped
+from silo_agent.protocol.session import Session
+from silo_agent.protocol.witnessing import Witness, Witnessing
+from silo_agent.storage.state import State
 from support.memory import WINDOW, encodings, search, search_files, search_memory
 from support.prepared import prepare
 from support.small_cohort import SILOS, policy_document, study_document, write_sites, write_yaml
@@ -190,7 +190,7 @@ def test_a_planted_pattern_is_nowhere_at_the_coordinator(federation, held):
 @pytest.mark.parametrize("held", [Tensor.HEADS, Tensor.ENCODER])
 def test_with_the_pads_off_the_search_does_find_it(federation, held, monkeypatch):
     """The build without protection: integers leave as they are. It is made here and nowhere else."""
-    monkeypatch.setattr(crypto.sealing, "apply", lambda ring, words, terms: None)
+    monkeypatch.setattr(crypto.secagg.sealing, "apply", lambda ring, words, terms: None)
     if held is not Tensor.ENCODER:
         encrypt = CkksKey.encrypt
         monkeypatch.setattr(CkksKey, "encrypt", lambda key, integers: in_the_clear(encrypt(key, integers), integers))

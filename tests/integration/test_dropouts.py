@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from policies.ledger import read_ledger
-from policies.study import Study
+from policies.documents.study import Study
+from policies.ledger.ledger import read_ledger
 from protos.messages import StudyStatus, Task, Tensor
 from support.certificates import make_authority
 from support.crash_federation import HUB, credentials_of

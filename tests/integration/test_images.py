@@ -14,8 +14,8 @@ import pytest
 import yaml
 
 from deploy.demo.federation import COORDINATOR, Federation
-from policies import shapes
-from policies.ledger import read_ledger
+from policies.ledger.ledger import read_ledger
+from policies.plan import shapes
 from silo_agent.data.reader import read_records
 from silo_agent.learning.model import SharedModel
 from support import images

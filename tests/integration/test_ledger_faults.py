@@ -20,27 +20,27 @@ import grpc
 import numpy as np
 import pytest
 
-from coordinator.countersigning import Countersigning as Hub
-from coordinator.statements import Statements
+from coordinator.checkpoints import Checkpoints
+from coordinator.cosigning import Cosigning as Hub
 from coordinator.store import Store
-from crypto.certificates import Trust
-from policies import accountant
-from policies.costs import round_costs
-from policies.countersign import Countersigned
+from crypto.pki.certificates import Trust
+from policies.accounting import accountant
+from policies.documents.policy import load_policy
 from policies.errors import LedgerRolledBackError
-from policies.events import Debit, InForce
-from policies.ledger import Ledger, read_history
-from policies.policy import load_policy
+from policies.ledger.cosign import Cosigned
+from policies.ledger.events import Debit, InForce
+from policies.ledger.ledger import Ledger, read_history
+from policies.plan.costs import round_costs
+from protos.checkpoints import SignedCheckpoint
 from protos.messages import Place, Tensor
-from protos.statements import SignedStatement
-from silo_agent.approving import predecessor_of, put_into_force, sign_policy, signers
-from silo_agent.client import WentBackRefused
-from silo_agent.countersigning import Countersigning
 from silo_agent.gate import Gate, Order, open_ledger
 from silo_agent.metrics import Metrics
-from silo_agent.recovering import recover
-from silo_agent.state import State
-from silo_agent.witnessing import Witness
+from silo_agent.oversight.approval import predecessor_of, put_into_force, sign_policy, signers
+from silo_agent.oversight.recovery import recover
+from silo_agent.protocol.client import WentBackRefused
+from silo_agent.protocol.cosigning import Cosigning
+from silo_agent.protocol.witnessing import Witness
+from silo_agent.storage.state import State
 from support.certificates import load, make_authority
 from support.failpoints import END, Failpoints, Say, points, run
 from support.small_cohort import policy_document, write_yaml
@@ -92,20 +92,20 @@ class Wire:
     def __init__(self, hub: Hub, witness: Witness, north) -> None:
         self._hub, self._witness, self._north = hub, witness, north
 
-    def countersigned(self):
+    def cosigned(self):
         return self._hub.latest("north")
 
     def signed(self, message):
-        return SignedStatement(message, self._north.certificate_pem, self._north.sign(message))
+        return SignedCheckpoint(message, self._north.certificate_pem, self._north.sign(message))
 
-    def countersign(self, place, stated):
+    def cosign(self, place, stated):
         try:
             self._hub.state("north", stated, ["south"], 0)
         except LedgerRolledBackError as fault:
             raise WentBackRefused(grpc.StatusCode.FAILED_PRECONDITION, str(fault)) from None
         asked = self._hub.witness("south", None, 0)
         if asked is not None:
-            self._hub.witness("south", self._witness.countersign(asked), 0)
+            self._hub.witness("south", self._witness.cosign(asked), 0)
         return self._hub.state("north", stated, ["south"], 0)
 
 
@@ -139,25 +139,25 @@ class World:
             put_into_force(ledger, policy, self.ledger.parent, self.trust)
 
     @contextmanager
-    def at_work(self, policy: Path) -> Iterator[tuple[Gate, Countersigning]]:
+    def at_work(self, policy: Path) -> Iterator[tuple[Gate, Cosigning]]:
         """The agent, the coordinator and the other hospital, as they start: what others know is asked first."""
         store = Store.in_folder(self.folder / "hub")
         state = State(self.ledger.parent / "state")
         try:
             gate = Gate(self.party["north"], policy, self.ledger, state, Metrics())
             try:
-                hub = Hub(Statements(store.engine), self.party["hub"], self.trust)
+                hub = Hub(Checkpoints(store.engine), self.party["hub"], self.trust)
                 witness = Witness(self.folder / "south", self.party["south"])
-                countersigning = Countersigning(Wire(hub, witness, self.party["north"]), gate)
-                countersigning.remember()
-                yield gate, countersigning
+                cosigning = Cosigning(Wire(hub, witness, self.party["north"]), gate)
+                cosigning.remember()
+                yield gate, cosigning
             finally:
                 gate.close()
         finally:
             state.close()
             store.engine.dispose()
 
-    def contribute(self, gate: Gate, countersigning: Countersigning, wanted: Order) -> bytes:
+    def contribute(self, gate: Gate, cosigning: Cosigning, wanted: Order) -> bytes:
         """What may be sent."""
 
         def compute(charged: Place):
@@ -168,7 +168,7 @@ class World:
                 os.fsync(log.fileno())
             return np.frombuffer(os.urandom(_BYTES), "<i8")
 
-        path = gate.contribute(wanted, self, "masks", compute, lambda: countersigning.ask(wanted.place))
+        path = gate.contribute(wanted, self, "masks", compute, lambda: cosigning.ask(wanted.place))
         return path.read_bytes()
 
     def seal(self, kind, integers, label, masks) -> Iterator[bytes]:
@@ -190,10 +190,10 @@ class World:
             if policy == second:
                 self.approve(second)
                 self.reload(second)
-            with self.at_work(policy) as (gate, countersigning):
+            with self.at_work(policy) as (gate, cosigning):
                 failpoints.watch(gate.ledger)
                 for wanted in orders:
-                    content = self.contribute(gate, countersigning, wanted)
+                    content = self.contribute(gate, cosigning, wanted)
                     if wanted.tensor == Tensor.ENCODER:
                         say(f"encoder {content[-_BYTES:].hex()} {gate.ledger.head.sequence} {gate.ledger.spent()!r}")
                     digest, ledger = hashlib.sha256(content).hexdigest(), gate.ledger
@@ -224,8 +224,8 @@ class World:
             *_, told_length, told_spent = said[-1].split()
             assert spent >= float(told_spent), "a crash refunded"
             assert length >= int(told_length)
-        for item in Countersigned(self.ledger).latest():
-            assert item.statement.epsilon <= spent
+        for item in Cosigned(self.ledger).latest():
+            assert item.checkpoint.epsilon <= spent
 
     def epsilon(self) -> float:
         """Of the training log alone."""
@@ -327,14 +327,14 @@ def test_older_copies_put_back_give_nothing_back(root, party, case, ago):
     world.approve(first)
     world.create()
     copies = []
-    with world.at_work(first) as (gate, countersigning):
+    with world.at_work(first) as (gate, cosigning):
         for step in range(8):
             copies.append(shutil.copytree(world.folder, root / f"copy-{step}"))
             if step in (2, 5):
-                world.contribute(gate, countersigning, ORDERS[step // 5])
+                world.contribute(gate, cosigning, ORDERS[step // 5])
             else:
                 gate.ledger.note("refresh", f"case {step}")
-                gate.keep_countersigned(countersigning.ask(FIRST.place))
+                gate.keep_cosigned(cosigning.ask(FIRST.place))
         spent, most = gate.ledger.spent(), gate.ledger.head.sequence
     older = copies[max(0, len(copies) - ago)]
     for name in (name for disk in case for name in DISKS[disk]):
@@ -343,17 +343,17 @@ def test_older_copies_put_back_give_nothing_back(root, party, case, ago):
             shutil.copy(older / name, world.folder / name)
     wanted, draws = ORDERS[3], world.draws
     if set(case) & set(HOSPITAL):
-        with pytest.raises(LedgerRolledBackError), world.at_work(first) as (gate, countersigning):
-            world.contribute(gate, countersigning, wanted)
+        with pytest.raises(LedgerRolledBackError), world.at_work(first) as (gate, cosigning):
+            world.contribute(gate, cosigning, wanted)
         assert world.draws == draws, "computed on an older copy"
         with pytest.raises(LedgerRolledBackError), world.at_work(first):
             pass
-        statements = [item.statement for item in Countersigned(world.ledger).latest()]
+        checkpoints = [item.checkpoint for item in Cosigned(world.ledger).latest()]
         with open_ledger(world.ledger, load_policy(first), world.party["north"]) as ledger:
-            recover(ledger, party["north"], statements, "A. Weber")
+            recover(ledger, party["north"], checkpoints, "A. Weber")
             assert ledger.spent() >= spent >= world.epsilon()
-    with world.at_work(first) as (gate, countersigning):
-        world.contribute(gate, countersigning, wanted)
+    with world.at_work(first) as (gate, cosigning):
+        world.contribute(gate, cosigning, wanted)
         assert gate.ledger.spent() > spent
         assert gate.ledger.spent() >= world.epsilon()
         assert set(case) & set(HOSPITAL) or gate.ledger.head.sequence > most

@@ -15,9 +15,9 @@ import pytest
 
 from deploy.demo.federation import run
 from deploy.demo.recount import recount
-from policies.events import Debit, Recovery
-from policies.ledger import read_history
-from policies.study import Study
+from policies.documents.study import Study
+from policies.ledger.events import Debit, Recovery
+from policies.ledger.ledger import read_history
 from protos.messages import StudyStatus
 from support.certificates import make_authority
 from support.crash_federation import HUB, SECONDS, CrashFederation, credentials_of
@@ -61,7 +61,7 @@ class Rollback(CrashFederation):
         return [entry.event for entry in read_history(self.ledger)[1] if isinstance(entry.event, Debit)]
 
     def put_back(self) -> None:
-        """The ledger as it was before anything was charged, and no word of what others countersigned."""
+        """The ledger as it was before anything was charged, and no word of what others cosigned."""
         self.ledger.write_bytes(self.older)
         self.ledger.with_name(self.ledger.name + ".countersigned.json").unlink()
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from policies import accountant
-from policies.ledger import Ledger
-from policies.policy import Policy
-from policies.study import Study
+from policies.accounting import accountant
+from policies.documents.policy import Policy
+from policies.documents.study import Study
+from policies.ledger.ledger import Ledger
 
 DELTA = 1e-5
 STUDY: dict[str, Any] = {

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies import accountant
-from policies.costs import Cost, round_costs, study_costs, tensor_costs
+from policies.accounting import accountant
 from policies.decision import decide
+from policies.documents.unaccountable import WISHES
+from policies.plan.costs import Cost, round_costs, study_costs, tensor_costs
 from policies.refusals import Reason, Refused
-from policies.unaccountable import WISHES
 
 CALL = {
     "silo": "site-1",

@@ -15,12 +15,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from policies import accountant, totals
-from policies.costs import Cost
-from policies.countersign import Countersignature, Countersigned, advance, check, gap
+from policies.accounting import accountant, totals
 from policies.errors import BudgetRefused, LedgerMismatchError, LedgerRolledBackError, LedgerWriteError
-from policies.events import EXHAUSTED, Head, InForce, Recovery
-from policies.ledger import Debit, Ledger, read_history, read_ledger
+from policies.ledger.cosign import Cosignature, Cosigned, advance, check, gap
+from policies.ledger.events import EXHAUSTED, EntryRef, InForce, Recovery
+from policies.ledger.ledger import Debit, Ledger, read_history, read_ledger
+from policies.plan.costs import Cost
 from support.failpoints import END, Failpoints, Say, points, run, torn
 
 DELTA = 1e-5
@@ -53,7 +53,7 @@ def recovery(ledger: Ledger, lost) -> Recovery:
 
 
 class Histories(RuleBasedStateMachine):
-    """Charges, policies, notices, crashes, restored copies, recoveries, in any order, with a countersigner."""
+    """Charges, policies, notices, crashes, restored copies, recoveries, in any order, with a cosigner."""
 
     @initialize()
     def begin(self) -> None:
@@ -61,7 +61,7 @@ class Histories(RuleBasedStateMachine):
         self.path = created(self.folder)
         self.budget, self.policy, self.number = 1.5, "first", 0
         self.released: list[Cost] = []
-        """Costs of everything that was ever computed: it is computed only once it is charged and countersigned."""
+        """Costs of everything that was ever computed: it is computed only once it is charged and cosigned."""
         self.copies = [self.path.read_bytes()]
         self.most = 0.0
         self.last = None
@@ -69,7 +69,7 @@ class Histories(RuleBasedStateMachine):
         self.start()
 
     def start(self) -> None:
-        """As the agent starts: what others countersigned is there, or it is recovered."""
+        """As the agent starts: what others cosigned is there, or it is recovered."""
         ledger = opened(self.path, self.budget)
         lost = () if self.last is None else ledger.missing([self.last])
         for item in lost:
@@ -96,7 +96,7 @@ class Histories(RuleBasedStateMachine):
         assert self.ledger.spent() <= self.budget
         self.number += 1
         known = () if self.last is None else (self.last.head,)
-        self.last = advance(self.last, self.ledger.statement("north", known))
+        self.last = advance(self.last, self.ledger.checkpoint("north", known))
         self.released.append(cost)
 
     @rule(budget=st.sampled_from([0.4, 1.5, 3.0]), name=st.sampled_from(["first", "second", "third"]))
@@ -138,7 +138,7 @@ class Histories(RuleBasedStateMachine):
     @precondition(lambda self: self.last is not None)
     @rule(which=st.integers(0, 99))
     def an_older_copy_goes_on_unseen(self, which) -> None:
-        """Nobody asked the countersigner; it finds the other history when its next countersignature is wanted."""
+        """Nobody asked the cosigner; it finds the other history when its next cosignature is wanted."""
         self.ledger.close()
         self.path.write_bytes(self.copies[which % len(self.copies)])
         with opened(self.path, 32.0) as ledger:
@@ -147,7 +147,7 @@ class Histories(RuleBasedStateMachine):
             self.number += 1
             if ledger.missing([self.last]):
                 with pytest.raises(LedgerRolledBackError):
-                    advance(self.last, ledger.statement("north", (self.last.head,)))
+                    advance(self.last, ledger.checkpoint("north", (self.last.head,)))
         self.start()
 
     @invariant()
@@ -175,11 +175,11 @@ TestHistories.settings = settings(max_examples=25, stateful_step_count=14, deadl
 def live(path: Path, seed: int, failpoints: Failpoints, say: Say) -> None:
     """A hospital's days, from the making of its ledger on; it says what it was told is done."""
     Ledger.create(path, unit="patient", identified_by=["pid"], data_set="ward", holdout=0.2, delta=DELTA)
-    chance, kept = random.Random(seed), Countersigned(path)  # noqa: S311 - which order, nothing secret
+    chance, kept = random.Random(seed), Cosigned(path)  # noqa: S311 - which order, nothing secret
     with opened(path, 4.0) as ledger:
         failpoints.watch(ledger)
         for number in range(5):
-            action = chance.choice(["charge", "charge", "policy", "note", "recover", "countersign"])
+            action = chance.choice(["charge", "charge", "policy", "note", "recover", "cosign"])
             match action:
                 case "charge":
                     ledger.charge(release(number, ledger.policy or "p"))
@@ -191,12 +191,12 @@ def live(path: Path, seed: int, failpoints: Failpoints, say: Say) -> None:
                     lost = Cost("training", 1.0, 30.0 + number, 1)
                     signed = Recovery((), (lost,), "A. Weber", "fedward://silo/north", "PEM", "00")
                     ledger.recover(signed, ())
-                case "countersign":
-                    item = ledger.statement("north", [held.statement.head for held in kept.latest()])
+                case "cosign":
+                    item = ledger.checkpoint("north", [held.checkpoint.head for held in kept.latest()])
                     kept.keep(
                         [
                             check(
-                                Countersignature(item, "", b"PEM", b"s", b"own", b"s"),
+                                Cosignature(item, "", b"PEM", b"s", b"own", b"s"),
                                 lambda pem, *_: HUB if pem == b"PEM" else "fedward://silo/north",
                             )
                         ]
@@ -221,11 +221,11 @@ def require_what_was_said(path: Path, said: list[str]) -> None:
         for number in charged:
             ledger.charge(release(number, "whatever policy"))
         assert ledger.head == head, "charged twice"
-        signed = [int(length) for action, _, length, _ in done if action == "countersign"]
-        kept = Countersigned(path).latest()
+        signed = [int(length) for action, _, length, _ in done if action == "cosign"]
+        kept = Cosigned(path).latest()
         for item in kept:
-            ledger.require(item.statement.head)
-        assert max([item.statement.head.sequence for item in kept], default=-1) >= max(signed, default=-1)
+            ledger.require(item.checkpoint.head)
+        assert max([item.checkpoint.head.sequence for item in kept], default=-1) >= max(signed, default=-1)
 
 
 @pytest.mark.parametrize("seed", range(25))
@@ -277,18 +277,18 @@ def test_a_kill_in_the_middle_of_any_write_of_a_commit_leaves_all_or_nothing(tmp
 def test_a_clock_that_jumps_two_days_changes_nothing_but_the_dates(tmp_path, monkeypatch, jump):
     path = created(tmp_path)
     at = ["2026-01-31T08:00:00+00:00"]
-    monkeypatch.setattr("policies.ledger._now", lambda: at[0])
+    monkeypatch.setattr("policies.ledger.ledger._now", lambda: at[0])
     with opened(path, 4.0) as ledger:
         ledger.put_into_force("p", 4.0)
         ledger.charge(release(1, "p"))
-        first = ledger.statement("north")
+        first = ledger.checkpoint("north")
         spent = ledger.spent()
         at[0] = jump
         assert ledger.charge(release(1, "p")).sequence == 2, "what is charged is not charged again"
         assert ledger.spent() == spent
         ledger.charge(release(2, "p"))
         ledger.verify()
-        assert advance(first, ledger.statement("north", (first.head,))).at == jump
+        assert advance(first, ledger.checkpoint("north", (first.head,))).at == jump
         assert ledger.spent() == accountant.epsilon(ledger.costs(), DELTA)
     with opened(path, 4.0) as ledger:
         assert [entry.at for entry in ledger.history()][1:] == ["2026-01-31T08:00:00+00:00", jump]
@@ -297,7 +297,7 @@ def test_a_clock_that_jumps_two_days_changes_nothing_but_the_dates(tmp_path, mon
 def test_the_ledgers_day_goes_forward_only_whatever_the_clock_does(tmp_path, monkeypatch):
     path, seen = created(tmp_path), []
     at = [""]
-    monkeypatch.setattr("policies.ledger._now", lambda: at[0])
+    monkeypatch.setattr("policies.ledger.ledger._now", lambda: at[0])
     with opened(path, 4.0) as ledger:
         assert ledger.day is None
         for day in ("2026-01-31", "2026-02-02", "2026-01-29", "2026-02-01", "2026-02-03"):
@@ -353,14 +353,14 @@ def test_after_an_unknown_loss_no_policy_brings_the_budget_back(tmp_path):
 
 
 @pytest.mark.parametrize("ago", [1, 10, 12])
-def test_an_older_copy_is_recovered_to_at_least_what_was_countersigned(tmp_path, ago):
+def test_an_older_copy_is_recovered_to_at_least_what_was_cosigned(tmp_path, ago):
     path = created(tmp_path)
     copies = []
     with opened(path, 32.0) as ledger:
         for number in range(12):
             copies.append(path.read_bytes())
             ledger.charge(release(number, "p", noise=10.0 + number))
-        last = ledger.statement("north")
+        last = ledger.checkpoint("north")
     path.write_bytes(copies[-ago])
     with opened(path, 32.0) as ledger:
         assert ledger.missing([last]) == (last,)
@@ -371,7 +371,7 @@ def test_an_older_copy_is_recovered_to_at_least_what_was_countersigned(tmp_path,
         assert ledger.missing([last]) == ()
         assert ledger.spent() >= last.epsilon
         assert totals.beyond(last.totals, ledger.costs()) == ()
-        assert advance(last, ledger.statement("north")).covers == (last.head,)
+        assert advance(last, ledger.checkpoint("north")).covers == (last.head,)
 
 
 @pytest.mark.parametrize("factor", [1 + 1e-12, 1.5])
@@ -379,14 +379,14 @@ def test_what_charges_nothing_can_be_written_and_read_after_the_accountant_found
     path = created(tmp_path)
     with opened(path, 4.0) as ledger:
         stated = ledger.charge(release(1, "p")).epsilon
-        lost = ledger.statement("north")
+        lost = ledger.checkpoint("north")
     older = accountant.epsilon
     monkeypatch.setattr(accountant, "epsilon", lambda costs, delta: older(costs, delta) * factor)
     with opened(path, 4.0) as ledger:
         assert ledger.spent() == stated * factor
         assert ledger.note("refresh", "case 7").epsilon == stated
         assert ledger.put_into_force("p", 4.0).epsilon == stated
-        free = Recovery((Head(9, "a" * 64),), (), "A. Weber", "fedward://silo/north", "PEM", "00")
+        free = Recovery((EntryRef(9, "a" * 64),), (), "A. Weber", "fedward://silo/north", "PEM", "00")
         assert ledger.recover(free, [lost]).epsilon == stated
         charged = ledger.charge(release(2, "p")).epsilon
         assert charged == older(ledger.costs(), 1e-5) * factor

@@ -12,8 +12,8 @@ from dp_accounting import GaussianDpEvent, NeighboringRelation, PoissonSampledDp
 from dp_accounting.pld import PLDAccountant
 from opacus.accountants import PRVAccountant
 
-from policies.chain import Genesis, check_chain
-from policies.events import costs_of
+from policies.ledger.chain import Genesis, check_chain
+from policies.ledger.events import costs_of
 
 RECORDED = sorted((Path(__file__).parent / "recorded").glob("*.json"))
 PRV_ERROR = 0.002

@@ -7,18 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protos import codec
+from protos.checkpoints import Cosigned
 from protos.messages import AgreedFigure, Figure, MessageError, StudyResults, Task, Tensor
-from protos.statements import Countersigned
 from protos.v1 import common_pb2, silo_pb2
 from support.wire import (
     answers,
+    checkpoints,
     confirms,
-    countersignatures,
+    cosignatures,
     headers,
     members,
     places,
     results,
-    statements,
     statuses,
     works,
 )
@@ -62,20 +62,20 @@ def test_confirm(confirm):
     assert codec.confirm_from_wire(through_bytes(codec.confirm_to_wire(confirm))) == confirm
 
 
-@given(statements)
-def test_signed_statement(signed):
-    assert codec.statement_from_wire(through_bytes(codec.statement_to_wire(signed))) == signed
+@given(checkpoints)
+def test_signed_checkpoint(signed):
+    assert codec.checkpoint_from_wire(through_bytes(codec.checkpoint_to_wire(signed))) == signed
 
 
-@given(countersignatures)
-def test_countersignature(word):
-    assert codec.countersignature_from_wire(through_bytes(codec.countersignature_to_wire(word))) == word
+@given(cosignatures)
+def test_cosignature(word):
+    assert codec.cosignature_from_wire(through_bytes(codec.cosignature_to_wire(word))) == word
 
 
-@given(countersignatures, st.none() | countersignatures)
-def test_countersigned(coordinator, peer):
-    countersigned = Countersigned(coordinator, peer)
-    assert codec.countersigned_from_wire(through_bytes(codec.countersigned_to_wire(countersigned))) == countersigned
+@given(cosignatures, st.none() | cosignatures)
+def test_cosigned(coordinator, peer):
+    cosigned = Cosigned(coordinator, peer)
+    assert codec.cosigned_from_wire(through_bytes(codec.cosigned_to_wire(cosigned))) == cosigned
 
 
 @given(statuses)

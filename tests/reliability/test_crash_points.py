@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from deploy.demo.recount import recount
-from policies.study import Study
+from policies.documents.study import Study
 from support.certificates import make_authority
 from support.crash_federation import HUB, CrashFederation, credentials_of, described
 from support.crash_points import Crash

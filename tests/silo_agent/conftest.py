@@ -9,7 +9,7 @@ import pytest
 import structlog
 
 from crypto.entropy import SystemEntropy
-from silo_agent.session import Session
+from silo_agent.protocol.session import Session
 from support.certificates import load, make_authority
 from support.local_coordinator import LocalCoordinator
 from support.local_silos import LocalSilo

@@ -7,15 +7,15 @@ import pytest
 from structlog.testing import capture_logs
 
 from policies.canonical import canonical_json
-from policies.countersign import Statement
 from policies.errors import LedgerRolledBackError
+from policies.ledger.cosign import Checkpoint
 from protos.messages import Note, Place, Task, Tensor, Work
-from silo_agent.client import CallRefused
-from silo_agent.learning import dpsgd
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
-from silo_agent.session import KEY_FILE, Session
-from support.countersigners import witnessed
+from silo_agent.learning.private import dpsgd
+from silo_agent.protocol.client import CallRefused
+from silo_agent.protocol.session import KEY_FILE, Session
+from support.cosigners import witnessed
 from support.local_coordinator import LocalCoordinator
 from support.small_cohort import policy_document, write_yaml
 from support.studies import tiny_document, tiny_study
@@ -460,14 +460,14 @@ def test_two_studies_at_once_do_not_take_each_others_bytes(federation):
 
 
 # --- the ledger before the others -------------------------------------------------------------------------------------
-def test_a_round_is_countersigned_once_for_its_attempt(federation):
+def test_a_round_is_cosigned_once_for_its_attempt(federation):
     coordinator, silos = federation
     coordinator.run_round(0)
     coordinator.run_round(1)
     for silo in silos.values():
         places = [place for place, _ in silo.client.stated]
         assert places == [coordinator.place(0), coordinator.place(1)], "the second tensor's charge is covered"
-        last = Statement.parse(silo.client.stated[-1][1].statement)
+        last = Checkpoint.parse(silo.client.stated[-1][1].checkpoint)
         assert (last.silo, last.head) == (silo.name, silo.gate.ledger.head)
 
 
@@ -519,7 +519,7 @@ def test_an_attempt_that_ends_while_it_waits_for_signatures_is_left(federation, 
         raise CallRefused(grpc.StatusCode.FAILED_PRECONDITION, "is not the current one")
 
     with monkeypatch.context() as patch:
-        patch.setattr(silo.client, "countersign", over)
+        patch.setattr(silo.client, "cosign", over)
         coordinator.ask("north", coordinator.work(Task.CONTRIBUTE, place, roster, Tensor.COUNTS))
     assert silo.charges == [(0, 1, "counts")]
     assert (place, "counts") not in silo.client.uploads

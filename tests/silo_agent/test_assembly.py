@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from policies.errors import LedgerMissingError
-from policies.ledger import Ledger
+from policies.ledger.ledger import Ledger
 from protos.messages import Task, Work
 from silo_agent import assembly
 from silo_agent.assembly import run_agent
-from silo_agent.client import Stopped
 from silo_agent.config import AgentConfig
-from silo_agent.retention import today
-from silo_agent.state import Ending, State
+from silo_agent.protocol.client import Stopped
+from silo_agent.storage.retention import today
+from silo_agent.storage.state import Ending, State
 from support.ledgers import NORTH
 from support.local_coordinator import LocalCoordinator
 from support.local_federation import write_patients

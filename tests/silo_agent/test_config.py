@@ -1,6 +1,6 @@
 import pytest
 
-from policies.document import DocumentError
+from policies.documents.document import DocumentError
 from silo_agent.config import AgentConfig
 from support.small_cohort import policy_document, write_yaml
 

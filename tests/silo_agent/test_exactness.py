@@ -21,11 +21,11 @@ from structlog.testing import capture_logs
 
 from coordinator.config import CoordinatorConfig
 from coordinator.server import Server
-from policies import shapes
+from policies.plan import shapes
 from protos.messages import Tensor
-from silo_agent.client import Client, Stopped
-from silo_agent.learner import HEAD_STEP, HEAD_TOLERANCE
-from silo_agent.witnessing import Witness, Witnessing
+from silo_agent.learning.learner import HEAD_STEP, HEAD_TOLERANCE
+from silo_agent.protocol.client import Client, Stopped
+from silo_agent.protocol.witnessing import Witness, Witnessing
 from support.exact_path import walk, write
 from support.local_federation import LocalFederation, write_patients
 from support.local_silos import LocalSilo

@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crypto.certificates import Trust
 from crypto.errors import CertificateError, SignatureRefused
-from policies import accountant
-from policies.costs import Cost, round_costs
-from policies.countersign import Countersigned, advance
-from policies.document import DocumentError
-from policies.errors import CountersignError, LedgerError, LedgerRolledBackError
-from policies.events import Head, InForce, Recovery
-from policies.ledger import (
+from crypto.pki.certificates import Trust
+from policies.accounting import accountant
+from policies.documents.document import DocumentError
+from policies.documents.policy import load_policy
+from policies.errors import CosignError, LedgerError, LedgerRolledBackError
+from policies.ledger.cosign import Cosigned, advance
+from policies.ledger.events import EntryRef, InForce, Recovery
+from policies.ledger.ledger import (
     Debit,
     Ledger,
     LedgerMismatchError,
@@ -25,16 +25,16 @@ from policies.ledger import (
     read_history,
     read_ledger,
 )
-from policies.policy import load_policy
+from policies.plan.costs import Cost, round_costs
 from policies.refusals import Reason, Refused
 from protos.messages import Place, Tensor
-from silo_agent.approving import ApprovalError, put_into_force
 from silo_agent.core.turns import OutOfTurnError
 from silo_agent.gate import VERIFY_SECONDS, Gate, Order, open_ledger
 from silo_agent.metrics import Metrics
-from silo_agent.recovering import recover
-from silo_agent.state import State, StateError
-from support.countersigners import countersigned
+from silo_agent.oversight.approval import ApprovalError, put_into_force
+from silo_agent.oversight.recovery import recover
+from silo_agent.storage.state import State, StateError
+from support.cosigners import cosigned
 from support.small_cohort import policy_document, write_yaml
 from support.studies import tiny_study
 
@@ -99,8 +99,8 @@ class Hospital:
         return iter((f"{kind} {integers.tolist()} ".encode(), f"{label.digest} {masks}".encode()))
 
     def ask(self):
-        self.events.append("countersign")
-        return [countersigned(self.gate.statement(), signer, self.credential) for signer in self.signers]
+        self.events.append("cosign")
+        return [cosigned(self.gate.checkpoint(), signer, self.credential) for signer in self.signers]
 
     def contribute(self, order, compute=None, ask=None):
         return self.gate.contribute(order, self, "masks", compute or self.compute, ask or self.ask)
@@ -123,7 +123,7 @@ def trust(authority):
 
 @pytest.fixture(scope="session")
 def signers(coordinator, credentials):
-    """Who countersigns: the coordinator and one peer."""
+    """Who cosigns: the coordinator and one peer."""
     return (coordinator, credentials["south"])
 
 
@@ -145,7 +145,7 @@ def hospital(open_hospital):
     return open_hospital()
 
 
-# --- the order: decide, charge, countersign, compute, keep, seal ------------------------------------------------------
+# --- the order: decide, charge, cosign, compute, keep, seal ------------------------------------------------------
 def test_the_steps_come_in_their_order(hospital, monkeypatch):
     for owner, name, event in (
         (hospital.gate.ledger, "charge", "charge"),
@@ -158,7 +158,7 @@ def test_the_steps_come_in_their_order(hospital, monkeypatch):
         )
     monkeypatch.setattr("silo_agent.gate.decide", lambda *_, **__: hospital.events.append("decide"))
     hospital.contribute(hospital.order())
-    assert hospital.events == ["decide", "charge", "countersign", "compute", "keep", "seal", "store"]
+    assert hospital.events == ["decide", "charge", "cosign", "compute", "keep", "seal", "store"]
 
 
 def test_whoever_computes_finds_the_whole_round_charged_on_disk(hospital):
@@ -302,14 +302,14 @@ def test_the_same_label_gives_the_stored_bytes(hospital, restart):
         hospital.restart()
     assert hospital.contribute(hospital.order()) == path
     assert path.read_bytes() == content
-    assert hospital.events == ["countersign", "compute", "seal"]
+    assert hospital.events == ["cosign", "compute", "seal"]
 
 
 def test_stored_bytes_that_were_changed_are_not_sent(hospital):
     hospital.contribute(hospital.order()).write_bytes(b"something else")
     with pytest.raises(StateError, match="missing or was changed"):
         hospital.contribute(hospital.order())
-    assert hospital.events == ["countersign", "compute", "seal"]
+    assert hospital.events == ["cosign", "compute", "seal"]
 
 
 # --- local noise: sent again at no cost -------------------------------------------------------------------------------
@@ -435,7 +435,7 @@ def test_shares_of_noise_are_never_sealed_for_two_rosters_or_models(open_hospita
         hospital.restart()
     with pytest.raises(OutOfTurnError, match="was drawn for another roster or model"):
         hospital.contribute(hospital.order(**other))
-    assert hospital.events == ["countersign", "compute", "seal"]
+    assert hospital.events == ["cosign", "compute", "seal"]
     assert len(hospital.left) == 1
 
 
@@ -592,7 +592,7 @@ class Clock:
     def __init__(self, monkeypatch) -> None:
         self.now = datetime(2027, 5, 31, 12, tzinfo=UTC)
         monkeypatch.setattr("silo_agent.gate._today", self.today)
-        monkeypatch.setattr("policies.ledger._now", lambda: self.now.isoformat(timespec="seconds"))
+        monkeypatch.setattr("policies.ledger.ledger._now", lambda: self.now.isoformat(timespec="seconds"))
 
     def today(self):
         return self.now.date()
@@ -650,16 +650,16 @@ def test_a_clock_that_jumps_within_the_period_changes_no_charge(open_hospital, c
     assert hospital.gate.ledger.spent() >= accountant.epsilon(hospital.gate.ledger.costs(), 1e-5)
 
 
-# --- countersigned heads --------------------------------------------------------------------------------------------
-def countersign(hospital, credential):
-    return countersigned(hospital.gate.statement(), credential, hospital.credential)
+# --- cosigned heads --------------------------------------------------------------------------------------------
+def cosign(hospital, credential):
+    return cosigned(hospital.gate.checkpoint(), credential, hospital.credential)
 
 
-def test_an_older_copy_is_refused_at_the_start_once_a_head_was_countersigned(hospital, coordinator):
+def test_an_older_copy_is_refused_at_the_start_once_a_head_was_cosigned(hospital, coordinator):
     path = hospital.folder / "ledger.sqlite3"
     older = path.read_bytes()
     hospital.contribute(hospital.order())
-    hospital.gate.keep_countersigned([countersign(hospital, coordinator)])
+    hospital.gate.keep_cosigned([cosign(hospital, coordinator)])
     hospital.restart()
     hospital.close()
     path.write_bytes(older)
@@ -668,45 +668,43 @@ def test_an_older_copy_is_refused_at_the_start_once_a_head_was_countersigned(hos
     assert read_history(path)[1][-1].sequence == 1, "a refused start writes nothing"
 
 
-def test_a_countersigner_tells_a_silo_that_lost_everything_and_it_stays_told(hospital, coordinator):
-    """The whole folder was put back: only who countersigned can know."""
+def test_a_cosigner_tells_a_silo_that_lost_everything_and_it_stays_told(hospital, coordinator):
+    """The whole folder was put back: only who cosigned can know."""
     path = hospital.folder / "ledger.sqlite3"
     older = path.read_bytes()
     hospital.contribute(hospital.order())
-    told = countersign(hospital, coordinator)
+    told = cosign(hospital, coordinator)
     hospital.close()
     path.write_bytes(older)
     (hospital.folder / "ledger.sqlite3.countersigned.json").unlink()
     hospital.start()
     with pytest.raises(LedgerRolledBackError):
-        hospital.gate.keep_countersigned([told])
+        hospital.gate.keep_cosigned([told])
     hospital.close()
     with pytest.raises(LedgerRolledBackError):
         hospital.start()
 
 
-def test_only_others_countersign_and_only_this_ledger(hospital, coordinator, credentials):
-    own = countersign(hospital, credentials["north"])
-    with pytest.raises(CountersignError, match="cannot countersign the ledger of north"):
-        hospital.gate.keep_countersigned([own])
-    statement = replace(hospital.gate.statement(), data_set="other")
-    with pytest.raises(CountersignError, match=r"the ledger of other as this silo's.*a new name refills no budget"):
-        hospital.gate.keep_countersigned([countersigned(statement, coordinator, hospital.credential)])
-    with pytest.raises(CountersignError, match="the ledger of west, not this one"):
-        hospital.gate.keep_countersigned(
-            [countersigned(replace(statement, silo="west"), coordinator, credentials["west"])]
-        )
-    good = countersign(hospital, credentials["south"])
+def test_only_others_cosign_and_only_this_ledger(hospital, coordinator, credentials):
+    own = cosign(hospital, credentials["north"])
+    with pytest.raises(CosignError, match="cannot cosign the ledger of north"):
+        hospital.gate.keep_cosigned([own])
+    checkpoint = replace(hospital.gate.checkpoint(), data_set="other")
+    with pytest.raises(CosignError, match=r"the ledger of other as this silo's.*a new name refills no budget"):
+        hospital.gate.keep_cosigned([cosigned(checkpoint, coordinator, hospital.credential)])
+    with pytest.raises(CosignError, match="the ledger of west, not this one"):
+        hospital.gate.keep_cosigned([cosigned(replace(checkpoint, silo="west"), coordinator, credentials["west"])])
+    good = cosign(hospital, credentials["south"])
     with pytest.raises(SignatureRefused):
-        hospital.gate.keep_countersigned([replace(good, statement=statement)])
-    made_up = replace(hospital.gate.statement(), head=Head(99, "e" * 64))
-    with pytest.raises(CountersignError, match="fedward://silo/south signed a statement about the ledger of north"):
-        hospital.gate.keep_countersigned([countersigned(made_up, coordinator, credentials["south"])])
+        hospital.gate.keep_cosigned([replace(good, checkpoint=checkpoint)])
+    made_up = replace(hospital.gate.checkpoint(), head=EntryRef(99, "e" * 64))
+    with pytest.raises(CosignError, match="fedward://silo/south signed a checkpoint about the ledger of north"):
+        hospital.gate.keep_cosigned([cosigned(made_up, coordinator, credentials["south"])])
     with pytest.raises(SignatureRefused):
-        hospital.gate.keep_countersigned([replace(good, stated_signature=good.signature)])
-    assert Countersigned(hospital.folder / "ledger.sqlite3").latest() == ()
-    hospital.gate.keep_countersigned([good, countersign(hospital, coordinator)])
-    signers = [item.signer for item in Countersigned(hospital.folder / "ledger.sqlite3").latest()]
+        hospital.gate.keep_cosigned([replace(good, stated_signature=good.signature)])
+    assert Cosigned(hospital.folder / "ledger.sqlite3").latest() == ()
+    hospital.gate.keep_cosigned([good, cosign(hospital, coordinator)])
+    signers = [item.signer for item in Cosigned(hospital.folder / "ledger.sqlite3").latest()]
     assert signers == ["fedward://coordinator/hub", "fedward://silo/south"]
 
 
@@ -719,7 +717,7 @@ def test_nothing_is_computed_before_the_coordinator_and_a_peer_have_signed_the_c
         """Nobody, then one of them, then the other."""
         steps.append(hospital.draws)
         given = {2: [hub], 3: [south]}.get(len(steps), [])
-        return [countersigned(hospital.gate.statement(), signer, hospital.credential) for signer in given]
+        return [cosigned(hospital.gate.checkpoint(), signer, hospital.credential) for signer in given]
 
     hospital.contribute(hospital.order(), ask=ask)
     assert steps == [0, 0, 0]
@@ -729,10 +727,10 @@ def test_nothing_is_computed_before_the_coordinator_and_a_peer_have_signed_the_c
 @pytest.mark.parametrize("missing", ["coordinator", "peer"])
 def test_one_alone_is_not_enough(hospital, signers, missing):
     def ask():
-        if hospital.events.count("countersign") == 3:
+        if hospital.events.count("cosign") == 3:
             raise Crash
-        hospital.events.append("countersign")
-        return [countersigned(hospital.gate.statement(), signers[missing == "coordinator"], hospital.credential)]
+        hospital.events.append("cosign")
+        return [cosigned(hospital.gate.checkpoint(), signers[missing == "coordinator"], hospital.credential)]
 
     with pytest.raises(Crash):
         hospital.contribute(hospital.order(), ask=ask)
@@ -746,9 +744,9 @@ def test_a_silo_of_another_study_does_not_count(hospital, coordinator, enrolled)
     def ask():
         if hospital.events:
             raise Crash
-        hospital.events.append("countersign")
+        hospital.events.append("cosign")
         return [
-            countersigned(hospital.gate.statement(), one, hospital.credential)
+            cosigned(hospital.gate.checkpoint(), one, hospital.credential)
             for one in (coordinator, enrolled("elsewhere"))
         ]
 
@@ -766,18 +764,18 @@ def test_a_charge_that_is_not_in_the_ledger_is_no_charge(hospital, monkeypatch):
 
 
 def test_a_head_of_before_the_charge_does_not_count(hospital, signers):
-    before = [countersigned(hospital.gate.statement(), signer, hospital.credential) for signer in signers]
-    hospital.gate.keep_countersigned(before)
+    before = [cosigned(hospital.gate.checkpoint(), signer, hospital.credential) for signer in signers]
+    hospital.gate.keep_cosigned(before)
     hospital.contribute(hospital.order())
-    assert hospital.events == ["countersign", "compute", "seal"]
+    assert hospital.events == ["cosign", "compute", "seal"]
 
 
 def test_a_head_that_covers_the_charge_is_asked_for_once(hospital):
     hospital.contribute(hospital.order())
     hospital.contribute(hospital.order(Tensor.ENCODER, model="m2"))
-    assert hospital.events.count("countersign") == 1
+    assert hospital.events.count("cosign") == 1
     hospital.contribute(hospital.order(number=2))
-    assert hospital.events.count("countersign") == 2
+    assert hospital.events.count("cosign") == 2
 
 
 @pytest.mark.parametrize("restart", [False, True])
@@ -791,14 +789,14 @@ def test_after_a_crash_it_is_asked_again_only_where_it_was_not_kept(hospital, re
         if restart:
             hospital.restart()
     hospital.contribute(hospital.order(), ask=die)
-    assert hospital.events == ["countersign", "compute", "seal"]
+    assert hospital.events == ["cosign", "compute", "seal"]
     assert len(hospital.on_disk) == 1
 
 
 def test_what_was_computed_is_sent_again_without_asking(hospital):
     hospital.contribute(hospital.order())
     hospital.contribute(hospital.order(attempt=2, roster=OTHER_ROSTER))
-    assert hospital.events == ["countersign", "compute", "seal", "seal"]
+    assert hospital.events == ["cosign", "compute", "seal", "seal"]
 
 
 def test_a_signature_that_does_not_fit_computes_nothing(hospital):
@@ -815,53 +813,53 @@ def test_who_answers_with_a_newer_head_stops_everything_by_name(hospital, coordi
     path = hospital.folder / "ledger.sqlite3"
     older = path.read_bytes()
     hospital.contribute(hospital.order())
-    newer = countersign(hospital, credentials["south"])
+    newer = cosign(hospital, credentials["south"])
     hospital.close()
     path.write_bytes(older)
     (hospital.folder / "ledger.sqlite3.countersigned.json").unlink()
     hospital.start()
     with pytest.raises(LedgerRolledBackError):
-        hospital.contribute(hospital.order(number=2), ask=lambda: [countersign(hospital, coordinator), newer])
+        hospital.contribute(hospital.order(number=2), ask=lambda: [cosign(hospital, coordinator), newer])
     assert hospital.draws == 1
     with pytest.raises(LedgerRolledBackError):
         hospital.gate.decide(hospital.study, hospital.order().place)
 
 
-def test_a_countersigner_that_was_put_back_itself_can_go_on(hospital, coordinator):
+def test_a_cosigner_that_was_put_back_itself_can_go_on(hospital, coordinator):
     """It remembers an older head than the silo has kept of it, and signs only what contains that one."""
     gate = hospital.gate
     for _ in range(3):
         gate.ledger.note("refresh", "case")
-    remembered = gate.statement()
+    remembered = gate.checkpoint()
     for _ in range(5):
         gate.ledger.note("refresh", "case")
-    gate.keep_countersigned([countersign(hospital, coordinator)])
+    gate.keep_cosigned([cosign(hospital, coordinator)])
     gate.ledger.note("refresh", "case")
     with pytest.raises(LedgerRolledBackError):
-        advance(remembered, gate.statement())
-    gate.keep_countersigned([countersigned(remembered, coordinator, hospital.credential)])
-    assert advance(remembered, gate.statement()).head == gate.ledger.head
-    (kept,) = Countersigned(hospital.folder / "ledger.sqlite3").latest()
-    assert kept.statement.head.sequence > remembered.head.sequence, "the newest stays kept"
+        advance(remembered, gate.checkpoint())
+    gate.keep_cosigned([cosigned(remembered, coordinator, hospital.credential)])
+    assert advance(remembered, gate.checkpoint()).head == gate.ledger.head
+    (kept,) = Cosigned(hospital.folder / "ledger.sqlite3").latest()
+    assert kept.checkpoint.head.sequence > remembered.head.sequence, "the newest stays kept"
 
 
 def test_what_is_known_is_not_written_again(hospital, coordinator, monkeypatch):
-    told = countersign(hospital, coordinator)
-    hospital.gate.keep_countersigned([told])
-    monkeypatch.setattr(Countersigned, "keep", lambda *_: pytest.fail("written again"))
-    hospital.gate.keep_countersigned([told])
+    told = cosign(hospital, coordinator)
+    hospital.gate.keep_cosigned([told])
+    monkeypatch.setattr(Cosigned, "keep", lambda *_: pytest.fail("written again"))
+    hospital.gate.keep_cosigned([told])
 
 
 def test_a_head_that_was_lost_and_recovered_says_nothing_about_later_charges(open_hospital):
-    """Its number may be higher than the charge's: the charge is countersigned all the same before it is computed."""
+    """Its number may be higher than the charge's: the charge is cosigned all the same before it is computed."""
     hospital = open_hospital(study=tiny_study(**DISTRIBUTED))
     path = hospital.folder / "ledger.sqlite3"
     older = path.read_bytes()
     hospital.contribute(hospital.order())
     for _ in range(3):
         hospital.gate.ledger.note("refresh", "case")
-    hospital.gate.keep_countersigned(hospital.ask())
-    lost = [item.statement for item in Countersigned(path).latest()]
+    hospital.gate.keep_cosigned(hospital.ask())
+    lost = [item.checkpoint for item in Cosigned(path).latest()]
     hospital.close()
     path.write_bytes(older)
     with open_ledger(path, load_policy(hospital.policy), hospital.credential) as ledger:
@@ -884,7 +882,7 @@ def test_signatures_planted_in_the_kept_file_are_refused_at_the_start(hospital, 
     planted = [replace(item, signer=one.identity.uri, signature=b"no") for item, one in pairs]
     hospital.close()
     (hospital.folder / "ledger.sqlite3.countersigned.json").unlink()
-    Countersigned(hospital.folder / "ledger.sqlite3").keep(planted)
+    Cosigned(hospital.folder / "ledger.sqlite3").keep(planted)
     with pytest.raises(SignatureRefused):
         hospital.start()
     hospital.state.close()

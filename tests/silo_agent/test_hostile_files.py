@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from silo_agent import cli
+from silo_agent.cli import main
 from support.small_cohort import policy_document, write_yaml
 from support.studies import tiny_document
 
@@ -62,7 +62,7 @@ def said(place, hospital, monkeypatch, capsys):
     def run(hostile):
         monkeypatch.setattr(sys, "argv", ["fedward-silo", *map(str, command(place, hostile, hospital))])
         with pytest.raises(SystemExit) as ended:
-            cli.main()
+            main.main()
         out, err = capsys.readouterr()
         assert (ended.value.code, out) == (1, "")
         assert "Traceback" not in err

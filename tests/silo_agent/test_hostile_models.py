@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from policies import shapes
+from policies.plan import shapes
 from protos.messages import Place, Tensor
 from silo_agent.data.records import Records
-from silo_agent.learner import HEAD_STEP, Learner, SolutionError
-from silo_agent.learning import dpsgd
-from silo_agent.learning.encoder import flatten
+from silo_agent.learning.encoder.encoder import flatten
+from silo_agent.learning.learner import HEAD_STEP, Learner, SolutionError
 from silo_agent.learning.model import HEAD_BOUND, SharedModel
+from silo_agent.learning.private import dpsgd
 from support.entropy import SeededEntropy
 from support.studies import tiny_study
 

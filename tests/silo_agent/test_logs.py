@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import structlog
 
-from policies.costs import Cost
+from policies.plan.costs import Cost
 from protos.messages import Place, Tensor
 from silo_agent import logs
 from silo_agent.logs import TrainingLog

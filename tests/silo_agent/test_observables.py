@@ -44,7 +44,7 @@ def observed(gather, patients, *, more="", study=None):
         "confirms": [
             (confirm.task, confirm.place.round, confirm.tensor, confirm.dispute) for confirm in client.confirms
         ],
-        "statements": [(shown(place), len(stated.statement)) for place, stated in client.stated],
+        "statements": [(shown(place), len(stated.checkpoint)) for place, stated in client.stated],
         "log": [shown(event) for event in said],
         "metrics": sorted(repr((sample.name, shown(sample.labels), sample.value)) for sample in metrics),
         "charges": [(e.debit.round, e.debit.attempt, e.debit.costs, e.epsilon) for e in silo.gate.ledger.entries()],

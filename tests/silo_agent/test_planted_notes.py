@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from crypto import recovery
+from crypto.secagg import unmasking
 from protos.messages import MessageError, Task, Tensor
 from support.sessions import flipped
 
@@ -177,14 +177,14 @@ def test_two_different_notes_of_one_silo_give_no_usable_sum(five):
 
 # --- shares that south has signed, and that are wrong: it alone can have made them ------------------------------------
 def dealing_wrongly(coordinator, monkeypatch, **wrong):
-    """While south shares, and nobody else, these functions of `crypto.recovery` are others."""
+    """While south shares, and nobody else, these functions of `crypto.secagg.unmasking` are others."""
     ask = coordinator.ask
 
     def asked(silo, work):
         with monkeypatch.context() as patch:
             if silo == "south" and work.task is Task.EXCHANGE:
                 for name, function in wrong.items():
-                    patch.setattr(recovery, name, function)
+                    patch.setattr(unmasking, name, function)
             ask(silo, work)
 
     coordinator.ask = asked
@@ -193,7 +193,7 @@ def dealing_wrongly(coordinator, monkeypatch, **wrong):
 def test_who_signs_shares_that_one_silo_cannot_open_is_named_by_that_silo(five, monkeypatch):
     coordinator, silos = five()
     coordinator.run_round(0)
-    key = recovery._shares_key
+    key = unmasking._shares_key
 
     def another(pairs, owner, holder, bound):
         return b"k" * 32 if holder == "north" else key(pairs, owner, holder, bound)
@@ -211,7 +211,7 @@ def test_who_signs_shares_that_one_silo_cannot_open_is_named_by_that_silo(five, 
 def test_who_signs_shares_that_do_not_combine_is_named_by_all(five, monkeypatch):
     coordinator, silos = five()
     coordinator.run_round(0)
-    split = recovery.split
+    split = unmasking.split
     dealing_wrongly(
         coordinator, monkeypatch, split=lambda secret, _, holders, entropy: split(secret, holders, holders, entropy)
     )
@@ -229,7 +229,7 @@ def test_who_deposits_other_seeds_than_it_committed_to_is_named_by_all(five, mon
     """South vanishes, and what it left for that case is of no use."""
     coordinator, _ = five()
     coordinator.run_round(0)
-    seal = recovery.seal_under
+    seal = unmasking.seal_under
     dealing_wrongly(
         coordinator,
         monkeypatch,

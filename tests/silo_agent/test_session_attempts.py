@@ -6,19 +6,19 @@ import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
-from crypto.at_rest import Vault
 from crypto.entropy import SystemEntropy
 from crypto.errors import (
     OpeningRefused,
     RecoveryRefused,
     SealError,
 )
-from crypto.labels import Label
-from crypto.recovery import AttemptSecrets
-from crypto.rings import RINGS
-from crypto.survivors import SurvivorList
+from crypto.pki.at_rest import Vault
+from crypto.rings.rings import RINGS
+from crypto.secagg.labels import Label
+from crypto.secagg.survivors import SurvivorList
+from crypto.secagg.unmasking import AttemptSecrets
 from protos import record
-from silo_agent.session import KEY_FILE, Session
+from silo_agent.protocol.session import KEY_FILE, Session
 from support.sessions import (
     NAMES,
     NEEDED,

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from coordinator.core.state import ADDED
-from crypto.ckks_public import DEGREE, FRAME_VALUES, MAX_VALUE, RESIDUES, add_residues, pack
-from crypto.ckks_secret import CkksKey
 from crypto.errors import OpeningRefused, SealError
-from crypto.survivors import threshold
-from policies import shapes
+from crypto.rings.ckks_public import DEGREE, FRAME_VALUES, MAX_VALUE, RESIDUES, add_residues, pack
+from crypto.rings.ckks_secret import CkksKey
+from crypto.secagg.survivors import threshold
+from policies.plan import shapes
 from protos.messages import Task, Tensor
 from support.memory import WINDOW, encodings, search
 from support.simulated_attacker import Attacker, WeakMasks, polynomial, raw_slots, session_of, solved_key

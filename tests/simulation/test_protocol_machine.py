@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 from coordinator.core.state import Phase
 from coordinator.core.study import Life
 from protos.messages import Task
-from silo_agent.client import CallRefused
+from silo_agent.protocol.client import CallRefused
 from support.simulated_federation import NAMES, SimulatedFederation, simulated_study
 
 EXAMPLES, RULES = 40, 12

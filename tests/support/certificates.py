@@ -7,10 +7,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from unittest import mock
 
-from crypto import authority
-from crypto.certificates import Credential
-from crypto.enrolment import create_request
-from crypto.identity import Identity, Role, Subject
+from crypto.pki import authority
+from crypto.pki.certificates import Credential
+from crypto.pki.enrolment import create_request
+from crypto.pki.identity import Identity, Role, Subject
 
 LOOPBACK = ("localhost", "127.0.0.1")
 

@@ -17,8 +17,8 @@ import yaml
 
 from coordinator.config import OperatorConfig
 from coordinator.operating import Operator, OperatorError
-from policies.ledger import Ledger, read_ledger
-from policies.study import Study
+from policies.documents.study import Study
+from policies.ledger.ledger import Ledger, read_ledger
 from protos.messages import StudyStatus
 from support import party_process
 from support.certificates import Authority, data_set_of

@@ -20,14 +20,14 @@ import numpy as np
 import torch
 
 from crypto.entropy import SystemEntropy
-from crypto.packages import GroupKeys, model_digest
-from policies import shapes
-from policies.study import Study
+from crypto.secagg.packages import GroupKeys, model_digest
+from policies.documents.study import Study
+from policies.plan import shapes
 from protos.messages import Place, Tensor
-from silo_agent import publishing
-from silo_agent.learner import Integers, Learner
 from silo_agent.learning.device import limit_threads
+from silo_agent.learning.learner import Integers, Learner
 from silo_agent.learning.model import SharedModel
+from silo_agent.protocol import publishing
 
 KEYS = GroupKeys(b"ckks", b"g" * 32, b"c" * 32)
 Sums = Mapping[tuple[int, str], Integers]

@@ -19,8 +19,8 @@ from typing import Any
 
 from sqlalchemy.engine.default import DefaultDialect
 
-from policies.ledger import Ledger
-from policies.store import Store
+from policies.ledger.ledger import Ledger
+from policies.ledger.store import Store
 
 Say = Callable[[str], None]
 WATCHED = (

@@ -1,6 +1,7 @@
 """A coordinator inside the test's own process: it hands out work, adds what it is given, and can be made to lie.
 
-It stands where `silo_agent.client.Client` stands and keeps no rules of its own; the real one has tests of its own.
+It stands where `silo_agent.protocol.client.Client` stands and keeps no rules of its own; the real one has tests of its
+own.
 """
 
 from __future__ import annotations
@@ -12,10 +13,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Literal
 
-from crypto.certificates import Credential
-from crypto.rings import ring_of
-from policies import shapes
-from policies.study import Study
+from crypto.pki.certificates import Credential
+from crypto.rings.rings import ring_of
+from policies.documents.study import Study
+from policies.plan import shapes
+from protos.checkpoints import Cosigned, CosignedCheckpoint, SignedCheckpoint
 from protos.chunks import ChunkList
 from protos.messages import (
     ADDED,
@@ -34,11 +36,10 @@ from protos.messages import (
     Work,
     note_slot,
 )
-from protos.statements import Countersigned, CountersignedStatement, SignedStatement
 from silo_agent.agent import Agent
-from silo_agent.client import Stopped
+from silo_agent.protocol.client import Stopped
 from support.contents import digest_of, listed
-from support.countersigners import witnessed
+from support.cosigners import witnessed
 
 
 @dataclass
@@ -54,9 +55,9 @@ class LocalClient:
     headers: list[UploadHeader] = field(default_factory=list)
     on_upload: Callable[[UploadHeader], None] | None = None
     signer: Credential | None = None
-    told: list[CountersignedStatement] = field(default_factory=list)
-    """What the coordinator says was countersigned last."""
-    stated: list[tuple[Place, SignedStatement]] = field(default_factory=list)
+    told: list[CosignedCheckpoint] = field(default_factory=list)
+    """What the coordinator says was cosigned last."""
+    stated: list[tuple[Place, SignedCheckpoint]] = field(default_factory=list)
 
     def join(self, version: str) -> SimpleNamespace:
         return SimpleNamespace(coordinator_version=version)
@@ -77,22 +78,22 @@ class LocalClient:
         assert self.signer is not None
         return self.signer.sign(message)
 
-    def signed(self, statement: bytes) -> SignedStatement:
+    def signed(self, checkpoint: bytes) -> SignedCheckpoint:
         assert self.signer is not None
-        return SignedStatement(statement, self.signer.certificate_pem, self.signer.sign(statement))
+        return SignedCheckpoint(checkpoint, self.signer.certificate_pem, self.signer.sign(checkpoint))
 
-    def countersigned(self) -> tuple[CountersignedStatement, ...]:
+    def cosigned(self) -> tuple[CosignedCheckpoint, ...]:
         return tuple(self.told)
 
-    def countersign(self, place: Place, stated: SignedStatement) -> Countersigned:
+    def cosign(self, place: Place, stated: SignedCheckpoint) -> Cosigned:
         """The coordinator signs, and the next silo that is connected."""
         self.stated.append((place, stated))
         hub, others = self.coordinator.hub, self.coordinator.clients
         assert hub is not None
         peer = next(c.signer for name, c in others.items() if name != self.silo and c.signer is not None)
-        return Countersigned(witnessed(stated, hub), witnessed(stated, peer))
+        return Cosigned(witnessed(stated, hub), witnessed(stated, peer))
 
-    def witness(self, given: CountersignedStatement | None) -> SignedStatement | None:
+    def witness(self, given: CosignedCheckpoint | None) -> SignedCheckpoint | None:
         raise Stopped
 
     def upload(self, header: UploadHeader, content: Path, chunks: ChunkList) -> None:
@@ -117,7 +118,7 @@ class LocalCoordinator:
 
     study: Study
     hub: Credential | None = None
-    """With it the coordinator countersigns."""
+    """With it the coordinator cosigns."""
     agents: dict[str, Agent] = field(default_factory=dict)
     clients: dict[str, LocalClient] = field(default_factory=dict)
     canonical: dict[str, bytes] = field(default_factory=dict)

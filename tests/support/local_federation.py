@@ -13,10 +13,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from policies import shapes
-from policies.study import Study
+from policies.documents.study import Study
+from policies.plan import shapes
 from protos.messages import Place, Tensor
-from silo_agent.learner import Integers, Learner, Results
+from silo_agent.learning.learner import Integers, Learner, Results
 from silo_agent.learning.model import SharedModel
 from support.entropy import SeededEntropy
 

@@ -6,17 +6,17 @@ from pathlib import Path
 
 import numpy as np
 
-from crypto.certificates import Credential
 from crypto.entropy import SystemEntropy
-from policies.ledger import Ledger
-from policies.study import Study
+from crypto.pki.certificates import Credential
+from policies.documents.study import Study
+from policies.ledger.ledger import Ledger
 from silo_agent.agent import Agent, UnknownDataError
-from silo_agent.duties import Running
 from silo_agent.gate import Gate
-from silo_agent.learner import Learner
+from silo_agent.learning.learner import Learner
 from silo_agent.metrics import Metrics
-from silo_agent.session import Session
-from silo_agent.state import State
+from silo_agent.protocol.session import Session
+from silo_agent.protocol.tasks import Running
+from silo_agent.storage.state import State
 from support.certificates import data_set_of
 from support.local_coordinator import LocalCoordinator
 from support.local_federation import HOLDOUT, write_patients

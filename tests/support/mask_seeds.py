@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Sequence
 
-from crypto.masks import Masks, Unmasking
+from crypto.secagg.masks import Masks, Unmasking
 
 GROUP = b"g" * 32
 

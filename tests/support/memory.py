@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from crypto.ckks_public import pack
+from crypto.rings.ckks_public import pack
 from support.live_files import content_of, live_files
 
 WINDOW = 4

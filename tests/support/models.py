@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from PIL import Image as Pillow
 
-from policies.study import Study
+from policies.documents.study import Study
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
 from support.studies import tiny_study

@@ -17,7 +17,7 @@ from coordinator.config import CoordinatorConfig
 from coordinator.server import Server
 from silo_agent import assembly, logs
 from silo_agent.config import AgentConfig
-from silo_agent.learner import Learner
+from silo_agent.learning.learner import Learner
 from support.crash_points import Crash, CrashPoints
 from support.placed_entropy import PlacedEntropy
 from support.task_points import TaskCrash

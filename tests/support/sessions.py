@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from crypto.certificates import Credential
 from crypto.entropy import Entropy, SystemEntropy
-from crypto.recovery import Bundle
+from crypto.pki.certificates import Credential
+from crypto.secagg.unmasking import Bundle
 from protos.messages import Member, Place
-from silo_agent.session import Session
+from silo_agent.protocol.session import Session
 
 STUDY = "5" * 64
 PLACE = Place(STUDY, 1, 1)

@@ -14,13 +14,12 @@ import numpy as np
 import pytest
 
 from coordinator.server import Server
-from crypto import ckks_public
-from crypto.certificates import Credential
-from crypto.layout import sealed_values
-from crypto.rings import ring_of
-from crypto.tls import channel_credentials
-from policies import shapes
-from policies.study import Study
+from crypto.pki.certificates import Credential
+from crypto.pki.tls import channel_credentials
+from crypto.rings.rings import ckks_public, ring_of
+from crypto.secagg.layout import sealed_values
+from policies.documents.study import Study
+from policies.plan import shapes
 from protos import chunks, codec
 from protos.messages import (
     PROTOCOL,

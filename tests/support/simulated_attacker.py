@@ -16,18 +16,18 @@ from numpy.typing import NDArray
 from tenseal import sealapi
 
 from coordinator.spool import SUM_FILE
-from crypto import ckks_public, ckks_secret, seal_format
-from crypto.ckks_public import DEGREE, PRIME, SCALE
-from crypto.ckks_secret import CkksKey
 from crypto.entropy import SystemEntropy
-from crypto.labels import Label
-from crypto.masks import Masks, Term, Unmasking, _group_stream, _own_stream, _pair_stream, apply
-from crypto.recovery import Bundle
-from crypto.rings import IntegerRing, Kind, ring_of
-from crypto.survivors import SurvivorList, threshold
-from policies import shapes
+from crypto.rings import ckks_secret, seal_format
+from crypto.rings.ckks_public import DEGREE, PRIME, SCALE
+from crypto.rings.ckks_secret import CkksKey
+from crypto.rings.rings import IntegerRing, Kind, ckks_public, ring_of
+from crypto.secagg.labels import Label
+from crypto.secagg.masks import Masks, Term, Unmasking, _group_stream, _own_stream, _pair_stream, apply
+from crypto.secagg.survivors import SurvivorList, threshold
+from crypto.secagg.unmasking import Bundle
+from policies.plan import shapes
 from protos.messages import Note, Place, Task, Tensor, Work, note_slot
-from silo_agent.session import Session
+from silo_agent.protocol.session import Session
 from support.simulated_coordinator import read_frames
 from support.simulated_federation import SimulatedFederation
 

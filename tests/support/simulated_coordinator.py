@@ -33,16 +33,16 @@ from coordinator.core.study import LIVE, Life, Progress, StudyStateError
 from coordinator.engine import script_of
 from coordinator.spool import SUM_FILE
 from coordinator.work import check_fetch, check_present, check_upload, work_in
-from crypto.agreement import Roster, RosterEntry
-from crypto.certificates import Credential
 from crypto.errors import FrameError
-from crypto.rings import ring_of
-from crypto.survivors import Attempt, SurvivorList
-from policies import shapes
-from policies.study import Study
+from crypto.pki.certificates import Credential
+from crypto.rings.rings import ring_of
+from crypto.secagg.agreement import Roster, RosterEntry
+from crypto.secagg.survivors import Attempt, SurvivorList
+from policies.documents.study import Study
+from policies.plan import shapes
 from protos import record
 from protos.messages import RINGS, SUM, Answer, Confirm, Part, Place, Signature, Task, Tensor, UploadHeader, Work
-from silo_agent.client import CallRefused
+from silo_agent.protocol.client import CallRefused
 from support.contents import digest_of
 
 Slot = tuple[Place, str, str]

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from coordinator.core.study import LIVE
-from crypto.certificates import Credential
-from policies.study import Study
+from crypto.pki.certificates import Credential
+from policies.documents.study import Study
 from support.certificates import Authority, load
 from support.simulated_coordinator import SimulatedCoordinator
 from support.simulated_silo import SimulatedSilo

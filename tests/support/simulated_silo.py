@@ -19,27 +19,27 @@ import numpy as np
 from numpy.typing import NDArray
 from structlog.testing import capture_logs
 
-from crypto.certificates import Credential
 from crypto.entropy import SystemEntropy
-from crypto.masks import Masks
-from crypto.recovery import Bundle, _held, _open_reveal
-from crypto.sealing import Sealer
-from crypto.survivors import SurvivorList
-from policies import shapes
+from crypto.pki.certificates import Credential
+from crypto.secagg.masks import Masks
+from crypto.secagg.sealing import Sealer
+from crypto.secagg.survivors import SurvivorList
+from crypto.secagg.unmasking import Bundle, _held, _open_reveal
+from policies.documents.study import Study
+from policies.plan import shapes
 from policies.refusals import Reason, Refused
-from policies.study import Study
 from protos import codec
+from protos.checkpoints import CosignedCheckpoint
 from protos.chunks import ChunkList
 from protos.messages import Answer, Confirm, Member, Part, Place, Task, Tensor, UploadHeader, Work
-from protos.statements import CountersignedStatement
 from silo_agent.agent import Agent
-from silo_agent.client import CallRefused
-from silo_agent.duties import COUNTS
 from silo_agent.gate import Order
 from silo_agent.learning.model import SharedModel
 from silo_agent.metrics import Metrics
-from silo_agent.session import Session, session_name
-from silo_agent.state import State, write_whole
+from silo_agent.protocol.client import CallRefused
+from silo_agent.protocol.session import Session, session_name
+from silo_agent.protocol.tasks import COUNTS
+from silo_agent.storage.state import State, write_whole
 from support.contents import digest_of, listed
 from support.simulated_coordinator import SimulatedCoordinator
 from support.simulated_witness import Witness, plain
@@ -55,7 +55,7 @@ class Crashed(BaseException):  # no error: nothing may catch it
 
 @dataclass
 class _Client:
-    """What `silo_agent.client.Client` is to an agent."""
+    """What `silo_agent.protocol.client.Client` is to an agent."""
 
     silo: SimulatedSilo
     fate: Fate = "arrives"
@@ -86,7 +86,7 @@ class _Client:
     def sign(self, message: bytes) -> bytes:
         return self.silo.credential.sign(message)
 
-    def countersigned(self) -> tuple[CountersignedStatement, ...]:
+    def cosigned(self) -> tuple[CosignedCheckpoint, ...]:
         return ()
 
     def upload(self, header: UploadHeader, content: Path, chunks: ChunkList) -> None:

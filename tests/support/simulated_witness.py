@@ -14,13 +14,13 @@ import numpy as np
 from google.protobuf.message import Message
 from numpy.typing import NDArray
 
-from crypto.labels import Label
-from crypto.layout import sealed_values
-from crypto.masks import Masks
-from crypto.rings import Kind, ring_of
-from crypto.survivors import threshold
-from policies import shapes
-from policies.study import Study
+from crypto.rings.rings import Kind, ring_of
+from crypto.secagg.labels import Label
+from crypto.secagg.layout import sealed_values
+from crypto.secagg.masks import Masks
+from crypto.secagg.survivors import threshold
+from policies.documents.study import Study
+from policies.plan import shapes
 from protos import codec
 from protos.messages import Place, Tensor, UploadHeader
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 from typing import Any
 
-from policies.study import Study
+from policies.documents.study import Study
 
 TINY: dict[str, Any] = {
     "version": 1,

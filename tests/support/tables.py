@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from policies.study import CategoryFeature, DataSchema, DomainColumn, Image, Label, NumericFeature
+from policies.documents.study import CategoryFeature, DataSchema, DomainColumn, Image, Label, NumericFeature
 
 HEADER = "id,age,crp,sex,smoker,scanner,died"
 GOOD = "p1,50,10,f,yes,A,1"

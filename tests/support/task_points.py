@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from protos.messages import Place, Task, Tensor, Work
-from silo_agent.duties import Duties, Running
+from silo_agent.protocol.tasks import Duties, Running
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,8 @@ class TaskCrash:
 
     def install(self) -> None:
         """Stand between the agent and its duties, for the life of the process."""
-        act, say = Duties.act, Duties.say
-        Duties.act = self._watched(act, before="asked", after="kept")  # type: ignore[method-assign]  # the same, watched
+        act, say = Duties.perform, Duties.say
+        Duties.perform = self._watched(act, before="asked", after="kept")  # type: ignore[method-assign]  # the same, watched
         Duties.say = self._watched(say, before="", after="told")  # type: ignore[method-assign]  # the same, watched
 
     def _watched(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
+from protos.checkpoints import CosignedCheckpoint, SignedCheckpoint
 from protos.messages import (
     ADDED,
     CONFIRMED,
@@ -33,7 +34,6 @@ from protos.messages import (
     UploadSize,
     Work,
 )
-from protos.statements import CountersignedStatement, SignedStatement
 
 digests = st.text("0123456789abcdef", min_size=64, max_size=64)
 names = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,20}[a-z0-9])?", fullmatch=True)
@@ -125,8 +125,8 @@ confirms = (
         signature=some_bytes,
     )
 )
-statements = st.builds(SignedStatement, some_bytes, some_bytes, some_bytes)
-countersignatures = st.builds(CountersignedStatement, statements, some_bytes, some_bytes)
+checkpoints = st.builds(SignedCheckpoint, some_bytes, some_bytes, some_bytes)
+cosignatures = st.builds(CosignedCheckpoint, checkpoints, some_bytes, some_bytes)
 statuses = st.builds(
     StudyStatus,
     study=digests,

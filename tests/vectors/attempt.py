@@ -11,14 +11,13 @@ import io
 
 import numpy as np
 
-from crypto import ckks_public
-from crypto.checks import LinearChecks
-from crypto.labels import Label
-from crypto.masks import Masks, Unmasking, apply
-from crypto.packages import GroupKeys
-from crypto.rings import RINGS
-from crypto.sealing import Sealer
-from crypto.survivors import Attempt
+from crypto.rings.rings import RINGS, ckks_public
+from crypto.secagg.checks import LinearChecks
+from crypto.secagg.labels import Label
+from crypto.secagg.masks import Masks, Unmasking, apply
+from crypto.secagg.packages import GroupKeys
+from crypto.secagg.sealing import Sealer
+from crypto.secagg.survivors import Attempt
 
 MEMBERS = ("ash", "elm", "fir", "oak", "yew")
 PARTICIPANTS = MEMBERS[:4]

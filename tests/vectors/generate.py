@@ -20,15 +20,16 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from crypto import ckks_public, recovery, seal_format, shamir
-from crypto.agreement import EphemeralKey, KeyOffer, Roster, RosterEntry
 from crypto.canonical import canonical
-from crypto.ckks_secret import CkksKey
-from crypto.layout import sealed_values
-from crypto.packages import model_digest
-from crypto.rings import RINGS
+from crypto.rings import seal_format
+from crypto.rings.ckks_secret import CkksKey
+from crypto.rings.rings import RINGS, ckks_public
+from crypto.secagg import shamir, unmasking
+from crypto.secagg.agreement import EphemeralKey, KeyOffer, Roster, RosterEntry
+from crypto.secagg.layout import sealed_values
+from crypto.secagg.packages import model_digest
+from crypto.secagg.survivors import SurvivorList
 from crypto.stream import KeyStream, derive
-from crypto.survivors import SurvivorList
 from protos.chunks import ChunkList
 from tests.vectors import refusals
 from tests.vectors.attempt import (
@@ -322,7 +323,7 @@ def agreement_file(given):
         "pair": {"first": PAIR[0], "second": PAIR[1], "secrets": {name: of.hex() for name, of in ends.items()}},
         "attempt": asdict(attempt),
         "tensor": LABEL.tensor,
-        "seed": recovery.pair_seed(secret, attempt, LABEL.tensor).hex(),
+        "seed": unmasking.pair_seed(secret, attempt, LABEL.tensor).hex(),
         "survivors": {"names": SURVIVORS, "bytes": survivors.to_sign().hex()},
         "refused": refusals.agreement(),
     }
@@ -343,7 +344,7 @@ def shamir_case(threshold, holders, secret, part_):
         "entropy": entropy.drawn.hex(),
         "shares": [share.hex() for share in shares],
         "dealing": dealing(part_),
-        "commitments": {to: recovery._commit(ATTEMPT, "elm", spot, to, value).hex() for to, value in named.items()},
+        "commitments": {to: unmasking._commit(ATTEMPT, "elm", spot, to, value).hex() for to, value in named.items()},
     }
 
 

@@ -14,14 +14,16 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from crypto import ckks_public, errors, recovery, seal_format, shamir
-from crypto.agreement import Roster
+from crypto import errors
 from crypto.canonical import canonical
-from crypto.ckks_secret import CkksKey
-from crypto.recovery import Bundle
-from crypto.rings import RINGS, ring_of
+from crypto.rings import seal_format
+from crypto.rings.ckks_secret import CkksKey
+from crypto.rings.rings import RINGS, ckks_public, ring_of
+from crypto.secagg import shamir, unmasking
+from crypto.secagg.agreement import Roster
+from crypto.secagg.survivors import SurvivorList
+from crypto.secagg.unmasking import Bundle
 from crypto.stream import KeyStream
-from crypto.survivors import SurvivorList
 from protos.chunks import ChunkList
 from protos.messages import MessageError
 from tests.vectors import attempt, generate
@@ -330,15 +332,15 @@ def test_shares_that_do_not_combine(case):
         with refusing(case):
             shamir.combine(shares, first["threshold"])
     with pytest.raises(errors.RecoveryRefused, match=SAYS["commitment"]) as refusal:
-        recovery._combine(bundle, survivors, shares, first["threshold"])
+        unmasking._combine(bundle, survivors, shares, first["threshold"])
     assert refusal.value.culprit == "elm"
 
 
 def test_a_share_in_anothers_place_does_not_fit_its_commitment():
     first, bundle, survivors = dealt()
     shares = [bytes.fromhex(share) for share in first["shares"]]
-    spot = recovery._spot(bundle, survivors)
-    assert [[recovery._fits(bundle, spot, name, share) for share in shares] for name in attempt.MEMBERS] == np.eye(
+    spot = unmasking._spot(bundle, survivors)
+    assert [[unmasking._fits(bundle, spot, name, share) for share in shares] for name in attempt.MEMBERS] == np.eye(
         5, dtype=bool
     ).tolist()
 

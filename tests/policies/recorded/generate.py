@@ -11,11 +11,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from policies import accountant
-from policies.chain import Genesis, genesis_row, next_entry
-from policies.costs import Cost, round_costs
-from policies.events import Debit, Head, costs_of
-from policies.study import Study
+from policies.accounting import accountant
+from policies.documents.study import Study
+from policies.ledger.chain import Genesis, genesis_row, next_entry
+from policies.ledger.events import Debit, EntryRef, costs_of
+from policies.plan.costs import Cost, round_costs
 
 HERE = Path(__file__).parent
 AT = "2026-01-31T08:00:00+00:00"
@@ -83,7 +83,7 @@ def recorded(name: str) -> dict[str, object]:
                 costs.pop("encoder", None)
             debit = Debit(plan.digest, "p" * 64, number, attempt, costs)
             held += costs_of(debit)
-            entry = next_entry(Head(rows[-1][0], rows[-1][2]), debit, AT, accountant.epsilon(held, genesis.delta))
+            entry = next_entry(EntryRef(rows[-1][0], rows[-1][2]), debit, AT, accountant.epsilon(held, genesis.delta))
             rows.append(entry.row)
     return {"study": name, "chain": [list(row) for row in rows]}
 

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.study import Image
+from policies.documents.study import Image
 from silo_agent.data import image_files, image_store
 from silo_agent.data.errors import Unfit
 from silo_agent.data.image_store import ImageStore

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.study import Image
+from policies.documents.study import Image
 from silo_agent.data import Images
 from silo_agent.data.images import Scale
 

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from policies.study import Image, Label, Study
+from policies.documents.study import Image, Label, Study
 from silo_agent.data import DataError, read_records, split
 from support.images import study_document, write_png, write_sites
 from support.tables import GOOD, HEADER, SCANS, make_schema, scans_schema

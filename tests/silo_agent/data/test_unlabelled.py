@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from policies.study import DataSchema
+from policies.documents.study import DataSchema
 from silo_agent.data.errors import DataError
 from silo_agent.data.reader import read_records
 from silo_agent.data.unlabelled import UNKNOWN, read_unlabelled

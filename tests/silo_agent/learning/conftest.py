@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from policies.study import (
+from policies.documents.study import (
     DataSchema,
     DomainColumn,
     EncoderPlan,

@@ -3,10 +3,10 @@ import pytest
 import torch
 from scipy.special import expit, softmax
 
-from policies import shapes
+from policies.plan import shapes
 from silo_agent.learning import files
 from silo_agent.learning import model as module
-from silo_agent.learning.encoder import build_encoder, flatten
+from silo_agent.learning.encoder.encoder import build_encoder, flatten
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.model import SharedModel
 

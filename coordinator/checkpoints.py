@@ -1,0 +1,96 @@
+"""What silos have stated about their ledgers, and what others cosigned of it: the latest of each, durably.
+
+A silo has one ledger. Every method is one transaction, durable when it returns. Signatures and rules are
+`cosigning`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import Column, Engine, LargeBinary, MetaData, String, Table, insert, select, update
+
+from protos.checkpoints import CosignedCheckpoint, SignedCheckpoint
+
+_metadata = MetaData()
+_stated = Table(
+    "statements",
+    _metadata,
+    Column("silo", String(63), primary_key=True),
+    Column("signer", String(63), primary_key=True),
+    Column("statement", LargeBinary, nullable=False),
+    Column("certificate_pem", LargeBinary, nullable=False),
+    Column("signature", LargeBinary, nullable=False),
+)
+"""By the silo whose ledger it is, which is the signer."""
+_cosigned = Table(
+    "countersigned_statements",
+    _metadata,
+    Column("silo", String(63), primary_key=True),
+    Column("signer", String(63), primary_key=True),
+    Column("statement", LargeBinary, nullable=False),
+    Column("stated_certificate_pem", LargeBinary, nullable=False),
+    Column("stated_signature", LargeBinary, nullable=False),
+    Column("certificate_pem", LargeBinary, nullable=False),
+    Column("signature", LargeBinary, nullable=False),
+)
+"""By another silo, the signer; its own silo's signature lies beside it."""
+
+
+class Checkpoints:
+    """The latest checkpoint of each ledger, and of each silo that cosigned it, in the coordinator's database."""
+
+    def __init__(self, engine: Engine) -> None:
+        """Take the connections of an open store; make the tables where there are none."""
+        self._engine = engine
+        _metadata.create_all(engine)
+
+    def keep(self, silo: str, signed: SignedCheckpoint) -> None:
+        """Replace what this silo stated last."""
+        row = {
+            "statement": signed.checkpoint,
+            "certificate_pem": signed.certificate_pem,
+            "signature": signed.signature,
+        }
+        self._put(_stated, silo, silo, row)
+
+    def keep_cosigned(self, silo: str, signer: str, word: CosignedCheckpoint) -> None:
+        """Replace what this signer cosigned last of this ledger."""
+        row = {
+            "statement": word.stated.checkpoint,
+            "stated_certificate_pem": word.stated.certificate_pem,
+            "stated_signature": word.stated.signature,
+            "certificate_pem": word.certificate_pem,
+            "signature": word.signature,
+        }
+        self._put(_cosigned, silo, signer, row)
+
+    def latest(self, silo: str) -> SignedCheckpoint | None:
+        """What this silo stated last; None where it never did."""
+        query = select(_stated).where(_stated.c.silo == silo, _stated.c.signer == silo)
+        with self._engine.begin() as connection:
+            row = connection.execute(query).one_or_none()
+        if row is None:
+            return None
+        return SignedCheckpoint(bytes(row.statement), bytes(row.certificate_pem), bytes(row.signature))
+
+    def cosigned(self, silo: str) -> dict[str, CosignedCheckpoint]:
+        """What was cosigned last of a ledger, by signer."""
+        query = select(_cosigned).where(_cosigned.c.silo == silo).order_by(_cosigned.c.signer)
+        with self._engine.begin() as connection:
+            rows = connection.execute(query).all()
+        return {
+            row.signer: CosignedCheckpoint(
+                SignedCheckpoint(bytes(row.statement), bytes(row.stated_certificate_pem), bytes(row.stated_signature)),
+                bytes(row.certificate_pem),
+                bytes(row.signature),
+            )
+            for row in rows
+        }
+
+    def _put(self, table: Table, silo: str, signer: str, row: Mapping[str, Any]) -> None:
+        with self._engine.begin() as connection:
+            mine = (table.c.silo == silo, table.c.signer == signer)
+            if connection.execute(update(table).where(*mine).values(row)).rowcount == 0:
+                connection.execute(insert(table).values(silo=silo, signer=signer, **row))

@@ -1,0 +1,57 @@
+"""Signatures by certificates that may have expired since.
+
+Guarantees: a signature counts by a certificate that is valid today or, once that expired, by one that was valid at the
+time that the signed content names, and `Signer.expired` says so: the authority vouched for the key at that time, and
+whoever holds the key later can name any time before. That a signature is as old as it says, nothing here shows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from crypto.errors import CertificateError
+from crypto.pki.certificates import Trust
+from crypto.pki.identity import Identity, Role
+
+
+@dataclass(frozen=True, slots=True)
+class Signer:
+    """Who signed something."""
+
+    identity: Identity
+    expired: datetime | None
+    """When the certificate ran out, where it is valid no more; then it was valid when the content says it was made."""
+
+
+def signer_at(
+    trust: Trust,
+    certificate: bytes,
+    message: bytes,
+    signature: bytes,
+    at: str,
+    *,
+    role: Role | None = None,
+    now: datetime | None = None,
+) -> Signer:
+    """Who signed a message: by a certificate that is valid today, or was `at` the time that the message names.
+
+    `now` (aware) defaults to the clock. Raises `CertificateError`, `SignatureRefused`.
+    """
+    expired = trust.ran_out(certificate, now=now)
+    named = None if expired is None else _time(at)
+    if named is None:
+        return Signer(trust.verify(certificate, message, signature, role=role, now=now), None)
+    try:
+        return Signer(trust.verify(certificate, message, signature, role=role, now=named), expired)
+    except CertificateError as error:
+        msg = f"signed at {at}, by its own word: {error}"
+        raise CertificateError(msg) from None
+
+
+def _time(text: str) -> datetime | None:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return found if found.tzinfo is not None else None

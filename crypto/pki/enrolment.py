@@ -1,0 +1,44 @@
+"""Enrolment: a party makes its own key, on its own machine, and a request for the authority to sign.
+
+Guarantees: the private key never leaves the folder, is readable by its owner alone and is never overwritten; the
+request carries its subject's URIs and no others. Leaves it to people to carry the request to the authority and to
+recognise each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+
+from crypto.pki.hosts import general_names
+from crypto.pki.identity import Subject
+from crypto.pki.key_files import make_folder, new_key, write_new
+
+KEY_FILE = "key.pem"
+REQUEST_FILE = "request.csr"
+
+
+def create_request(folder: Path, subject: Subject, hosts: Sequence[str] = ()) -> Path:
+    """Write `key.pem` (mode 0600) and `request.csr` into the folder; return the request's path.
+
+    `hosts` are the DNS names and IP addresses under which a coordinator is reached. Raises `EnrolmentError`, also
+    where either file exists.
+    """
+    names = general_names(hosts)
+    make_folder(folder)
+    key, pem = new_key()
+    write_new(folder / KEY_FILE, pem, secret=True)
+    request = (
+        x509.CertificateSigningRequestBuilder()
+        .subject_name(x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, subject.identity.name)]))
+        .add_extension(
+            x509.SubjectAlternativeName([*map(x509.UniformResourceIdentifier, subject.uris), *names]), critical=False
+        )
+        .sign(key, hashes.SHA256())
+    )
+    path = folder / REQUEST_FILE
+    write_new(path, request.public_bytes(serialization.Encoding.PEM), secret=False)
+    return path

@@ -1,0 +1,302 @@
+"""Key agreement: every two silos of a roster share a secret that the coordinator, who carries the offers, cannot know.
+
+Guarantees: a secret is derived only from offers and greetings that the named silos signed with their certified keys for
+this study, from X25519 (RFC 7748) and ML-KEM-768 (FIPS 203) together, so it stays secret while either of the two holds
+(HKDF-SHA256, RFC 5869); it depends on the whole roster, so silos that were shown different rosters share nothing.
+Leaves it to the silo's policy whether a roster is large enough, and to its store that the ephemeral key and the
+greeting outlive a restart, and are forgotten after use.
+
+The order is `EphemeralKey.create`, then for every roster `greet` (once: a second greeting makes other secrets) and,
+when the greetings of the others are there, `meet`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import cached_property
+from typing import Self
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric.mlkem import MLKEM768PrivateKey, MLKEM768PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+
+from crypto.canonical import canonical
+from crypto.errors import RosterRefused, SealError, SignatureRefused
+from crypto.pki.certificates import Credential, Trust
+from crypto.pki.identity import Role
+from crypto.stream import KEY_BYTES, derive
+
+KEM_BYTES = 1184
+"""Length of an ML-KEM-768 encapsulation key."""
+MAX_SIGNATURE = 72
+"""Longest DER form of an ECDSA P-256 signature; each signed note ends with one."""
+
+_CIPHERTEXT = 1088
+_PRIVATE_BYTES = 32
+_SEED_BYTES = 64
+_DIGEST = 32
+_MIN_SILOS = 2
+_GREETING = b"fedward greet 1\0"
+
+
+@dataclass(frozen=True)
+class KeyOffer:
+    """A silo's ephemeral public keys and its signature (DER) over the study and both keys."""
+
+    public: bytes
+    """X25519, 32 bytes."""
+    kem: bytes
+    """ML-KEM-768, 1184 bytes."""
+    signature: bytes
+
+
+@dataclass(frozen=True)
+class RosterEntry:
+    """One silo's offer as the coordinator hands it round."""
+
+    name: str
+    certificate_pem: bytes
+    public: bytes
+    kem: bytes
+    signature: bytes
+
+    def verify(self, trust: Trust, message: bytes, signature: bytes, *, now: datetime | None = None) -> None:
+        """Check that the authority certified the silo of this name, and that this silo signed the message.
+
+        `now` (aware) defaults to the clock. Raises `CertificateError`, `SignatureRefused`, or `RosterRefused` where the
+        entry's name is not its certificate's.
+        """
+        identity = trust.identify(self.certificate_pem, role=Role.SILO, now=now)
+        if identity.name != self.name:
+            msg = f"the roster calls {identity} {self.name!r}; the coordinator must send the roster as it is"
+            raise RosterRefused(msg)
+        trust.verify(self.certificate_pem, message, signature, role=Role.SILO)
+
+
+@dataclass(frozen=True)
+class Roster:
+    """Who is in the sums of a study. Raises `RosterRefused` unless sorted by name, without repeats, of two or more."""
+
+    study: str
+    entries: tuple[RosterEntry, ...]
+
+    def __post_init__(self) -> None:
+        names = [entry.name for entry in self.entries]
+        own = {len({getattr(entry, key) for entry in self.entries}) for key in ("public", "kem")}
+        if len(names) < _MIN_SILOS or names != sorted(set(names)) or own != {len(names)}:
+            msg = "a roster lists two or more silos, sorted by name, each once and with keys of its own"
+            raise RosterRefused(msg)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The silos' names, sorted."""
+        return tuple(entry.name for entry in self.entries)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 over study and entries, lowercase hex: names this roster in labels and signatures."""
+        parts: list[bytes | str] = [self.study]
+        for entry in self.entries:
+            parts += [entry.name, entry.certificate_pem, entry.public, entry.kem, entry.signature]
+        return hashlib.sha256(canonical("roster", *parts)).hexdigest()
+
+    def entry(self, name: str) -> RosterEntry:
+        """Return the member of that name. Raises `RosterRefused` where there is none."""
+        for entry in self.entries:
+            if entry.name == name:
+                return entry
+        msg = f"{name!r} is no member of this roster; the coordinator must name its members only"
+        raise RosterRefused(msg)
+
+    def verify(self, trust: Trust, *, now: datetime | None = None) -> None:
+        """Check that the authority certified each entry as the silo of that name, and that this silo signed its keys.
+
+        `now` (aware) defaults to the clock. Raises what `RosterEntry.verify` raises.
+        """
+        for entry in self.entries:
+            try:
+                entry.verify(trust, _offer_message(self.study, entry.public, entry.kem), entry.signature, now=now)
+            except SignatureRefused:
+                msg = (
+                    f"the keys in the roster were not offered by {entry.name!r} for this study;"
+                    " ask that silo to offer again"
+                )
+                raise SignatureRefused(msg) from None
+
+
+class PairSecrets(Mapping[str, bytes]):
+    """Other silo's name -> the 32-byte secret shared with it. Prints only its kind."""
+
+    def __init__(self, secrets: Mapping[str, bytes]) -> None:
+        """Copy the secrets. Raises `SealError` where one has another length."""
+        if any(len(secret) != KEY_BYTES for secret in secrets.values()):
+            msg = f"a pair secret has {KEY_BYTES} bytes; agree on keys again"
+            raise SealError(msg)
+        self._secrets = {name: secrets[name] for name in sorted(secrets)}
+
+    def check(self, me: str, roster: Roster) -> None:
+        """Raise `SealError` unless these are this silo's secrets with all other members of the roster, and no more."""
+        if {me, *self._secrets} != set(roster.names) or me in self._secrets:
+            msg = "the pair secrets are not those of this roster; agree on keys again"
+            raise SealError(msg)
+
+    def __getitem__(self, name: str) -> bytes:
+        return self._secrets[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._secrets)
+
+    def __len__(self) -> int:
+        return len(self._secrets)
+
+    def __repr__(self) -> str:
+        return "PairSecrets(secret)"
+
+
+@dataclass(frozen=True)
+class Greeting:
+    """What one silo says to the later names of a roster, and what it keeps of it."""
+
+    note: bytes
+    """For everybody: magic (16), one ML-KEM-768 ciphertext (1088) for each later name, signature (DER)."""
+    secrets: bytes = field(repr=False)
+    """For `EphemeralKey.meet` alone: the roster's digest (32), the pair secret (32) with each later name. Seal it."""
+
+
+@dataclass(frozen=True)
+class EphemeralKey:
+    """This silo's key pairs for the rosters of one study. On a disk they lie sealed only (`crypto.pki.at_rest`)."""
+
+    study: str
+    offer: KeyOffer
+    _credential: Credential = field(repr=False)
+    _private: X25519PrivateKey = field(repr=False)
+    _kem: MLKEM768PrivateKey = field(repr=False)
+
+    @classmethod
+    def create(cls, credential: Credential, study: str) -> Self:
+        """Make fresh keys and sign them for the study. Raises `SealError` where this machine knows no ML-KEM."""
+        private, kem = X25519PrivateKey.generate(), _kem_key(None)
+        public, kem_public = private.public_key().public_bytes_raw(), kem.public_key().public_bytes_raw()
+        signature = credential.sign(_offer_message(study, public, kem_public))
+        return cls(study, KeyOffer(public, kem_public, signature), credential, private, kem)
+
+    @classmethod
+    def restore(cls, credential: Credential, study: str, blob: bytes) -> Self:
+        """The inverse of `to_bytes`. Raises `SealError` where this silo did not sign the keys for the study."""
+        seeds = blob[: _PRIVATE_BYTES + _SEED_BYTES].ljust(_PRIVATE_BYTES + _SEED_BYTES, b"\0")
+        private, kem = X25519PrivateKey.from_private_bytes(seeds[:_PRIVATE_BYTES]), _kem_key(seeds[_PRIVATE_BYTES:])
+        public, kem_public = private.public_key().public_bytes_raw(), kem.public_key().public_bytes_raw()
+        offer = KeyOffer(public, kem_public, blob[len(seeds) :])
+        try:
+            message = _offer_message(study, public, kem_public)
+            Trust(credential.authority_pem).verify(
+                credential.certificate_pem, message, offer.signature, role=credential.identity.role
+            )
+        except SignatureRefused:
+            msg = "the stored keys were not signed by this silo for this study; new ones must be offered"
+            raise SealError(msg) from None
+        return cls(study, offer, credential, private, kem)
+
+    def to_bytes(self) -> bytes:
+        """X25519 key (32 bytes), ML-KEM seed (64), the offer's signature. Secret: seal it before it touches a disk."""
+        return self._private.private_bytes_raw() + self._kem.private_bytes_raw() + self.offer.signature
+
+    def greet(self, roster: Roster, me: str) -> Greeting:
+        """Verify the roster under this silo's own authority and encapsulate a secret to every later name.
+
+        Raises what `Roster.verify` raises, and `RosterRefused` where the roster is for another study, does not hold
+        this very offer, or holds a key that is none.
+        """
+        self._check(roster, me)
+        ciphertexts, secrets = [], []
+        for other in roster.entries:
+            if other.name > me:
+                try:
+                    kem_secret, ciphertext = MLKEM768PublicKey.from_public_bytes(other.kem).encapsulate()
+                except ValueError:
+                    msg = f"the second key of {other.name!r} is no ML-KEM-768 key; ask that silo to offer again"
+                    raise RosterRefused(msg) from None
+                ciphertexts.append(ciphertext)
+                secrets.append(self._secret(roster, me, other, kem_secret, ciphertext))
+        signature = self._credential.sign(_greeting_message(roster, me, ciphertexts))
+        return Greeting(
+            b"".join([_GREETING, *ciphertexts, signature]), b"".join([bytes.fromhex(roster.digest), *secrets])
+        )
+
+    def meet(self, roster: Roster, me: str, own: bytes, greetings: Mapping[str, bytes]) -> PairSecrets:
+        """Derive the secret with each other member from this silo's `Greeting.secrets` and the earlier names' notes.
+
+        Notes of other silos are not read. Raises what `greet` raises; `SealError` where `own` was not kept for this
+        roster; `RosterRefused` or `SignatureRefused` where the note of an earlier name is missing, malformed or not
+        signed by that silo for this roster.
+        """
+        self._check(roster, me)
+        place = roster.names.index(me)
+        earlier, later = roster.entries[:place], roster.entries[place + 1 :]
+        if len(own) != _DIGEST + KEY_BYTES * len(later) or own[:_DIGEST] != bytes.fromhex(roster.digest):
+            msg = "the kept greeting is not for this roster; greet this roster first"
+            raise SealError(msg)
+        cuts = range(_DIGEST, len(own), KEY_BYTES)
+        secrets = {other.name: own[cut : cut + KEY_BYTES] for cut, other in zip(cuts, later, strict=True)}
+        for other in earlier:
+            ciphertext = self._ciphertext(roster, me, other, greetings.get(other.name, b""))
+            secrets[other.name] = self._secret(roster, me, other, self._kem.decapsulate(ciphertext), ciphertext)
+        return PairSecrets(secrets)
+
+    def _check(self, roster: Roster, me: str) -> None:
+        if roster.study != self.study or me != self._credential.identity.name:
+            msg = "the roster is for another study or another silo than the offer; offer keys for this one"
+            raise RosterRefused(msg)
+        own = [entry for entry in roster.entries if entry.name == me]
+        if not own or (own[0].public, own[0].kem) != (self.offer.public, self.offer.kem):
+            msg = "the roster does not hold the keys that this silo offered last; offer again"
+            raise RosterRefused(msg)
+        roster.verify(Trust(self._credential.authority_pem))
+
+    def _ciphertext(self, roster: Roster, me: str, sender: RosterEntry, note: bytes) -> bytes:
+        names = roster.names
+        first = names.index(sender.name) + 1
+        end = len(_GREETING) + _CIPHERTEXT * (len(names) - first)
+        if not end < len(note) <= end + MAX_SIGNATURE or not note.startswith(_GREETING):
+            msg = f"the greeting of {sender.name!r} is missing, cut or of another version; have it sent again"
+            raise RosterRefused(msg)
+        ciphertexts = [note[cut : cut + _CIPHERTEXT] for cut in range(len(_GREETING), end, _CIPHERTEXT)]
+        message = _greeting_message(roster, sender.name, ciphertexts)
+        try:
+            sender.verify(Trust(self._credential.authority_pem), message, note[end:])
+        except SignatureRefused:
+            msg = f"the greeting of {sender.name!r} was not signed by that silo for this roster; have it sent again"
+            raise SignatureRefused(msg) from None
+        return ciphertexts[names.index(me) - first]
+
+    def _secret(self, roster: Roster, me: str, other: RosterEntry, kem_secret: bytes, ciphertext: bytes) -> bytes:
+        """Salt: the roster's digest, which covers all public keys; info: both names in order and the ciphertext."""
+        try:
+            shared = self._private.exchange(X25519PublicKey.from_public_bytes(other.public))
+        except ValueError:
+            msg = f"the first key of {other.name!r} is no X25519 key, or a weak one; ask that silo to offer again"
+            raise RosterRefused(msg) from None
+        first, second = sorted((me, other.name))
+        return derive(
+            shared + kem_secret, canonical("pair", first, second, ciphertext), salt=bytes.fromhex(roster.digest)
+        )
+
+
+def _kem_key(seed: bytes | None) -> MLKEM768PrivateKey:
+    try:
+        return MLKEM768PrivateKey.generate() if seed is None else MLKEM768PrivateKey.from_seed_bytes(seed)
+    except UnsupportedAlgorithm:
+        msg = "this machine's cryptography knows no ML-KEM-768; install the version that constraints.txt names"
+        raise SealError(msg) from None
+
+
+def _offer_message(study: str, public: bytes, kem: bytes) -> bytes:
+    return canonical("key offer", study, public, kem)
+
+
+def _greeting_message(roster: Roster, sender: str, ciphertexts: list[bytes]) -> bytes:
+    return canonical("greeting", roster.study, bytes.fromhex(roster.digest), sender, *ciphertexts)

@@ -1,0 +1,128 @@
+"""What covers one silo's upload, and what must be taken off the survivors' sum. Silos only.
+
+Guarantees: each upload is covered by key streams that the coordinator, even with all other silos but one, cannot know;
+the streams that survivors share cancel in their sum, bit for bit, and `Unmasking` takes off the rest: the survivors'
+own streams, their streams towards those who dropped out, and, in the integer rings, one group pad for each survivor,
+which hides even the sum (design: sealed-sums.md, layers 2 to 4; Bonawitz et al., CCS 2017). Leaves it to the silo's
+durable store that no label is used twice, since two uploads under one label would leak their difference, and to
+`recovery` that the secrets of an `Unmasking` are those that were committed to.
+
+One key stream per (secret, kind, label), drawn frame by frame in order. Of a ciphertext c0 alone is covered, uniformly
+mod the prime: nobody opens it without c0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crypto.canonical import canonical
+from crypto.errors import SealError
+from crypto.rings import ckks_public
+from crypto.rings.rings import IntegerRing, Kind, Ring
+from crypto.secagg.labels import Label
+from crypto.stream import KEY_BYTES, KeyStream
+
+Term = tuple[bool, KeyStream]
+"""Whether a stream is added (or subtracted), and the stream."""
+
+
+@dataclass(frozen=True)
+class Masks:
+    """What covers one silo's upload of one tensor in one attempt. Prints only its kind."""
+
+    me: str
+    own: bytes = field(repr=False)
+    """32 bytes that only this silo knows, and whose shares the roster holds."""
+    pairs: Mapping[str, bytes] = field(repr=False)
+    """For every other participant the 32 bytes that both derive."""
+    group: bytes = field(repr=False)
+    """32 bytes that every silo of the roster knows."""
+
+    def __post_init__(self) -> None:
+        if self.me in self.pairs or not self.pairs or not _are_secrets(self.own, self.group, *self.pairs.values()):
+            msg = "masks need a seed of 32 bytes with every other participant, one's own and the group's; begin anew"
+            raise SealError(msg)
+
+    def terms(self, label: Label, kind: Kind) -> list[Term]:
+        """What is added to the plain frames."""
+        terms = [(self.me < other, _pair_stream(seed, label, kind)) for other, seed in self.pairs.items()]
+        terms.append((True, _own_stream(self.own, label, kind)))
+        if kind != "ckks":
+            terms.append((True, _group_stream(self.group, label, kind, self.me)))
+        return terms
+
+
+@dataclass(frozen=True)
+class Unmasking:
+    """What lies on the sum of the survivors' uploads. Prints only its kind."""
+
+    own: Mapping[str, bytes] = field(repr=False)
+    """For every survivor its own seed."""
+    dropped: Mapping[str, Mapping[str, bytes]] = field(repr=False)
+    """For every participant who is no survivor its pair seeds, with all survivors at least."""
+    group: bytes = field(repr=False)
+
+    def __post_init__(self) -> None:
+        names = set(self.own)
+        seeds = [seed for pairs in self.dropped.values() for seed in pairs.values()]
+        if (
+            len(names) < 2  # noqa: PLR2004  # a sum of one is that one's values
+            or names & set(self.dropped)
+            or any(names - set(pairs) for pairs in self.dropped.values())
+            or not _are_secrets(self.group, *self.own.values(), *seeds)
+        ):
+            msg = "a sum opens with seeds of 32 bytes: two survivors' own or more, and theirs with all who dropped out"
+            raise SealError(msg)
+
+    def terms(self, label: Label, kind: Kind) -> list[Term]:
+        """What is added to the sum's frames: what remains is plain."""
+        terms = [(False, _own_stream(seed, label, kind)) for seed in self.own.values()]
+        # A survivor that comes first by name has added their common stream; now it is subtracted.
+        terms += [
+            (gone < survivor, _pair_stream(seeds[survivor], label, kind))
+            for gone, seeds in self.dropped.items()
+            for survivor in self.own
+        ]
+        if kind != "ckks":
+            terms += [(False, _group_stream(self.group, label, kind, survivor)) for survivor in self.own]
+        return terms
+
+
+def apply(ring: Ring, words: NDArray[np.unsignedinteger], terms: Sequence[Term]) -> None:
+    """Add every term to one frame's words, in place. The frames of a vector come in order, each once."""
+    if isinstance(ring, IntegerRing):
+        drawn = np.empty(words.size, dtype=ring.word)
+        for adds, stream in terms:
+            stream.fill(drawn)
+            (np.add if adds else np.subtract)(words, drawn, out=words)
+        return
+    c0 = words[: ckks_public.DEGREE]
+    prime = np.uint64(ckks_public.PRIME)
+    for adds, stream in terms:
+        mask = stream.uniform(ckks_public.PRIME, c0.size)
+        if adds:
+            ckks_public.add_residues(c0, mask)
+        else:
+            # A negative difference wraps around to a huge word; with the prime added it is right, and smaller.
+            np.subtract(c0, mask, out=c0)
+            np.minimum(c0, c0 + prime, out=c0)
+
+
+def _are_secrets(*secrets: bytes) -> bool:
+    return all(len(secret) == KEY_BYTES for secret in secrets)
+
+
+def _pair_stream(seed: bytes, label: Label, kind: Kind) -> KeyStream:
+    return KeyStream(seed, canonical("pair mask", kind, label.canonical()))
+
+
+def _own_stream(seed: bytes, label: Label, kind: Kind) -> KeyStream:
+    return KeyStream(seed, canonical("self mask", kind, label.canonical()))
+
+
+def _group_stream(group: bytes, label: Label, kind: Kind, silo: str) -> KeyStream:
+    return KeyStream(group, canonical("group pad", kind, silo, label.canonical()))

@@ -1,0 +1,132 @@
+"""Keys of a roster on their way between silos, and notes that only the roster reads.
+
+Guarantees: the coordinator, who carries packages and notes, can neither read nor change them, nor use them for another
+roster, dealer, silo or label (AES-256-GCM, NIST SP 800-38D, keys by HKDF-SHA256). Every malformed or foreign blob gives
+`SealError`. Leaves the meaning of the CKKS key bytes to `ckks_secret`, and who deals to the protocol.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from crypto.canonical import canonical
+from crypto.entropy import Entropy
+from crypto.errors import SealError
+from crypto.rings.ckks_public import PARAMETERS_DIGEST
+from crypto.secagg.agreement import PairSecrets, Roster
+from crypto.secagg.labels import Label
+from crypto.stream import KEY_BYTES, derive
+
+_MAGIC = b"fedward keys 1\0\0"
+_NONCE = 12
+_TAG = 16
+SEAL_BYTES = _NONCE + _TAG
+"""What sealing adds to the length."""
+_WRAP = KEY_BYTES + SEAL_BYTES
+
+
+@dataclass(frozen=True)
+class GroupKeys:
+    """What every silo of a roster holds and nobody else. Prints only its kind."""
+
+    ckks: bytes = field(repr=False)
+    """The CKKS key with its secret part (`CkksKey.to_bytes`)."""
+    group: bytes = field(repr=False)
+    """32 bytes: group pads and notes."""
+    check: bytes = field(repr=False)
+    """32 bytes: model digests and check values."""
+
+    def __post_init__(self) -> None:
+        if len(self.group) != KEY_BYTES or len(self.check) != KEY_BYTES or not self.ckks:
+            msg = f"a roster's keys are a CKKS key and two keys of {KEY_BYTES} bytes; deal them again"
+            raise SealError(msg)
+
+
+def deal(keys: GroupKeys, pairs: PairSecrets, me: str, roster: Roster, entropy: Entropy) -> bytes:
+    """Package the keys for every other member of the roster.
+
+    Layout: magic (16), parameter digest (32), for every other silo in the roster's order a wrapped content key
+    (nonce 12, key 32, tag 16), then the content (nonce 12, CKKS key, group key 32, check key 32, tag 16).
+    Raises `SealError` where the pair secrets are not those of the roster.
+    """
+    pairs.check(me, roster)
+    content_key = entropy.bytes(KEY_BYTES)
+    pieces = [_MAGIC, bytes.fromhex(PARAMETERS_DIGEST)]
+    for name in roster.names:
+        if name != me:
+            wrap = _wrap_key(pairs[name], me, name)
+            pieces.append(seal_under(wrap, content_key, _bound("wrap", roster, me, name), entropy))
+    plain = keys.ckks + keys.group + keys.check
+    pieces.append(seal_under(content_key, plain, _bound("keys", roster, me, ""), entropy))
+    return b"".join(pieces)
+
+
+def take(blob: bytes, pairs: PairSecrets, me: str, dealer: str, roster: Roster) -> GroupKeys:
+    """Open a package that `dealer` made for the roster. Raises `SealError` for anything else."""
+    pairs.check(me, roster)
+    others = [name for name in roster.names if name != dealer]
+    if dealer not in pairs or len(others) == len(roster.names):
+        msg = "a key package comes from another member of the roster; ask the coordinator who deals"
+        raise SealError(msg)
+    head = _MAGIC + bytes.fromhex(PARAMETERS_DIGEST)
+    body = len(head) + _WRAP * len(others)
+    if not hmac.compare_digest(blob[: len(head)], head) or len(blob) <= body + 2 * KEY_BYTES + SEAL_BYTES:
+        msg = "the key package has another version or length; all silos must run the same version of FedWard"
+        raise SealError(msg)
+    begin = len(head) + _WRAP * others.index(me)
+    wrap = _wrap_key(pairs[dealer], dealer, me)
+    content_key = open_under(wrap, blob[begin : begin + _WRAP], _bound("wrap", roster, dealer, me), "key package")
+    plain = open_under(content_key, blob[body:], _bound("keys", roster, dealer, ""), "key package")
+    return GroupKeys(plain[: -2 * KEY_BYTES], plain[-2 * KEY_BYTES : -KEY_BYTES], plain[-KEY_BYTES:])
+
+
+def seal_note(keys: GroupKeys, label: Label, plain: bytes, entropy: Entropy) -> bytes:
+    """Seal bytes for the roster: nonce (12), ciphertext, tag (16), under a key of this label."""
+    return seal_under(_note_key(keys, label), plain, label.canonical(), entropy)
+
+
+def open_note(keys: GroupKeys, label: Label, blob: bytes) -> bytes:
+    """Open a note of the roster for this label. Raises `SealError` where it is not authentic."""
+    return open_under(_note_key(keys, label), blob, label.canonical(), "note")
+
+
+def seal_under(key: bytes, plain: bytes, bound: bytes, entropy: Entropy) -> bytes:
+    """AES-256-GCM with associated data: nonce (12), ciphertext, tag (16); `SEAL_BYTES` more than the plain text."""
+    nonce = entropy.bytes(_NONCE)
+    return nonce + AESGCM(key).encrypt(nonce, plain, bound)
+
+
+def open_under(key: bytes, blob: bytes, bound: bytes, what: str) -> bytes:
+    """The inverse of `seal_under`. Raises `SealError`, which calls the blob `what`."""
+    try:
+        return AESGCM(key).decrypt(blob[:_NONCE], blob[_NONCE:], bound)
+    except (InvalidTag, ValueError):
+        msg = f"the {what} is not authentic for this roster and purpose; have it sent again, then begin a new attempt"
+        raise SealError(msg) from None
+
+
+def model_digest(keys: GroupKeys, previous: str, study: str, made: Sequence[bytes]) -> str:
+    """HMAC-SHA256 under the check key over the previous digest, the study and what the step made, lowercase hex.
+
+    `made` is the opened integers and the digest of the model that came of them: silos that hold one model agree on it,
+    who computed another one differs at once, and the coordinator cannot test guesses with it (design: sealed-sums.md,
+    layer 2, which binds the integers alone).
+    """
+    return hmac.digest(keys.check, canonical("model", previous, study, *made), "sha256").hex()
+
+
+def _wrap_key(pair: bytes, dealer: str, member: str) -> bytes:
+    return derive(pair, canonical("key wrap", dealer, member))
+
+
+def _bound(purpose: str, roster: Roster, dealer: str, member: str) -> bytes:
+    return canonical("package", purpose, bytes.fromhex(roster.digest), PARAMETERS_DIGEST, dealer, member)
+
+
+def _note_key(keys: GroupKeys, label: Label) -> bytes:
+    return derive(keys.group, canonical("note", label.canonical()))

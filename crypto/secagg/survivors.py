@@ -1,0 +1,94 @@
+"""Whose uploads are in a sum: the list that silos sign before anybody reveals what unmasks it. Public, no secret.
+
+Guarantees: with a threshold above half of roster and colluders together, two different lists for one tensor cannot
+both find enough signatures of silos that sign once (Bonawitz et al. 2017; design: sealed-sums.md, layer 3). Leaves it
+to the silo's durable store that it signs at most one list per study, round and tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from crypto.canonical import canonical
+from crypto.errors import CertificateError, RosterRefused, SignatureRefused
+from crypto.pki.certificates import Trust
+from crypto.pki.identity import Identity, Role
+
+_MIN_SILOS = 2
+
+
+def threshold(silos: int, colluders: int, min_silos: int) -> int:
+    """How many silos must sign and reveal: T = max(t + 1, (n + t) // 2 + 1, min_silos).
+
+    n = `silos` of the roster, t = `colluders` that may work with the coordinator. T > t: they cannot reveal alone.
+    2T > n + t: two lists would share more than t signers, so an honest silo would have signed twice. Raises
+    `RosterRefused` where T is above n, or a number makes no sense.
+    """
+    needed = max(colluders + 1, (silos + colluders) // 2 + 1, min_silos)
+    if silos < _MIN_SILOS or colluders < 0 or needed > silos:
+        msg = (
+            f"a roster of {silos} is too small for {colluders} colluders and at least {min_silos} silos in a sum:"
+            f" {needed} would have to sign; wait for more silos"
+        )
+        raise RosterRefused(msg)
+    return needed
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt at one round under one roster."""
+
+    study: str
+    """Digest of the study."""
+    roster: str
+    """`agreement.Roster.digest`."""
+    round: int
+    attempt: int
+
+    def canonical(self) -> bytes:
+        """Return the unambiguous bytes. Raises `SealError` for a round or attempt outside [0, 2^64)."""
+        return canonical("attempt", self.study, self.roster, self.round, self.attempt)
+
+
+@dataclass(frozen=True)
+class SurvivorList:
+    """Whose uploads of one tensor were added. Raises `RosterRefused` unless two silos or more, sorted, each once."""
+
+    attempt: Attempt
+    tensor: str
+    names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.names) < _MIN_SILOS or list(self.names) != sorted(set(self.names)):
+            msg = "survivors are two or more silos, sorted by name, each once; the coordinator must send them so"
+            raise RosterRefused(msg)
+
+    def to_sign(self) -> bytes:
+        """Return what a silo signs: attempt, tensor and names."""
+        return canonical("survivors", self.attempt.canonical(), self.tensor, *self.names)
+
+    def signed_by(
+        self, certificates: Mapping[str, bytes], signatures: Mapping[str, bytes], trust: Trust
+    ) -> tuple[str, ...]:
+        """Return the survivors that signed this very list, sorted.
+
+        `certificates`: name -> PEM, of the roster. `signatures`: name -> DER; those of others than survivors, without a
+        certificate for that silo, or over other bytes are ignored.
+        """
+        message = self.to_sign()
+        return tuple(
+            name
+            for name in self.names
+            if name in certificates
+            and name in signatures
+            and _signed(trust, name, certificates[name], message, signatures[name])
+        )
+
+
+def _signed(trust: Trust, name: str, certificate_pem: bytes, message: bytes, signature: bytes) -> bool:
+    try:
+        signer = trust.verify(certificate_pem, message, signature, role=Role.SILO)
+    except (CertificateError, SignatureRefused):
+        return False
+    return signer == Identity(Role.SILO, name)

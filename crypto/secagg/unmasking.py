@@ -1,0 +1,419 @@
+"""An attempt's self-masks, and how the survivors take masks off a sum when others drop out. Silos only.
+
+Guarantees: of every silo the roster learns its own mask key or its attempt key, never both, and only from `threshold`
+members' shares; every share, key and pair seed is checked against what its dealer signed before anything was uploaded,
+so whoever dealt wrongly is named; a note of another attempt, tensor, roster, survivor list or sender is refused
+(Bonawitz et al., CCS 2017; design: sealed-sums.md, layer 3). Leaves it to the callers that a silo shares once in an
+attempt, signs one survivor list, and calls `make_reveal` only after `threshold` survivors have signed it
+(`SurvivorList.signed_by`); and to `crypto.secagg.checks` to refuse an upload whose masks are not those that were
+shared.
+
+A pair seed has two owners, who may both be gone, and long-term pair secrets are never shared: hence each silo deposits
+its attempt's pair seeds, sealed under the attempt key. Every silo commits (SHA-256 over a label and 32 random bytes or
+more) to all that it deals; the two commitments to one pair seed are equal, so everybody can compare them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Self
+
+from crypto.canonical import canonical
+from crypto.entropy import Entropy
+from crypto.errors import CryptoError, RecoveryRefused, SealError, SignatureRefused
+from crypto.pki.certificates import Credential, Trust
+from crypto.secagg.agreement import MAX_SIGNATURE, PairSecrets, Roster
+from crypto.secagg.masks import Unmasking
+from crypto.secagg.packages import SEAL_BYTES, GroupKeys, open_under, seal_under
+from crypto.secagg.shamir import SHARE_BYTES, combine, split
+from crypto.secagg.survivors import Attempt, SurvivorList
+from crypto.stream import KEY_BYTES, derive
+
+Part = Literal["own", "key"]
+"""A silo's two secrets for a tensor: the key of its own mask, revealed of survivors; its attempt key, of the others."""
+Spot = tuple[str, Part]
+"""Tensor and part: which of one silo's secrets of an attempt."""
+
+_PARTS: tuple[Part, ...] = ("own", "key")
+
+_MAGIC = b"fedward shares 1"
+_HASH = 32
+
+
+@dataclass(frozen=True)
+class AttemptSecrets:
+    """What one silo draws for an attempt: by tensor, 32 bytes each. Prints only its kind."""
+
+    own: Mapping[str, bytes] = field(repr=False)
+    keys: Mapping[str, bytes] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        secrets = [*self.own.values(), *self.keys.values()]
+        if not self.own or set(self.own) != set(self.keys) or any(len(secret) != KEY_BYTES for secret in secrets):
+            msg = f"an attempt has two secrets of {KEY_BYTES} bytes for each of its tensors; draw them again"
+            raise SealError(msg)
+
+    @classmethod
+    def create(cls, tensors: Iterable[str], entropy: Entropy) -> Self:
+        """Draw fresh ones."""
+        names = sorted(set(tensors))
+        return cls(*({name: entropy.bytes(KEY_BYTES) for name in names} for _ in _PARTS))
+
+    def to_bytes(self) -> bytes:
+        """JSON, hexadecimal. Secret: seal it before it touches a disk."""
+        plain = [{name: secret.hex() for name, secret in part.items()} for part in (self.own, self.keys)]
+        return json.dumps(plain, sort_keys=True).encode()
+
+    @classmethod
+    def from_bytes(cls, blob: bytes) -> Self:
+        """The inverse of `to_bytes`. Raises `SealError`."""
+        try:
+            own, keys = ({name: bytes.fromhex(secret) for name, secret in part.items()} for part in json.loads(blob))
+        except (ValueError, TypeError, AttributeError):
+            msg = "the stored secrets of the attempt cannot be read; begin a new attempt"
+            raise SealError(msg) from None
+        return cls(own, keys)
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """What one member's shares note gives to this silo. Prints its owner and kind only."""
+
+    owner: str
+    attempt: Attempt
+    digest: bytes = field(repr=False)
+    """SHA-256 of the note."""
+    shares: Mapping[Spot, bytes] = field(repr=False)
+    """Those that this silo holds."""
+    commitments: Mapping[Spot, Mapping[str, bytes]] = field(repr=False)
+    """By holder to its share; under the empty name to the secret."""
+    pairs: Mapping[str, Mapping[str, bytes]] = field(repr=False)
+    """By tensor and other member: the commitment to their pair seed."""
+    deposits: Mapping[str, bytes] = field(repr=False)
+    """By tensor: the pair seeds with all other members in the roster's order, sealed under the attempt key."""
+
+
+@dataclass(frozen=True)
+class Recovered:
+    """What lies on the survivors' sum, and whose reveals were of no use for it."""
+
+    unmasking: Unmasking
+    ignored: tuple[str, ...]
+    """Silos whose reveals were not authentic, for another list or other shares notes, or wrong; sorted."""
+
+
+def pair_seed(pair: bytes, attempt: Attempt, tensor: str) -> bytes:
+    """Derive the 32 bytes of two silos for one tensor of an attempt from their pair secret; the same at both ends."""
+    return derive(pair, canonical("pair seed", attempt.canonical(), tensor))
+
+
+def make_bundle(  # noqa: PLR0917  # a protocol step's dataflow
+    secrets: AttemptSecrets,
+    attempt: Attempt,
+    me: str,
+    roster: Roster,
+    pairs: PairSecrets,
+    threshold: int,
+    credential: Credential,
+    entropy: Entropy,
+) -> bytes:
+    """Share an attempt's secrets among all members of the roster, this silo included: the shares note.
+
+    Layout, for k tensors in sorted order and n members in the roster's: magic (16); for each tensor and part the
+    commitments to secret and shares (32 each, 1 + n); for each tensor those to the pair seeds (32 each, n - 1); for
+    each member its 2k shares (33 each) sealed; for each tensor the n - 1 pair seeds (32 each) sealed; signature (DER).
+    Raises `SealError` where the pair secrets are not the roster's or the threshold is above n.
+    """
+    _require_roster(attempt, roster, pairs, me)
+    names, others = roster.names, [name for name in roster.names if name != me]
+    tensors = sorted(secrets.own)
+    pieces, seeds = [_MAGIC], []
+    shares: dict[str, list[bytes]] = {name: [] for name in names}
+    for tensor in tensors:
+        for part in _PARTS:
+            secret = (secrets.own if part == "own" else secrets.keys)[tensor]
+            dealt = dict(zip(names, split(secret, threshold, len(names), entropy), strict=True))
+            committed = {"": secret, **dealt}
+            pieces += [_commit(attempt, me, (tensor, part), name, value) for name, value in committed.items()]
+            for name, share in dealt.items():
+                shares[name].append(share)
+    for tensor in tensors:
+        seeds.append([pair_seed(pairs[name], attempt, tensor) for name in others])
+        pieces += [_commit_pair(attempt, tensor, seed) for seed in seeds[-1]]
+    for name in names:
+        bound = _bound("shares", attempt, me, name)
+        pieces.append(seal_under(_shares_key(pairs, me, name, bound), b"".join(shares[name]), bound, entropy))
+    for tensor, deposited in zip(tensors, seeds, strict=True):
+        bound = _bound("deposit", attempt, me, tensor)
+        pieces.append(seal_under(derive(secrets.keys[tensor], bound), b"".join(deposited), bound, entropy))
+    body = b"".join(pieces)
+    return body + credential.sign(_bundle_message(attempt, me, tensors, threshold, body))
+
+
+def read_bundle(  # noqa: PLR0917  # a protocol step's dataflow
+    blob: bytes,
+    owner: str,
+    attempt: Attempt,
+    tensors: Iterable[str],
+    me: str,
+    roster: Roster,
+    pairs: PairSecrets,
+    threshold: int,
+    trust: Trust,
+) -> Bundle:
+    """Check a member's shares note (this silo's own too) and open the shares in it that are for this silo.
+
+    `roster` must be verified. Raises `RecoveryRefused`: without a culprit where the note is malformed or not signed by
+    its owner for this attempt, with the owner as culprit where it signed shares or pair seeds that are wrong for this
+    silo; `SealError` where the pair secrets are not the roster's, `CertificateError` where a certificate expired.
+    """
+    _require_roster(attempt, roster, pairs, me)
+    entry, names, ordered = roster.entry(owner), roster.names, sorted(set(tensors))
+    others = [name for name in names if name != owner]
+    shares_size = 2 * SHARE_BYTES * len(ordered) + SEAL_BYTES
+    deposit_size = KEY_BYTES * len(others) + SEAL_BYTES
+    end = len(_MAGIC) + len(ordered) * (2 * _HASH * (1 + len(names)) + _HASH * len(others) + deposit_size)
+    end += shares_size * len(names)
+    if not end < len(blob) <= end + MAX_SIGNATURE or not blob.startswith(_MAGIC):
+        msg = f"the shares note of {owner!r} is cut or of another version; have it sent again, then begin a new attempt"
+        raise RecoveryRefused(msg)
+    try:
+        entry.verify(trust, _bundle_message(attempt, owner, ordered, threshold, blob[:end]), blob[end:])
+    except SignatureRefused:
+        msg = f"the shares note of {owner!r} was not signed by that silo for this attempt; have it sent again"
+        raise RecoveryRefused(msg) from None
+    pieces = _Pieces(blob, len(_MAGIC))
+    commitments = {
+        (tensor, part): dict(zip(("", *names), pieces.take(_HASH, 1 + len(names)), strict=True))
+        for tensor in ordered
+        for part in _PARTS
+    }
+    committed = {tensor: dict(zip(others, pieces.take(_HASH, len(others)), strict=True)) for tensor in ordered}
+    sealed = pieces.take(shares_size, len(names))[names.index(me)]
+    deposits = dict(zip(ordered, pieces.take(deposit_size, len(ordered)), strict=True))
+    bound = _bound("shares", attempt, owner, me)
+    try:
+        plain = open_under(_shares_key(pairs, owner, me, bound), sealed, bound, "shares note")
+    except SealError:
+        msg = f"{owner!r} sealed its shares for this silo wrongly; begin a new attempt without {owner!r}"
+        raise RecoveryRefused(msg, owner) from None
+    mine = _Pieces(plain, 0).take(SHARE_BYTES, len(commitments))
+    shares = dict(zip(commitments, mine, strict=True))
+    bundle = Bundle(owner, attempt, hashlib.sha256(blob).digest(), shares, commitments, committed, deposits)
+    fits = all(_fits(bundle, spot, me, share) for spot, share in shares.items())
+    if owner != me:
+        seeds = {tensor: pair_seed(pairs[owner], attempt, tensor) for tensor in ordered}
+        fits &= all(committed[tensor][me] == _commit_pair(attempt, tensor, seed) for tensor, seed in seeds.items())
+    if not fits:
+        msg = f"{owner!r} dealt this silo shares that it did not commit to; begin a new attempt without {owner!r}"
+        raise RecoveryRefused(msg, owner)
+    return bundle
+
+
+def make_reveal(  # noqa: PLR0917  # a protocol step's dataflow
+    bundles: Mapping[str, Bundle],
+    survivors: SurvivorList,
+    participants: Iterable[str],
+    me: str,
+    keys: GroupKeys,
+    credential: Credential,
+    entropy: Entropy,
+) -> bytes:
+    """Reveal this silo's share of each survivor's own mask key, and of each other participant's attempt key.
+
+    Sealed to the roster for this list, sender and these shares notes; inside, one share (33) for each participant in
+    sorted order and the signature (DER). Raises `RecoveryRefused` where survivors, participants and bundles do not fit
+    each other, or this silo is no survivor.
+    """
+    held = _held(bundles, survivors, participants)
+    if me not in survivors.names:
+        msg = "this silo's upload is not in the sum, so it reveals nothing; wait for the next round"
+        raise RecoveryRefused(msg)
+    shares = [bundle.shares[_spot(bundle, survivors)] for bundle in held]
+    context = _reveal_context(held, survivors, me)
+    plain = b"".join([*shares, credential.sign(_reveal_message(context, shares))])
+    return seal_under(derive(keys.group, context), plain, context, entropy)
+
+
+def read_reveals(  # noqa: PLR0917  # a protocol step's dataflow
+    blobs: Mapping[str, bytes],
+    bundles: Mapping[str, Bundle],
+    survivors: SurvivorList,
+    participants: Iterable[str],
+    roster: Roster,
+    keys: GroupKeys,
+    threshold: int,
+    trust: Trust,
+) -> Recovered:
+    """Combine the shares that survivors revealed (sender -> note) into what lies on their sum.
+
+    `roster` must be verified. A note that is of no use is ignored and its sender named in the result; which ones those
+    are changes nothing in the rest of the result. Raises `RecoveryRefused`: without a culprit where fewer than
+    `threshold` notes are left or the arguments do not fit each other, with the dealer as culprit where its shares do
+    not combine to the secret, or its deposit does not hold the seeds, that it committed to.
+    """
+    held = _held(bundles, survivors, participants)
+    revealed: dict[int, list[bytes]] = {}
+    ignored = []
+    for sender, blob in sorted(blobs.items()):
+        try:
+            shares = _open_reveal(blob, sender, held, survivors, roster=roster, keys=keys, trust=trust)
+        except CryptoError:
+            ignored.append(sender)
+        else:
+            revealed[roster.names.index(sender) + 1] = shares
+    if len(revealed) < threshold:
+        msg = (
+            f"{len(revealed)} of the {threshold} reveals that the sum needs can be used (ignored:"
+            f" {', '.join(ignored) or 'none'}); wait for more, or begin a new attempt"
+        )
+        raise RecoveryRefused(msg)
+    own: dict[str, bytes] = {}
+    dropped: dict[str, dict[str, bytes]] = {}
+    for at, bundle in enumerate(held):
+        secret = _combine(bundle, survivors, {holder: given[at] for holder, given in revealed.items()}, threshold)
+        if bundle.owner in survivors.names:
+            own[bundle.owner] = secret
+        else:
+            seeds = _withdraw(bundle, survivors, secret, roster)
+            dropped[bundle.owner] = {name: seeds[name] for name in survivors.names}
+            _compare_pairs(bundle, bundles, survivors)
+    return Recovered(Unmasking(own, dropped, keys.group), tuple(ignored))
+
+
+class _Pieces:
+    """Cuts bytes of a checked length into pieces, in order."""
+
+    def __init__(self, blob: bytes, begin: int) -> None:
+        self._blob, self._at = blob, begin
+
+    def take(self, size: int, count: int) -> list[bytes]:
+        begin, self._at = self._at, self._at + size * count
+        return [self._blob[at : at + size] for at in range(begin, self._at, size)]
+
+
+def _require_roster(attempt: Attempt, roster: Roster, pairs: PairSecrets, me: str) -> None:
+    pairs.check(me, roster)
+    if attempt.roster != roster.digest:
+        msg = "the attempt is under another roster; agree on keys with this one first"
+        raise RecoveryRefused(msg)
+
+
+def _held(bundles: Mapping[str, Bundle], survivors: SurvivorList, participants: Iterable[str]) -> list[Bundle]:
+    """Return the participants' bundles in sorted order."""
+    names = sorted(set(participants))
+    held = [bundles[name] for name in names if name in bundles]
+    fits = [bundle.attempt == survivors.attempt and survivors.tensor in bundle.deposits for bundle in held]
+    if not set(survivors.names) <= set(names) or [bundle.owner for bundle in held] != names or not all(fits):
+        msg = "survivors, participants and their shares notes are not of one attempt; begin a new attempt"
+        raise RecoveryRefused(msg)
+    return held
+
+
+def _spot(bundle: Bundle, survivors: SurvivorList) -> Spot:
+    """Which secret of the bundle's owner the survivors reveal: one, whatever is asked for."""
+    return survivors.tensor, "own" if bundle.owner in survivors.names else "key"
+
+
+def _fits(bundle: Bundle, spot: Spot, holder: str, value: bytes) -> bool:
+    return bundle.commitments[spot][holder] == _commit(bundle.attempt, bundle.owner, spot, holder, value)
+
+
+def _open_reveal(
+    blob: bytes,
+    sender: str,
+    held: Sequence[Bundle],
+    survivors: SurvivorList,
+    *,
+    roster: Roster,
+    keys: GroupKeys,
+    trust: Trust,
+) -> list[bytes]:
+    """Return a share for each bundle. Raises `CryptoError` for any other note, or one from no survivor."""
+    entry, context, end = roster.entry(sender), _reveal_context(held, survivors, sender), SHARE_BYTES * len(held)
+    plain = open_under(derive(keys.group, context), blob, context, "reveal")
+    if sender not in survivors.names or not end < len(plain) <= end + MAX_SIGNATURE:
+        msg = f"{sender!r} sent a reveal of another length, or is no survivor; its shares cannot be used"
+        raise RecoveryRefused(msg)
+    shares = _Pieces(plain, 0).take(SHARE_BYTES, len(held))
+    entry.verify(trust, _reveal_message(context, shares), plain[end:])
+    for bundle, share in zip(held, shares, strict=True):
+        if not _fits(bundle, _spot(bundle, survivors), sender, share):
+            msg = f"{sender!r} revealed another share than {bundle.owner!r} dealt; its shares cannot be used"
+            raise RecoveryRefused(msg, sender)
+    return shares
+
+
+def _combine(bundle: Bundle, survivors: SurvivorList, shares: Mapping[int, bytes], threshold: int) -> bytes:
+    """Return the owner's secret. Every share fits its commitment, so a failure is the dealer's."""
+    try:
+        secret = combine(shares, threshold)
+    except SealError:
+        secret = b""
+    if not _fits(bundle, _spot(bundle, survivors), "", secret):
+        msg = f"the shares that {bundle.owner!r} dealt do not combine; begin a new attempt without {bundle.owner!r}"
+        raise RecoveryRefused(msg, bundle.owner)
+    return secret
+
+
+def _withdraw(bundle: Bundle, survivors: SurvivorList, key: bytes, roster: Roster) -> dict[str, bytes]:
+    """Open a dropped silo's deposit and check it against its commitments."""
+    owner, tensor = bundle.owner, survivors.tensor
+    bound = _bound("deposit", bundle.attempt, owner, tensor)
+    try:
+        plain = open_under(derive(key, bound), bundle.deposits[tensor], bound, "deposit")
+    except SealError:
+        plain = b""
+    others = [name for name in roster.names if name != owner]
+    seeds = dict(zip(others, _Pieces(plain, 0).take(KEY_BYTES, len(others)), strict=True))
+    if any(_commit_pair(bundle.attempt, tensor, seeds[name]) != bundle.pairs[tensor][name] for name in others):
+        msg = f"{owner!r} deposited other pair seeds than it committed to; begin a new attempt without {owner!r}"
+        raise RecoveryRefused(msg, owner)
+    return seeds
+
+
+def _compare_pairs(bundle: Bundle, bundles: Mapping[str, Bundle], survivors: SurvivorList) -> None:
+    """Raise where the two owners of a pair seed committed to different ones: one of them lies, nothing shows which."""
+    gone, tensor = bundle.owner, survivors.tensor
+    for name in survivors.names:
+        if bundle.pairs[tensor][name] != bundles[name].pairs[tensor][gone]:
+            msg = f"{gone!r} and {name!r} committed to different seeds for each other; begin a new attempt, ask both"
+            raise RecoveryRefused(msg)
+
+
+def _shares_key(pairs: PairSecrets, owner: str, holder: str, bound: bytes) -> bytes:
+    """Derive the key between dealer and holder.
+
+    A dealer keeps its own shares under all its pair secrets at once: only all other silos together know those, and from
+    all the others together no sum hides anything.
+    """
+    other = {owner, holder} & set(pairs)
+    return derive(b"".join(pairs[name] for name in sorted(other or set(pairs))), bound)
+
+
+def _bound(purpose: str, attempt: Attempt, owner: str, to: str) -> bytes:
+    return canonical(purpose, attempt.canonical(), owner, to)
+
+
+def _commit(attempt: Attempt, owner: str, spot: Spot, holder: str, value: bytes) -> bytes:
+    return hashlib.sha256(canonical("commitment", attempt.canonical(), owner, *spot, holder, value)).digest()
+
+
+def _commit_pair(attempt: Attempt, tensor: str, seed: bytes) -> bytes:
+    return hashlib.sha256(canonical("pair commitment", attempt.canonical(), tensor, seed)).digest()
+
+
+def _bundle_message(attempt: Attempt, owner: str, tensors: Sequence[str], threshold: int, body: bytes) -> bytes:
+    return canonical("shares note", attempt.canonical(), owner, threshold, body, *tensors)
+
+
+def _reveal_context(held: Sequence[Bundle], survivors: SurvivorList, sender: str) -> bytes:
+    """Bind a reveal to list, sender and the participants' notes: who holds another note reveals something else."""
+    return canonical("reveal", survivors.to_sign(), sender, *(part for b in held for part in (b.owner, b.digest)))
+
+
+def _reveal_message(context: bytes, shares: Sequence[bytes]) -> bytes:
+    return canonical("revealed shares", context, *shares)

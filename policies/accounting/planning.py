@@ -1,0 +1,216 @@
+"""What a study would cost before anybody trains, and noise, clips and rounds for a target: the plan priced by tensor.
+
+Guarantees: prices come from the same costs and the same accountant as the ledger's; a recommendation is rounded so that
+as it is printed it costs no more than the target. It reads public constants only, and decides nothing (decision.py).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from policies.accounting import accountant, overlap
+from policies.documents.study import Study
+from policies.errors import CostError
+from policies.plan.costs import COHORTS, Cost, repeated_costs, study_costs, tensor_costs
+
+_SEVERAL: Final = (2, 3)
+"""At how many hospitals one patient may well be."""
+_DIGITS: Final = 4
+"""Significant digits of a recommended noise."""
+_CLOSE: Final = 1e-3
+"""Relative distance from the target, or between two noises, at which the search for the encoder's noise ends."""
+_WIDEN: Final = 1.5
+"""Ratio of the steps in which a bracket is looked for."""
+_LEAST_HEAD_CLIP: Final = 0.5
+"""Below it probabilities were measured to come out too low (README, "Decisions")."""
+_LEAST_NOISE: Final = 0.5
+"""Noise of the encoder below which none is recommended: it would be slow to price and hide next to nobody."""
+_MOST_NOISE: Final = 1e4
+"""Noise of the encoder above which it adds nothing to any epsilon worth planning for."""
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Epsilons at one delta of a run in which no round is repeated; infinite where noise is missing."""
+
+    delta: float
+    total: float
+    alone: dict[str, float]
+    """By tensor, as if it were the only one."""
+    cohorts: dict[str, float]
+    """Of the training and the evaluation cohort; the total is the larger one, as each patient is in one of them."""
+    dearest_round: float
+    """Of the round that costs most by itself."""
+    several: dict[int, float]
+    """Of a patient who is at so many of the study's hospitals (overlap.py)."""
+
+
+@dataclass(frozen=True)
+class Noises:
+    """Recommended noise multipliers, and what the study then costs."""
+
+    epsilon: float
+    fields: dict[str, float]
+    """By field of the study, `part.field`."""
+    clips: dict[str, float]
+    """With these, which cost no epsilon, no more noise reaches the model than the study plans; in the same spelling.
+
+    Noise is noise multiplier times clip. The gradient's direction is kept and less of its size, as with the product of
+    clip and learning rate in De et al. 2022, "Unlocking high-accuracy differentially private image classification".
+    """
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Ways to reach a target; None where a way alone cannot reach it."""
+
+    target: float
+    scaled: Noises
+    """All noise scaled: one factor for training, one for evaluation."""
+    encoder_only: Noises | None
+    """Only the encoder's noise is changed."""
+    domain_rounds: int | None
+    """Most rounds on the domain heads, at most the study's, that fit the target with the noise as it is."""
+
+
+def price(study: Study, delta: float) -> Prices:
+    """Prices of a study. Raises `CostError` for a delta outside [1e-12, 1)."""
+    costs = study_costs(study)
+    rounds = (repeated_costs(study, number, 1) for number in range(study.rounds + 1))
+    return Prices(
+        delta,
+        accountant.epsilon(costs, delta),
+        {tensor: accountant.epsilon(own, delta) for tensor, own in tensor_costs(study).items()},
+        {cohort: accountant.epsilon((c for c in costs if c.cohort == cohort), delta) for cohort in COHORTS},
+        max(accountant.epsilon(own, delta) for own in rounds),
+        {many: overlap.epsilon([costs] * many, delta) for many in _SEVERAL if many <= len(study.silos)},
+    )
+
+
+def advise(study: Study, target: float, delta: float) -> Advice:
+    """How the study could cost at most `target` at `delta`, in all.
+
+    Raises `CostError` for a study without noise or a target outside (0, 32].
+    """
+    at_delta = _with(study, {"privacy.delta": delta})
+    scaled = accountant.calibrate(at_delta, target)
+    fields = ("privacy.count_noise", "heads.pooled_noise", "heads.domain_noise", "encoder.noise", "evaluation.noise")
+    return Advice(
+        target,
+        _rounded(study, {field: _of(scaled, field) for field in fields}, target, delta),
+        _encoder_only(study, target, delta),
+        _fewer_rounds(study, target, delta),
+    )
+
+
+def _encoder_only(study: Study, target: float, delta: float) -> Noises | None:
+    """The least noise of the encoder that does; None where the rest costs too much or there is no encoder sum."""
+
+    def cost(noise: float) -> float:
+        return _epsilon(_with(study, {"encoder.noise": noise}), delta)
+
+    if "encoder" not in tensor_costs(study) or cost(_MOST_NOISE) > target:
+        return None
+    return _rounded(study, {"encoder.noise": _least(cost, study.encoder.noise, target)}, target, delta)
+
+
+def _least(cost: Callable[[float], float], start: float, target: float) -> float:
+    """A noise between `_LEAST_NOISE` and `_MOST_NOISE` that costs at most `target`, and hardly less where it can.
+
+    Brackets around `start`, as small noise is slow to price, then interpolates between the logarithms of both ends.
+    """
+    high, cost_high = start, cost(start)
+    while cost_high > target:
+        high = min(high * _WIDEN, _MOST_NOISE)
+        cost_high = cost(high)
+    low, cost_low = high, cost_high
+    while cost_low <= target and low > _LEAST_NOISE:
+        high, cost_high = low, cost_low
+        low = max(low / _WIDEN, _LEAST_NOISE)
+        cost_low = cost(low)
+    if cost_low <= target:
+        return low
+    while cost_high < (1 - _CLOSE) * target and high / low > 1 + _CLOSE:
+        share = math.log(cost_low / target) / math.log(cost_low / cost_high) if math.isfinite(cost_low) else 0.5
+        middle = low * (high / low) ** min(0.95, max(0.05, share + _CLOSE))
+        cost_middle = cost(middle)
+        if cost_middle <= target:
+            high, cost_high = middle, cost_middle
+        else:
+            low, cost_low = middle, cost_middle
+    return high
+
+
+def _fewer_rounds(study: Study, target: float, delta: float) -> int | None:
+    """The largest number of domain rounds within the target; epsilon grows with the rounds."""
+
+    def fits(rounds: int) -> bool:
+        return _epsilon(_with(study, {"heads.domain_rounds": rounds}), delta) <= target
+
+    return _largest(fits, study.heads.domain_rounds)
+
+
+def _largest(fits: Callable[[int], bool], most: int) -> int | None:
+    """The largest number from 0 to `most` that fits, where all smaller ones fit too."""
+    if fits(most):
+        return most
+    if not fits(0):
+        return None
+    low, high = 0, most
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def _rounded(study: Study, fields: dict[str, float], target: float, delta: float) -> Noises:
+    """The noises rounded up to a few digits, so that what is printed costs no more than what was found."""
+    upward = {field: _up(noise) for field, noise in fields.items()}
+    reached = _epsilon(_with(study, upward), delta)
+    if reached > target:  # the accountant's grid may jump by a hair
+        upward = {field: _up(noise * (1 + _CLOSE)) for field, noise in upward.items()}
+        reached = _epsilon(_with(study, upward), delta)
+    if reached > target:
+        msg = f"no noise was found that costs at most epsilon {target:g} at delta {delta:g}; aim at a little more"
+        raise CostError(msg)
+    return Noises(reached, upward, _clips(study, upward))
+
+
+def _clips(study: Study, noises: dict[str, float]) -> dict[str, float]:
+    clips: dict[str, float] = {}
+    for clip, noise, least, most in (
+        ("encoder.clip", "encoder.noise", 0.0, math.inf),
+        ("heads.clip", "heads.domain_noise", min(_LEAST_HEAD_CLIP, study.heads.clip), 1.0),
+    ):
+        if noise in noises:
+            same = _of(study, clip) * _of(study, noise) / noises[noise]
+            clips[clip] = float(f"{min(most, max(least, same)):.{_DIGITS - 1}g}")
+    return clips
+
+
+def _up(noise: float) -> float:
+    places = _DIGITS - 1 - math.floor(math.log10(noise))
+    step = 10.0**-places
+    return round(math.ceil(noise / step - 1e-9) * step, max(places, 0))
+
+
+def _epsilon(study: Study, delta: float) -> float:
+    costs: Iterable[Cost] = study_costs(study)
+    return accountant.epsilon(costs, delta)
+
+
+def _of(study: Study, field: str) -> float:
+    part, name = field.split(".")
+    return float(getattr(getattr(study, part), name))
+
+
+def _with(study: Study, fields: dict[str, Any]) -> Study:
+    """The study with fields `part.name` replaced."""
+    for field, value in fields.items():
+        part, name = field.split(".")
+        changed = getattr(study, part).model_copy(update={name: value})
+        study = study.model_copy(update={part: changed})
+    return study

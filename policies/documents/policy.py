@@ -1,0 +1,241 @@
+"""The policy: what one silo allows, written by its data-protection officer.
+
+Guarantees: a policy that loads is complete and consistent; only `data_set.public` may be left out, and then the data
+are private, so nothing is allowed by omission. Every field is enforced: by decision.py for each study, by ledger.py for
+the budget and what the ledger is bound to, by the agent's approval.py for signatures and its retention.py for what is
+removed. Its digest stands in every ledger entry. docs/policy.md goes through the fields; `policy.schema.json` is
+generated from here (schema.py).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from datetime import date, datetime
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
+
+from policies.documents.document import Closed, read_document
+from policies.documents.study import ColumnName, Metric, Name
+
+NoiseMode = Literal["local", "distributed"]
+Architecture = Literal["mlp", "cnn", "resnet18"]
+Approver = Annotated[str, Field(pattern=r"^fedward://operator/[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Epsilon = Annotated[float, Field(gt=0, le=32)]
+Share = Annotated[float, Field(gt=0, le=1)]
+
+VERSION = 3
+_ADDED = {
+    2: (
+        "budget.relation",
+        "budget.expires",
+        "encoder_sealing",
+        "smallest_domain",
+        "limits.round_epsilon",
+        "limits.architectures",
+        "split",
+        "publish",
+        "retention_days",
+        "approvers",
+    ),
+    3: ("data_set.identified_by",),
+}
+"""Fields that a policy of an older version did not have to state, by the version that asks for them."""
+_DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
+
+
+def _written_day(value: object) -> object:
+    """Only YYYY-MM-DD: pydantic would read a number as seconds since 1970."""
+    if isinstance(value, date) and not isinstance(value, datetime):
+        return value
+    if not isinstance(value, str) or not _DAY.fullmatch(value):
+        msg = "write the day as YYYY-MM-DD"
+        raise ValueError(msg)
+    return value
+
+
+def _printable(text: str) -> str:
+    """It is shown on consoles, where control characters would rewrite what stands there."""
+    if not text.isprintable():
+        msg = "a control character or line break stands in it; write one line of plain text"
+        raise ValueError(msg)
+    return text
+
+
+Day = Annotated[date, BeforeValidator(_written_day)]
+
+
+class _Part(Closed):
+    """A part of the policy. The texts below its fields are what an editor shows."""
+
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
+
+class DataSet(_Part):
+    """Whose budget it is. All fields are fixed for the life of the data set: the ledger is bound to them."""
+
+    id: Name
+    """Stable name, known to the authority and the peers, so that renaming refills nothing."""
+    unit: Literal["patient", "record"]
+    """What differential privacy protects; `record` only where the data have no patient column."""
+    identified_by: Annotated[tuple[ColumnName, ...], Field(min_length=1)]
+    """The columns of the data whose cells, together, say whose record it is: one with unit `patient`, which every study
+    must name as `data.patient`; one or more with unit `record`. Who trains and who evaluates is drawn by them alone, in
+    this order, so that no study can draw other cohorts."""
+    holdout: Annotated[float, Field(ge=0.05, le=0.5)]
+    """Public fraction of the patients kept for evaluation; drawn by a public hash of what `identified_by` says."""
+    public: bool = False
+    """The data are published: studies may run on them without noise, and the ledger then says "unbounded". Fixed when
+    the ledger is created, so that an edit of the policy cannot turn a hospital's protection off."""
+
+
+class Budget(_Part):
+    """What the data set may lose over all studies, restarts and years. It never refills."""
+
+    epsilon: Epsilon
+    """Privacy loss, without unit: all releases together change the odds of any outcome by at most exp(epsilon) for one
+    patient (or record), but for a chance of delta."""
+    delta: Annotated[float, Field(ge=1e-12, lt=1e-2)]
+    """Probability; well below 1 / number of patients. The ledger is bound to it."""
+    relation: Literal["add_remove"]
+    """Which data sets count as neighbours: one patient (or record) more or less. No other relation is accounted for."""
+    expires: Day
+    """Last day of the validity period, YYYY-MM-DD in UTC. From the next day on nothing is charged. A later day in a new
+    policy lengthens the period; what was spent stays spent."""
+
+
+class Split(_Part):
+    """The largest share of `limits.study_epsilon`, above 0 to 1, that each kind of release may take alone.
+
+    Alone means accounted for without the others, in a run without repeated attempts. Epsilons do not add up: shares may
+    sum to more than 1.
+    """
+
+    encoder: Share
+    """All encoder updates of a study together."""
+    heads: Share
+    """All head sums (curvature and gradient) of a study together."""
+    counts: Share
+    """The count of patients by domain."""
+    metrics: Share
+    """The histograms of the held-out patients."""
+
+
+class Limits(_Part):
+    """The most that any single study may ask for."""
+
+    study_epsilon: Epsilon
+    """Epsilon of a whole study, repeated attempts included, at `budget.delta`."""
+    round_epsilon: Epsilon
+    """Epsilon of any single round, repeated attempts included, at `budget.delta`."""
+    rounds: Annotated[int, Field(ge=1, le=400)]
+    """Training rounds."""
+    charged_attempts: Annotated[int, Field(ge=1, le=100)]
+    """Attempts of one round that may be charged, so that nobody can burn the budget by aborting."""
+    architectures: Annotated[tuple[Architecture, ...], Field(min_length=1, max_length=3)]
+    """Encoders that may be trained: `mlp` reads table columns alone, `cnn` and `resnet18` read images."""
+    encoder_weights: Annotated[int, Field(ge=1)]
+    """Number of weights of the shared encoder."""
+    representation: Annotated[int, Field(ge=1, le=256)]
+    """Width of the encoder's output."""
+    sampling_rate: Annotated[float, Field(gt=0, le=1)]
+    """Chance with which a patient takes part in one step of the encoder's training."""
+    clip: Annotated[float, Field(gt=0, allow_inf_nan=False)]
+    """l2 norm to which one patient's gradient is cut."""
+
+
+class Policy(_Part):
+    """A silo's whole policy. `digest` names it in the ledger."""
+
+    version: Literal[3]
+    """Of this format."""
+    contact: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable)]
+    """Who answers for this policy; shown to people whose study is refused."""
+    data_set: DataSet
+    budget: Budget
+    min_silos: Annotated[int, Field(ge=2, le=256)]
+    """Least number of silos, this one included, in a sum that this silo joins."""
+    noise_modes: Annotated[tuple[NoiseMode, ...], Field(min_length=1, max_length=2)]
+    """Who may carry the noise of count, head and metric sums: `local` is this silo, for itself; `distributed` the silos
+    together."""
+    colluders: Annotated[int, Field(ge=0, le=254)]
+    """t: colluding silos that a study's sums and its distributed noise must withstand at the least."""
+    encoder_sealing: Literal["ring", "ckks"]
+    """The weakest sealing of encoder updates that this silo uses: `ring` allows masked integers and masked CKKS, `ckks`
+    only the latter."""
+    smallest_domain: Annotated[int, Field(ge=0, le=10_000_000)]
+    """Patients, by the opened and noised sums, below which a domain gets neither a head nor figures of its own. A study
+    must state `privacy.smallest_domain` at least as large; 0 asks for nothing."""
+    limits: Limits
+    split: Split
+    publish: Annotated[tuple[Metric, ...], Field(max_length=5)]
+    """Metrics that a study may publish from the noised sums; `[]` none."""
+    retention_days: Annotated[int, Field(ge=1, le=36_500)]
+    """Whole days, after the day on which a study ended, that the agent keeps what is private or secret of it: personal
+    models, local priors, releases before their sealing, keys and shares, sealed bytes. The ledger, the shared models
+    and the record of what was used up stay. The agent's log gives a day's notice."""
+    studies: tuple[Digest, ...] | None
+    """Digests of the studies that may run; `null` allows every study within the limits, `[]` none."""
+    approvers: Annotated[tuple[Approver, ...], Field(min_length=2, max_length=16)] | None
+    """People, by the identity in their certificate, two of whom must have signed before this policy, and before the one
+    that replaces it, comes into force; `null` asks for no signature."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _refuse_older(cls, content: object) -> object:
+        stated = content.get("version") if isinstance(content, dict) else None
+        if isinstance(stated, int) and not isinstance(stated, bool) and 1 <= stated < VERSION:
+            lacks = [field for version, fields in _ADDED.items() if version > stated for field in fields]
+            msg = (
+                f"version {stated} is not read any more. Write version: {VERSION} and state what is new in it:"
+                f" {', '.join(lacks)}; docs/policy.md explains each, policies/samples shows them"
+            )
+            raise ValueError(msg)
+        return content
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        limits = self.limits
+        lists: dict[str, tuple[Any, ...]] = {
+            "data_set.identified_by": self.data_set.identified_by,
+            "noise_modes": self.noise_modes,
+            "limits.architectures": limits.architectures,
+            "publish": self.publish,
+            "studies": self.studies or (),
+            "approvers": self.approvers or (),
+        }
+        for field, values in lists.items():
+            if len(set(values)) != len(values):
+                msg = f"{field} lists a value twice; keep one"
+                raise ValueError(msg)
+        if self.data_set.unit == "patient" and len(self.data_set.identified_by) > 1:
+            msg = (
+                "data_set.identified_by lists several columns, and with data_set.unit patient one column names the"
+                " patient; keep that one"
+            )
+            raise ValueError(msg)
+        if limits.study_epsilon > self.budget.epsilon:
+            msg = f"limits.study_epsilon {limits.study_epsilon} exceeds budget.epsilon {self.budget.epsilon}; lower it"
+            raise ValueError(msg)
+        if "distributed" in self.noise_modes and self.min_silos <= self.colluders + 1:
+            msg = f"distributed noise needs min_silos above colluders + 1 = {self.colluders + 1}; raise min_silos"
+            raise ValueError(msg)
+        return self
+
+    def canonical(self) -> bytes:
+        """The policy as canonical JSON (sorted keys, no spaces): what is hashed and signed."""
+        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":")).encode()
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of `canonical()`, lowercase hex."""
+        return hashlib.sha256(self.canonical()).hexdigest()
+
+
+def load_policy(path: Path) -> Policy:
+    """Read a policy from YAML. Raises `DocumentError` naming file, field and mend, also for a file that is absent."""
+    return read_document(path, Policy)

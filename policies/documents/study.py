@@ -1,0 +1,432 @@
+"""The study: what is learned, from which columns, at which price. Written once, named by its digest.
+
+A study is public among the roster. Everything a silo's training depends on stands here as a public constant:
+nothing in it may be derived from private data (design: privacy.md, "Public constants"). The digest is the SHA-256
+of the canonical JSON form, so two YAML files that mean the same study have the same digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, ModelWrapValidatorHandler, ValidationError, model_validator
+
+from policies.documents.document import Closed, read_document
+from policies.documents.unaccountable import refusal_of
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
+ColumnName = Annotated[str, Field(min_length=1, max_length=128)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Noise = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
+"""A noise multiplier; 0 only in a study of public data (`privacy.mode: none`)."""
+Finite = Annotated[float, Field(allow_inf_nan=False)]
+Code = str | int | float | bool
+BINARY = 2
+
+
+class NumericFeature(Closed):
+    """A number with a public range. It enters the model as a value in [-1, 1] (after `scale: log` where asked)."""
+
+    column: ColumnName
+    kind: Literal["number"]
+    minimum: Finite
+    maximum: Finite
+    scale: Literal["linear", "log"] = "linear"
+    missing: tuple[Code, ...] = ()
+    fill: Finite | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.minimum >= self.maximum:
+            msg = f"minimum {self.minimum} must lie below maximum {self.maximum}"
+            raise ValueError(msg)
+        if self.scale == "log" and self.minimum <= 0:
+            msg = "scale log needs a minimum above 0"
+            raise ValueError(msg)
+        if self.fill is not None and not self.minimum <= self.fill <= self.maximum:
+            msg = f"fill {self.fill} lies outside [{self.minimum}, {self.maximum}]"
+            raise ValueError(msg)
+        return self
+
+    @property
+    def width(self) -> int:
+        """Model inputs: the value, and an indicator of absence where a public fill value is given."""
+        return 1 if self.fill is None else 2
+
+
+class CategoryFeature(Closed):
+    """One of the listed codes; enters the model one-hot. With `optional`, absence is one more category."""
+
+    column: ColumnName
+    kind: Literal["category"]
+    values: Annotated[tuple[Code, ...], Field(min_length=2, max_length=64)]
+    missing: tuple[Code, ...] = ()
+    optional: bool = False
+
+    @property
+    def width(self) -> int:
+        """Model inputs: one per listed value, one more for absence where it is allowed."""
+        return len(self.values) + int(self.optional)
+
+
+Feature = Annotated[NumericFeature | CategoryFeature, Field(discriminator="kind")]
+
+
+class Label(Closed):
+    """The outcome: codes that mean yes and codes that mean no, or the codes of each class. Others are named errors."""
+
+    column: ColumnName
+    positive: tuple[Code, ...] = ()
+    negative: tuple[Code, ...] = ()
+    classes: Annotated[tuple[Annotated[tuple[Code, ...], Field(min_length=1)], ...], Field(max_length=64)] = ()
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        binary = bool(self.positive) and bool(self.negative)
+        if binary == bool(self.classes) or bool(self.positive) != bool(self.negative):
+            msg = "give either positive and negative, or classes"
+            raise ValueError(msg)
+        if self.classes and len(self.classes) <= BINARY:
+            msg = "classes are three or more; write two as positive and negative"
+            raise ValueError(msg)
+        return self
+
+    @property
+    def codes(self) -> tuple[tuple[Code, ...], ...]:
+        """Codes of each class in order; of a binary outcome no, then yes."""
+        return self.classes or (self.negative, self.positive)
+
+    @property
+    def count(self) -> int:
+        """C: number of classes."""
+        return len(self.codes)
+
+
+class Image(Closed):
+    """A column with the path of each record's image, relative to the data file: PNG, JPEG, 16-bit PNG or DICOM.
+
+    A pixel enters the model as a value in [-1, 1]: the public range from `minimum` to `maximum`, what lies outside is
+    clipped to it. An image of another size is resized to `height` x `width`.
+    """
+
+    column: ColumnName
+    channels: Literal[1, 3] = 1
+    height: Annotated[int, Field(ge=8, le=1024)]
+    width: Annotated[int, Field(ge=8, le=1024)]
+    minimum: Finite = 0.0
+    maximum: Finite = 255.0
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.minimum >= self.maximum:
+            msg = f"minimum {self.minimum} must lie below maximum {self.maximum}"
+            raise ValueError(msg)
+        return self
+
+
+class DomainColumn(Closed):
+    """One factor of the domain: a category column, or a number cut at public edges (left-closed bands)."""
+
+    column: ColumnName
+    values: tuple[Code, ...] = ()
+    edges: tuple[Finite, ...] = ()
+    names: Annotated[tuple[str, ...], Field(min_length=1, max_length=32)]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if bool(self.values) == bool(self.edges):
+            msg = "give either values or edges"
+            raise ValueError(msg)
+        wanted = len(self.values) or len(self.edges) + 1
+        if len(self.names) != wanted:
+            msg = f"{wanted} names are needed, {len(self.names)} are given"
+            raise ValueError(msg)
+        if list(self.edges) != sorted(set(self.edges)):
+            msg = "edges must increase"
+            raise ValueError(msg)
+        return self
+
+
+class DataSchema(Closed):
+    """How a silo's own file is read. Values outside the schema are errors that name file, row, column."""
+
+    columns: tuple[ColumnName, ...] = ()
+    """Names of the columns of a file without a header line; empty where the file has one."""
+    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
+    missing: tuple[str, ...] = ("",)
+    patient: ColumnName | None = None
+    label: Label
+    domain: Annotated[tuple[DomainColumn, ...], Field(min_length=1, max_length=3)]
+    features: Annotated[tuple[Feature, ...], Field(max_length=4096)] = ()
+    image: Image | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not self.features and self.image is None:
+            msg = "give features, an image, or both"
+            raise ValueError(msg)
+        seen = [f.column for f in self.features] + ([] if self.image is None else [self.image.column])
+        if len(set(seen)) != len(seen):
+            msg = "a column is listed twice among the features"
+            raise ValueError(msg)
+        if self.label.column in seen:
+            msg = f"the label {self.label.column!r} must not be a feature"
+            raise ValueError(msg)
+        return self
+
+    @property
+    def domains(self) -> tuple[str, ...]:
+        """Names of the M domains, the product of the factors in order."""
+        names: tuple[str, ...] = ("",)
+        for factor in self.domain:
+            names = tuple(f"{a} {b}".strip() for a in names for b in factor.names)
+        return names
+
+    @property
+    def inputs(self) -> int:
+        """Width of the model's input from the features; an image comes beside it."""
+        return sum(f.width for f in self.features)
+
+
+class Model(Closed):
+    """An encoder phi with values in [-1, 1]^k / sqrt(k), so that ||phi|| <= 1, and one linear head per domain.
+
+    An image passes through a network of its own; what comes out stands beside the features, and both enter the
+    `hidden` layers and the projection to the representation. Architectures are names: the silo builds them from its
+    own list (`silo_agent.learning`), no code ever comes from outside.
+    """
+
+    encoder: Literal["mlp", "cnn", "resnet18"] = "mlp"
+    """mlp: features alone. cnn: a 3x3 convolution with GroupNorm and a halving per entry of `channels`. resnet18:
+    ResNet-18 (He et al. 2016) with GroupNorm."""
+    channels: Annotated[tuple[Annotated[int, Field(ge=4, le=512)], ...], Field(min_length=1, max_length=6)] = (16, 32)
+    """Of the cnn."""
+    hidden: Annotated[tuple[Annotated[int, Field(ge=1, le=4096)], ...], Field(max_length=8)] = (32,)
+    representation: Annotated[int, Field(ge=1, le=256)] = 16
+    gain: Positive = 1.0
+    """Scale of the last layer's orthogonal start."""
+    seed: Annotated[int, Field(ge=0, lt=2**32)]
+    """Public seed of the common start."""
+
+
+class HeadPlan(Closed):
+    """Second-order heads (FedDAR Eq. 8 at the common head): rounds on one pooled head, then on the domain heads."""
+
+    pooled_rounds: Annotated[int, Field(ge=1, le=200)] = 2
+    domain_rounds: Annotated[int, Field(ge=0, le=200)] = 4
+    pooled_noise: Noise
+    domain_noise: Noise
+    """Noise multipliers: standard deviation of the sum's noise for an l2 sensitivity of 1."""
+    clip: Annotated[float, Field(gt=0, le=1)] = 1.0
+    """tau: a record's joint term (curvature, gradient) is scaled down to this norm, and the sums are in units of tau.
+    1 clips nothing. Below 1 the noise is small beside what most patients give, and rare, badly predicted ones count
+    less, as in DP-SGD: scores keep their order better, and probabilities come out too low for a rare outcome."""
+    repair: Positive = 1.0
+    """c of privacy.md: eigenvalues below c * sd_H * sqrt(2K) are lifted to it."""
+    max_step: Positive = 8.0
+    """Trust region: a head moves at most this far (l2) in one round."""
+
+
+class EncoderPlan(Closed):
+    """DP-SGD on the encoder with the heads frozen, every round but the last."""
+
+    steps: Annotated[int, Field(ge=1, le=10_000)]
+    sampling_rate: Annotated[float, Field(ge=1e-9, le=1)]
+    batch_size: Annotated[int, Field(ge=1, le=1_000_000)]
+    """Public denominator of the gradient sum; never derived from a private count."""
+    learning_rate: Positive
+    clip: Positive = 1.0
+    noise: Noise
+    l2r: Annotated[float, Field(ge=0, le=100)] = 0.0
+    cmi: Annotated[float, Field(ge=0, le=100)] = 0.0
+    prior: Literal["averaged", "local"] = "averaged"
+    """FedSR's r(z|y): trained in the same DP step; averaged over silos, or kept at the silo."""
+    weight_clip: Annotated[float, Field(ge=1, le=100)] = 3.0
+    """FedDAR's domain weights u_m are clipped to [1/weight_clip, weight_clip]."""
+    max_update: Positive = 2.0
+    """Public bound on every coordinate of a silo's update; clamped before it is summed."""
+    sealing: Literal["ring32", "ring64", "ckks"] = "ring32"
+    """How the sum of the updates is sealed: integers mod 2^32 or 2^64 under masks, or masked CKKS ciphertexts."""
+
+
+class Evaluation(Closed):
+    """Metric sums over the patients whom the silo holds out, released once, after the last round."""
+
+    bins: Annotated[int, Field(ge=2, le=256)] = 10
+    noise: Noise
+
+
+Metric = Literal["auc", "accuracy", "balanced_accuracy", "calibration", "patients"]
+"""By domain, from the noised sums: area under the ROC curve (two classes only), share of right predictions, mean of the
+classes' shares, expected calibration error, patients held out."""
+
+
+class Personal(Closed):
+    """The model that never leaves: Ditto distance and MK-MMD against the frozen shared encoder."""
+
+    epochs: Annotated[int, Field(ge=1, le=1000)] = 2
+    learning_rate: Positive = 0.05
+    batch_size: Annotated[int, Field(ge=2, le=4096)] = 64
+    ditto: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.1
+    mmd: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.1
+
+
+class Privacy(Closed):
+    """What the study asks of every silo's budget, beside the noise of each part."""
+
+    delta: Annotated[float, Field(gt=0, lt=1e-2)]
+    mode: Literal["local", "distributed", "none"]
+    """Who carries the noise of head, count and metric sums (privacy.md, "Noise"). Encoder noise is always local.
+    `none`: no noise anywhere, for data that every silo's policy declares public; everything is sealed all the same."""
+    colluders: Annotated[int, Field(ge=0, le=1000)] = 1
+    """t: silos that may pool what they know with the coordinator. Recovery from a dropout needs more shares than they
+    hold, and distributed noise withstands them."""
+    count_noise: Noise
+    max_patients: Annotated[int, Field(ge=1, le=10_000_000)] = 100_000
+    """Public bound on the patients of one silo: statistics are clamped to what it implies, never refused."""
+    smallest_domain: Annotated[int, Field(ge=0, le=10_000_000)] = 0
+    """Patients, by the opened and noised sums of all silos, below which a domain gets nothing of its own: its head
+    stays where the pooled rounds left it, and no figure of it is reported."""
+
+
+class Deadlines(Closed):
+    """Seconds each phase may last before the attempt is aborted."""
+
+    offer: Positive = 120.0
+    keys: Positive = 120.0
+    train: Positive = 1800.0
+    open: Positive = 300.0
+    solve: Positive = 300.0
+
+
+class Study(Closed):
+    """A whole study. `digest` names it on the wire, in mask labels and in every ledger entry."""
+
+    version: Literal[1]
+    name: Name
+    purpose: Annotated[str, Field(min_length=1, max_length=2000)]
+    silos: Annotated[tuple[Name, ...], Field(min_length=2, max_length=256)]
+    min_silos: Annotated[int, Field(ge=2)]
+    data: DataSchema
+    model: Model
+    heads: HeadPlan
+    encoder: EncoderPlan
+    evaluation: Evaluation
+    personal: Personal | None = None
+    publish: tuple[Metric, ...] = ()
+    """What the silos sign and the coordinator shows of the last round's metric sums; nothing else leaves them."""
+    privacy: Privacy
+    deadlines: Deadlines = Deadlines()
+    max_attempts: Annotated[int, Field(ge=1, le=100)] = 3
+    """Attempts of one round before the study ends."""
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _refuse_by_name(cls, content: object, fit: ModelWrapValidatorHandler[Self]) -> Self:
+        """Raise `Refused` where the study asks for what cannot be accounted for, however it is read."""
+        try:
+            return fit(content)
+        except ValidationError as error:
+            refusal = refusal_of(error)
+            if refusal is None:
+                raise
+            raise refusal from None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if len(set(self.silos)) != len(self.silos):
+            msg = "a silo is listed twice"
+            raise ValueError(msg)
+        if self.min_silos > len(self.silos):
+            msg = f"min_silos {self.min_silos} exceeds the {len(self.silos)} silos"
+            raise ValueError(msg)
+        if self.privacy.colluders >= self.min_silos:
+            msg = f"privacy.colluders {self.privacy.colluders} leaves nobody honest among min_silos {self.min_silos}"
+            raise ValueError(msg)
+        self._check_model()
+        self._check_noise()
+        if len(set(self.publish)) != len(self.publish):
+            msg = "publish lists a metric twice"
+            raise ValueError(msg)
+        if "auc" in self.publish and self.data.label.count != BINARY:
+            msg = "publish lists auc, which has a meaning for two classes only; use balanced_accuracy"
+            raise ValueError(msg)
+        if self.privacy.mode == "distributed" and self.min_silos - 1 - self.privacy.colluders < 1:
+            msg = "distributed noise needs min_silos > colluders + 1"
+            raise ValueError(msg)
+        return self
+
+    def _check_model(self) -> None:
+        image, encoder = self.data.image, self.model.encoder
+        if (image is None) != (encoder == "mlp"):
+            msg = f"model.encoder {encoder} and data.image do not fit: cnn and resnet18 read images, mlp reads none"
+            raise ValueError(msg)
+        if image is not None and encoder == "cnn" and min(image.height, image.width) >> len(self.model.channels) < 1:
+            msg = f"model.channels halves the image {len(self.model.channels)} times, and nothing of it is left"
+            raise ValueError(msg)
+
+    def _check_noise(self) -> None:
+        noises = {
+            "heads.pooled_noise": self.heads.pooled_noise,
+            "heads.domain_noise": self.heads.domain_noise,
+            "encoder.noise": self.encoder.noise,
+            "evaluation.noise": self.evaluation.noise,
+            "privacy.count_noise": self.privacy.count_noise,
+        }
+        for field, noise in noises.items():
+            if (noise == 0) != (self.privacy.mode == "none"):
+                msg = f"{field} is {noise:g}; without noise it is privacy.mode none and 0 everywhere, else above 0"
+                raise ValueError(msg)
+
+    @property
+    def rounds(self) -> int:
+        """Training rounds; round 0, which deals keys and sums the domain counts, comes before them."""
+        return self.heads.pooled_rounds + self.heads.domain_rounds
+
+    def canonical(self) -> bytes:
+        """The study as canonical JSON (sorted keys, no spaces): what travels and what is hashed.
+
+        Fields that the first version did not have are left out at their defaults, so that its studies keep their names.
+        """
+        document = self.model_dump(mode="json")
+        for path, default in _ADDED:
+            *parents, field = path
+            part = document
+            for parent in parents:
+                part = part[parent]
+            if part[field] == default:
+                del part[field]
+        return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of `canonical()`, lowercase hex."""
+        return hashlib.sha256(self.canonical()).hexdigest()
+
+
+_ADDED: tuple[tuple[tuple[str, ...], object], ...] = (
+    (("publish",), []),
+    (("data", "image"), None),
+    (("data", "label", "classes"), []),
+    (("model", "channels"), [16, 32]),
+    (("encoder", "sealing"), "ring32"),
+    (("privacy", "smallest_domain"), 0),
+)
+"""Fields added since the first version, with their defaults."""
+
+
+def load_study(path: Path) -> Study:
+    """Read a study from YAML. Raises `DocumentError` naming file, field and mend, `Refused` (unaccountable.py)."""
+    return read_document(path, Study)
+
+
+def parse_study(canonical: bytes, digest: str) -> Study:
+    """Read a study as it came over the wire. Raises ValueError where it is not what `digest` names, `Refused`."""
+    study = Study.model_validate_json(canonical, strict=False)
+    if study.digest != digest:
+        msg = f"the study received is {study.digest[:12]}, not {digest[:12]}"
+        raise ValueError(msg)
+    return study

@@ -1,0 +1,214 @@
+"""The ledger's chain: how entries are hashed and linked, and when a chain holds.
+
+Guarantees: every entry's hash covers all its fields and the hash before it, over canonical JSON (sorted keys, no
+spaces, shortest floats), so the same event has the same bytes everywhere. `check_chain` accepts nothing else: the spent
+epsilon never falls, what charges nothing changes nothing, and a debit names the policy that was last put into force.
+Pure: no files, no clock. What entries say is events.py; storing them durably is store.py.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from datetime import date, datetime, timedelta
+from typing import Any, Final
+
+from policies.canonical import canonical_json
+from policies.errors import LedgerTamperedError
+from policies.ledger.events import Debit, EntryRef, Event, InForce, content_of, costs_of, read_event
+
+GENESIS_PREVIOUS: Final = "0" * 64
+UNBOUNDED: Final = "unbounded"
+"""How an infinite epsilon is written; JSON has no number for it."""
+MEND: Final = (
+    "train nothing; restore the newest copy whose head the coordinator and a peer have cosigned, and charge"
+    " what is missing (fedward-silo ledger recover)"
+)
+
+Row = tuple[int, str, str, str]
+"""(sequence, previous hash, hash, body) as stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class Genesis:
+    """The first entry: to whom the ledger belongs. Fixed for the life of the data set."""
+
+    data_set: str
+    holdout: float
+    delta: float
+    public: bool = False
+    """Declared public by the policy: only then may an entry's epsilon be infinite ("unbounded")."""
+    unit: str | None = None
+    """`patient` or `record`: what is protected. None in ledgers that are older than the field, which do not say it."""
+    identified_by: tuple[str, ...] | None = None
+    """The columns that say whose record it is. None as for `unit`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """An event in the chain.
+
+    Attributes:
+        sequence: from 1; the genesis is 0.
+        previous, hash: lowercase hex SHA-256.
+        at: when it was written, ISO 8601 in UTC, by the silo's own clock. One rule reads it, and only its day: a policy
+            that expired by it stays expired (decision.py).
+        event: what happened; of a repeated charge only the tensors that were new.
+        epsilon: what the data set had spent with this entry, at the genesis's delta; infinite on public data that were
+            used without noise.
+    """
+
+    sequence: int
+    previous: str
+    hash: str
+    at: str
+    event: Event
+    epsilon: float
+
+    @property
+    def debit(self) -> Debit:
+        """What was charged. Raises `TypeError` for an entry of another kind; `Ledger.entries` lists debits alone."""
+        if not isinstance(self.event, Debit):
+            msg = f"entry {self.sequence} of the ledger is no debit; ask for its event"
+            raise TypeError(msg)
+        return self.event
+
+    @property
+    def day(self) -> date:
+        """The day in UTC on which it was written."""
+        return _day(self.at)
+
+    @property
+    def head(self) -> EntryRef:
+        """Its place and hash."""
+        return EntryRef(self.sequence, self.hash)
+
+    @property
+    def row(self) -> Row:
+        """The entry as it is stored."""
+        return self.sequence, self.previous, self.hash, _body(self.event, self.at, self.epsilon)
+
+
+def genesis_row(genesis: Genesis) -> Row:
+    """The genesis as it is stored."""
+    content = {"kind": "genesis", "version": 1, **asdict(genesis)}
+    if not genesis.public:
+        del content["public"]  # as in ledgers that are older than the field
+    for field in ("unit", "identified_by"):
+        if content[field] is None:
+            del content[field]
+    body = canonical_json(content)
+    return 0, GENESIS_PREVIOUS, _hash(GENESIS_PREVIOUS, body), body
+
+
+def next_entry(head: EntryRef, event: Event, at: str, epsilon: float) -> Entry:
+    """The entry that continues the chain from `head`."""
+    body = _body(event, at, epsilon)
+    return Entry(head.sequence + 1, head.hash, _hash(head.hash, body), at, event, float(epsilon))
+
+
+def check_chain(rows: Iterable[Row]) -> tuple[Genesis, tuple[Entry, ...]]:
+    """Read stored rows in order of sequence. Raises `LedgerTamperedError` naming the first entry that does not hold."""
+    genesis: Genesis | None = None
+    entries: list[Entry] = []
+    policy: str | None = None
+    place, last, spent = -1, GENESIS_PREVIOUS, 0.0
+    for sequence, previous, digest, body in rows:
+        if type(sequence) is not int or sequence != place + 1 or previous != last:
+            raise _broken(place + 1, "is missing or does not follow the one before it")
+        if digest != _hash(previous, body):
+            raise _broken(sequence, "was edited: its hash does not fit its content")
+        try:
+            if genesis is None:
+                genesis = _read_genesis(body)
+            else:
+                entry = _read_entry((sequence, previous, digest, body))
+                fault = fault_of(entry, spent, policy, public=genesis.public)
+                if fault is not None:
+                    raise _broken(sequence, fault)
+                entries.append(entry)
+                spent = entry.epsilon
+                policy = entry.event.policy if isinstance(entry.event, InForce) else policy
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+            raise _broken(sequence, "cannot be read") from None
+        place, last = sequence, digest
+    if genesis is None:
+        raise _broken(0, "is missing")
+    return genesis, tuple(entries)
+
+
+def fault_of(entry: Entry, spent: float, policy: str | None, *, public: bool) -> str | None:
+    """Why this entry may not follow one with `spent`, while `policy` is in force; None where it may.
+
+    Asked on reading and before writing, so that no ledger writes what it would refuse to read.
+    """
+    costs = costs_of(entry.event)
+    unbounded = any(cost.noise == 0 for cost in costs)
+    fault = None
+    if not spent <= entry.epsilon:
+        fault = "lowers the spent epsilon"
+    elif (unbounded or math.isinf(entry.epsilon)) and not public:
+        fault = "has no finite price, and the data set is not public"
+    elif unbounded and math.isfinite(entry.epsilon):
+        fault = "lowers the spent epsilon"
+    elif not costs and entry.epsilon != spent:
+        fault = "charges nothing and changes the spent epsilon"
+    elif isinstance(entry.event, Debit) and policy not in (None, entry.event.policy):
+        fault = "was charged under a policy that was not in force"
+    return fault
+
+
+def _broken(sequence: int, what: str) -> LedgerTamperedError:
+    return LedgerTamperedError(f"ledger entry {sequence} {what}; {MEND}")
+
+
+def _hash(previous: str, body: str) -> str:
+    return hashlib.sha256(f"{previous}\n{body}".encode()).hexdigest()
+
+
+def _body(event: Event, at: str, epsilon: float) -> str:
+    spent = UNBOUNDED if math.isinf(epsilon) else float(epsilon)
+    return canonical_json(content_of(event) | {"at": at, "epsilon": spent})
+
+
+def _read_genesis(body: str) -> Genesis:
+    content: dict[str, Any] = json.loads(body)
+    columns = content.get("identified_by")
+    genesis = Genesis(
+        content["data_set"],
+        content["holdout"],
+        content["delta"],
+        content.get("public", False),
+        content.get("unit"),
+        None if columns is None else tuple(columns),
+    )
+    kinds = (type(genesis.data_set), type(genesis.holdout), type(genesis.delta), type(genesis.public))
+    known = kinds == (str, float, float, bool) and genesis.unit in (None, "patient", "record")
+    named = all(isinstance(column, str) for column in genesis.identified_by or ())
+    if not known or not named or genesis_row(genesis)[3] != body:
+        msg = "not a genesis"
+        raise ValueError(msg)
+    return genesis
+
+
+def _read_entry(row: Row) -> Entry:
+    content: dict[str, Any] = json.loads(row[3])
+    epsilon = math.inf if content["epsilon"] == UNBOUNDED else content["epsilon"]
+    entry = Entry(row[0], row[1], row[2], content["at"], read_event(content), epsilon)
+    _day(entry.at)
+    if entry.row != row:
+        msg = "not canonical"
+        raise ValueError(msg)
+    return entry
+
+
+def _day(at: str) -> date:
+    """Raises `ValueError` where this is no time in UTC."""
+    written = datetime.fromisoformat(at)
+    if written.utcoffset() != timedelta(0):
+        msg = "not a time in UTC"
+        raise ValueError(msg)
+    return written.date()

@@ -1,0 +1,373 @@
+"""Cosigned heads: others remember how far a ledger had come, so that no older copy can take its place unseen.
+
+What is signed (`Checkpoint.message`): data set, silo, the head's sequence and hash, what the data set had spent, the
+sum of all costs by kind, hashes of earlier entries (`anchors`), heads that a recovery charged for (`covers`), and when.
+All of it follows from studies' public constants; nothing reads a record.
+
+Guarantees: `check` accepts a cosignature only if the silo signed the checkpoint, and another party than the silo
+the same bytes. `advance` is the rule of whoever cosigns: a silo has one ledger, of one data set, under whatever
+name; never an older head, never another history, never less spent. `gap` bounds from above what a ledger lost, whatever
+was charged on the copy meanwhile. `Cosigned` keeps the latest of each signer beside the ledger, durably. Pure but
+for that file; signatures are checked by a function that is handed in (silo_agent's signing.py).
+
+Left to others: asking the coordinator and a peer at every start for what they cosigned last (silo_agent's
+cosigning.py), and keeping the latest checkpoint before signing (its witnessing.py, the coordinator's
+cosigning.py). The file beside the ledger finds a ledger that was put back alone; who puts back the whole folder is
+found only by asking.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Self
+
+from policies.accounting import totals
+from policies.canonical import canonical_json
+from policies.errors import CosignError, LedgerRolledBackError, LedgerWriteError
+from policies.ledger.chain import MEND, UNBOUNDED, Entry, Genesis, genesis_row
+from policies.ledger.events import EXHAUSTED, EntryRef, Recovery, costs_of
+from policies.plan.costs import Cost
+
+Verify = Callable[[bytes, bytes, bytes, str | None], str]
+"""(certificate PEM, message, signature, time) -> the signer as `fedward://role/name`; raises where it does not fit.
+
+With a time (ISO 8601) a certificate that expired since counts as of then; with None it has to be valid today."""
+PURPOSE: Final = "fedward ledger head"
+MAX_BYTES: Final = 1 << 20
+"""Of a cosignature as JSON: some thousand kinds of release."""
+COORDINATOR: Final = "fedward://coordinator/"
+SILO: Final = "fedward://silo/"
+_MAX_SIGNERS: Final = 300
+_ROLES: Final = (COORDINATOR, SILO)
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """How far a ledger has come. Raises `CosignError` on construction for what no ledger can say."""
+
+    silo: str
+    data_set: str
+    head: EntryRef
+    epsilon: float
+    """Spent with the head's entry; infinite on public data that were used without noise."""
+    totals: tuple[Cost, ...]
+    """Everything charged up to the head, merged (totals.py)."""
+    anchors: tuple[EntryRef, ...]
+    """Earlier entries of the same chain, oldest first, the genesis among them."""
+    covers: tuple[EntryRef, ...]
+    """Lost heads that recoveries of this chain charged for."""
+    at: str
+    """By the silo's clock, ISO 8601 in UTC. `advance` does not read it; once a signer's certificate expired, what it
+    signed counts as of this time (silo_agent/oversight/signing.py)."""
+
+    def __post_init__(self) -> None:
+        texts = (self.silo, self.data_set, self.at)
+        earlier = [anchor.sequence for anchor in self.anchors]
+        sound = (
+            all(isinstance(text, str) and 0 < len(text) <= 128 for text in texts)  # noqa: PLR2004 - as in the ledger
+            and isinstance(self.epsilon, float)
+            and self.epsilon >= 0
+            and self.head.sequence >= 0
+            and earlier == sorted(set(earlier))
+            and all(0 <= sequence < self.head.sequence for sequence in earlier)
+            and (self.head.sequence == 0 or earlier[:1] == [0])
+            and all(head.sequence > 0 for head in self.covers)
+        )
+        if not sound:
+            msg = "the checkpoint about the ledger is malformed; ask the silo's agent for a new one"
+            raise CosignError(msg)
+
+    @property
+    def message(self) -> bytes:
+        """What a cosigner signs."""
+        return canonical_json({"purpose": PURPOSE, **self.content}).encode()
+
+    @property
+    def content(self) -> dict[str, object]:
+        """As plain data."""
+        return {
+            "silo": self.silo,
+            "data_set": self.data_set,
+            "head": _pair(self.head),
+            "epsilon": self.epsilon if math.isfinite(self.epsilon) else UNBOUNDED,
+            "totals": [asdict(cost) for cost in self.totals],
+            "anchors": [_pair(head) for head in self.anchors],
+            "covers": [_pair(head) for head in self.covers],
+            "at": self.at,
+        }
+
+    @classmethod
+    def read(cls, content: Mapping[str, Any]) -> Self:
+        """From plain data. Raises `CosignError`."""
+        try:
+            spent = content["epsilon"]
+            made = cls(
+                content["silo"],
+                content["data_set"],
+                EntryRef(*content["head"]),
+                math.inf if spent == UNBOUNDED else spent,
+                tuple(Cost(**cost) for cost in content["totals"]),
+                tuple(EntryRef(*head) for head in content["anchors"]),
+                tuple(EntryRef(*head) for head in content["covers"]),
+                content["at"],
+            )
+            if made.content != dict(content):
+                raise ValueError  # noqa: TRY301 - one way out for everything that is malformed
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+            msg = "a checkpoint about a ledger cannot be read; ask the silo's agent for a new one"
+            raise CosignError(msg) from None
+        return made
+
+    @classmethod
+    def parse(cls, message: bytes) -> Self:
+        """The inverse of `message`. Raises `CosignError` for anything else than its result."""
+        try:
+            content = json.loads(message) if len(message) <= MAX_BYTES else {}
+            made = cls.read({name: value for name, value in content.items() if name != "purpose"})
+            same = made.message == message
+        except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
+            same = False
+        if not same:
+            msg = "these bytes are no checkpoint about a ledger in canonical JSON; ask the silo's agent for a new one"
+            raise CosignError(msg)
+        return made
+
+
+@dataclass(frozen=True, slots=True)
+class Cosignature:
+    """Somebody else's signature under a checkpoint."""
+
+    checkpoint: Checkpoint
+    signer: str
+    """As `fedward://role/name`; what `check` finds counts."""
+    certificate: bytes
+    """PEM."""
+    signature: bytes
+    stated_certificate: bytes
+    """PEM, of the silo whose ledger it is."""
+    stated_signature: bytes
+    """The silo's own under the same message: without it, anybody who cosigns could make the checkpoint up."""
+
+    @property
+    def content(self) -> dict[str, object]:
+        """As plain data."""
+        return {
+            "statement": self.checkpoint.content,
+            "signer": self.signer,
+            "certificate": self.certificate.decode("ascii", "replace"),
+            "signature": self.signature.hex(),
+            "stated_certificate": self.stated_certificate.decode("ascii", "replace"),
+            "stated_signature": self.stated_signature.hex(),
+        }
+
+    @classmethod
+    def read(cls, content: Mapping[str, Any]) -> Self:
+        """From plain data. Raises `CosignError`."""
+        try:
+            if not isinstance(content["signer"], str):
+                raise TypeError  # noqa: TRY301 - one way out for everything that is malformed
+            return cls(
+                Checkpoint.read(content["statement"]),
+                content["signer"],
+                content["certificate"].encode("ascii"),
+                bytes.fromhex(content["signature"]),
+                content["stated_certificate"].encode("ascii"),
+                bytes.fromhex(content["stated_signature"]),
+            )
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+            msg = "a cosignature cannot be read; ask the coordinator or a peer for it again"
+            raise CosignError(msg) from None
+
+
+def checkpoint(
+    silo: str, genesis: Genesis, entries: Sequence[Entry], at: str, known: Iterable[EntryRef] = ()
+) -> Checkpoint:
+    """What the silo asks others to cosign about its ledger as it is.
+
+    Anchors are the entries 1, 2, 4, 8, ... before the head, the genesis, and of `known` (heads that were cosigned
+    before) those that the chain contains.
+    """
+    heads = {0: EntryRef(0, genesis_row(genesis)[2]), **{entry.sequence: entry.head for entry in entries}}
+    newest = max(heads)
+    wanted = {0, *(newest - (1 << power) for power in range(newest.bit_length()))}
+    wanted |= {head.sequence for head in known if heads.get(head.sequence) == head}
+    return Checkpoint(
+        silo,
+        genesis.data_set,
+        heads[newest],
+        entries[-1].epsilon if entries else 0.0,
+        totals.merged(cost for entry in entries for cost in costs_of(entry.event)),
+        tuple(heads[place] for place in sorted(wanted) if 0 <= place < newest),
+        covered(entries),
+        at,
+    )
+
+
+def covered(entries: Iterable[Entry]) -> tuple[EntryRef, ...]:
+    """Lost heads that the recoveries among these entries charged for."""
+    return tuple(head for entry in entries if isinstance(entry.event, Recovery) for head in entry.event.covers)
+
+
+def require_head(genesis: Genesis, entries: Sequence[Entry], head: EntryRef) -> None:
+    """Raise `LedgerRolledBackError` where neither the chain nor one of its recoveries has this cosigned head."""
+    known = {0: genesis_row(genesis)[2], **{entry.sequence: entry.hash for entry in entries}}
+    if known.get(head.sequence) == head.hash or head in covered(entries):
+        return
+    if head.sequence in known:
+        what = "another entry stands there: the ledger has another history than the one that was cosigned"
+    else:
+        what = f"which ends at {max(known)}: an older copy was put in its place"
+    msg = f"cosigned entry {head.sequence} is not in the ledger of {genesis.data_set}, {what}; {MEND}"
+    raise LedgerRolledBackError(msg)
+
+
+def check(cosignature: Cosignature, verify: Verify) -> Cosignature:
+    """The cosignature, as its true signer's. Raises `CosignError`, and what `verify` raises.
+
+    The silo itself has to have signed the checkpoint, with a certificate that was valid then; it cannot cosign its
+    own ledger, and an operator is not asked.
+    """
+    said = cosignature.checkpoint
+    silo, message = said.silo, said.message
+    stated = verify(cosignature.stated_certificate, message, cosignature.stated_signature, said.at)
+    if stated != f"{SILO}{silo}":
+        msg = f"{stated} signed a checkpoint about the ledger of {silo}, which alone can state it; ask {silo}"
+        raise CosignError(msg)
+    found = verify(cosignature.certificate, message, cosignature.signature, None)
+    if found == f"{SILO}{silo}" or not found.startswith(_ROLES):
+        msg = f"{found} cannot cosign the ledger of {silo}; the coordinator or another silo must"
+        raise CosignError(msg)
+    return replace(cosignature, signer=found)
+
+
+def advance(last: Checkpoint | None, offered: Checkpoint) -> Checkpoint:
+    """What a cosigner may sign after `last`, its latest of this silo; it keeps it before it signs.
+
+    Raises `LedgerRolledBackError` where the ledger went back, took another history, or spent less; `CosignError`
+    for another silo's checkpoint, and for one of another data set: else a new name would refill the budget.
+    """
+    if last is None or offered.content == last.content:
+        return offered
+    if last.silo != offered.silo:
+        msg = f"a checkpoint of {offered.silo} cannot follow one of {last.silo}; keep each silo's latest checkpoint"
+        raise CosignError(msg)
+    if last.data_set != offered.data_set:
+        msg = (
+            f"the ledger of {offered.silo} was of the data set {last.data_set} when it was cosigned last, and is"
+            f" of {offered.data_set} now: a new name refills no budget. Put data_set.id back, or have the authority"
+            " certify another silo for other patients"
+        )
+        raise CosignError(msg)
+    if last.head not in (offered.head, *offered.anchors, *offered.covers):
+        msg = (
+            f"the ledger of {offered.data_set} at {offered.silo} stands at entry {offered.head.sequence} and does not"
+            f" contain entry {last.head.sequence} that was cosigned at {last.at}: it is an older copy or another"
+            " history. Recover it first (fedward-silo ledger recover)"
+        )
+        raise LedgerRolledBackError(msg)
+    if not (last.epsilon <= offered.epsilon and not totals.beyond(last.totals, offered.totals)):
+        msg = f"the ledger of {offered.data_set} at {offered.silo} claims less than it had spent at {last.at}; check it"
+        raise LedgerRolledBackError(msg)
+    return offered
+
+
+def gap(genesis: Genesis, entries: Sequence[Entry], lost: Sequence[Checkpoint]) -> tuple[Cost, ...]:
+    """What the ledger must be charged for entries that these cosigned checkpoints know of and it does not contain.
+
+    For each checkpoint the fork lies at its newest anchor that the ledger contains, or later. So all that the
+    checkpoint counts beyond the ledger's entries up to that anchor may be missing; what was charged since on the copy
+    is no part of it. After a plain loss of L entries a single checkpoint charges them and at most L - 1 others a second
+    time. Statements of one history overlap, so of each kind of release the largest count is missing; of two histories
+    it would be the sum. Whether there was one history or two shows only where a checkpoint names the other's head among
+    its anchors, and an earlier head is one only where the silo knew of it or it lies 1, 2, 4, 8, ... entries back.
+    Otherwise each is charged: of one history too much, never too little. No checkpoint at all: `EXHAUSTED`.
+    """
+    if not lost:
+        return (EXHAUSTED,)
+    heads = {EntryRef(0, genesis_row(genesis)[2]): 0, **{entry.head: entry.sequence for entry in entries}}
+    histories: list[tuple[Checkpoint, tuple[Cost, ...]]] = []
+    for item in sorted(lost, key=lambda one: one.head.sequence, reverse=True):
+        fork = max((heads[anchor] for anchor in (*item.anchors, item.head) if anchor in heads), default=None)
+        if fork is None:
+            msg = f"the checkpoint about entry {item.head.sequence} shares no entry with this ledger: it is another's"
+            raise CosignError(msg)
+        held = (cost for entry in entries[:fork] for cost in costs_of(entry.event))
+        missing = totals.beyond(item.totals, held)
+        known = next((i for i, (other, _) in enumerate(histories) if item.head in (other.head, *other.anchors)), None)
+        if known is None:
+            histories.append((item, missing))
+        else:
+            histories[known] = (histories[known][0], totals.largest((histories[known][1], missing)))
+    return totals.merged(cost for _, missing in histories for cost in missing)
+
+
+class Cosigned:
+    """The latest cosignature of each signer, in a file beside the ledger."""
+
+    def __init__(self, ledger: Path) -> None:
+        self._path = ledger.with_name(ledger.name + ".countersigned.json")
+
+    def latest(self) -> tuple[Cosignature, ...]:
+        """What is kept; nothing where there is no file. Raises `CosignError` where it cannot be read."""
+        return read_cosignatures(self._path) if self._path.exists() else ()
+
+    def keep(self, fresh: Iterable[Cosignature]) -> None:
+        """Replace their signers' older ones, durably, all or nothing; an older one than the kept one changes nothing.
+
+        Raises `LedgerWriteError`, `CosignError`.
+        """
+        held = {item.signer: item for item in self.latest()}
+        for item in fresh:
+            old = held.get(item.signer)
+            if old is None or follows(old.checkpoint, item.checkpoint):
+                held[item.signer] = item
+        text = json.dumps([item.content for _, item in sorted(held.items())], indent=1, allow_nan=False)
+        new = self._path.with_name(self._path.name + ".new")
+        try:
+            with new.open("w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            new.replace(self._path)
+            _sync_folder(self._path.parent)
+        except OSError as error:
+            msg = (
+                f"{self._path.name}: the cosignature could not be kept ({error.strerror}); what was kept"
+                " before still stands; free space on its disk and try again"
+            )
+            raise LedgerWriteError(msg) from None
+
+
+def read_cosignatures(path: Path) -> tuple[Cosignature, ...]:
+    """A list of them from a JSON file. Raises `CosignError`."""
+    try:
+        size = path.stat().st_size
+        content = json.loads(path.read_text("utf-8")) if size <= MAX_BYTES * _MAX_SIGNERS else None
+    except (OSError, ValueError, RecursionError):
+        content = None
+    if not isinstance(content, list):
+        msg = f"{path.name}: these are no cosignatures (a JSON list); ask the coordinator or a peer again"
+        raise CosignError(msg)
+    return tuple(Cosignature.read(item) for item in content)
+
+
+def follows(old: Checkpoint, new: Checkpoint) -> bool:
+    """Whether a signer's checkpoint takes the place of an older one: not behind it, or charged for it."""
+    return new.head.sequence >= old.head.sequence or old.head in new.covers
+
+
+def _pair(head: EntryRef) -> list[object]:
+    return [head.sequence, head.hash]
+
+
+def _sync_folder(folder: Path) -> None:
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

@@ -1,0 +1,249 @@
+"""What may stand in a ledger: debits, policies put into force, notices about the data, recoveries of lost entries.
+
+Guarantees: each kind has one canonical form, and reading it back gives the same object; a debit's form is that of the
+first version, so older ledgers keep their hashes. Nothing here says anything about a patient: a notice has a date and
+a reference, never a number of records. How entries are linked is chain.py; what they add up to is accountant.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from types import MappingProxyType
+from typing import Any, Final, Literal, get_args
+
+from policies.canonical import canonical_json, lower_hex
+from policies.errors import CostError
+from policies.plan.costs import Cost, finite
+
+NoticeKind = Literal["withdrawal", "refresh"]
+NOTICES: Final[tuple[NoticeKind, ...]] = get_args(NoticeKind)
+MAX_NAME: Final = 128
+MAX_SIGNATURE: Final = 512
+MAX_CERTIFICATE: Final = 1 << 14
+EXHAUSTED: Final = Cost("training", 1.0, 0.1, 1)
+"""What a gap of unknown size is charged: epsilon of 50 or more at any delta up to 0.46 (for a Gaussian of noise 0.1
+it is Phi(0) - exp(50) Phi(-10) at epsilon 50), which no budget (policy.py: at most 32, at a delta below 0.01) ever
+covers again."""
+
+
+@dataclass(frozen=True, slots=True)
+class EntryRef:
+    """An entry's place and hash; of the newest entry it is what others cosign."""
+
+    sequence: int
+    hash: str
+
+    def __post_init__(self) -> None:
+        if isinstance(self.sequence, bool) or not isinstance(self.sequence, int) or not lower_hex(self.hash, 64):
+            msg = "a ledger's head has a whole number and a SHA-256 in lowercase hex; ask for it again"
+            raise CostError(msg)
+
+
+@dataclass(frozen=True)
+class Debit:
+    """What one attempt of a round releases, before it is computed.
+
+    Attributes:
+        study: digest of the study.
+        policy: digest of the policy under which it was decided.
+        round, attempt: from 0.
+        costs: by tensor; at least one. Read-only after construction.
+
+    Raises `CostError` for an empty or malformed debit: unknown releases are refused, not charged as nothing.
+    """
+
+    study: str
+    policy: str
+    round: int
+    attempt: int
+    costs: Mapping[str, Cost]
+
+    def __post_init__(self) -> None:
+        for name, text in (("study", self.study), ("policy", self.policy), *(("tensor", key) for key in self.costs)):
+            _require_text(f"a debit's {name}", text)
+        for name, number in (("round", self.round), ("attempt", self.attempt)):
+            if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+                msg = f"a debit's {name} must be a whole number from 0, not {number!r}"
+                raise CostError(msg)
+        if not self.costs:
+            msg = "a debit must name at least one tensor and its cost"
+            raise CostError(msg)
+        if not all(isinstance(cost, Cost) for cost in self.costs.values()):
+            msg = "a debit's costs must be of the type Cost"
+            raise CostError(msg)
+        object.__setattr__(self, "costs", MappingProxyType(dict(sorted(self.costs.items()))))
+
+    def __hash__(self) -> int:
+        return hash((self.study, self.policy, self.round, self.attempt, tuple(self.costs.items())))
+
+
+@dataclass(frozen=True, slots=True)
+class InForce:
+    """A policy was put into force; every later debit names it, until another one is.
+
+    Raises `CostError` for a digest that is no text or a budget that bounds nothing.
+    """
+
+    policy: str
+    """Its digest."""
+    budget: float
+    """Its budget.epsilon."""
+
+    def __post_init__(self) -> None:
+        _require_text("a policy's digest", self.policy)
+        if not finite(self.budget) or self.budget <= 0:
+            msg = f"a policy's budget must be a finite number above 0, not {str(self.budget)[:20]!r}"
+            raise CostError(msg)
+        object.__setattr__(self, "budget", float(self.budget))
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """Something happened to the data that costs nothing and refills nothing (docs/ledger.md).
+
+    Raises `CostError` for an unknown kind or a reference that is no text.
+    """
+
+    kind: NoticeKind
+    """`withdrawal`: patients withdrew, their records were removed. `refresh`: records were added or corrected."""
+    reference: str
+    """Where the hospital's own files tell more: a case number, never a name."""
+
+    def __post_init__(self) -> None:
+        if self.kind not in NOTICES:
+            msg = f"a notice is one of {', '.join(NOTICES)}, not {self.kind!r}"
+            raise CostError(msg)
+        _require_text("a notice's reference", self.reference)
+
+
+@dataclass(frozen=True, slots=True)
+class Recovery:
+    """Entries were lost, and what they may have cost is charged again, under somebody's signature.
+
+    Attributes:
+        covers: cosigned heads that the ledger does not contain and never will; none where nothing is known of
+            what was lost.
+        costs: what is charged for the gap; `EXHAUSTED` where nothing is known, none where what was lost cost nothing.
+        responsible: who answers for it, in words.
+        signer: the party whose certificate's key signed, as `fedward://...`.
+        certificate: its certificate, PEM.
+        signature: over `recovery_message`, lowercase hex.
+
+    Raises `CostError` where any of it is missing.
+    """
+
+    covers: tuple[EntryRef, ...]
+    costs: tuple[Cost, ...]
+    responsible: str
+    signer: str
+    certificate: str
+    signature: str
+
+    def __post_init__(self) -> None:
+        _require_text("who answers for a recovery", self.responsible)
+        _require_text("a recovery's signer", self.signer)
+        _require_text("a recovery's certificate", self.certificate, MAX_CERTIFICATE)
+        _require_text("a recovery's signature", self.signature, MAX_SIGNATURE)
+        if not self.costs and not self.covers:
+            msg = "a recovery must charge something, or say by its head which lost entries cost nothing"
+            raise CostError(msg)
+        if any(head.sequence < 1 for head in self.covers):
+            msg = "a recovery covers entries from 1 on; the first entry is the same in every copy"
+            raise CostError(msg)
+
+
+Event = Debit | InForce | Notice | Recovery
+
+
+def recovery_message(
+    data_set: str, after: EntryRef, covers: tuple[EntryRef, ...], costs: tuple[Cost, ...], responsible: str
+) -> bytes:
+    """What is signed for a recovery: it fits one place of one ledger alone, the one right after the entry `after`."""
+    return canonical_json(
+        {
+            "purpose": "fedward ledger recovery",
+            "data_set": data_set,
+            "after": [after.sequence, after.hash],
+            "covers": [[head.sequence, head.hash] for head in covers],
+            "costs": [asdict(cost) for cost in costs],
+            "responsible": responsible,
+        }
+    ).encode()
+
+
+def costs_of(event: Event) -> tuple[Cost, ...]:
+    """What an event charges; nothing for those that only say something."""
+    match event:
+        case Debit():
+            return tuple(event.costs.values())
+        case Recovery():
+            return event.costs
+        case _:
+            return ()
+
+
+def kind_of(event: Event) -> str:
+    """The word that the ledger has for it."""
+    match event:
+        case Debit():
+            return "debit"
+        case InForce():
+            return "policy"
+        case Recovery():
+            return "recovery"
+        case Notice():
+            return event.kind
+
+
+def content_of(event: Event) -> dict[str, object]:
+    """The event as plain data, its kind included."""
+    kind: dict[str, object] = {"kind": kind_of(event)}
+    match event:
+        case Debit():
+            return kind | {
+                "study": event.study,
+                "policy": event.policy,
+                "round": event.round,
+                "attempt": event.attempt,
+                "costs": {tensor: asdict(cost) for tensor, cost in event.costs.items()},
+            }
+        case InForce():
+            return kind | {"policy": event.policy, "budget": event.budget}
+        case Notice():
+            return kind | {"reference": event.reference}
+        case Recovery():
+            return kind | {
+                "covers": [[head.sequence, head.hash] for head in event.covers],
+                "costs": [asdict(cost) for cost in event.costs],
+                "responsible": event.responsible,
+                "signer": event.signer,
+                "certificate": event.certificate,
+                "signature": event.signature,
+            }
+
+
+def read_event(content: Mapping[str, Any]) -> Event:
+    """The event that such data mean. Raises `ValueError`, `KeyError` or `TypeError` for data that mean none."""
+    kind = content["kind"]
+    if kind == "debit":
+        costs = {tensor: Cost(**cost) for tensor, cost in content["costs"].items()}
+        return Debit(content["study"], content["policy"], content["round"], content["attempt"], costs)
+    if kind == "policy":
+        return InForce(content["policy"], content["budget"])
+    if kind == "recovery":
+        return Recovery(
+            tuple(EntryRef(*head) for head in content["covers"]),
+            tuple(Cost(**cost) for cost in content["costs"]),
+            content["responsible"],
+            content["signer"],
+            content["certificate"],
+            content["signature"],
+        )
+    return Notice(kind, content["reference"])
+
+
+def _require_text(what: str, text: object, longest: int = MAX_NAME) -> None:
+    if not isinstance(text, str) or not 0 < len(text) <= longest:
+        msg = f"{what} must be a text of 1 to {longest} characters"
+        raise CostError(msg)

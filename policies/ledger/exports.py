@@ -1,0 +1,275 @@
+"""A ledger to be read elsewhere: complete as JSON, which can be checked, and as CSV, which opens in a spreadsheet.
+
+Guarantees: the JSON has the chain's rows as they are stored, so `read_export` recomputes every hash, and every epsilon
+with the accountant: one that is stated below its recomputed price is refused. What stands before the chain (head,
+spent, left) must follow from it, the budget too where the chain says which policy is in force, and what others
+cosigned must be about this chain, or charged by one of its recoveries. Whose ledger it is, that
+recoveries and cosignatures are their signers', show signatures: silo_agent/oversight/audit.py.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from policies.accounting import accountant, totals
+from policies.errors import CostError, ExportError, LedgerError
+from policies.ledger.chain import UNBOUNDED, Entry, Genesis, check_chain, genesis_row
+from policies.ledger.cosign import SILO, Cosignature, checkpoint, require_head
+from policies.ledger.events import Debit, EntryRef, InForce, Recovery, content_of, costs_of, kind_of
+from policies.plan.costs import Cost, finite
+
+FORMAT: Final = "fedward ledger export"
+VERSION: Final = 1
+MAX_BYTES: Final = 1 << 28
+_ROUNDING: Final = 1e-6
+"""Relative difference that another machine's floating point may make to a price."""
+_COLUMNS: Final = (
+    "entry",
+    "kind",
+    "at",
+    "study",
+    "policy",
+    "round",
+    "attempt",
+    "tensor",
+    "cohort",
+    "sampling_rate",
+    "noise",
+    "count",
+    "budget",
+    "remark",
+    "epsilon_after",
+    "previous",
+    "hash",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """A whole ledger, and who says so."""
+
+    silo: str
+    """As `fedward://silo/name`."""
+    at: str
+    """When it was exported, ISO 8601 in UTC."""
+    budget: float
+    """The budget.epsilon of the policy that is in force (`budget_in_force`); before there is one, the policy file's."""
+    genesis: Genesis
+    entries: tuple[Entry, ...]
+    cosigned: tuple[Cosignature, ...] = ()
+    """The latest of each signer. Their signatures are for others to check."""
+
+    @property
+    def spent(self) -> float:
+        """Epsilon spent with the newest entry."""
+        return self.entries[-1].epsilon if self.entries else 0.0
+
+    @property
+    def left(self) -> float:
+        """Epsilon between that and the budget; infinite where the data are public and nothing binds."""
+        return math.inf if self.genesis.public else max(0.0, self.budget - self.spent)
+
+    @property
+    def head(self) -> EntryRef:
+        """The newest entry's place and hash."""
+        return self.entries[-1].head if self.entries else EntryRef(0, genesis_row(self.genesis)[2])
+
+
+def budget_in_force(entries: Iterable[Entry]) -> float | None:
+    """The budget that the newest policy in force has; None before one was put into force."""
+    found = [entry.event.budget for entry in entries if isinstance(entry.event, InForce)]
+    return found[-1] if found else None
+
+
+def to_json(export: Export) -> bytes:
+    """The complete ledger for programs."""
+    rows = [genesis_row(export.genesis), *(entry.row for entry in export.entries)]
+    names = ("sequence", "previous", "hash", "body")
+    document = {
+        **_summary(export),
+        "countersigned": [item.content for item in export.cosigned],
+        "chain": [dict(zip(names, row, strict=True)) for row in rows],
+    }
+    return (json.dumps(document, indent=1, allow_nan=False) + "\n").encode()
+
+
+def read_export(content: bytes) -> Export:
+    """Read a JSON export and check all that can be checked without keys: chain, figures, prices, cosigned heads.
+
+    Raises `ExportError` for a file that is none, or whose figures do not follow from its chain; `LedgerTamperedError`
+    naming the first entry that does not hold; what `require_cosigned` raises.
+    """
+    try:
+        document: dict[str, Any] = json.loads(content) if len(content) <= MAX_BYTES else {}
+        if (document["format"], document["version"]) != (FORMAT, VERSION):
+            raise ValueError  # noqa: TRY301 - one way out for whatever is no export
+        if not all(isinstance(document[name], str) for name in ("silo", "at")):
+            raise ValueError  # noqa: TRY301 - as above
+        rows = [(row["sequence"], row["previous"], row["hash"], row["body"]) for row in document["chain"]]
+        genesis, entries = check_chain(rows)
+        cosigned = tuple(Cosignature.read(item) for item in document["countersigned"])
+        export = Export(document["silo"], document["at"], document["budget"], genesis, entries, cosigned)
+        stated = {name: value for name, value in document.items() if name not in ("chain", "countersigned")}
+        follows = stated == _summary(export)
+    except LedgerError:
+        raise
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+        msg = "this is no ledger export in JSON; ask the silo for `fedward-silo ledger export --format json`"
+        raise ExportError(msg) from None
+    if not follows:
+        msg = "the export's figures (head, spent, left) do not follow from its entries; ask the silo for a new export"
+        raise ExportError(msg)
+    _check_budget(export)
+    _check_prices(export)
+    require_cosigned(export)
+    return export
+
+
+def require_cosigned(export: Export) -> None:
+    """Return where every cosigned head is of this chain, or lost and charged for, and says what the chain says.
+
+    Of a head that was lost the chain cannot say what it had spent, but all of it must be charged. Raises
+    `LedgerRolledBackError` for a chain that lacks one: it is an older copy, or another history; `ExportError` for a
+    cosignature about another ledger or with other figures.
+    """
+    silo, genesis = export.silo.removeprefix(SILO), export.genesis
+    charged = [cost for entry in export.entries for cost in costs_of(entry.event)]
+    for item in export.cosigned:
+        said = item.checkpoint
+        if (said.silo, said.data_set) != (silo, genesis.data_set):
+            msg = (
+                f"{item.signer} cosigned the ledger of {said.data_set} at {said.silo}, not this one; ask the silo"
+                " for a new export"
+            )
+            raise ExportError(msg)
+        require_head(genesis, export.entries, said.head)
+        held = checkpoint(silo, genesis, export.entries[: said.head.sequence], said.at)
+        if held.head != said.head:
+            if totals.beyond(said.totals, charged) or said.epsilon > export.spent:
+                msg = (
+                    f"the ledger lost entry {said.head.sequence}, which {item.signer} cosigned, and its recovery"
+                    " charges less than was spent with that entry; ask the silo how it was recovered"
+                )
+                raise ExportError(msg)
+        elif (held.epsilon, held.totals, held.covers) != (said.epsilon, said.totals, said.covers):
+            msg = (
+                f"what {item.signer} cosigned about entry {said.head.sequence} has other figures than the chain;"
+                " ask both how it was accounted for"
+            )
+            raise ExportError(msg)
+
+
+def recomputed(export: Export) -> float:
+    """Epsilon of all entries together, by the accountant."""
+    return accountant.epsilon([cost for e in export.entries for cost in costs_of(e.event)], export.genesis.delta)
+
+
+def to_csv(export: Export) -> bytes:
+    """One line for each release, and one for each entry that releases nothing."""
+    out = io.StringIO()
+    table = csv.DictWriter(out, _COLUMNS, restval="", lineterminator="\n")
+    table.writeheader()
+    table.writerows(line for entry in export.entries for line in _lines(entry))
+    return out.getvalue().encode()
+
+
+def _summary(export: Export) -> dict[str, object]:
+    genesis = export.genesis
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "silo": export.silo,
+        "at": export.at,
+        "data_set": genesis.data_set,
+        "holdout": genesis.holdout,
+        "delta": genesis.delta,
+        "public": genesis.public,
+        "budget": export.budget,
+        "spent": finite_or_word(export.spent),
+        "left": finite_or_word(export.left),
+        "head": [export.head.sequence, export.head.hash],
+    }
+
+
+def _check_budget(export: Export) -> None:
+    """Raise `ExportError` for a budget that bounds nothing, or that is not the one in force."""
+    if not finite(export.budget) or export.budget <= 0:
+        msg = "the export's budget is no finite number above 0; ask the silo for a new export"
+        raise ExportError(msg)
+    bound = budget_in_force(export.entries)
+    if bound not in (None, export.budget):
+        msg = (
+            f"the export's budget is {export.budget:g}, and the policy that its entries put into force last has"
+            f" {bound:g}; ask the silo for a new export"
+        )
+        raise ExportError(msg)
+
+
+def _check_prices(export: Export) -> None:
+    """Raise `ExportError` for the first entry that states less than it costs.
+
+    An entry keeps the figure of the version that wrote it, and older ones allowed nothing for rounding.
+    """
+    costs: list[Cost] = []
+    for entry in export.entries:
+        charged = costs_of(entry.event)
+        if not charged:
+            continue
+        costs += charged
+        try:
+            price = accountant.least_stated(costs, export.genesis.delta)
+        except CostError as error:
+            msg = f"the export's prices cannot be recomputed: {error}"
+            raise ExportError(msg) from None
+        if not entry.epsilon >= price * (1 - _ROUNDING):
+            msg = (
+                f"entry {entry.sequence} states epsilon {entry.epsilon:.6g}, but what was charged up to it costs"
+                f" {price:.6g}; ask the silo how it was accounted for"
+            )
+            raise ExportError(msg)
+
+
+def _lines(entry: Entry) -> list[dict[str, object]]:
+    event = entry.event
+    common: dict[str, object] = {
+        "entry": entry.sequence,
+        "kind": kind_of(event),
+        "at": entry.at,
+        "epsilon_after": finite_or_word(entry.epsilon),
+        "previous": entry.previous,
+        "hash": entry.hash,
+    }
+    match event:
+        case Debit():
+            place = {"study": event.study, "policy": event.policy, "round": event.round, "attempt": event.attempt}
+            return [common | place | {"tensor": tensor} | _cost(cost) for tensor, cost in event.costs.items()]
+        case Recovery():
+            remark = f"{event.signer}, {event.responsible}; covers " + (
+                ", ".join(f"{head.sequence} {head.hash}" for head in event.covers) or "unknown entries"
+            )
+            line = common | {"remark": _cell(remark)}
+            return [line | {"tensor": "lost"} | _cost(cost) for cost in event.costs] or [line]
+        case InForce():
+            return [common | {"policy": event.policy, "budget": event.budget}]
+        case _:
+            return [common | {"remark": _cell(str(content_of(event)["reference"]))}]
+
+
+def _cost(cost: Cost) -> dict[str, object]:
+    return {"cohort": cost.cohort, "sampling_rate": cost.sampling_rate, "noise": cost.noise, "count": cost.count}
+
+
+def _cell(text: str) -> str:
+    """Text that no spreadsheet takes for a formula."""
+    return f"'{text}" if text[:1] in "=+-@\t\r" else text
+
+
+def finite_or_word(epsilon: float) -> float | str:
+    """An epsilon as JSON can have it."""
+    return epsilon if math.isfinite(epsilon) else UNBOUNDED

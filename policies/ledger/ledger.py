@@ -1,0 +1,379 @@
+"""The ledger: what a data set has spent, durably, before anything is computed.
+
+Guarantees: `charge` checks first, commits durably, and only then returns; it writes all of a debit or nothing, never
+goes beyond the budget, and charging the same again is free. The spent epsilon never decreases. Once a policy was put
+into force, debits name it, until another one is. Entries form a hash chain from a genesis that binds data set, unit,
+what identifies it, hold-out and delta; an edit, a gap or a re-ordering is refused by name. One process writes at a
+time. A ledger is made only by `Ledger.create`: an absent file is an error, not a full budget. No charge depends on a
+clock; the latest day that an entry names (`day`) never goes back, so a clock that is set back brings no expired policy
+back.
+
+Left to others: a chain cannot show by itself that its newest entries were cut off, or the whole file replaced by an
+older copy. So the caller has `checkpoint` cosigned (cosign.py) and hands the cosigned heads to `require`
+at every start; what was lost is charged by `recover`. The hashes are no secret: who may write the file is the operating
+system's duty.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import threading
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from datetime import UTC, date, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from policies.accounting import accountant
+from policies.errors import (
+    BudgetRefused,
+    ChargeConflictError,
+    LedgerBusyError,
+    LedgerError,
+    LedgerExistsError,
+    LedgerMismatchError,
+    LedgerMissingError,
+    LedgerRolledBackError,
+    LedgerTamperedError,
+    LedgerWriteError,
+)
+from policies.ledger.chain import MEND, Entry, Genesis, fault_of, genesis_row, next_entry
+from policies.ledger.cosign import Checkpoint, checkpoint, covered, require_head
+from policies.ledger.events import Debit, EntryRef, Event, InForce, Notice, NoticeKind, Recovery, costs_of
+from policies.ledger.lock import WriterLock
+from policies.ledger.store import Key, Store, create_store, keys_of, read_history, read_ledger, require_file
+from policies.plan.costs import Cost
+
+__all__ = [
+    "BudgetRefused",
+    "ChargeConflictError",
+    "Debit",
+    "Entry",
+    "EntryRef",
+    "Genesis",
+    "Ledger",
+    "LedgerBusyError",
+    "LedgerError",
+    "LedgerExistsError",
+    "LedgerMismatchError",
+    "LedgerMissingError",
+    "LedgerRolledBackError",
+    "LedgerTamperedError",
+    "LedgerWriteError",
+    "read_history",
+    "read_ledger",
+]
+
+
+class Ledger:
+    """An open ledger, held by this process alone. Use as a context manager or call `close`. Safe across threads."""
+
+    def __init__(self, path: Path, budget: float, seat: WriterLock, store: Store) -> None:
+        self._name = path.name
+        self._budget = budget
+        self._seat = seat
+        self._store = store
+        self._guard = threading.RLock()
+        self._entries: list[Entry] = []
+        self._charged: dict[Key, Entry] = {}
+        self._spent = 0.0
+        self._day: date | None = None
+        self._policy: str | None = None
+        self._genesis, entries = store.read()
+        for entry in entries:
+            self._remember(entry)
+        self._spent = self.would_spend(())
+
+    @staticmethod
+    def create(
+        path: Path,
+        *,
+        data_set: str,
+        unit: str,
+        identified_by: Sequence[str],
+        holdout: float,
+        delta: float,
+        public: bool = False,
+    ) -> None:
+        """Make the ledger of a data set, once, when the data set is enrolled. It appears whole or not at all.
+
+        What a policy says of its data set is `policies.documents.policy.DataSet`.
+        Raises `LedgerExistsError` where one (or the journal of one) stands, `LedgerWriteError` where it cannot be made.
+        """
+        create_store(path, Genesis(data_set, float(holdout), float(delta), public, unit, tuple(identified_by)))
+
+    @classmethod
+    def open(
+        cls,
+        path: Path,
+        *,
+        data_set: str,
+        unit: str,
+        identified_by: Sequence[str],
+        holdout: float,
+        budget_epsilon: float,
+        delta: float,
+        public: bool = False,
+    ) -> Self:
+        """Take the writer's seat and check the whole chain.
+
+        The budget is the policy's and may change; all else must be as in the genesis (`match`). Raises
+        `LedgerMissingError`, `LedgerBusyError`, `LedgerMismatchError`, `LedgerTamperedError`, `LedgerWriteError`.
+        """
+        _require_bound(budget_epsilon)
+        require_file(path)
+        with contextlib.ExitStack() as undo:
+            seat = WriterLock(path.with_name(path.name + ".lock"))
+            undo.callback(seat.leave)
+            store = Store(path)
+            undo.callback(store.close)
+            ledger = cls(path, budget_epsilon, seat, store)
+            ledger.match(
+                data_set=data_set, unit=unit, identified_by=identified_by, holdout=holdout, delta=delta, public=public
+            )
+            undo.pop_all()
+            return ledger
+
+    def close(self) -> None:
+        """Give the ledger back; closing again does nothing. Later charges raise `LedgerWriteError`."""
+        with self._guard:
+            self._store.close()
+            self._seat.leave()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    @property
+    def genesis(self) -> Genesis:
+        """To whom the ledger belongs."""
+        return self._genesis
+
+    @property
+    def head(self) -> EntryRef:
+        """The newest entry's place and hash, to be cosigned by others."""
+        with self._guard:
+            return self._entries[-1].head if self._entries else EntryRef(0, genesis_row(self._genesis)[2])
+
+    @property
+    def policy(self) -> str | None:
+        """Digest of the policy that was put into force last; None in ledgers that are older than such entries."""
+        with self._guard:
+            return self._policy
+
+    @property
+    def day(self) -> date | None:
+        """The latest day in UTC on which an entry was written, by the clocks of their time; None before the first."""
+        with self._guard:
+            return self._day
+
+    def history(self) -> tuple[Entry, ...]:
+        """All entries, oldest first."""
+        with self._guard:
+            return tuple(self._entries)
+
+    def entries(self) -> tuple[Entry, ...]:
+        """All debits, oldest first."""
+        return tuple(entry for entry in self.history() if isinstance(entry.event, Debit))
+
+    def costs(self) -> tuple[Cost, ...]:
+        """Every cost charged to the data set, oldest first, by debits and recoveries."""
+        return tuple(cost for entry in self.history() for cost in costs_of(entry.event))
+
+    def study_costs(self, study: str) -> tuple[Cost, ...]:
+        """Every cost charged under the study with this digest, repeated attempts included."""
+        return tuple(c for entry in self.entries() if entry.debit.study == study for c in entry.debit.costs.values())
+
+    def charged(self, study: str, round: int) -> dict[tuple[str, int], Cost]:  # noqa: A002 - the protocol's word
+        """What was charged for a round, by (tensor, attempt)."""
+        with self._guard:
+            return {
+                (key[2], key[3]): entry.debit.costs[key[2]]
+                for key, entry in self._charged.items()
+                if key[:2] == (study, round)
+            }
+
+    def spent(self) -> float:
+        """Epsilon that the data set has spent, at the genesis's delta. Never decreases."""
+        with self._guard:
+            return self._spent
+
+    def left(self) -> float:
+        """Epsilon between what is spent and the budget, at least 0. Epsilons do not add up: ask `would_spend`."""
+        with self._guard:
+            return max(0.0, self._budget - self._spent)
+
+    def would_spend(self, costs: Iterable[Cost]) -> float:
+        """What `spent` would be with these costs charged on top; charges nothing."""
+        with self._guard:
+            # Grid changes in the accountant may lower a sum by a hair; the ledger never goes down.
+            return max(self._spent, accountant.epsilon([*self.costs(), *costs], self._genesis.delta))
+
+    def charge(self, debit: Debit) -> Entry:
+        """Debit the budget, durably, before anything is computed; return the entry.
+
+        What is charged already at the same cost is not charged again: then the old entry is returned and nothing is
+        written. Raises `ChargeConflictError` (charged at another cost), `BudgetRefused` (nothing written) and
+        `LedgerWriteError` (not durable; nothing may be computed).
+        """
+        with self._guard:
+            self._store.require_usable()
+            fresh = self._fresh(debit)
+            if not fresh:
+                return max((self._charged[key] for key in keys_of(debit)), key=lambda entry: entry.sequence)
+            if self._policy not in (None, debit.policy):
+                msg = (
+                    f"{self._name}: policy {debit.policy[:12]} is not in force, {self._policy[:12]} is; put it into"
+                    " force first (fedward-silo policy reload)"
+                )
+                raise LedgerMismatchError(msg)
+            wanted = self.would_spend(fresh.values())
+            if not (wanted <= self._budget or self._genesis.public):
+                raise BudgetRefused(spent=self._spent, wanted=wanted, budget=self._budget, delta=self._genesis.delta)
+            return self._append(Debit(debit.study, debit.policy, debit.round, debit.attempt, fresh), wanted)
+
+    def put_into_force(self, policy: str, budget_epsilon: float) -> Entry | None:
+        """Note, durably, that a policy with this digest and budget holds from now on. None where it does already.
+
+        The budget binds the next charge; what is spent stays spent. Raises `LedgerMismatchError`, `LedgerWriteError`.
+        """
+        _require_bound(budget_epsilon)
+        with self._guard:
+            self._store.require_usable()
+            entry = None
+            if policy != self._policy:
+                entry = self._append(InForce(policy, budget_epsilon), self._stated)
+            self._budget = budget_epsilon
+            return entry
+
+    def note(self, kind: NoticeKind, reference: str) -> Entry:
+        """Note a withdrawal or a refresh, durably. It charges nothing and refills nothing."""
+        with self._guard:
+            self._store.require_usable()
+            return self._append(Notice(kind, reference), self._stated)
+
+    def recover(self, recovery: Recovery, lost: Iterable[Checkpoint]) -> Entry:
+        """Charge a gap, durably: the ledger then stands for what it stood for before `lost`, or for more.
+
+        The caller has checked the recovery's signature and that its costs are those of `cosign.gap`. A recovery
+        may pass the budget: it says what was spent, and allows nothing. Raises `LedgerWriteError`, also for a price
+        that is not finite on private data: there is no such entry.
+        """
+        with self._guard:
+            self._store.require_usable()
+            if not recovery.costs:
+                return self._append(recovery, self._stated)
+            return self._append(recovery, max([self.would_spend(recovery.costs), *(item.epsilon for item in lost)]))
+
+    def checkpoint(self, silo: str, known: Iterable[EntryRef] = ()) -> Checkpoint:
+        """What others are to cosign. `known` are heads that were cosigned before."""
+        with self._guard:
+            return checkpoint(silo, self._genesis, self._entries, _now(), known)
+
+    def missing(self, checkpoints: Iterable[Checkpoint]) -> tuple[Checkpoint, ...]:
+        """Of these cosigned checkpoints, those whose head the ledger neither contains nor has charged for."""
+        with self._guard:
+            found = {entry.head for entry in self._entries} | {EntryRef(0, genesis_row(self._genesis)[2])}
+            found |= set(covered(self._entries))
+            return tuple(item for item in checkpoints if item.head not in found)
+
+    def match(
+        self,
+        *,
+        data_set: str,
+        unit: str,
+        identified_by: Sequence[str],
+        holdout: float,
+        delta: float,
+        public: bool = False,
+    ) -> None:
+        """Raise `LedgerMismatchError` where the genesis says otherwise, as `open` does.
+
+        A genesis that is older than `unit` and `identified_by` says nothing of them: there the policy before says what
+        they are (silo_agent/oversight/approval.py).
+        """
+        wanted = asdict(Genesis(data_set, float(holdout), float(delta), public, unit, tuple(identified_by)))
+        for field, mine in asdict(self._genesis).items():
+            theirs = wanted[field]
+            if mine is not None and mine != theirs:
+                msg = (
+                    f"{self._name}: the ledger's {field} is {_shown(mine)}, the policy says {_shown(theirs)}; it is"
+                    " fixed for the life of the data set, so mend the policy or give the right ledger"
+                )
+                raise LedgerMismatchError(msg)
+
+    def verify(self) -> None:
+        """Read the file again and compare. Raises `LedgerTamperedError` where it is not what this process wrote."""
+        with self._guard:
+            self._store.require_usable()
+            genesis, entries = self._store.read_again()
+            if genesis != self._genesis or list(entries) != self._entries:
+                msg = f"{self._name}: the ledger's file is not what this process wrote; {MEND}"
+                raise LedgerTamperedError(msg)
+
+    def require(self, head: EntryRef) -> None:
+        """Refuse a ledger that lost entries: `head` is one that others cosigned.
+
+        Raises `LedgerRolledBackError` where neither the chain nor one of its recoveries has it.
+        """
+        with self._guard:
+            require_head(self._genesis, self._entries, head)
+
+    @property
+    def _stated(self) -> float:
+        """What the newest entry states; what charges nothing repeats it. `_spent` may be more (another accountant)."""
+        return self._entries[-1].epsilon if self._entries else 0.0
+
+    def _append(self, event: Event, epsilon: float) -> Entry:
+        entry = next_entry(self.head, event, _now(), epsilon)
+        fault = fault_of(entry, self._stated, self._policy, public=self._genesis.public)
+        if fault is not None:
+            msg = (
+                f"{self._name}: entry {entry.sequence} was not written, because the ledger could not be read with it:"
+                f" it {fault}. What was written before still stands; take the data set out of use and ask the"
+                " consortium"
+            )
+            raise LedgerWriteError(msg)
+        self._store.append(entry, self.head)
+        self._remember(entry)
+        return entry
+
+    def _fresh(self, debit: Debit) -> dict[str, Cost]:
+        fresh: dict[str, Cost] = {}
+        for (study, number, tensor, attempt), cost in zip(keys_of(debit), debit.costs.values(), strict=True):
+            old = self._charged.get((study, number, tensor, attempt))
+            if old is None:
+                fresh[tensor] = cost
+            elif old.debit.costs[tensor] != cost:
+                msg = (
+                    f"{tensor} of round {number}, attempt {attempt} was charged before at another cost"
+                    f" (entry {old.sequence}); use a new attempt"
+                )
+                raise ChargeConflictError(msg)
+        return fresh
+
+    def _remember(self, entry: Entry) -> None:
+        self._entries.append(entry)
+        self._charged.update(dict.fromkeys(keys_of(entry.event), entry))
+        if isinstance(entry.event, InForce):
+            self._policy = entry.event.policy
+        self._spent = max(self._spent, entry.epsilon)
+        self._day = entry.day if self._day is None else max(self._day, entry.day)
+
+
+def _require_bound(budget_epsilon: float) -> None:
+    if not 0 < budget_epsilon < math.inf:
+        msg = f"budget_epsilon {budget_epsilon!r} must be a finite number above 0; mend the policy's budget.epsilon"
+        raise LedgerMismatchError(msg)
+
+
+def _shown(value: object) -> str:
+    return ", ".join(value) if isinstance(value, tuple) else str(value)
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")

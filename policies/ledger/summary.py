@@ -1,0 +1,79 @@
+"""What a ledger's entries add up to by study and by tensor.
+
+Guarantees: every release of every debit is in exactly one line. Epsilons do not add up: each is what its releases cost
+alone, at the ledger's delta, and the data set's own is smaller than their sum. What a recovery charged belongs to no
+study and stands by itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from policies.accounting import accountant
+from policies.ledger.chain import Entry, Genesis
+from policies.ledger.events import Debit, Recovery
+from policies.plan.costs import Cost
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Some of a ledger's releases."""
+
+    name: str
+    """Digest of a study, or a tensor."""
+    charges: int
+    """How many times it was charged: a repeated attempt counts again."""
+    releases: int
+    """How many noised values left for it, each step of the encoder's training by itself."""
+    epsilon: float
+    """What these releases cost alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class StudyPart:
+    """A study's releases, and by tensor."""
+
+    whole: Part
+    tensors: tuple[Part, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """A ledger by study and tensor, in the order in which they appear."""
+
+    studies: tuple[StudyPart, ...]
+    tensors: tuple[Part, ...]
+    recovered: Part | None
+    """What recoveries charged for entries that were lost; None where nothing was."""
+
+
+def summarise(genesis: Genesis, entries: Sequence[Entry]) -> Summary:
+    """Price the parts. Takes up to half a second for a part with many kinds of release."""
+    charged = [
+        (entry.event.study, tensor, cost)
+        for entry in entries
+        if isinstance(entry.event, Debit)
+        for tensor, cost in entry.event.costs.items()
+    ]
+    studies = [
+        StudyPart(
+            _part(study, (cost for name, _, cost in charged if name == study), genesis.delta),
+            tuple(
+                _part(tensor, (c for name, t, c in charged if (name, t) == (study, tensor)), genesis.delta)
+                for tensor in dict.fromkeys(t for name, t, _ in charged if name == study)
+            ),
+        )
+        for study in dict.fromkeys(study for study, _, _ in charged)
+    ]
+    tensors = [
+        _part(tensor, (cost for _, t, cost in charged if t == tensor), genesis.delta)
+        for tensor in dict.fromkeys(tensor for _, tensor, _ in charged)
+    ]
+    lost = [cost for entry in entries if isinstance(entry.event, Recovery) for cost in entry.event.costs]
+    return Summary(tuple(studies), tuple(tensors), _part("recovery", lost, genesis.delta) if lost else None)
+
+
+def _part(name: str, costs: Iterable[Cost], delta: float) -> Part:
+    held = list(costs)
+    return Part(name, len(held), sum(cost.count for cost in held), accountant.epsilon(held, delta))

@@ -1,0 +1,48 @@
+"""The image networks a study may name, as far as their sizes go: how many weights, how many features come out.
+
+Public and implied by the study, so that the coordinator can check sizes without ever building a network. The networks
+themselves are the silo's (`silo_agent.learning.encoder.image_networks`); a test there holds the two against each other.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from policies.documents.study import Image, Model
+
+RESNET_CHANNELS = (64, 128, 256, 512)
+"""Of the four stages of two basic blocks each (He et al. 2016, Table 1, 18 layers)."""
+
+
+def features(model: Model, image: Image) -> int:
+    """Features that the image network gives: the flattened last map of the cnn, the averaged one of the ResNet."""
+    if model.encoder == "resnet18":
+        return RESNET_CHANNELS[-1]
+    halvings = len(model.channels)
+    return model.channels[-1] * (image.height >> halvings) * (image.width >> halvings)
+
+
+def weights(model: Model, image: Image) -> int:
+    """Parameters of the image network: convolutions (with biases in the cnn) and GroupNorm's scales and shifts."""
+    if model.encoder == "resnet18":
+        return _resnet18(image.channels)
+    widths = (image.channels, *model.channels)
+    return sum(_convolution(a, b, 3) + b + _norm(b) for a, b in pairwise(widths))
+
+
+def _resnet18(channels: int) -> int:
+    first = RESNET_CHANNELS[0]
+    total = _convolution(channels, first, 7) + _norm(first)
+    for before, width in pairwise((first, *RESNET_CHANNELS)):
+        total += _convolution(before, width, 3) + 3 * _convolution(width, width, 3) + 4 * _norm(width)
+        if before != width:
+            total += _convolution(before, width, 1) + _norm(width)
+    return total
+
+
+def _convolution(inputs: int, outputs: int, size: int) -> int:
+    return inputs * outputs * size * size
+
+
+def _norm(channels: int) -> int:
+    return 2 * channels

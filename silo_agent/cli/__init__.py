@@ -1,0 +1,1 @@
+"""silo_agent.cli.main."""

@@ -1,0 +1,65 @@
+"""`fedward-silo data check`: which records of the hospital's file a study would leave out, and why.
+
+Reads what the agent would read for the study, with the agent's own reader, and charges nothing. What is printed quotes
+patients' values and counts their records: it is for the console of this hospital and nowhere else. Exit code 3 where
+any record would be left out.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from policies.documents.policy import load_policy
+from policies.documents.study import load_study
+from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption
+from silo_agent.cli.policy import ATTENTION
+from silo_agent.config import AgentConfig
+from silo_agent.storage.state import StateError
+
+data_app = typer.Typer(help="The hospital's file, against a study. What is shown stays here.", no_args_is_help=True)
+
+
+@data_app.callback()
+def _group() -> None:
+    """Keeps `check` a command of its own name while it is the only one."""
+
+
+@data_app.command("check")
+def data_check(
+    study_file: Annotated[Path, typer.Argument(metavar="STUDY", help="study.yaml")],
+    config: ConfigOption = DEFAULT,
+    *,
+    limit: Annotated[int, typer.Option(min=1, help="Faults that are listed; all are counted.")] = 20,
+    as_json: AsJson = False,
+) -> None:
+    """Say which records do not fit the study and would be left out. Exit code 3 where there are any."""
+    # Decoders and the Parquet reader take a while to load; the other commands stay quick.
+    from silo_agent.data.errors import DataError  # noqa: PLC0415
+    from silo_agent.data.reader import check_records  # noqa: PLC0415
+
+    study, settings = load_study(study_file), AgentConfig.load(config)
+    if study.name not in settings.data:
+        msg = f"{config} names no file for the study {study.name!r}; add it under data"
+        raise StateError(msg)
+    path = settings.data[study.name]
+    try:
+        found = check_records(path, study.data, limit, load_policy(settings.policy).data_set.identified_by)
+    except DataError as error:
+        msg = f"the agent would refuse {study.name}: {error}"
+        raise StateError(msg) from None
+    if as_json:
+        document = {"study": study.digest, "file": str(path), **asdict(found)}
+        typer.echo(json.dumps(document, indent=1))
+    else:
+        for fault in found.faults:
+            typer.echo(str(fault))
+        if found.total > len(found.faults):
+            typer.echo(f"and {found.total - len(found.faults)} more; --limit shows more of them")
+        typer.echo(f"{path}: of {study.name}, {found.kept} records fit and {found.left_out} would be left out")
+    if found.left_out:
+        raise typer.Exit(ATTENTION)

@@ -1,0 +1,321 @@
+"""`fedward-silo ledger`: open the data set's ledger, show, check and export it, note what happened, recover it.
+
+Guarantees that what a program reads is valid JSON: an epsilon without bound, which only a public data set has, is the
+word `unbounded` there and in the table. What an export says is `policies.ledger.exports`' and `statement_page`'s.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from datetime import UTC, datetime
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from crypto.pki.certificates import require_data_set
+from crypto.pki.dated import Signer
+from policies.accounting import accountant
+from policies.documents.policy import load_policy
+from policies.errors import ExportError
+from policies.ledger.chain import UNBOUNDED, Entry, Genesis
+from policies.ledger.cosign import Cosigned, read_cosignatures, require_head
+from policies.ledger.events import Debit, InForce, Notice, NoticeKind, Recovery, content_of, costs_of
+from policies.ledger.exports import (
+    Export,
+    budget_in_force,
+    finite_or_word,
+    recomputed,
+    require_cosigned,
+    to_csv,
+    to_json,
+)
+from policies.ledger.ledger import Ledger, read_history
+from policies.ledger.summary import Part, Summary, summarise
+from silo_agent.cli.options import DEFAULT, LEDGER_FILE, AsJson, ConfigOption
+from silo_agent.config import AgentConfig
+from silo_agent.gate import open_ledger
+from silo_agent.oversight.audit import audit
+from silo_agent.oversight.recovery import checked, recover
+from silo_agent.oversight.signing import SUFFIX, read_signed, sign_file, signer_of
+from silo_agent.oversight.statement_page import statement_page
+
+ledger_app = typer.Typer(help="What the data set has spent.", no_args_is_help=True)
+
+
+class By(StrEnum):
+    """What a line of `ledger show` stands for."""
+
+    ENTRY = "entry"
+    STUDY = "study"
+    TENSOR = "tensor"
+
+
+class Form(StrEnum):
+    """What an export may be."""
+
+    JSON = "json"
+    CSV = "csv"
+    HTML = "html"
+
+
+@ledger_app.command("create")
+def ledger_create(config: ConfigOption = DEFAULT) -> None:
+    """Open the data set's ledger, once in its life. A ledger that is lost is restored, never made anew."""
+    settings = AgentConfig.load(config)
+    policy = load_policy(settings.policy)
+    require_data_set(settings.credential().certificate_pem, policy.data_set.id)
+    settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path = settings.state / LEDGER_FILE
+    data_set = policy.data_set
+    Ledger.create(
+        path,
+        data_set=data_set.id,
+        unit=data_set.unit,
+        identified_by=data_set.identified_by,
+        holdout=data_set.holdout,
+        delta=policy.budget.delta,
+        public=data_set.public,
+    )
+    allowed = "public data, so no budget binds" if data_set.public else f"epsilon {policy.budget.epsilon:g} to spend"
+    typer.echo(f"{path}: the ledger of {data_set.id}, {allowed}")
+
+
+@ledger_app.command("show")
+def ledger_show(
+    config: ConfigOption = DEFAULT,
+    *,
+    by: Annotated[By, typer.Option(help="One line for each entry, study or tensor.")] = By.ENTRY,
+    as_json: AsJson = False,
+) -> None:
+    """Every entry, what is spent, what is left."""
+    settings = AgentConfig.load(config)
+    budget = load_policy(settings.policy).budget.epsilon
+    genesis, entries = read_history(settings.state / LEDGER_FILE)
+    spent = _spent(genesis, entries)
+    if as_json:
+        typer.echo(json.dumps(_history(genesis, entries, spent, budget), indent=1, allow_nan=False))
+        return
+    table = _by_entry(entries) if by is By.ENTRY else _by_part(summarise(genesis, entries), by)
+    table.title = f"Ledger of {genesis.data_set}"
+    table.caption = _caption(genesis, spent, budget)
+    Console().print(table)
+
+
+@ledger_app.command("verify")
+def ledger_verify(
+    config: ConfigOption = DEFAULT,
+    *,
+    export: Annotated[Path | None, typer.Option(help="Check this export instead of the ledger here.")] = None,
+    authority: Annotated[Path | None, typer.Option(help="The consortium's authority.pem, for an export.")] = None,
+    signature: Annotated[Path | None, typer.Option(help="Its signature; beside the export where left out.")] = None,
+) -> None:
+    """Check the chain of hashes from the first entry to the last, and that it has all cosigned entries."""
+    if export is not None:
+        if authority is None:
+            msg = "an export is checked against the consortium's certificate; give it with --authority authority.pem"
+            raise ExportError(msg)
+        _verify_export(export, authority, signature)
+        return
+    path = AgentConfig.load(config).state / LEDGER_FILE
+    held = Cosigned(path).latest()  # first: beside a running agent the ledger may grow meanwhile, never shrink
+    genesis, entries = read_history(path)
+    for item in held:
+        require_head(genesis, entries, item.checkpoint.head)
+    debits = sum(isinstance(entry.event, Debit) for entry in entries)
+    others = f" and {len(entries) - debits} other entries" if len(entries) > debits else ""
+    witnesses = f", with what {', '.join(item.signer for item in held)} cosigned" if held else ""
+    typer.echo(f"{debits} debits{others}, the chain holds{witnesses}")
+
+
+@ledger_app.command("export")
+def ledger_export(
+    out: Annotated[Path, typer.Option(help="File to write; its signature goes beside it.")],
+    config: ConfigOption = DEFAULT,
+    *,
+    form: Annotated[Form, typer.Option("--format", help="JSON and CSV are complete; HTML is a page for people.")],
+) -> None:
+    """Write the ledger for others to read and check, signed with this silo's key, with what others cosigned."""
+    settings = AgentConfig.load(config)
+    credential = settings.credential()
+    path = settings.state / LEDGER_FILE
+    own = credential.identity.name
+    held = checked((item for item in Cosigned(path).latest() if item.checkpoint.silo == own), credential)
+    genesis, entries = read_history(path)
+    require_data_set(credential.certificate_pem, genesis.data_set)
+    at = datetime.now(UTC).isoformat(timespec="seconds")
+    budget = budget_in_force(entries) or load_policy(settings.policy).budget.epsilon
+    made = Export(credential.identity.uri, at, budget, genesis, entries, tuple(held))
+    require_cosigned(made)
+    match form:
+        case Form.JSON:
+            content = to_json(made)
+        case Form.CSV:
+            content = to_csv(made)
+        case Form.HTML:
+            content = statement_page(made, summarise(genesis, entries))
+    beside = out.with_name(out.name + SUFFIX)
+    beside.unlink(missing_ok=True)
+    out.write_bytes(content)
+    sign_file(credential, form.value, at, content).write(beside)
+    typer.echo(f"{out} and {beside.name}: {len(entries)} entries, head {made.head.sequence} {made.head.hash}")
+
+
+@ledger_app.command("note")
+def ledger_note(
+    kind: Annotated[NoticeKind, typer.Argument(help="What happened to the data.")],
+    reference: Annotated[str, typer.Option(help="A case number of the hospital's; never a patient's name or number.")],
+    config: ConfigOption = DEFAULT,
+) -> None:
+    """Note a withdrawal of patients or a refresh of the data. Stop the agent first."""
+    settings = AgentConfig.load(config)
+    with open_ledger(settings.state / LEDGER_FILE, load_policy(settings.policy), settings.credential()) as ledger:
+        entry = ledger.note(kind, reference)
+    typer.echo(f"entry {entry.sequence}: {kind}, {reference}; spent and left stay as they are")
+
+
+@ledger_app.command("recover")
+def ledger_recover(
+    signed_by: Annotated[str, typer.Option(help="Who answers for it: name and office.")],
+    config: ConfigOption = DEFAULT,
+    *,
+    cosigned: Annotated[
+        Path | None, typer.Option("--cosigned", "--countersigned", help="What the coordinator and peers cosigned.")
+    ] = None,
+    charge_everything: Annotated[
+        bool, typer.Option("--charge-everything", help="Nobody knows what was lost: the budget is over for good.")
+    ] = False,
+) -> None:
+    """Charge what a ledger lost, signed with this silo's key. Stop the agent first."""
+    settings = AgentConfig.load(config)
+    credential = settings.credential()
+    path = settings.state / LEDGER_FILE
+    kept = Cosigned(path)
+    handed = checked(read_cosignatures(cosigned), credential) if cosigned else []
+    checkpoints = [item.checkpoint for item in (*checked(kept.latest(), credential), *handed)]
+    with open_ledger(path, load_policy(settings.policy), credential) as ledger:
+        before = ledger.spent()
+        entry = recover(ledger, credential, checkpoints, signed_by, charge_everything=charge_everything)
+    kept.keep(handed)
+    typer.echo(f"entry {entry.sequence}: spent was {_shown(before)}, is {_shown(entry.epsilon)}; {signed_by} answers")
+
+
+def _verify_export(path: Path, authority: Path, beside: Path | None) -> None:
+    content, detached, trust = read_signed(path, authority, beside)
+    if detached.kind != Form.JSON:
+        typer.echo(f"signed by {_vouched(signer_of(trust, detached, content), detached.at)}")
+        typer.echo("only a JSON export has what is needed to recompute hashes and epsilons")
+        return
+    found = audit(content, detached, trust)
+    export = found.export
+    typer.echo(f"signed by {_vouched(found.signer, export.at)}")
+    typer.echo(f"{len(export.entries)} entries, the chain holds, head {export.head.sequence} {export.head.hash}")
+    stated = f"stated {_shown(export.spent)}, recomputed {_shown(recomputed(export))}"
+    typer.echo(f"epsilon {stated} at delta {export.genesis.delta:g}, budget {export.budget:g}")
+    at = {entry.sequence: entry.at for entry in export.entries}
+    for place, recovery, signer in found.recoveries:
+        typer.echo(
+            f"entry {place}: a recovery, signed by {_vouched(signer, at[place])}; {recovery.responsible} answers"
+        )
+    for item, signer in found.cosigned:
+        typer.echo(f"up to entry {item.checkpoint.head.sequence} cosigned by {_vouched(signer, item.checkpoint.at)}")
+    if not found.cosigned:
+        typer.echo("nobody cosigned it: that it is not an older copy is the silo's word alone")
+
+
+def _vouched(signer: Signer, at: str) -> str:
+    """Who signed and when, and how much that time is worth once the certificate expired."""
+    if signer.expired is None:
+        return f"{signer.identity}, {at}"
+    return (
+        f"{signer.identity}, {at} by its own word: its certificate was valid then and expired on"
+        f" {signer.expired:%Y-%m-%d}. That the signature is that old cannot be shown"
+    )
+
+
+def _spent(genesis: Genesis, entries: tuple[Entry, ...]) -> float:
+    """By today's accountant, and never less than the ledger says."""
+    stated = entries[-1].epsilon if entries else 0.0
+    return max(stated, accountant.epsilon([c for entry in entries for c in costs_of(entry.event)], genesis.delta))
+
+
+def _caption(genesis: Genesis, spent: float, budget: float) -> str:
+    if genesis.public:
+        return f"spent {_shown(spent)} at delta {genesis.delta:g}; the data are public, so no budget binds"
+    return f"spent {spent:.4f} of {budget:g} at delta {genesis.delta:g}, left {max(0.0, budget - spent):.4f}"
+
+
+def _by_entry(entries: tuple[Entry, ...]) -> Table:
+    table = Table("entry", "study", "round", "attempt", "releases", "epsilon after")
+    for entry in entries:
+        match entry.event:
+            case Debit() as debit:
+                costs = debit.costs.items()
+                releases = ", ".join(f"{tensor} ({cost.count} x noise {cost.noise:g})" for tensor, cost in costs)
+                place = (debit.study[:12], str(debit.round), str(debit.attempt), releases)
+            case InForce(policy, budget):
+                place = ("", "", "", f"policy {policy[:12]} in force, budget {budget:g}")
+            case Recovery() as recovery:
+                place = ("", "", "", f"lost entries charged again; {recovery.responsible} answers")
+            case Notice(kind, reference):
+                place = ("", "", "", f"{kind}, {reference}")
+        table.add_row(str(entry.sequence), *place, _shown(entry.epsilon))
+    return table
+
+
+def _by_part(summary: Summary, by: By) -> Table:
+    table = Table("study", "tensor", "charges", "releases", "epsilon alone")
+    if by is By.STUDY:
+        for study in summary.studies:
+            table.add_row(study.whole.name[:12], "all", *_figures(study.whole))
+            for part in study.tensors:
+                table.add_row("", part.name, *_figures(part))
+    else:
+        for part in summary.tensors:
+            table.add_row("all", part.name, *_figures(part))
+    if summary.recovered is not None:
+        table.add_row("(lost entries)", "all", *_figures(summary.recovered))
+    return table
+
+
+def _figures(part: Part) -> tuple[str, str, str]:
+    return str(part.charges), str(part.releases), _shown(part.epsilon)
+
+
+def _history(genesis: Genesis, entries: tuple[Entry, ...], spent: float, budget: float) -> dict[str, object]:
+    """The ledger for programs. On public data nothing binds, so what is `left` is unbounded too."""
+    summary = summarise(genesis, entries)
+    return {
+        "data_set": genesis.data_set,
+        "public": genesis.public,
+        "delta": genesis.delta,
+        "budget": budget,
+        "spent": finite_or_word(spent),
+        "left": UNBOUNDED if genesis.public else max(0.0, budget - spent),
+        "studies": [
+            {**_part(study.whole), "tensors": [_part(part) for part in study.tensors]} for study in summary.studies
+        ],
+        "tensors": [_part(part) for part in summary.tensors],
+        "entries": [
+            {
+                "sequence": entry.sequence,
+                "at": entry.at,
+                **content_of(entry.event),
+                "epsilon_after": finite_or_word(entry.epsilon),
+            }
+            for entry in entries
+        ],
+    }
+
+
+def _part(part: Part) -> dict[str, object]:
+    epsilon = finite_or_word(part.epsilon)
+    return {"name": part.name, "charges": part.charges, "releases": part.releases, "epsilon_alone": epsilon}
+
+
+def _shown(epsilon: float) -> str:
+    return f"{epsilon:.4f}" if math.isfinite(epsilon) else UNBOUNDED

@@ -1,0 +1,235 @@
+"""`fedward-silo evaluate`, `predict`, `export`: what a silo does with the models of a finished round.
+
+The learning libraries take seconds to load, so each command loads them itself and the others stay quick.
+"""
+# ruff: noqa: PLC0415
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from datetime import date
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from policies.ledger.ledger import read_ledger
+from policies.plan.costs import Cost
+from silo_agent.cli.options import DEFAULT, LEDGER_FILE, AsJson, ConfigOption, StudyArgument, find_study
+from silo_agent.config import AgentConfig
+from silo_agent.storage.state import State, StateError
+
+if TYPE_CHECKING:
+    from silo_agent.learning.evaluation.evaluation import Quality
+    from silo_agent.models.predict import Predictions
+
+PersonalOption = Annotated[bool, typer.Option("--personal", help="This hospital's own model; it never leaves.")]
+_COLUMNS = ("domain", "model", "records", "AUC", "accuracy", "balanced", "calibration")
+
+
+class UnknownDomain(StrEnum):
+    """As `learning.unknown_domain.Way`, which is not loaded for the help."""
+
+    ENSEMBLE = "ensemble"
+    POOLED = "pooled"
+
+
+class ExportFormat(StrEnum):
+    """As `export.Format`."""
+
+    SAFETENSORS = "safetensors"
+    ONNX = "onnx"
+    BOTH = "both"
+
+
+def evaluate(
+    study: StudyArgument,
+    data: Annotated[Path, typer.Argument(help="A labelled file in the study's schema.")],
+    config: ConfigOption = DEFAULT,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """How good this silo's models are on a labelled file, by domain. Nothing is released.
+
+    Balanced: mean of the classes' accuracies. Calibration: expected calibration error, 0 at best.
+    """
+    from silo_agent.models.evaluate import evaluate as evaluate_models
+
+    state = State(AgentConfig.load(config).state)
+    digest, committed = find_study(state, study)
+    removed = state.removed(digest)
+    with _said_plainly():
+        evaluation = evaluate_models(state.study_folder(digest), committed, data, personal_kept=removed is None)
+    if as_json:
+        typer.echo(json.dumps(asdict(evaluation), indent=1, allow_nan=False))
+        return
+    table = Table(*_COLUMNS, title=f"{evaluation.name}, round {evaluation.round}")
+    for m, domain in enumerate(evaluation.domains):
+        table.add_row(domain, "shared", *_figures(evaluation.shared[m]))
+        if evaluation.personal is not None:
+            table.add_row("", "personal", *_figures(evaluation.personal[m]))
+    Console().print(table)
+    if removed is not None:
+        typer.echo(_gone(digest, removed), err=True)
+
+
+def predict(
+    study: StudyArgument,
+    data: Annotated[Path, typer.Argument(help="A CSV or Parquet file in the study's schema; it needs no label.")],
+    config: ConfigOption = DEFAULT,
+    *,
+    model: Annotated[Path | None, typer.Option(help="A model file, instead of the last round's.")] = None,
+    domain: Annotated[str | None, typer.Option(help="All records are of this domain.")] = None,
+    unknown_domain: Annotated[
+        UnknownDomain | None, typer.Option(help="How to predict records of no domain that the study knows.")
+    ] = None,
+    personal: PersonalOption = False,
+    out: Annotated[Path | None, typer.Option(help="A new .csv or .parquet file, for your eyes alone.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Probability of every class for every record of a file. Without --out they are printed as CSV."""
+    from silo_agent.learning.evaluation.unknown_domain import Way
+    from silo_agent.models import predict as predicting
+
+    with _said_plainly():
+        if out is not None:
+            predicting.check_output(out)
+        path, device = (model, "auto") if model else _model_path(config, study, personal=personal)
+        loaded = predicting.load_model(path, personal=personal)
+        if not loaded.study.digest.startswith(study):
+            msg = f"{path} is a model of study {loaded.study.digest[:12]}, not of {study}; give the study's own model"
+            raise StateError(msg)
+        predictions = predicting.predict(
+            loaded,
+            data,
+            folder=path.parent,
+            domain=domain,
+            unknown=None if unknown_domain is None else Way(unknown_domain),
+            device=device,
+        )
+    if out is not None:
+        predictions.save(out)
+    if as_json:
+        typer.echo(json.dumps(_document(predictions, out), indent=1, allow_nan=False))
+    elif out is None:
+        typer.echo(predictions.to_csv(), nl=False)
+    typer.echo(_summary(predictions, out), err=True)
+
+
+def export(
+    study: StudyArgument,
+    config: ConfigOption = DEFAULT,
+    *,
+    out: Annotated[Path, typer.Option(help="New folder for the model and its card.")],
+    files: Annotated[ExportFormat, typer.Option("--format", help="Which model files.")] = ExportFormat.BOTH,
+    personal: PersonalOption = False,
+    inside_hospital: Annotated[
+        bool, typer.Option("--inside-hospital", help="Needed for --personal: the files stay in this hospital.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Write the shared model as safetensors and ONNX, with a card that says how to use it."""
+    from silo_agent.models import export as exporting
+    from silo_agent.models.predict import load_model
+
+    with _said_plainly():
+        path, _ = _model_path(config, study, personal=personal)
+        loaded = load_model(path, personal=personal)
+        charged = _charged(AgentConfig.load(config).state / LEDGER_FILE, loaded.study.digest)
+        written = exporting.export(
+            loaded,
+            out,
+            folder=path.parent,
+            files=exporting.Format(files),
+            charged=charged,
+            inside_hospital=inside_hospital,
+        )
+    if as_json:
+        typer.echo(json.dumps({"folder": str(out), "files": [file.name for file in written]}, indent=1))
+        return
+    for file in written:
+        typer.echo(str(file))
+
+
+# --- inside -----------------------------------------------------------------------------------------------------------
+@contextmanager
+def _said_plainly() -> Iterator[None]:
+    """What the parts raise on purpose is one sentence for the person at the console."""
+    from silo_agent.data.errors import DataError
+    from silo_agent.learning.errors import LearningError
+    from silo_agent.models.evaluate import NoModelError
+    from silo_agent.models.export import ExportError
+    from silo_agent.models.predict import PredictionError
+
+    try:
+        yield
+    except (DataError, ExportError, LearningError, NoModelError, PredictionError) as error:
+        raise StateError(str(error)) from None
+
+
+def _model_path(config: Path, study: str, *, personal: bool) -> tuple[Path, str]:
+    """The model file of the study's last finished round, and the device that the configuration names."""
+    settings = AgentConfig.load(config)
+    state = State(settings.state)
+    digest, committed = find_study(state, study)
+    folder = state.study_folder(digest)
+    path = folder / ("personal.safetensors" if personal else f"model-{committed}.safetensors")
+    removed = state.removed(digest) if personal else None
+    if removed is not None:
+        raise StateError(_gone(digest, removed))
+    if not path.exists():
+        which = "personal model" if personal else "finished round"
+        msg = f"no {which} of this study lies in {folder}; run the study first"
+        raise StateError(msg)
+    return path, settings.device
+
+
+def _gone(study: str, day: date) -> str:
+    return (
+        f"on {day} the policy's retention_days removed what was private of study {study[:12]}, a personal model with"
+        " it; shared models stay"
+    )
+
+
+def _charged(ledger: Path, study: str) -> list[Cost] | None:
+    """What the ledger holds of a study; None where there is no ledger."""
+    if not ledger.exists():
+        return None
+    _, entries = read_ledger(ledger)
+    return [cost for entry in entries if entry.debit.study == study for cost in entry.debit.costs.values()]
+
+
+def _document(predictions: Predictions, out: Path | None) -> dict[str, object]:
+    """Predictions for programs; the records only where no file has them."""
+    found: dict[str, object] = {
+        "study": predictions.study.digest,
+        "round": predictions.round,
+        "records": len(predictions),
+        "ways": _ways(predictions),
+        "unknown_domain": predictions.note or None,
+    }
+    if out is not None:
+        return found | {"file": str(out)}
+    return found | {"predictions": [dict(zip(predictions.columns, row, strict=True)) for row in predictions.rows()]}
+
+
+def _summary(predictions: Predictions, out: Path | None) -> str:
+    ways = ", ".join(f"{number} {way}" for way, number in _ways(predictions).items()) or "none"
+    note = f"; unknown domains: {predictions.note}" if predictions.note else ""
+    where = f"{out}: " if out else ""
+    return f"{where}{len(predictions)} records of {predictions.study.name}, round {predictions.round}: {ways}{note}"
+
+
+def _ways(predictions: Predictions) -> dict[str, int]:
+    return {way: predictions.ways.count(way) for way in sorted(set(predictions.ways))}
+
+
+def _figures(quality: Quality) -> tuple[str, ...]:
+    values = (quality.auc, quality.accuracy, quality.balanced_accuracy, quality.calibration)
+    return (str(quality.records), *("-" if value is None else f"{value:.3f}" for value in values))

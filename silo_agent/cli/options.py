@@ -1,0 +1,25 @@
+"""What the commands of `fedward-silo` share: their common options, and how a study is found by its digest."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from silo_agent.storage.state import State, StateError
+
+ConfigOption = Annotated[Path, typer.Option("--config", "-c", envvar="FEDWARD_AGENT_CONFIG", help="agent.yaml")]
+StudyArgument = Annotated[str, typer.Argument(help="Digest of a study, or its beginning.")]
+AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
+DEFAULT = Path("agent.yaml")
+LEDGER_FILE = "ledger.sqlite3"
+
+
+def find_study(state: State, beginning: str) -> tuple[str, int]:
+    """Digest and last committed round of the one study whose digest begins so. Raises `StateError`."""
+    found = [(digest, committed) for digest, committed, _ in state.studies() if digest.startswith(beginning)]
+    if len(found) != 1:
+        msg = f"{len(found)} studies match {beginning!r}; give more of the digest"
+        raise StateError(msg)
+    return found[0]

@@ -1,0 +1,211 @@
+"""`fedward-silo plan`: what a study would cost in all and by tensor, whether it would be taken, what would be left.
+
+Reads the study, and with an agent's configuration its policy and ledger; charges nothing and reads no patient. With a
+target epsilon it prints noise and clips as YAML that can be pasted into the study. Exit code 3 where the policy would
+refuse, or every silo would, since the study asks for what has no price.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from crypto.pki.certificates import require_data_set
+from policies.accounting import accountant
+from policies.accounting.planning import Advice, Noises, Prices, advise, price
+from policies.decision import decide
+from policies.documents.policy import Policy, load_policy
+from policies.documents.study import Study, load_study
+from policies.ledger.chain import UNBOUNDED
+from policies.ledger.events import Debit, costs_of
+from policies.ledger.ledger import read_history
+from policies.plan.costs import Cost, study_costs
+from policies.refusals import Refused
+from silo_agent.cli.options import DEFAULT, LEDGER_FILE, AsJson
+from silo_agent.cli.policy import ATTENTION
+from silo_agent.config import AgentConfig
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What the study would mean for one hospital. `left` is the epsilon between what would be spent and the budget."""
+
+    spent: float
+    after: float
+    budget: float
+    refused: Refused | None
+
+    @property
+    def left(self) -> float:
+        """At least 0."""
+        return max(0.0, self.budget - self.after)
+
+
+def plan(
+    study_file: Annotated[Path, typer.Argument(metavar="STUDY", help="study.yaml")],
+    target_epsilon: Annotated[float | None, typer.Option(help="Recommend noise for a study of this price.")] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            "-c",
+            envvar="FEDWARD_AGENT_CONFIG",
+            help="agent.yaml, whose policy and ledger decide; without one only prices are shown.",
+        ),
+    ] = None,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Price a study before anybody trains."""
+    try:
+        study = load_study(study_file)
+    except Refused as refusal:
+        told = {"refused": {"reason": refusal.reason, "text": refusal.text}}
+        typer.echo(json.dumps(told, indent=1) if as_json else f"{study_file}: every silo refuses: {refusal}")
+        raise typer.Exit(ATTENTION) from None
+    path = config or (DEFAULT if DEFAULT.is_file() else None)
+    settings = None if path is None else AgentConfig.load(path)
+    policy = None if settings is None else load_policy(settings.policy)
+    delta = study.privacy.delta if policy is None else policy.budget.delta
+    prices = price(study, delta)
+    standing = None if settings is None or policy is None else _standing(settings, policy, study)
+    advice = None if target_epsilon is None else advise(study, target_epsilon, delta)
+    if as_json:
+        typer.echo(json.dumps(_document(study, prices, standing, advice), indent=1, allow_nan=False))
+    else:
+        _print(study, prices, standing, advice)
+    if standing is not None and standing.refused is not None:
+        raise typer.Exit(ATTENTION)
+
+
+def _standing(settings: AgentConfig, policy: Policy, study: Study) -> Standing:
+    """What the hospital's ledger holds and would hold.
+
+    The plan counts one draw of every tensor of every round. What this study was charged for those is not counted twice;
+    what it was charged beyond them, for attempts that were repeated, stays.
+    """
+    credential = settings.credential()
+    require_data_set(credential.certificate_pem, policy.data_set.id)
+    genesis, entries = read_history(settings.state / LEDGER_FILE)
+    spent: list[Cost] = []
+    others: list[Cost] = []
+    repeated: list[Cost] = []
+    planned: set[tuple[str, int]] = set()
+    for entry in entries:
+        event = entry.event
+        spent += costs_of(event)
+        if not (isinstance(event, Debit) and event.study == study.digest):
+            others += costs_of(event)
+            continue
+        draws = {(tensor, event.round): cost for tensor, cost in event.costs.items()}
+        repeated += [cost for draw, cost in draws.items() if draw in planned]
+        planned |= set(draws)
+    silo, refusal = credential.identity.name, None
+    try:
+        decide(
+            policy,
+            study,
+            silo=silo,
+            roster_size=None,
+            spent_costs=[*others, *repeated],
+            round=0,
+            attempt=1,
+            charged_attempts=0,
+            study_spent=repeated,
+        )
+    except Refused as refused:
+        refusal = refused
+    before = accountant.epsilon(spent, genesis.delta)
+    after = max(before, accountant.epsilon([*others, *repeated, *study_costs(study)], genesis.delta))
+    return Standing(before, after, math.inf if policy.data_set.public else policy.budget.epsilon, refusal)
+
+
+def _print(study: Study, prices: Prices, standing: Standing | None, advice: Advice | None) -> None:
+    table = Table("releases", "epsilon alone", title=f"{study.name} at delta {prices.delta:g}", title_justify="left")
+    for tensor, alone in prices.alone.items():
+        table.add_row(tensor, _shown(alone))
+    for cohort, together in prices.cohorts.items():
+        table.add_row(f"{cohort} patients, together", _shown(together))
+    table.add_row("dearest round", _shown(prices.dearest_round))
+    table.add_row("the study", _shown(prices.total))
+    for hospitals, bound in prices.several.items():
+        table.add_row(f"a patient of {hospitals} of its hospitals", _shown(bound))
+    Console().print(table)
+    typer.echo("Epsilons do not add up. Each patient is in one cohort, so the larger of the two is the study's.")
+    if standing is not None:
+        taken = "The policy would take it." if standing.refused is None else f"The policy refuses: {standing.refused}"
+        typer.echo(taken)
+        typer.echo(
+            f"Spent before {_shown(standing.spent)}, after {_shown(standing.after)} of {_shown(standing.budget)},"
+            f" left {_shown(standing.left)}."
+        )
+    if advice is not None:
+        typer.echo("\n".join(_advice_lines(study, advice)))
+
+
+def _advice_lines(study: Study, advice: Advice) -> list[str]:
+    target = advice.target
+    lines = [f"\n# For epsilon {target:g}: all noise scaled, which costs {advice.scaled.epsilon:.4f}"]
+    lines += _yaml(advice.scaled)
+    if advice.encoder_only is None:
+        lines.append(f"# The encoder's noise alone cannot bring the study to {target:g}.")
+    else:
+        lines.append(f"# Or the encoder's noise alone, which costs {advice.encoder_only.epsilon:.4f}")
+        lines += _yaml(advice.encoder_only)
+    rounds, planned = advice.domain_rounds, study.heads.domain_rounds
+    if rounds is None:
+        lines.append(f"# With the noise as it is, no number of domain rounds costs at most {target:g}.")
+    elif rounds < planned:
+        lines.append(f"# Or the noise as it is and heads.domain_rounds {rounds} in place of {planned}.")
+    return lines
+
+
+def _yaml(noises: Noises) -> list[str]:
+    parts: dict[str, list[str]] = {}
+    for field, value in (*noises.fields.items(), *noises.clips.items()):
+        part, name = field.split(".")
+        free = "  # costs no epsilon; as much noise as planned" if field in noises.clips else ""
+        parts.setdefault(part, []).append(f"  {name}: {value!r}{free}")
+    return [line for part, fields in parts.items() for line in (f"{part}:", *fields)]
+
+
+def _document(study: Study, prices: Prices, standing: Standing | None, advice: Advice | None) -> dict[str, object]:
+    document: dict[str, object] = {
+        "study": study.name,
+        "digest": study.digest,
+        "delta": prices.delta,
+        "epsilon": _number(prices.total),
+        "alone": {tensor: _number(alone) for tensor, alone in prices.alone.items()},
+        "cohorts": {cohort: _number(together) for cohort, together in prices.cohorts.items()},
+        "dearest_round": _number(prices.dearest_round),
+        "patient_of_hospitals": {str(many): _number(bound) for many, bound in prices.several.items()},
+    }
+    if standing is not None:
+        refused = standing.refused
+        document["hospital"] = {
+            "taken": refused is None,
+            "reason": None if refused is None else refused.reason,
+            "why": None if refused is None else refused.text,
+            "spent": _number(standing.spent),
+            "after": _number(standing.after),
+            "budget": _number(standing.budget),
+            "left": _number(standing.left),
+        }
+    if advice is not None:
+        document["advice"] = asdict(advice)
+    return document
+
+
+def _number(epsilon: float) -> float | str:
+    return epsilon if math.isfinite(epsilon) else UNBOUNDED
+
+
+def _shown(epsilon: float) -> str:
+    return f"{epsilon:.4f}" if math.isfinite(epsilon) else UNBOUNDED

@@ -1,0 +1,161 @@
+"""`fedward-silo policy`: check a policy, explain it, compare two, sign one, put it into force, the schema for editors.
+
+Only `reload` changes anything, and the ledger records it; what may come into force is approval.py. Exit codes, beside
+1 for a fault and 2 for a wrong call: 3 where `check --study` refuses and where `diff` finds something looser or
+something that the ledger forbids, so that a script can ask for a second look.
+"""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crypto.pki.certificates import Credential, Trust
+from policies.decision import decide
+from policies.documents.compare import Change, Difference, differences
+from policies.documents.explain import explain
+from policies.documents.policy import Policy, load_policy
+from policies.documents.schema import policy_schema
+from policies.documents.study import Study, load_study
+from policies.refusals import Refused
+from silo_agent.cli.options import DEFAULT, LEDGER_FILE, AsJson, ConfigOption
+from silo_agent.config import AgentConfig
+from silo_agent.gate import open_ledger
+from silo_agent.oversight.approval import predecessor_of, put_into_force, sign_policy
+
+policy_app = typer.Typer(help="What this hospital allows.", no_args_is_help=True)
+ATTENTION = 3
+"""Exit code where a person should look: a study is refused, or a policy becomes looser."""
+_WIDTH = 100
+PolicyFile = Annotated[Path, typer.Argument(help="policy.yaml")]
+
+
+@policy_app.command("check")
+def policy_check(
+    file: PolicyFile,
+    study: Annotated[Path | None, typer.Option(help="A study to decide on, with the whole budget left.")] = None,
+    silo: Annotated[str | None, typer.Option(help="This silo's name; the study's first where it is left out.")] = None,
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Say whether the policy can be used, and with a study whether it would be taken."""
+    policy = load_policy(file)
+    wanted, refusal = (None, None) if study is None else _considered(policy, study, silo)
+    if as_json:
+        reason = None if refusal is None else {"reason": refusal.reason, "text": refusal.text}
+        typer.echo(
+            json.dumps({"digest": policy.digest, "study": wanted and wanted.digest, "refused": reason}, indent=1)
+        )
+    else:
+        typer.echo(f"{file}: a complete policy, digest {policy.digest}")
+        if datetime.now(UTC).date() > policy.budget.expires:
+            typer.echo(f"It expired on {policy.budget.expires}: nothing will be charged.")
+        if study is not None:
+            name = study if wanted is None else wanted.name
+            typer.echo(f"{name}: {'would be taken' if refusal is None else f'refused: {refusal}'}")
+    if refusal is not None:
+        raise typer.Exit(ATTENTION)
+
+
+@policy_app.command("explain")
+def policy_explain(file: PolicyFile) -> None:
+    """Say in plain words what the policy allows and what its epsilon means."""
+    policy = load_policy(file)
+    for heading, text in explain(policy):
+        typer.echo(f"{heading}\n{textwrap.fill(text, _WIDTH)}\n")
+    typer.echo(f"Digest {policy.digest}")
+
+
+@policy_app.command("diff")
+def policy_diff(
+    old: Annotated[Path, typer.Argument(help="The policy before.")],
+    new: Annotated[Path, typer.Argument(help="The policy after.")],
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Say what becomes looser and what stricter. Exit code 3 where anything becomes looser or the ledger forbids it."""
+    found = differences(load_policy(old), load_policy(new))
+    if as_json:
+        typer.echo(json.dumps([{"field": d.field, "change": d.change, "text": d.text} for d in found], indent=1))
+    else:
+        typer.echo("\n".join(_lines(found)) or "The policies mean the same.")
+    if any(difference.change in (Change.LOOSER, Change.FIXED) for difference in found):
+        raise typer.Exit(ATTENTION)
+
+
+@policy_app.command("schema")
+def policy_schema_command() -> None:
+    """Print the JSON Schema of a policy, for an editor that completes and checks YAML."""
+    typer.echo(policy_schema(), nl=False)
+
+
+@policy_app.command("sign")
+def policy_sign(
+    file: PolicyFile,
+    key: Annotated[Path, typer.Option(help="Private key of a person's certificate, from `enrol --role operator`.")],
+    certificate: Annotated[Path | None, typer.Option(help="certificate.pem beside the key where left out.")] = None,
+    authority: Annotated[Path | None, typer.Option(help="authority.pem beside the key where left out.")] = None,
+) -> None:
+    """Sign a policy, after reading it. The signature is for its content, not for the file's comments."""
+    policy = load_policy(file)
+    home = key.parent
+    credential = Credential.load(certificate or home / "certificate.pem", key, authority or home / "authority.pem")
+    written = sign_policy(policy, file, credential)
+    typer.echo(f"{written}: {credential.identity} signed policy {policy.digest}")
+    if policy.approvers is not None and credential.identity.uri not in policy.approvers:
+        typer.echo("This policy does not name you; the signature counts only if the policy in force does.")
+
+
+@policy_app.command("reload")
+def policy_reload(
+    config: ConfigOption = DEFAULT,
+    replaces: Annotated[
+        Path | None, typer.Option(help="The policy in force, where the agent's state has lost it.")
+    ] = None,
+) -> None:
+    """Put the policy of agent.yaml into force: an entry in the ledger. The agent must be stopped; it does so too."""
+    settings = AgentConfig.load(config)
+    policy = load_policy(settings.policy)
+    trust = Trust(settings.authority.read_bytes())
+    with open_ledger(settings.state / LEDGER_FILE, policy, settings.credential()) as ledger:
+        if ledger.policy == policy.digest:
+            typer.echo(f"Policy {policy.digest} is in force already.")
+            return
+        before = predecessor_of(ledger, settings.state, policy, replaces)
+        put_into_force(ledger, settings.policy, settings.state, trust, replaces)
+        shown = ["The first policy of this ledger."] if before is None else _lines(differences(before, policy))
+        typer.echo("\n".join(shown))
+        typer.echo(f"Policy {policy.digest} is in force, ledger entry {ledger.head.sequence}.")
+
+
+def refused(policy: Policy, study: Study, silo: str) -> Refused | None:
+    """Why the study's first round would be refused with nothing spent; None where it would be taken."""
+    try:
+        decide(policy, study, silo=silo, roster_size=None, spent_costs=(), round=0, attempt=1, charged_attempts=0)
+    except Refused as refusal:
+        return refusal
+    return None
+
+
+def _considered(policy: Policy, file: Path, silo: str | None) -> tuple[Study | None, Refused | None]:
+    """The study, None where its text alone is refused, and why it would not be taken."""
+    try:
+        study = load_study(file)
+    except Refused as refusal:
+        return None, refusal
+    return study, refused(policy, study, silo or study.silos[0])
+
+
+def _lines(found: tuple[Difference, ...]) -> list[str]:
+    headings = {
+        Change.LOOSER: "LOOSER",
+        Change.FIXED: "NOT POSSIBLE",
+        Change.STRICTER: "stricter",
+        Change.NEUTRAL: "neither",
+    }
+    return [f"{headings[difference.change]:12}  {difference.field}: {difference.text}" for difference in found]

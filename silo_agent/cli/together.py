@@ -1,0 +1,85 @@
+"""`fedward-silo ledger together`: from several hospitals' exports, what a patient of several of them may have lost.
+
+Anybody can run it who has the exports, their signatures and the authority's public certificate. Each export is audited
+as `ledger verify --export` does, and one that does not hold ends it. The bound is `policies.accounting.overlap`'s.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from crypto.errors import CryptoError
+from policies.accounting.overlap import Several, bound
+from policies.errors import ExportError, LedgerError
+from policies.ledger.chain import UNBOUNDED
+from policies.ledger.events import costs_of
+from policies.ledger.exports import Export, finite_or_word
+from silo_agent.cli.options import AsJson
+from silo_agent.oversight.audit import audit
+from silo_agent.oversight.signing import read_signed
+
+
+def ledger_together(
+    exports: Annotated[list[Path], typer.Argument(metavar="EXPORT...", help="JSON exports; signatures lie beside.")],
+    authority: Annotated[Path, typer.Option(help="The consortium's authority.pem.")],
+    *,
+    as_json: AsJson = False,
+) -> None:
+    """Bound what somebody lost who is a patient of several of these hospitals."""
+    found = [_audited(path, authority) for path in exports]
+    silos = [export.silo for export in found]
+    if len(set(silos)) < len(silos):
+        msg = f"{max(silos, key=silos.count)} was given twice; give one export of each hospital"
+        raise ExportError(msg)
+    # At a smaller delta every epsilon is larger, so this one is right for all.
+    delta = min(export.genesis.delta for export in found)
+    bounds = bound([[cost for entry in export.entries for cost in costs_of(entry.event)] for export in found], delta)
+    if as_json:
+        typer.echo(json.dumps(_document(found, bounds), indent=1, allow_nan=False))
+    else:
+        _print(found, bounds)
+
+
+def _audited(path: Path, authority: Path) -> Export:
+    content, detached, trust = read_signed(path, authority)
+    try:
+        return audit(content, detached, trust).export
+    except (LedgerError, CryptoError) as error:
+        msg = f"{path.name}: {error}"
+        raise ExportError(msg) from None
+
+
+def _print(found: list[Export], bounds: Several) -> None:
+    title = f"At delta {bounds.delta:g}"
+    table = Table("a patient of", "at most epsilon", "exported", title=title, title_justify="left")
+    for export, alone in zip(found, bounds.alone, strict=True):
+        table.add_row(export.silo, _shown(alone), export.at)
+    table.add_row("any two of them", _shown(bounds.two))
+    if len(found) > 2:  # noqa: PLR2004 - of two hospitals, two are all
+        table.add_row(f"all {len(found)} of them", _shown(bounds.all))
+    Console().print(table)
+    typer.echo("Hospitals do not compare their patients: whoever is at several of them may look this figure up.")
+
+
+def _document(found: list[Export], bounds: Several) -> dict[str, object]:
+    hospitals = [
+        {"silo": export.silo, "at": export.at, "head": export.head.sequence, "epsilon": finite_or_word(alone)}
+        for export, alone in zip(found, bounds.alone, strict=True)
+    ]
+    return {
+        "delta": bounds.delta,
+        "hospitals": hospitals,
+        "two": finite_or_word(bounds.two),
+        "all": finite_or_word(bounds.all),
+    }
+
+
+def _shown(epsilon: float) -> str:
+    word = finite_or_word(epsilon)
+    return UNBOUNDED if isinstance(word, str) else f"{word:.4f}"

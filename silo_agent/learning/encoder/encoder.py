@@ -1,0 +1,180 @@
+"""The shared encoder phi, of a record's d inputs, its image or both, to R^k: from the silo's own list of architectures.
+
+Guarantees ||phi(x)|| <= 1 for every input and every weight, by its last layer tanh(.) / sqrt(k): the heads' sensitivity
+rests on it, and clamping norms instead was measured to destroy information. The start is a pure function of the public
+seed, bit-identical on every platform. Training is elsewhere.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from itertools import pairwise
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+from torch.nn import functional
+
+from policies.documents.study import DataSchema, Model
+from policies.plan import architectures
+from silo_agent.data.images import Images
+from silo_agent.learning.encoder import image_networks
+
+MIN_DEVIATION = 1e-3
+"""Added to every deviation: noise may push a raw deviation far down, and a KL term must stay finite."""
+_ROWS = 65_536
+_MAP_VALUES = 1 << 24
+"""64 MiB of float32: what the largest map of one chunk of images may take."""
+
+
+class Encoder(nn.Module):
+    """Linear/Tanh stack on records and image features: phi = tanh(a(x)) / sqrt(k).
+
+    Stochastic (FedSR): a ~ N(mean(x), deviation(x)^2). The map from a to phi is one-to-one, so the KL divergence of
+    FedSR's q(z|x) from r(z|y) is the one of the Gaussians of a. Without noise phi is taken at the mean. An image goes
+    through `image_network` first, and its features stand behind the record's inputs. A new encoder is all zeros
+    (`build_encoder` starts one).
+    """
+
+    def __init__(self, model: Model, data: DataSchema, *, stochastic: bool) -> None:
+        super().__init__()
+        self.representation = model.representation
+        self.stochastic = stochastic
+        self.image_network: nn.Module | None = None
+        self.largest_map = 0
+        """Values of the largest map that one image becomes; 0 where no image is read."""
+        pixels = 0
+        if data.image is not None:
+            self.image_network = image_networks.build_image_network(model, data.image)
+            self.largest_map = image_networks.widest(model, data.image)
+            pixels = architectures.features(model, data.image)
+        widths = (data.inputs + pixels, *model.hidden, model.representation * (2 if stochastic else 1))
+        layers: list[nn.Module] = []
+        for width, following in pairwise(widths):
+            # Without storage first: torch's own random start would be drawn for nothing.
+            layers += [nn.Linear(width, following, device="meta"), nn.Tanh()]
+        self.layers = nn.Sequential(*layers[:-1]).to_empty(device="cpu")
+        with torch.no_grad():
+            for parameter in self.parameters():
+                parameter.zero_()
+
+    def moments(self, x: torch.Tensor, images: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor | None]:
+        """Mean (n, k) of a, and its deviation (n, k) > 0 where the encoder is stochastic.
+
+        `x` (n, d), d may be 0; `images` (n, c, h, w) exactly where the study has images. Raises ValueError otherwise.
+        """
+        if (images is None) != (self.image_network is None):
+            msg = "this study's records have images: give them" if images is None else "this study reads no images"
+            raise ValueError(msg)
+        if self.image_network is not None:
+            x = torch.cat([x, self.image_network(images)], dim=1)
+        out: torch.Tensor = self.layers(x)
+        if not self.stochastic:
+            return out, None
+        deviation = functional.softplus(out[:, self.representation :]) + MIN_DEVIATION
+        return out[:, : self.representation], deviation
+
+    def squash(self, a: torch.Tensor) -> torch.Tensor:
+        """From a to phi."""
+        return torch.tanh(a) / math.sqrt(self.representation)
+
+    def forward(self, x: torch.Tensor, images: torch.Tensor | None = None) -> torch.Tensor:
+        """Return phi (n, k) at the mean of a."""
+        return self.squash(self.moments(x, images)[0])
+
+
+def build_encoder(model: Model, data: DataSchema, *, stochastic: bool) -> Encoder:
+    """An encoder at the common start, from `model.seed`: the image network's own, then orthogonal weights, biases 0.
+
+    The last layer's weights are orthogonal times `model.gain`. Where image and record meet, each has orthogonal weights
+    of its own: in one matrix the many image features would leave the few inputs next to nothing.
+    """
+    encoder = Encoder(model, data, stochastic=stochastic)
+    linears = [layer for layer in encoder.layers if isinstance(layer, nn.Linear)]
+    generator = np.random.PCG64(model.seed)
+    if encoder.image_network is not None:
+        image_networks.start(encoder.image_network, generator)
+    with torch.no_grad():
+        for layer in linears:
+            last = layer is linears[-1]
+            # Deviations start at zero weight: orthogonal rows for means and deviations together would leave means that
+            # are not, and lose what the inputs tell.
+            rows = model.representation if last else layer.out_features
+            blocks = (layer.in_features,) if layer is not linears[0] else (data.inputs, layer.in_features - data.inputs)
+            start = _blocks(generator, rows, blocks) * (model.gain if last else 1.0)
+            layer.weight[:rows].copy_(torch.from_numpy(start.astype(np.float32)))
+    return encoder
+
+
+def features(
+    encoder: Encoder,
+    inputs: NDArray[np.float32],
+    images: Images | None = None,
+    device: torch.device | str = "cpu",
+) -> torch.Tensor:
+    """Return phi of all rows, float32 (n, k) on `device`, without gradients. The encoder is moved there.
+
+    Rows pass in chunks, of few where images become large maps, so that memory is bounded whatever n is.
+    """
+    encoder = encoder.to(device)
+    chunk = max(1, min(_ROWS, _MAP_VALUES // max(1, encoder.largest_map)))
+    parts = []
+    with torch.no_grad():
+        for start in range(0, max(len(inputs), 1), chunk):
+            rows = slice(start, start + chunk)
+            pixels = None if images is None else torch.from_numpy(images.take(rows)).to(device)
+            parts.append(encoder(torch.tensor(inputs[rows], device=device), pixels))
+    return torch.cat(parts)
+
+
+def flatten(module: nn.Module) -> NDArray[np.float32]:
+    """All parameters as one vector, in the order of `named_parameters` (layer by layer, weight before bias)."""
+    parts = [parameter.detach().cpu().numpy().ravel() for _, parameter in module.named_parameters()]
+    return np.concatenate(parts).astype(np.float32)
+
+
+def unflatten(module: nn.Module, vector: NDArray[np.float32]) -> None:
+    """Inverse of `flatten`, in place. Raises ValueError for another length."""
+    parameters = list(module.parameters())
+    if vector.shape != (sum(parameter.numel() for parameter in parameters),):
+        msg = f"{sum(parameter.numel() for parameter in parameters)} weights were expected, {vector.shape} came"
+        raise ValueError(msg)
+    start = 0
+    with torch.no_grad():
+        for parameter in parameters:
+            part = vector[start : start + parameter.numel()].reshape(parameter.shape)
+            parameter.copy_(torch.tensor(part, dtype=torch.float32))
+            start += parameter.numel()
+
+
+def _blocks(generator: np.random.PCG64, rows: int, widths: Iterable[int]) -> NDArray[np.float64]:
+    """Orthogonal matrices side by side, those of no width left out, scaled to the size of one."""
+    blocks = [_orthogonal(generator, rows, width) for width in widths if width]
+    return np.hstack(blocks) / math.sqrt(len(blocks))
+
+
+def _orthogonal(generator: np.random.PCG64, rows: int, columns: int) -> NDArray[np.float64]:
+    """A matrix with orthonormal rows (or columns, whichever are fewer).
+
+    Modified Gram-Schmidt in elementwise float64 operations in a fixed order: LAPACK's QR differs between machines in
+    the last bits, and every silo must start from the same digest.
+    """
+    count, length = min(rows, columns), max(rows, columns)
+    raw = generator.random_raw(count * length).reshape(count, length)
+    basis = (raw >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1.0
+    for i in range(count):
+        basis[i] /= np.sqrt(_row_sums(basis[i : i + 1] ** 2))
+        rest = basis[i + 1 :]
+        rest -= _row_sums(rest * basis[i])[:, None] * basis[i]
+    return basis if rows <= columns else basis.T.copy()
+
+
+def _row_sums(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Sum each row by halving: the same additions in the same order everywhere."""
+    while values.shape[1] > 1:
+        half = values.shape[1] // 2
+        paired = values[:, :half] + values[:, half : 2 * half]
+        values = np.concatenate([paired, values[:, 2 * half :]], axis=1)
+    return values[:, 0]

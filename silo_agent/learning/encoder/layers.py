@@ -1,0 +1,159 @@
+"""A trained network as a plain list of layers and named tensors: what an export says, writes and can be rebuilt from.
+
+Guarantees that the list is read off the modules that predict (their order, strides, groups), never written down twice,
+and that it holds what prediction needs and nothing else: of a stochastic encoder the mean, no prior. What a layer
+computes stands in `OPERATIONS`; the ONNX graph is `onnx_graph`'s, the words around it `silo_agent.models.model_card`'s.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import nn
+
+from silo_agent.learning.encoder.encoder import Encoder
+
+Array = NDArray[np.float32] | NDArray[np.float64]
+OPERATIONS: Mapping[str, str] = {
+    "conv2d": "2-d cross-correlation of a (n, c, h, w) map, zero padding on every side",
+    "group_norm": "per record and group of neighbouring channels: (x - mean) / sqrt(variance + epsilon), variance over"
+    " all values of the group (divisor: their number), then times weight plus bias of the channel",
+    "relu": "max(x, 0)",
+    "tanh": "tanh(x)",
+    "max_pool2d": "largest value of every window; padding never wins",
+    "global_average": "mean over height and width: (n, c, h, w) to (n, c)",
+    "flatten": "(n, c, h, w) to (n, c h w), row-major",
+    "concatenate": "columns of the first input, then of the second",
+    "add": "elementwise sum",
+    "linear": "x weight' + bias",
+    "scale": "x times factor",
+    "linear_by_domain": "in float64: sum over i of weight[m, r, i] x[:, i], plus bias[m, r]: (n, k) to (n, M, R)",
+    "two_classes": "p = 1 / (1 + exp(-x)); the probabilities (1 - p, p): (n, M, 1) to (n, M, 2)",
+    "softmax": "exp(x_c) / sum over c of exp(x_c), over the last axis",
+    "choose_domain": "sum over m of weight[d, m] x[:, m, :], d the record's domain; a negative d means unknown and"
+    " takes the last row of weight: (n, M, C) to (n, C)",
+}
+
+
+@dataclass(frozen=True)
+class Layer:
+    """`output` = `operation` of `inputs`; `tensors` names its weights by role, `settings` its numbers."""
+
+    operation: str
+    inputs: tuple[str, ...]
+    output: str
+    tensors: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, int | float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Network:
+    """Layers in the order in which they are computed, and the tensors that they name.
+
+    Starts from the values `inputs` (n, d), where d > 0, `images` (n, c, h, w), where the study has any, and `domain`
+    (n,); ends in `probabilities` (n, C).
+    """
+
+    layers: tuple[Layer, ...]
+    tensors: Mapping[str, Array]
+
+
+def describe(encoder: Encoder, heads: NDArray[np.float64], weights: NDArray[np.float64], *, inputs: int) -> Network:
+    """List a network: `heads` (M, W) as in the model, `weights` (M,) of the domains where a record's is unknown.
+
+    `inputs` = d of the records. Raises TypeError for a module that no operation here stands for.
+    """
+    walk = _Walk(dict[str, Array](), [])
+    value = "inputs"
+    if encoder.image_network is not None:
+        value = walk.through(encoder.image_network, "image_network", "images")
+        if inputs:
+            value = walk.add("concatenate", ("inputs", value), "joined")
+    last = len(encoder.layers) - 1
+    for number, layer in enumerate(encoder.layers):
+        rows = encoder.representation if number == last else None
+        value = walk.through(layer, f"layers.{number}", value, rows)
+    value = walk.add("tanh", (value,), "squashed")
+    value = walk.add("scale", (value,), "representation", settings={"factor": 1.0 / math.sqrt(encoder.representation)})
+    by_head = heads.reshape(len(heads), -1, encoder.representation + 1).astype(np.float64)
+    walk.tensors |= {"heads.weight": by_head[:, :, :-1].copy(), "heads.bias": by_head[:, :, -1].copy()}
+    walk.add("linear_by_domain", (value,), "logits", {"weight": "heads.weight", "bias": "heads.bias"})
+    walk.add("two_classes" if by_head.shape[1] == 1 else "softmax", ("logits",), "by_domain")
+    walk.tensors["domains.weight"] = np.vstack([np.eye(len(heads)), weights])
+    walk.add("choose_domain", ("by_domain", "domain"), "probabilities", {"weight": "domains.weight"})
+    return Network(tuple(walk.layers), walk.tensors)
+
+
+@dataclass
+class _Walk:
+    """Follows modules and writes down what they do. Values are named after the module that gives them."""
+
+    tensors: dict[str, Array]
+    layers: list[Layer]
+
+    def add(
+        self,
+        operation: str,
+        inputs: tuple[str, ...],
+        output: str,
+        tensors: Mapping[str, str] | None = None,
+        settings: Mapping[str, float] | None = None,
+    ) -> str:
+        self.layers.append(Layer(operation, inputs, output, tensors or {}, settings or {}))
+        return output
+
+    def through(self, module: nn.Module, name: str, value: str, rows: int | None = None) -> str:
+        """Write a module's layers down and return the value that it gives. `rows`: of a linear layer's outputs."""
+        match module:
+            case nn.Sequential():
+                for number, part in enumerate(module):
+                    value = self.through(part, f"{name}.{number}", value)
+                return value
+            case nn.Identity():
+                return value
+            case nn.Module(path=nn.Module() as path, shortcut=nn.Module() as shortcut):
+                ways = self.through(path, f"{name}.path", value), self.through(shortcut, f"{name}.shortcut", value)
+                return self.add("relu", (self.add("add", ways, f"{name}.sum"),), name)
+        operation, settings = _operation(module, name)
+        if operation == "flatten" and self.layers[-1].operation == "global_average":
+            return value  # nothing is left to flatten
+        return self.add(operation, (value,), name, self._weights(module, name, rows), settings)
+
+    def _weights(self, module: nn.Module, name: str, rows: int | None) -> dict[str, str]:
+        roles = {role: f"{name}.{role}" for role, _ in module.named_parameters(recurse=False)}
+        for role, parameter in module.named_parameters(recurse=False):
+            self.tensors[roles[role]] = parameter.detach().cpu().numpy()[:rows].astype(np.float32)
+        return roles
+
+
+def _operation(module: nn.Module, name: str) -> tuple[str, dict[str, float]]:
+    """What one module computes, and its settings."""
+    plain = {nn.Linear: "linear", nn.Tanh: "tanh", nn.ReLU: "relu", nn.Flatten: "flatten"}
+    if type(module) in plain:
+        return plain[type(module)], {}
+    match module:
+        case nn.Conv2d():
+            return "conv2d", {"stride": _square(module.stride), "padding": _square(module.padding)}
+        case nn.GroupNorm():
+            return "group_norm", {"groups": module.num_groups, "epsilon": module.eps}
+        case nn.MaxPool2d():
+            window = {"size": module.kernel_size, "stride": module.stride, "padding": module.padding}
+            return "max_pool2d", {key: _square(value) for key, value in window.items()}
+        case nn.AdaptiveAvgPool2d(output_size=1):
+            return "global_average", {}
+    msg = f"{name} is a {type(module).__name__}, and no operation of an export stands for it"
+    raise TypeError(msg)
+
+
+def _square(size: object) -> int:
+    """The one number of a setting that is the same in both directions."""
+    numbers = set(size) if isinstance(size, tuple) else {size}
+    number = numbers.pop()
+    if numbers or not isinstance(number, int):
+        msg = f"a setting of {size!r} differs between height and width; an export has one number for both"
+        raise TypeError(msg)
+    return number

@@ -1,0 +1,94 @@
+"""What a model says of records whose domain is unknown: no head is theirs, so all heads speak, or one pooled head.
+
+Guarantees that every way is a function of the model and public numbers alone (noised domain counts), so it costs no
+budget; no record's domain is ever guessed. The shared and the personal model are treated alike.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+from enum import StrEnum
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from silo_agent.data.images import Images
+from silo_agent.learning.encoder.encoder import Encoder, features
+from silo_agent.learning.errors import ModelFileError
+from silo_agent.learning.model import SharedModel, probabilities
+from silo_agent.learning.personal import PersonalModel
+
+Model = SharedModel | PersonalModel
+
+
+class Way(StrEnum):
+    """How records of unknown domain are predicted."""
+
+    ENSEMBLE = "ensemble"
+    """Mean of the heads' probabilities, weighted by the domains' shares."""
+    POOLED = "pooled"
+    """One head: of the model after the pooled rounds, or the heads' mean, weighted by the domains' shares."""
+
+
+def network_of(model: Model) -> tuple[Encoder, NDArray[np.float64]]:
+    """The encoder, a copy, and the heads (M, W) in float64."""
+    if isinstance(model, SharedModel):
+        return model.build_encoder(), model.heads
+    return copy.deepcopy(model.network.encoder), model.network.heads.detach().cpu().numpy().astype(np.float64)
+
+
+def domain_shares(folder: Path, domains: int) -> tuple[NDArray[np.float64], bool]:
+    """Shares (M,) of the domains in all silos' patients, and whether they are known.
+
+    From the noised sizes in `counts.json`, which below 0 count as 0; equal where there are none. Raises
+    `ModelFileError` for a file that is not that of `domains` = M.
+    """
+    path = folder / "counts.json"
+    even = np.full(domains, 1.0 / domains)
+    if not path.exists():
+        return even, False
+    try:
+        counts = np.array(json.loads(path.read_bytes()), np.float64)
+    except (ValueError, TypeError):
+        counts = np.zeros(0)
+    if counts.shape != (domains,) or not np.isfinite(counts).all():
+        msg = f"{path.name} is damaged or of another study; restore it from a backup, or take it away for equal shares"
+        raise ModelFileError(msg)
+    counts = np.maximum(counts, 0.0)
+    return (counts / counts.sum(), True) if counts.sum() > 0.0 else (even, False)
+
+
+def predict_ensemble(
+    model: Model,
+    shares: NDArray[np.float64],
+    inputs: NDArray[np.float32],
+    images: Images | None = None,
+    device: torch.device | str = "cpu",
+) -> NDArray[np.float64]:
+    """Mean of all heads' probabilities, weighted by `shares` (M,): float64 (n, C). The encoder runs once."""
+    encoder, heads = network_of(model)
+    phi = features(encoder, inputs, images, device).cpu().numpy().astype(np.float64)
+    parts = [share * _under(phi, head) for share, head in zip(shares, heads, strict=True) if share > 0.0]
+    return np.asarray(np.sum(parts, axis=0), np.float64)
+
+
+def predict_pooled(
+    model: Model,
+    shares: NDArray[np.float64],
+    inputs: NDArray[np.float32],
+    images: Images | None = None,
+    device: torch.device | str = "cpu",
+) -> NDArray[np.float64]:
+    """Probabilities (n, C) under the heads' mean, weighted by `shares` (M,). Of a pooled model that is its one head."""
+    encoder, heads = network_of(model)
+    phi = features(encoder, inputs, images, device).cpu().numpy().astype(np.float64)
+    return _under(phi, shares @ heads)
+
+
+def _under(phi: NDArray[np.float64], head: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Probabilities (n, C) of features (n, k) under one head (W,)."""
+    rows = head.reshape(-1, phi.shape[1] + 1)
+    return probabilities(phi @ rows[:, :-1].T + rows[:, -1])

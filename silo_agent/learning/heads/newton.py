@@ -1,0 +1,54 @@
+"""One Newton step per head from the opened, noised sums, with the repair of privacy.md.
+
+Pure float64 numpy on public values (opened sums are differentially private). Not bit-identical over machines: one
+silo of the roster solves and the others check (architecture.md, "Open").
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from policies.documents.study import HeadPlan
+
+_RELATIVE_FLOOR = 1e-10
+_ABSOLUTE_FLOOR = 1e-12
+"""Below these an eigenvalue is rounding error. The gradient has no part along it, so the floor only stops 0 / 0."""
+
+
+def solve(
+    heads: NDArray[np.float64],
+    hessian: NDArray[np.float64],
+    gradient: NDArray[np.float64],
+    noise_sd: float,
+    plan: HeadPlan,
+    *,
+    pooled: bool,
+) -> NDArray[np.float64]:
+    """The next heads: w - U max(|e|, lam)^-1 U' g, lam = c sd_H sqrt(2W), no further than `plan.max_step`.
+
+    `heads` (M, W); `hessian` (D, W, W) and `gradient` (D, W) summed over the silos, D = 1 where `pooled` (all heads are
+    then one), else M; `noise_sd` is sd_H, the noise on svec(H) (`heads.hessian_noise_sd`). Returns float64 (M, W).
+    Without noise this is Newton's step for the pooled logistic regression, and FedDAR's Eq. 8 after one local Newton
+    step. Directions without curvature (a softmax is blind to one row added to every class) keep their head where the
+    gradient is zero along them too, which `heads.centred` sees to.
+    """
+    count, width = heads.shape
+    blocks = 1 if pooled else count
+    if hessian.shape != (blocks, width, width) or gradient.shape != (blocks, width):
+        msg = f"{blocks} blocks of width {width} were expected, {hessian.shape} and {gradient.shape} came"
+        raise ValueError(msg)
+    edge = plan.repair * noise_sd * np.sqrt(2.0 * width)
+    steps = np.stack([_step(h, g, edge, plan.max_step) for h, g in zip(hessian, gradient, strict=True)])
+    return heads + (np.broadcast_to(steps, heads.shape) if pooled else steps)
+
+
+def _step(
+    hessian: NDArray[np.float64], gradient: NDArray[np.float64], edge: float, radius: float
+) -> NDArray[np.float64]:
+    values, vectors = np.linalg.eigh((hessian + hessian.T) / 2.0)
+    sizes = np.abs(values)
+    floor = max(edge, _RELATIVE_FLOOR * float(sizes.max(initial=0.0)), _ABSOLUTE_FLOOR)
+    step: NDArray[np.float64] = -vectors @ ((vectors.T @ gradient) / np.maximum(sizes, floor))
+    length = float(np.linalg.norm(step))
+    return step * (radius / length) if length > radius else step

@@ -1,0 +1,329 @@
+"""DP-SGD on the encoder with the heads frozen: Opacus per-sample gradients, our own sampling and noise.
+
+Guarantees per step: patients enter by Poisson sampling with the public rate; a patient's gradient over everything that
+is trained (encoder and r tables together) is clipped to `plan.clip`, or counts as zero where it cannot be; Gaussian
+noise of sd noise * clip is added before the public division by `plan.batch_size`. The private number of patients scales
+nothing. Empty batches still add noise. Noise and sampling come from the entropy given, on the CPU, so a GPU trains with
+the same noise. A batch passes in parts of bounded memory whose clipped sums are added up; the noise is drawn once for
+the whole of it. Without noise nothing is trained unless the mode is `none`, the one for public data. How many steps
+there are, and which model comes of them, the plan alone says: no loss and no metric of the records is ever looked at.
+The ledger was charged before (gate); rounding to the grid and sealing come after.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from opacus.grad_sample import GradSampleModule
+from opacus.optimizers import DPOptimizer
+from torch import nn
+
+from crypto.entropy import Entropy
+from crypto.stream import KEY_BYTES, KeyStream
+from policies.documents.study import BINARY, DataSchema, EncoderPlan, Model, Study
+from silo_agent.data.records import Records
+from silo_agent.learning.encoder.encoder import Encoder, flatten, unflatten
+from silo_agent.learning.errors import LearningError
+from silo_agent.learning.private import accountable
+from silo_agent.learning.private.noise import gaussian
+from silo_agent.learning.private.release import Mode, check_noise
+from silo_agent.learning.private.sampling import PatientSampler
+from silo_agent.learning.terms.losses import cross_entropy, gaussian_kl, squared_norm
+from silo_agent.learning.terms.prior import Prior
+
+# Opacus hooks every layer; torch warns that nobody wants a gradient with respect to the records. Nobody does.
+warnings.filterwarnings("ignore", "Full backward hook is firing", UserWarning)
+
+PART_BYTES = 1 << 29
+"""Memory that the gradients and activations of one part of a batch may take: 512 MiB."""
+_FLOAT = 4
+_MAPS = 16
+"""What a pass through an image network keeps, in maps of its largest size: all its layers' outputs come to below ten,
+and Opacus unfolds one layer's input, nine values for each, on top."""
+_NARROW, _SIDE = 8, 64
+"""Largest layer, and side of an image in pixels, of the small network on which losses are examined."""
+_DOMAINS, _LABELS = (0, 0, 0, 1), (0, 0, 1, 1)
+"""Of the made-up records: a pair that shares both, pairs that share either, and pairs that share neither."""
+
+
+class Log(Protocol):
+    """What training needs of a structlog logger."""
+
+    def info(self, event: str, **values: object) -> object:
+        """Record an event. Only public values are given."""
+        ...
+
+
+@dataclass(frozen=True, repr=False)
+class EncoderUpdate:
+    """What training gives: `vector` float64, deltas of the encoder and then of r(z|y) where it is averaged.
+
+    Every coordinate is finite and within +-`plan.max_update`. `prior` is r(z|y) after training, to be kept at the silo
+    where it is local; it was trained in the same charged steps, so it may feed the next round's.
+    """
+
+    vector: NDArray[np.float64]
+    prior: Prior | None
+
+    def __repr__(self) -> str:
+        return "EncoderUpdate(<private>)"
+
+
+class _Trained(nn.Module):
+    """Everything that one step trains, so that one clip bounds all of it."""
+
+    def __init__(self, encoder: Encoder, prior: Prior | None) -> None:
+        super().__init__()
+        self.encoder = encoder
+        self.prior = prior
+
+
+class _Optimizer(DPOptimizer):  # type: ignore[misc]  # Opacus publishes no types
+    """Opacus' clipping; the noise comes from a key stream instead of torch's generator."""
+
+    def __init__(self, optimizer: torch.optim.Optimizer, plan: EncoderPlan, stream: KeyStream) -> None:
+        super().__init__(
+            optimizer,
+            noise_multiplier=plan.noise,
+            max_grad_norm=plan.clip,
+            expected_batch_size=plan.batch_size,
+            loss_reduction="mean",
+        )
+        self._stream = stream
+
+    def clip_and_accumulate(self) -> None:
+        # Opacus scales by clip / norm. Where a gradient is not finite this would poison everybody's sum, and where the
+        # factor is below the smallest normal number it is rounded so coarsely that the clip would not hold. A finite
+        # model from outside can bring both about, for a patient of its choice: such a patient counts as zero.
+        parameters: Sequence[Any] = self.params
+        samples: list[torch.Tensor] = [parameter.grad_sample for parameter in parameters]
+        if len(samples[0]):
+            norms = torch.stack([sample.reshape(len(sample), -1).norm(2, dim=1) for sample in samples], dim=1)
+            numbers = torch.finfo(norms.dtype)
+            lost = ~(norms.norm(2, dim=1) <= min(self.max_grad_norm / numbers.tiny, numbers.max))
+            for sample in samples:
+                sample.masked_fill_(lost.view(-1, *[1] * (sample.dim() - 1)), 0.0)
+        super().clip_and_accumulate()
+
+    def add_noise(self) -> None:
+        parameters: Sequence[Any] = self.params
+        for parameter in parameters:
+            parameter.grad = (parameter.summed_grad + self.draw(parameter.summed_grad)).view_as(parameter)
+
+    def draw(self, reference: torch.Tensor) -> torch.Tensor:
+        if self.noise_multiplier == 0.0:
+            return torch.zeros_like(reference)
+        noise = gaussian(self._stream, tuple(reference.shape)) * (self.noise_multiplier * self.max_grad_norm)
+        return torch.from_numpy(noise).to(reference)
+
+
+def train_encoder(
+    encoder: Encoder,
+    heads: NDArray[np.float64],
+    records: Records,
+    plan: EncoderPlan,
+    *,
+    domain_weights: NDArray[np.float64],
+    prior: Prior | None,
+    mode: Mode,
+    entropy: Entropy,
+    device: torch.device | str = "cpu",
+    log: Log | None = None,
+) -> EncoderUpdate:
+    """Train a copy of `encoder` (and of `prior`) for `plan.steps` steps and return the change.
+
+    Per-sample loss: u_m CE(head_m(z), y) + l2r |z|^2 + cmi KL(q(z|x) || r(z|y)), u = `domain_weights` (M,), `heads`
+    (M, W) frozen. `prior` must be given exactly where `plan.cmi` > 0. No patients at all is a normal state: the
+    update is noise. `mode` is the study's, `none` exactly where `plan.noise` is 0. Raises `LearningError` for an
+    encoder, a plan and a mode that do not fit, `Refused` for parts that cannot be accounted for (accountable.py).
+    """
+    check_noise(plan.noise, mode)
+    if (prior is not None) != (plan.cmi > 0) or encoder.stochastic != (plan.cmi > 0):
+        msg = "a prior and a stochastic encoder belong to a study with encoder.cmi above 0, and only to it"
+        raise LearningError(msg)
+    trained = _Trained(copy.deepcopy(encoder), copy.deepcopy(prior)).to(device).train()
+    start = flatten(trained)
+    key = entropy.bytes(32)
+    hooked, optimizer = _prepare(trained, plan, KeyStream(key, b"dpsgd noise"))
+    sampler = PatientSampler(records.patients, plan.sampling_rate, KeyStream(key, b"dpsgd sampling"))
+    latent = KeyStream(key, b"dpsgd latent")
+    batches = _Batches(records, heads, domain_weights, torch.device(device))
+    size = max(PART_BYTES // _bytes_per_record(trained), 1)
+    for _ in range(plan.steps):
+        drawn = sampler.draw()
+        noise = gaussian(latent, (len(drawn), encoder.representation)) if encoder.stochastic and len(drawn) else None
+        for first in range(0, max(len(drawn), 1), size):
+            part = slice(first, first + size)
+            optimizer.zero_grad(set_to_none=True)
+            if len(drawn):
+                own = None if noise is None else noise[part]
+                torch.autograd.backward(_losses(trained, batches.take(drawn[part]), plan, own).sum())
+            else:
+                _no_gradients(trained)
+            # A step that is skipped clips and adds up, and draws no noise.
+            optimizer.signal_skip_step(do_skip=first + size < len(drawn))
+            optimizer.step()
+    hooked.remove_hooks()
+    if log is not None:
+        log.info("encoder trained", steps=plan.steps)
+    return _update(trained, start, plan)
+
+
+def require_accountable(study: Study) -> None:
+    """Examine what `train_encoder` would train for a study, by the code that it trains with. Raises `Refused`.
+
+    Reads made-up records alone, so it comes before any charge. Layers are examined at full size; losses and gradients
+    on the same architecture with few values in each layer, since how records meet does not depend on how many.
+    """
+    accountable.require_layers(_untrained(study.model, study.data, study.encoder))
+    model, data = _small(study.model, study.data)
+    trained = _untrained(model, data, study.encoder).double().train()
+    made_up = np.random.default_rng(0)
+    with torch.no_grad():
+        for parameter in trained.parameters():
+            spread = parameter[0].numel() ** -0.5
+            parameter.copy_(torch.from_numpy(made_up.uniform(-spread, spread, tuple(parameter.shape)) + 0.1))
+    batch, latent = _made_up(trained, data, made_up)
+    hooked, optimizer = _prepare(trained, study.encoder, KeyStream(bytes(KEY_BYTES), b"dpsgd examined"))
+
+    def losses(part: slice) -> torch.Tensor:
+        images = None if batch.images is None else batch.images[part]
+        own = replace(
+            batch,
+            x=batch.x[part],
+            images=images,
+            y=batch.y[part],
+            domains=batch.domains[part],
+            weights=batch.weights[part],
+        )
+        return _losses(trained, own, study.encoder, latent[part])
+
+    accountable.require_apart(hooked, optimizer, losses, len(batch.y))
+
+
+def _untrained(model: Model, data: DataSchema, plan: EncoderPlan) -> _Trained:
+    stochastic = plan.cmi > 0
+    prior = Prior(model.representation, data.label.count) if stochastic else None
+    return _Trained(Encoder(model, data, stochastic=stochastic), prior)
+
+
+def _prepare(trained: _Trained, plan: EncoderPlan, noise: KeyStream) -> tuple[GradSampleModule, _Optimizer]:
+    """Gradients by record, and the one step that clips and noises them. Raises `Refused`."""
+    accountable.require_layers(trained)
+    hooked = GradSampleModule(trained, loss_reduction="sum")
+    optimizer = _Optimizer(torch.optim.SGD(trained.parameters(), lr=plan.learning_rate), plan, noise)
+    accountable.require_noised(trained, optimizer)
+    return hooked, optimizer
+
+
+def _small(model: Model, data: DataSchema) -> tuple[Model, DataSchema]:
+    """The same architecture with few values in each layer, on few features and small images."""
+    narrow = {
+        "hidden": tuple(min(width, _NARROW) for width in model.hidden),
+        "channels": tuple(min(width, _NARROW) for width in model.channels),
+        "representation": min(model.representation, _NARROW),
+    }
+    image = data.image
+    if image is not None:
+        # Six halvings, the most that a cnn may ask for, leave one pixel.
+        image = image.model_copy(update={"height": min(image.height, _SIDE), "width": min(image.width, _SIDE)})
+    return model.model_copy(update=narrow), data.model_copy(
+        update={"features": data.features[:_NARROW], "image": image}
+    )
+
+
+def _made_up(trained: _Trained, data: DataSchema, rng: np.random.Generator) -> tuple[_Batch, NDArray[np.float64]]:
+    """Public records that nobody has, in float64, all different; and what a stochastic encoder draws for them."""
+    count, k = len(_LABELS), trained.encoder.representation
+    image = data.image
+    images = None
+    if image is not None:
+        images = torch.from_numpy(rng.uniform(-1, 1, (count, image.channels, image.height, image.width)))
+    rows = data.label.count if data.label.count > BINARY else 1
+    batch = _Batch(
+        torch.from_numpy(rng.uniform(-1, 1, (count, data.inputs))),
+        images,
+        torch.tensor(_LABELS),
+        torch.tensor(_DOMAINS),
+        torch.from_numpy(rng.uniform(0.5, 2.0, count)),
+        torch.from_numpy(rng.normal(size=(max(_DOMAINS) + 1, rows * (k + 1)))),
+    )
+    return batch, rng.normal(size=(count, k))
+
+
+@dataclass(frozen=True, repr=False)
+class _Batch:
+    x: torch.Tensor
+    images: torch.Tensor | None
+    y: torch.Tensor
+    domains: torch.Tensor
+    weights: torch.Tensor
+    heads: torch.Tensor
+
+
+class _Batches:
+    """The records on the device, once; images only as they are asked for."""
+
+    def __init__(
+        self, records: Records, heads: NDArray[np.float64], weights: NDArray[np.float64], device: torch.device
+    ) -> None:
+        self._device = device
+        self._images = records.images
+        self._x = torch.tensor(records.inputs, device=device)
+        self._y = torch.tensor(records.labels, device=device)
+        self._domains = torch.tensor(records.domains, device=device)
+        self._weights = torch.tensor(weights, dtype=torch.float32, device=device)
+        self._heads = torch.tensor(heads, dtype=torch.float32, device=device)
+
+    def take(self, drawn: NDArray[np.int64]) -> _Batch:
+        rows = torch.from_numpy(drawn).to(self._device)
+        domains = self._domains[rows]
+        images = None if self._images is None else torch.tensor(self._images.take(drawn), device=self._device)
+        return _Batch(self._x[rows], images, self._y[rows], domains, self._weights[domains], self._heads)
+
+
+def _bytes_per_record(trained: _Trained) -> int:
+    """Memory of one record's gradients and activations."""
+    weights = sum(parameter.numel() for parameter in trained.parameters())
+    return _FLOAT * (weights + _MAPS * trained.encoder.largest_map)
+
+
+def _losses(trained: _Trained, batch: _Batch, plan: EncoderPlan, latent: NDArray[np.float64] | None) -> torch.Tensor:
+    """Loss of every record, (b,); `latent` (b, k) standard normals where the encoder is stochastic."""
+    mean, deviation = trained.encoder.moments(batch.x, batch.images)
+    drawn = mean
+    if deviation is not None and latent is not None:
+        drawn = mean + deviation * torch.from_numpy(latent).to(mean)
+    phi = trained.encoder.squash(drawn)
+    losses = batch.weights * cross_entropy(phi, batch.heads, batch.domains, batch.y) + plan.l2r * squared_norm(phi)
+    if deviation is not None and trained.prior is not None:
+        losses = losses + plan.cmi * gaussian_kl(mean, deviation, *trained.prior(batch.y))
+    return losses
+
+
+def _no_gradients(trained: _Trained) -> None:
+    """What an empty batch gives: no per-sample gradients (Opacus' own hooks disagree on their shape for tables)."""
+    parameters: Sequence[Any] = list(trained.parameters())
+    for parameter in parameters:
+        parameter.grad_sample = parameter.new_zeros((0, *parameter.shape))
+
+
+def _update(trained: _Trained, start: NDArray[np.float32], plan: EncoderPlan) -> EncoderUpdate:
+    end = flatten(trained)
+    delta = end.astype(np.float64) - start
+    if trained.prior is not None and plan.prior == "local":
+        delta = delta[: sum(parameter.numel() for parameter in trained.encoder.parameters())]
+    bound = plan.max_update
+    vector = np.clip(np.nan_to_num(delta, nan=0.0, posinf=bound, neginf=-bound), -bound, bound)
+    prior = None
+    if trained.prior is not None:
+        prior = Prior(trained.encoder.representation, trained.prior.mean.num_embeddings)
+        unflatten(prior, flatten(trained.prior))
+    return EncoderUpdate(vector, prior)

@@ -1,0 +1,112 @@
+"""From a statistic of l2 sensitivity 1 to noised integers: the only way out for counts, head and metric sums.
+
+Guarantees: the integers lie on a public grid and inside public bounds; the noise covers the sensitivity after
+rounding, 1 + step sqrt(d) (privacy.md, "Noise"); nothing is refused for a private value. Without noise nothing is
+released unless the mode is `none`, the one for public data. That the statistic is finite and has sensitivity 1 is its
+maker's promise; that the ledger was charged and the data are public where no noise is asked for is the gate's.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crypto.rings.grid import to_grid
+from crypto.stream import KeyStream
+from silo_agent.learning.errors import ReleaseError
+from silo_agent.learning.private.noise import discrete_gaussian
+
+Mode = Literal["local", "distributed", "none"]
+
+GRID = 2.0**-10
+"""Grid step that suits every study of up to 524,288 patients a silo; `grid` finds a finer one where there is room."""
+FINEST_GRID = 2.0**-16
+MIN_SIGMA = 4.0
+"""In grid steps. Above it a sum of up to 1,000 discrete Gaussians is one discrete Gaussian to within 1e-60 (Kairouz,
+Liu, Steinke 2021, Theorem 5: 10 sum_k exp(-2 pi^2 sigma^2 k/(k+1))), so the accountant's Gaussian covers it."""
+
+
+def grid(max_patients: int, limit: int) -> tuple[float, float]:
+    """(step, bound) of a study: the finest power of two, at least 2^-16, with bound / step <= limit / 2.
+
+    `limit`: the largest integer of one silo that the sum of all has room for (`crypto.rings.rings`). A patient adds at
+    most 1 to a coordinate, so the study's `max_patients` bounds every sum; half the limit leaves as much room for
+    noise. A finer step means less noise: the factor is 1 + step sqrt(d).
+    """
+    step = max(FINEST_GRID, 2.0 ** math.ceil(math.log2(max_patients / (limit // 2))))
+    return step, float(max_patients)
+
+
+def release(
+    statistic: NDArray[np.float64],
+    *,
+    noise: float,
+    mode: Mode,
+    silos: int,
+    colluders: int,
+    step: float,
+    bound: float,
+    limit: int,
+    stream: KeyStream,
+) -> NDArray[np.int64]:
+    """Clamp to +-bound, round to the grid, add the silo's share of discrete Gaussian noise (mode `none`: nothing).
+
+    `statistic`: float64 (d,), l2 sensitivity 1. `noise`: standard deviation of the noise that the ledger was charged
+    for, in units of the sensitivity. Returns int64 (d,), |v| <= limit; times `step` it estimates the statistic. Raises
+    `ReleaseError` for public parameters that cannot give this noise.
+    """
+    if not 0.0 < bound / step <= limit:
+        msg = f"bound {bound:g} on a grid of {step:g} exceeds {limit}; lower privacy.max_patients or use `grid`"
+        raise ReleaseError(msg)
+    values = statistic.size
+    sd = share_sd(noise=noise, mode=mode, silos=silos, colluders=colluders, step=step, values=values)
+    sigma = sd / step
+    if mode != "none" and not sigma >= MIN_SIGMA:
+        msg = f"noise {noise:g} is too small for a grid of {step:g}; raise the noise in the study"
+        raise ReleaseError(msg)
+    # Makers leave out what is not finite record by record, so none of this comes. It protects nobody: a zero for a sum
+    # is as far from it as all its patients. But to refuse would tell of a patient too, and then for nothing.
+    integers = to_grid(np.nan_to_num(statistic, nan=0.0, posinf=bound, neginf=-bound), step, bound)
+    noised = integers if mode == "none" else integers + discrete_gaussian(stream, sigma, values)
+    return np.asarray(np.clip(noised, -limit, limit), np.int64)
+
+
+def check_noise(noise: float, mode: Mode) -> None:
+    """Noise is above 0, and exactly 0 in mode `none`: nobody gets a third combination. Raises `ReleaseError`."""
+    if mode == "none" and noise != 0.0:
+        msg = f"noise {noise:g} in mode none, which draws none; write 0, or another privacy.mode"
+        raise ReleaseError(msg)
+    if mode != "none" and not 0.0 < noise < math.inf:
+        msg = f"noise {noise:g} in mode {mode} protects nobody; raise the noise in the study"
+        raise ReleaseError(msg)
+
+
+def share_sd(*, noise: float, mode: Mode, silos: int, colluders: int, step: float, values: int) -> float:
+    """Standard deviation of one silo's noise on each coordinate, in units of the statistic.
+
+    `distributed`: of the silos, `colluders` and one more (whose patient is protected, and who knows its own noise) may
+    be left out of the count; the others' noise alone must reach the charged one. Raises `ReleaseError` as `release`.
+    """
+    check_noise(noise, mode)
+    full = noise * (1.0 + step * math.sqrt(values))
+    if mode in {"local", "none"}:
+        return full
+    carriers = silos - 1 - colluders
+    if carriers < 1:
+        msg = f"{silos} silos with {colluders} colluders cannot share noise; invite more silos or use mode local"
+        raise ReleaseError(msg)
+    return full / math.sqrt(carriers)
+
+
+def sum_sd(*, noise: float, mode: Mode, silos: int, colluders: int, step: float, values: int) -> float:
+    """Standard deviation of the noise on each coordinate of the opened sum, in units of the statistic."""
+    share = share_sd(noise=noise, mode=mode, silos=silos, colluders=colluders, step=step, values=values)
+    return share * math.sqrt(silos)
+
+
+def rounding_sd(*, silos: int, step: float) -> float:
+    """Standard deviation that rounding to the grid alone gives each coordinate of the opened sum."""
+    return step * math.sqrt(silos / 12.0)

@@ -1,0 +1,213 @@
+"""A model as files for others: safetensors, ONNX and the card that explains both.
+
+Guarantees that a folder appears whole or not at all, that the ONNX graph was run on random records and gives what the
+model itself gives within `TOLERANCE`, and that a personal model is never exported by oversight: it needs a second word,
+and every file says what it is. Which files leave the hospital is for people to decide.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import save
+
+from policies.documents.study import Study
+from policies.plan.costs import Cost
+from silo_agent.data.images import Images, Scale
+from silo_agent.learning.encoder.layers import Network, describe
+from silo_agent.learning.evaluation.unknown_domain import Model, domain_shares, network_of, predict_ensemble
+from silo_agent.learning.model import SharedModel
+from silo_agent.learning.personal import PersonalModel
+from silo_agent.models.model_card import PERSONAL_WARNING, ModelFacts, Shares, model_card, to_json
+from silo_agent.models.model_card_text import to_markdown
+from silo_agent.storage.state import write_whole
+
+TOLERANCE = 1e-5
+"""Largest difference between a probability of the ONNX graph and the model's own."""
+_CHECKED_RECORDS = 8
+_PRIVATE_PREFIX = "personal-private-"
+_SUMS = "SHA256SUMS"
+
+
+class ExportError(Exception):
+    """The model cannot be exported so. Names the mend. No file was left."""
+
+
+class Format(StrEnum):
+    """Which model files are written; the card always is."""
+
+    SAFETENSORS = "safetensors"
+    ONNX = "onnx"
+    BOTH = "both"
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class _Export:
+    """A model made ready: what the files say of it."""
+
+    model: Model
+    network: Network
+    shares: NDArray[np.float64]
+    metadata: dict[str, object]
+
+    @property
+    def study(self) -> Study:
+        return self.model.study
+
+
+def export(
+    model: Model,
+    out: Path,
+    *,
+    folder: Path,
+    files: Format = Format.BOTH,
+    charged: Iterable[Cost] | None = None,
+    inside_hospital: bool = False,
+) -> tuple[Path, ...]:
+    """Write a model into the new folder `out` and return its files.
+
+    `folder` is the study's, with the noised domain counts and the results; `charged` are the costs that this hospital's
+    ledger holds of the study. A personal model needs `inside_hospital`. Raises `ExportError`, `ModelFileError`.
+    """
+    personal = isinstance(model, PersonalModel)
+    if personal and not inside_hospital:
+        msg = f"a personal model: {PERSONAL_WARNING} To export it for use in here, add --inside-hospital"
+        raise ExportError(msg)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        msg = f"{out} exists already; give a new folder, nothing is overwritten"
+        raise ExportError(msg)
+    study, prefix = model.study, _PRIVATE_PREFIX if personal else ""
+    shares, counted = domain_shares(folder, len(study.data.domains))
+    encoder, heads = network_of(model)
+    network = describe(encoder, heads, shares, inputs=study.data.inputs)
+    kinds = [kind for kind in (Format.SAFETENSORS, Format.ONNX) if files in (kind, Format.BOTH)]
+    names = {str(kind): f"{prefix}model.{kind}" for kind in kinds}
+    digest = model.digest if isinstance(model, SharedModel) else hashlib.sha256(model.to_bytes()).hexdigest()
+    card: dict[str, Any] = model_card(
+        study,
+        ModelFacts(digest, model.round, personal),
+        network,
+        Shares(shares, counted),
+        version=version("fedward"),
+        files=names,
+        quality=None if personal else _quality(folder, study, model.round),
+        charged=charged,
+    )
+    card_json = to_json(card)
+    ready = _Export(model, network, shares, _metadata(card, card_json))
+    contents = {f"{prefix}model-card.json": card_json, f"{prefix}model-card.md": to_markdown(card).encode()}
+    makers = {Format.SAFETENSORS: _safetensors, Format.ONNX: _onnx}
+    contents |= {names[kind]: makers[kind](ready) for kind in kinds}
+    sums = "".join(f"{hashlib.sha256(contents[name]).hexdigest()}  {name}\n" for name in sorted(contents))
+    return _write(out, contents | {f"{prefix}{_SUMS}": sums.encode()})
+
+
+def _metadata(card: Mapping[str, Any], card_json: bytes) -> dict[str, object]:
+    """What stands in the model files themselves, should they be parted from their card."""
+    privacy = card["privacy"]
+    found: dict[str, object] = {
+        "fedward.version": card["fedward"],
+        "fedward.kind": card["kind"],
+        "fedward.study": card["study"]["digest"],
+        "fedward.model": card["model"]["sha256"],
+        "fedward.card": hashlib.sha256(card_json).hexdigest(),
+        "fedward.domains": card["domains"]["names"],
+        "fedward.classes": [entry["codes"] for entry in card["classes"]],
+        "fedward.epsilon": privacy["epsilon"],
+        "fedward.delta": privacy.get("delta"),
+    }
+    return found | ({"fedward.warning": card["warning"]} if "warning" in card else {})
+
+
+def _safetensors(ready: _Export) -> bytes:
+    # One metadata entry: safetensors writes several in no fixed order.
+    blob: bytes = save(dict(ready.network.tensors), {"fedward": json.dumps(ready.metadata)})
+    return blob
+
+
+def _onnx(ready: _Export) -> bytes:
+    try:
+        from silo_agent.models import onnx_graph  # noqa: PLC0415  # an optional extra
+    except ImportError as error:
+        msg = f"ONNX needs the extra export ({error.name} is missing): pip install 'fedward[silo,export]'"
+        raise ExportError(msg) from None
+    data = ready.study.data
+    blob = onnx_graph.build(
+        ready.network, inputs=data.inputs, image=data.image, classes=data.label.count, metadata=ready.metadata
+    )
+    for records in (1, _CHECKED_RECORDS):
+        values, images = _random_records(ready.study, records)
+        difference = np.abs(onnx_graph.run(blob, values) - _own_answer(ready, values, images)).max()
+        if not difference <= TOLERANCE:
+            msg = f"the ONNX graph differs from the model by {difference:.2g}, above {TOLERANCE:g}; nothing was written"
+            raise ExportError(msg)
+    return blob
+
+
+def _random_records(study: Study, records: int) -> tuple[dict[str, NDArray[np.generic]], Images | None]:
+    """Inputs of the graph by name, of every domain and of none, and the same images as the model takes them."""
+    data, rng = study.data, np.random.default_rng(records)
+    domains = rng.integers(-1, len(data.domains), records)
+    values: dict[str, NDArray[np.generic]] = {"domain": domains.astype(np.int64)}
+    if data.inputs:
+        values["inputs"] = rng.uniform(-1.0, 1.0, (records, data.inputs)).astype(np.float32)
+    images = None
+    if data.image is not None:
+        scale = Scale.of(data.image)
+        size = (records, data.image.channels, data.image.height, data.image.width)
+        images = Images(rng.integers(0, scale.top + 1, size).astype(scale.kind), scale.top)
+        values["images"] = images.take(slice(None))
+    return values, images
+
+
+def _own_answer(
+    ready: _Export, values: Mapping[str, NDArray[np.generic]], images: Images | None
+) -> NDArray[np.float64]:
+    domains = np.asarray(values["domain"], np.int64)
+    inputs = np.asarray(values.get("inputs", np.zeros((len(domains), 0))), np.float32)
+    known = ready.model.predict(inputs, np.maximum(domains, 0), images)
+    unknown = predict_ensemble(ready.model, ready.shares, inputs, images)
+    return np.where((domains < 0)[:, None], unknown, known)
+
+
+def _quality(folder: Path, study: Study, round_number: int) -> list[Mapping[str, object]] | None:
+    """The opened metrics by domain, None where this model was not measured: they come after the last round."""
+    path = folder / "results.json"
+    if round_number != study.rounds or not path.exists():
+        return None
+    try:
+        results = json.loads(path.read_bytes())
+        if results["study"] != study.digest:
+            msg = f"{path} is of another study; restore it from a backup"
+            raise ExportError(msg)
+        pairs = zip(results["domains"], results["by_domain"], strict=True)
+        found: list[Mapping[str, object]] = [{"domain": domain, "metrics": metrics} for domain, metrics in pairs]
+    except (KeyError, TypeError, ValueError):
+        msg = f"{path} is damaged; restore it from a backup, or take it away to export without measured quality"
+        raise ExportError(msg) from None
+    return found
+
+
+def _write(out: Path, contents: Mapping[str, bytes]) -> tuple[Path, ...]:
+    """Write all files into a folder beside `out`, then give it its name."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    made = Path(tempfile.mkdtemp(dir=out.parent, prefix=f".{out.name}."))
+    try:
+        for name, content in contents.items():
+            write_whole(made / name, content)
+        made.replace(out)
+    except BaseException:
+        shutil.rmtree(made, ignore_errors=True)
+        raise
+    return tuple(out / name for name in sorted(contents))

@@ -1,0 +1,305 @@
+"""The model card: all that a stranger must know to use an exported model and to judge it, as plain JSON values.
+
+Guarantees that inputs can be prepared, and predictions computed, from the card and the tensors alone, and that nothing
+enters it that is not public in the federation: of the exporting hospital no name, no file, no count. How it reads for
+people is `model_card_text`'s matter.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from policies.accounting import accountant
+from policies.documents.study import CategoryFeature, Code, DataSchema, DomainColumn, Image, NumericFeature, Study
+from policies.ledger.chain import UNBOUNDED
+from policies.plan.costs import Cost, round_costs, study_costs
+from silo_agent.data.cells import text
+from silo_agent.data.images import Scale
+from silo_agent.learning.encoder.layers import OPERATIONS, Network
+
+Json = Mapping[str, object]
+PERSONAL_WARNING = (
+    "NOT PRIVATE. This model was trained on one hospital's own records without noise. Like those records it must not"
+    " leave the hospital."
+)
+_READING = (
+    "Cells are trimmed. A cell that is one of `missing`, or of its column's own missing codes, is absent; that is an"
+    " error where the column has neither a fill nor a coordinate for absence. So is a value outside its range or list:"
+    " nothing is clipped or guessed. Whole numbers equal themselves with a fraction of zero."
+)
+_PROTECTS = (
+    "With or without any one {unit}'s records in the training, every outcome, this model included, is about equally"
+    " likely: the chances differ by at most a factor of exp(epsilon), plus delta. That bounds what anybody can learn"
+    " from the model about one {unit}, whatever else they know; the smaller epsilon, the less."
+)
+_NOISES = {
+    "local": "Every hospital's noise suffices by itself, whatever all others do.",
+    "distributed": "Encoder noise suffices at each hospital by itself. In the other sums the hospitals' noise suffices"
+    " together, as long as no more than {colluders} of them pool what they know.",
+    "none": "No noise was added anywhere.",
+}
+_NO_PROTECTION = (
+    "It does not hide what is true of patients in general, such as which values go with the outcome.",
+    "Somebody whose records lie at several of the hospitals is protected at each by itself: the epsilons add up.",
+    "It does not hide that the hospitals took part, nor what they publish elsewhere.",
+    "It says nothing about the records on which the model is used: whoever sees a record's prediction learns of it.",
+)
+_LIMITS = (
+    "Not a medical device: a research result. A use in care needs its own evaluation, approval and supervision.",
+    "Valid for records prepared exactly as this card says. Another laboratory, device or coding may need a new study.",
+    "A record of unknown domain gets a mean of the known domains' predictions, whose quality was not measured.",
+    "Noise can shift the probabilities of rare outcomes: look at the calibration on own data before using a threshold.",
+)
+
+
+@dataclass(frozen=True)
+class ModelFacts:
+    """What a card needs to know of a model beside its study and its network. `digest`: SHA-256, lowercase hex."""
+
+    digest: str
+    round: int
+    personal: bool
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Weights (M,) of the domains where a record's is unknown; `counted`: from the noised domain counts."""
+
+    values: NDArray[np.float64]
+    counted: bool
+
+
+def model_card(
+    study: Study,
+    model: ModelFacts,
+    network: Network,
+    shares: Shares,
+    *,
+    version: str,
+    files: Mapping[str, str],
+    quality: Sequence[Json] | None,
+    charged: Iterable[Cost] | None,
+) -> dict[str, object]:
+    """Put a card together.
+
+    `files` names the exported files by kind; `quality` are the opened metrics by domain; `charged` is what this
+    hospital's ledger holds of the study, None where it is unknown.
+    """
+    personal = model.personal
+    card: dict[str, object] = {
+        "format": "fedward model card 1",
+        "fedward": version,
+        "kind": "personal-private" if personal else "shared",
+    }
+    if personal:
+        card["warning"] = PERSONAL_WARNING
+    card |= {
+        "study": {
+            "name": study.name,
+            "purpose": study.purpose,
+            "digest": study.digest,
+            "hospitals": {"listed": len(study.silos), "at_least": study.min_silos},
+        },
+        "model": {"sha256": model.digest, "round": model.round, "rounds": study.rounds},
+        "files": dict(files),
+        "data": _data(study.data),
+        "classes": [{"index": c, "codes": list(codes)} for c, codes in enumerate(study.data.label.codes)],
+        "label": study.data.label.column,
+        "domains": _domains(study.data),
+        "unknown_domain": {
+            "weights": [float(share) for share in shares.values],
+            "from": "noised domain counts" if shares.counted else "equal shares",
+            "how": "mean of the domains' probabilities with these weights",
+        },
+        "architecture": _architecture(study, network),
+        "privacy": _personal_privacy() if personal else _privacy(study, charged),
+        "quality": None if quality is None else [dict(entry) for entry in quality],
+        "use": {"intended": study.purpose, "limits": list(_LIMITS)},
+    }
+    return card
+
+
+def to_json(card: Json) -> bytes:
+    """The card as JSON without NaN or infinity."""
+    return json.dumps(card, indent=1, allow_nan=False, ensure_ascii=False).encode() + b"\n"
+
+
+# --- data -----------------------------------------------------------------------------------------------------------
+def _data(schema: DataSchema) -> Json:
+    coordinates: list[Json] = []
+    for feature in schema.features:
+        made = _numeric(feature) if isinstance(feature, NumericFeature) else _categories(feature)
+        coordinates += [
+            {"index": len(coordinates) + i, "column": feature.column, **entry} for i, entry in enumerate(made)
+        ]
+    return {
+        "reading": _READING,
+        "delimiter": schema.delimiter,
+        "columns": list(schema.columns),
+        "missing": list(schema.missing),
+        "patient": schema.patient,
+        "inputs": coordinates,
+        "image": None if schema.image is None else _image(schema.image),
+    }
+
+
+def _numeric(feature: NumericFeature) -> list[Json]:
+    low, high = _exact(feature.minimum), _exact(feature.maximum)
+    formula = f"2 (x - {low}) / ({high} - {low}) - 1"
+    if feature.scale == "log":
+        formula = f"2 (ln x - ln {low}) / (ln {high} - ln {low}) - 1"
+    entry: Json = {
+        "value": "scaled",
+        "minimum": feature.minimum,
+        "maximum": feature.maximum,
+        "scale": feature.scale,
+        "missing": list(feature.missing),
+        "fill": feature.fill,
+        "formula": formula if feature.fill is None else f"{formula}; x = {_exact(feature.fill)} where absent",
+    }
+    return [entry] if feature.fill is None else [entry, _absent(feature.missing)]
+
+
+def _exact(value: float) -> str:
+    """The shortest text that reads back as the same number."""
+    short = f"{value:g}"
+    return short if float(short) == value else repr(value)
+
+
+def _categories(feature: CategoryFeature) -> list[Json]:
+    entries: list[Json] = [
+        {
+            "value": "equals",
+            "code": code,
+            "missing": list(feature.missing),
+            "formula": f"1 where x is {text(code)}, else 0",
+        }
+        for code in feature.values
+    ]
+    return [*entries, _absent(feature.missing)] if feature.optional else entries
+
+
+def _absent(missing: Sequence[Code]) -> Json:
+    return {"value": "absent", "missing": list(missing), "formula": "1 where x is absent, else 0"}
+
+
+def _image(image: Image) -> Json:
+    return {
+        "column": image.column,
+        "channels": image.channels,
+        "height": image.height,
+        "width": image.width,
+        "minimum": image.minimum,
+        "maximum": image.maximum,
+        "levels": Scale.of(image).top,
+        "order": "channel, row from the top, column from the left; three channels are red, green, blue",
+        "steps": [
+            "decode the file that the column names; apply its orientation; of DICOM apply rescale slope and intercept",
+            "colour to one channel: luminance by ITU-R 601-2; gray to three channels: three times the same",
+            "f = (pixel - minimum) / (maximum - minimum), clipped to [0, 1]; of DICOM MONOCHROME1 then 1 - f",
+            "where the size differs: resize f in float32, bilinear with antialiasing (Pillow, Resampling.BILINEAR)",
+            "l = f times levels, rounded to the nearest whole number",
+            "value = (2 l - levels) / levels, in [-1, 1]",
+        ],
+    }
+
+
+def _domains(schema: DataSchema) -> Json:
+    """Names in order, and how the factors' columns give them: the last factor varies fastest."""
+    return {
+        "names": list(schema.domains),
+        "factors": [
+            {"column": factor.column, "places": [_place(factor, i) for i in range(len(factor.names))]}
+            for factor in schema.domain
+        ],
+        "index": "place in the first factor, times the number of places of the second, plus the place in it, and so on",
+    }
+
+
+def _place(factor: DomainColumn, number: int) -> Json:
+    if factor.values:
+        return {"name": factor.names[number], "code": factor.values[number]}
+    bounds = list(pairwise((None, *factor.edges, None)))[number]
+    return {"name": factor.names[number], "from": bounds[0], "below": bounds[1]}
+
+
+# --- architecture ---------------------------------------------------------------------------------------------------
+def _architecture(study: Study, network: Network) -> Json:
+    used = dict.fromkeys(layer.operation for layer in network.layers)
+    inputs: dict[str, object] = {}
+    if study.data.inputs:
+        inputs["inputs"] = {"type": "float32", "shape": ["n", study.data.inputs]}
+    if study.data.image is not None:
+        image = study.data.image
+        inputs["images"] = {"type": "float32", "shape": ["n", image.channels, image.height, image.width]}
+    inputs["domain"] = {"type": "int64", "shape": ["n"], "unknown": -1}
+    return {
+        "encoder": study.model.encoder,
+        "inputs": inputs,
+        "output": {"probabilities": {"type": "float64", "shape": ["n", study.data.label.count]}},
+        "layers": [{**asdict(layer), "inputs": list(layer.inputs)} for layer in network.layers],
+        "tensors": {
+            name: {"type": str(array.dtype), "shape": list(array.shape)} for name, array in network.tensors.items()
+        },
+        "operations": {name: OPERATIONS[name] for name in used},
+    }
+
+
+# --- privacy --------------------------------------------------------------------------------------------------------
+def _privacy(study: Study, charged: Iterable[Cost] | None) -> Json:
+    delta, mode = study.privacy.delta, study.privacy.mode
+    planned = accountant.epsilon(study_costs(study), delta)
+    spent = None if charged is None else accountant.epsilon(charged, delta)
+    unit = "record" if study.data.patient is None else "patient"
+    whole = max(planned, spent or 0.0)
+    facts: dict[str, object] = {
+        "private": math.isfinite(whole),
+        "epsilon": _epsilon(whole),
+        "epsilon_of_the_plan": _epsilon(planned),
+        "epsilon_charged_here": None if spent is None else _epsilon(spent),
+        "delta": delta,
+        "unit": unit,
+        "relation": "adding or removing one " + ("patient with all records" if unit == "patient" else unit),
+        "noise": mode,
+        "noise_means": _NOISES[mode].format(colluders=study.privacy.colluders),
+        "plan": _plan(study),
+    }
+    if math.isfinite(whole):
+        return facts | {"protects": [_PROTECTS.format(unit=unit)], "does_not_protect": list(_NO_PROTECTION)}
+    none = "The study ran without noise, on data that every hospital declares public. The model protects nobody."
+    return facts | {"protects": [], "does_not_protect": [none, *_NO_PROTECTION]}
+
+
+def _personal_privacy() -> Json:
+    return {
+        "private": False,
+        "epsilon": UNBOUNDED,
+        "noise": "none",
+        "protects": [],
+        "does_not_protect": [PERSONAL_WARNING],
+    }
+
+
+def _plan(study: Study) -> list[Json]:
+    """Releases of an undisturbed run, equal ones of following rounds together."""
+    found: list[dict[str, object]] = []
+    for number in range(study.rounds + 1):
+        for tensor, cost in round_costs(study, number).items():
+            entry = {"tensor": tensor, **asdict(cost)}
+            same = [old for old in found if {key: old[key] for key in entry} == entry]
+            if same:
+                same[0]["last_round"] = number
+            else:
+                found.append(entry | {"first_round": number, "last_round": number})
+    return list(found)
+
+
+def _epsilon(value: float) -> float | str:
+    return value if math.isfinite(value) else UNBOUNDED

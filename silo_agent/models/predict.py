@@ -1,0 +1,176 @@
+"""What a silo's models say of records without a label: probabilities of every class, and how each came about.
+
+Guarantees that nothing is guessed in silence: a record of a domain that the study does not know is refused unless the
+caller says how to predict it, and then its row says so. Nothing is released, nothing is charged; what is written is as
+private as the records.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from policies.documents.study import Study
+from silo_agent.data.cells import text
+from silo_agent.data.images import Images
+from silo_agent.data.unlabelled import UNKNOWN, Unlabelled, read_unlabelled
+from silo_agent.learning.device import choose_device
+from silo_agent.learning.evaluation.unknown_domain import Model, Way, domain_shares, predict_ensemble, predict_pooled
+from silo_agent.learning.model import SharedModel
+from silo_agent.learning.personal import PersonalModel
+from silo_agent.storage.state import write_whole
+
+FORMATS = (".csv", ".parquet")
+OWN = "own"
+"""A record's own domain's head."""
+
+
+class PredictionError(Exception):
+    """What was asked for cannot be predicted. Names the option and the mend."""
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Predictions:
+    """One row per record, in the file's order. Private.
+
+    `domains` int64 (n,), -1 where unknown; `ways` as `OWN` or a `Way`; `probabilities` float64 (n, C); `note` says how
+    records of unknown domain were predicted, empty where there are none.
+    """
+
+    study: Study
+    round: int
+    patients: tuple[str, ...] | None
+    domains: NDArray[np.int64]
+    ways: tuple[str, ...]
+    probabilities: NDArray[np.float64]
+    note: str
+
+    def __len__(self) -> int:
+        return len(self.ways)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of a row's values: record, patient where the study has one, domain, how, one per class, predicted."""
+        patient = () if self.patients is None else ("patient",)
+        return ("record", *patient, "domain", "how", *(f"probability_{name}" for name in self.classes), "predicted")
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """A name for each class: its first code."""
+        return tuple(text(codes[0]) for codes in self.study.data.label.codes)
+
+    def rows(self) -> Iterator[tuple[int | str | float | None, ...]]:
+        """Rows in the order of `columns`; records count from 1; an unknown domain is None."""
+        names, classes = self.study.data.domains, self.classes
+        for i, row in enumerate(self.probabilities):
+            patient = () if self.patients is None else (self.patients[i],)
+            domain = None if self.domains[i] == UNKNOWN else names[self.domains[i]]
+            yield (i + 1, *patient, domain, self.ways[i], *map(float, row), classes[int(row.argmax())])
+
+    def to_csv(self) -> str:
+        """All rows below a header line; an unknown domain is an empty cell."""
+        stream = io.StringIO()
+        writer = csv.writer(stream, lineterminator="\n")
+        writer.writerow(self.columns)
+        writer.writerows(self.rows())
+        return stream.getvalue()
+
+    def to_parquet(self) -> bytes:
+        """The same rows, typed; an unknown domain is null."""
+        kinds = {"record": pa.int64(), "patient": pa.string(), "domain": pa.string(), "how": pa.string()}
+        kinds |= {"predicted": pa.string()}
+        schema = pa.schema([(name, kinds.get(name, pa.float64())) for name in self.columns])
+        cells = list(zip(*self.rows(), strict=True)) or [()] * len(self.columns)
+        arrays = [pa.array(column, field.type) for column, field in zip(cells, schema, strict=True)]
+        sink = pa.BufferOutputStream()
+        pq.write_table(pa.Table.from_arrays(arrays, schema=schema), sink)
+        return bytes(sink.getvalue())
+
+    def save(self, path: Path) -> None:
+        """Write CSV, or Parquet where the suffix says so: completely or not at all, for the owner's eyes alone."""
+        content = self.to_parquet() if path.suffix == ".parquet" else self.to_csv().encode()
+        write_whole(path, content)
+
+
+def check_output(path: Path) -> None:
+    """Raise `PredictionError` where predictions could not be saved under this name."""
+    if path.suffix not in FORMATS:
+        msg = f"--out {path.name}: its suffix says the format, and must be one of {', '.join(FORMATS)}"
+        raise PredictionError(msg)
+    if path.is_dir():
+        msg = f"--out {path} is a folder; give the name of a file"
+        raise PredictionError(msg)
+
+
+def load_model(path: Path, *, personal: bool) -> Model:
+    """Read a model file. Raises `ModelFileError`."""
+    return PersonalModel.load(path) if personal else SharedModel.load(path)
+
+
+def predict(
+    model: Model,
+    data: Path,
+    *,
+    folder: Path,
+    domain: str | None = None,
+    unknown: Way | None = None,
+    device: str = "cpu",
+) -> Predictions:
+    """Predict every record of a CSV or Parquet file in the study's schema; its label column need not be there.
+
+    `domain` names the domain of all records; without it the file's own columns say it. `unknown` says how to predict
+    records of no known domain. `folder` is the study's: noised counts and the pooled model are looked for there.
+    Raises `PredictionError`, `DataError`, `ModelFileError`.
+    """
+    schema = model.study.data
+    if domain is not None and unknown is not None:
+        msg = "--domain and --unknown-domain exclude each other: with --domain every record's domain is known"
+        raise PredictionError(msg)
+    if domain is not None and domain not in schema.domains:
+        msg = f"--domain {domain!r}: the study knows {', '.join(schema.domains)}"
+        raise PredictionError(msg)
+    place = None if domain is None else schema.domains.index(domain)
+    records = read_unlabelled(data, schema, domain=place, unknown_allowed=unknown is not None)
+    known = records.domains != UNKNOWN
+    found = np.zeros((len(records), schema.label.count))
+    chosen = choose_device(device)
+    inputs, images = _part(records, known)
+    found[known] = model.predict(inputs, records.domains[known], images, chosen)
+    note = ""
+    if unknown is not None and not known.all():
+        shares, counted = domain_shares(folder, len(schema.domains))
+        basis = "weighted by the noised domain counts" if counted else "weighted equally"
+        inputs, images = _part(records, ~known)
+        if unknown is Way.ENSEMBLE:
+            found[~known] = predict_ensemble(model, shares, inputs, images, chosen)
+            note = f"mean of the {len(shares)} domains' predictions, {basis}"
+        else:
+            pooled = _pooled_model(model, folder)
+            found[~known] = predict_pooled(pooled or model, shares, inputs, images, chosen)
+            note = f"the pooled head of round {pooled.round}" if pooled else f"mean of the heads, {basis}"
+    ways = tuple(OWN if own else str(unknown) for own in known)
+    return Predictions(model.study, model.round, records.patients, records.domains, ways, found, note)
+
+
+def _part(records: Unlabelled, chosen: NDArray[np.bool_]) -> tuple[NDArray[np.float32], Images | None]:
+    return records.inputs[chosen], None if records.images is None else records.images.subset(chosen)
+
+
+def _pooled_model(model: Model, folder: Path) -> SharedModel | None:
+    """The shared model after the last pooled round, where the silo still has it. A personal model has no such part."""
+    number = model.study.heads.pooled_rounds
+    path = folder / f"model-{number}.safetensors"
+    if isinstance(model, SharedModel) and model.round <= number:
+        return model
+    if not isinstance(model, SharedModel) or not path.exists():
+        return None
+    pooled = SharedModel.load(path)
+    return pooled if pooled.study.digest == model.study.digest and pooled.round == number else None

@@ -1,0 +1,70 @@
+"""A signed recovery: what a ledger lost is charged to it again, and a person answers for it.
+
+Guarantees: the charge is at least what the lost entries cost (`policies.ledger.cosign.gap`); where nobody knows, the
+budget is over for good. The entry is signed with the silo's own key, and the signature is checked before it is written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from crypto.pki.certificates import Credential, Trust
+from policies.accounting import totals
+from policies.errors import CosignError
+from policies.ledger.chain import Entry
+from policies.ledger.cosign import Checkpoint, Cosignature, gap
+from policies.ledger.events import EXHAUSTED, Recovery, recovery_message
+from policies.ledger.ledger import Ledger
+from silo_agent.oversight.signing import cosigner_of
+
+
+def checked(handed: Iterable[Cosignature], credential: Credential) -> list[Cosignature]:
+    """Cosignatures of this silo's ledger, each as its signer's. Raises `CryptoError`, `CosignError`.
+
+    One whose certificate expired since counts as well: it can only make a ledger stand for more.
+    """
+    trust, silo = Trust(credential.authority_pem), credential.identity.name
+    found = [cosigner_of(trust, item)[0] for item in handed]
+    others = {item.checkpoint.silo for item in found} - {silo}
+    if others:
+        msg = f"these cosignatures are about the ledger of {', '.join(sorted(others))}; give those of {silo}"
+        raise CosignError(msg)
+    return found
+
+
+def recover(
+    ledger: Ledger,
+    credential: Credential,
+    checkpoints: Iterable[Checkpoint],
+    responsible: str,
+    *,
+    charge_everything: bool = False,
+) -> Entry:
+    """Charge what these cosigned statements know of and the ledger does not contain; returns the entry.
+
+    `charge_everything` is for a gap of which nobody can say what was in it. Raises `CosignError` where nothing is
+    missing or a statement is about another data set, `LedgerError` where the entry cannot be written.
+    """
+    lost = _lost(ledger, checkpoints)
+    if not lost and not charge_everything:
+        msg = "the ledger contains every cosigned entry, or was charged for it: there is nothing to recover"
+        raise CosignError(msg)
+    costs = gap(ledger.genesis, ledger.history(), lost)
+    if charge_everything and lost:  # where nothing is known, the gap is everything already
+        costs = totals.merged((*costs, EXHAUSTED))
+    covers = tuple(item.head for item in lost)
+    message = recovery_message(ledger.genesis.data_set, ledger.head, covers, costs, responsible)
+    signature, signer = credential.sign(message), credential.identity.uri
+    Trust(credential.authority_pem).verify(credential.certificate_pem, message, signature)
+    certificate = credential.certificate_pem.decode("ascii")
+    return ledger.recover(Recovery(covers, costs, responsible, signer, certificate, signature.hex()), lost)
+
+
+def _lost(ledger: Ledger, checkpoints: Iterable[Checkpoint]) -> Sequence[Checkpoint]:
+    held = list(checkpoints)
+    foreign = {item.data_set for item in held} - {ledger.genesis.data_set}
+    if foreign:
+        msg = f"a cosigned head belongs to {', '.join(sorted(foreign))}, the ledger to {ledger.genesis.data_set}"
+        raise CosignError(msg)
+    by_head = {item.head: item for item in ledger.missing(held)}
+    return tuple(by_head.values())

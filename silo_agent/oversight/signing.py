@@ -1,0 +1,114 @@
+"""Signatures under files and heads, by certificates of the consortium's authority.
+
+Guarantees: a signature names the kind of file it is for, the time at which it was made, and fits its bytes alone;
+whoever has the authority's public certificate can check it, also once the signer's certificate expired
+(crypto.pki.dated).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Final
+
+from crypto.canonical import canonical
+from crypto.pki.certificates import Credential, Trust
+from crypto.pki.dated import Signer, signer_at
+from crypto.pki.identity import Role
+from policies.errors import ExportError
+from policies.ledger.cosign import Cosignature, Verify, check
+
+SUFFIX: Final = ".sig"
+_FORMAT: Final = "fedward detached signature 1"
+_MAX_BYTES: Final = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Detached:
+    """A signature that lies beside the file that it is for."""
+
+    kind: str
+    """`json`, `csv` or `html`."""
+    at: str
+    """When it was made, ISO 8601 in UTC; signed too."""
+    certificate: bytes
+    signature: bytes
+
+    def write(self, path: Path) -> None:
+        """As JSON."""
+        content = {
+            "format": _FORMAT,
+            "kind": self.kind,
+            "at": self.at,
+            "certificate": self.certificate.decode("ascii"),
+            "signature": self.signature.hex(),
+        }
+        path.write_text(json.dumps(content, indent=1) + "\n", "utf-8")
+
+    @classmethod
+    def read(cls, path: Path) -> Detached:
+        """From a file. Raises `ExportError`."""
+        try:
+            content = json.loads(path.read_text("utf-8")) if path.stat().st_size <= _MAX_BYTES else {}
+            if content["format"] != _FORMAT:
+                raise ValueError  # noqa: TRY301 - one way out for whatever is no signature
+            signature = bytes.fromhex(content["signature"])
+            return cls(str(content["kind"]), str(content["at"]), content["certificate"].encode("ascii"), signature)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            msg = f"{path.name}: no detached signature can be read here; get it from the silo together with its export"
+            raise ExportError(msg) from None
+
+
+def sign_file(credential: Credential, kind: str, at: str, content: bytes) -> Detached:
+    """Sign a file's bytes with the silo's own key."""
+    return Detached(kind, at, credential.certificate_pem, credential.sign(_message(kind, at, content)))
+
+
+def read_signed(path: Path, authority: Path, beside: Path | None = None) -> tuple[bytes, Detached, Trust]:
+    """A file, the signature that lies beside it unless it lies elsewhere, and whom the authority vouches for.
+
+    Checks nothing yet. Raises `ExportError` for what cannot be read, `CertificateError` where there is no authority.
+    """
+    try:
+        content, trust = path.read_bytes(), Trust(authority.read_bytes())
+    except OSError as error:
+        msg = f"{Path(str(error.filename)).name} cannot be read ({error.strerror}); give its path"
+        raise ExportError(msg) from None
+    return content, Detached.read(beside or path.with_name(path.name + SUFFIX)), trust
+
+
+def signer_of(trust: Trust, detached: Detached, content: bytes, *, now: datetime | None = None) -> Signer:
+    """The silo that signed these bytes. Raises `CertificateError`, `SignatureRefused`."""
+    message = _message(detached.kind, detached.at, content)
+    return signer_at(trust, detached.certificate, message, detached.signature, detached.at, role=Role.SILO, now=now)
+
+
+def cosigner_of(trust: Trust, item: Cosignature, *, now: datetime | None = None) -> tuple[Cosignature, Signer]:
+    """A cosignature as its true signer's, as of the time of its statement where the certificate expired since.
+
+    Raises `CryptoError`, and `CosignError` for a signer who cannot cosign.
+    """
+    message, at = item.checkpoint.message, item.checkpoint.at
+    signer = signer_at(trust, item.certificate, message, item.signature, at, now=now)
+
+    def verify(certificate: bytes, message: bytes, signature: bytes, _: str | None) -> str:
+        return signer_at(trust, certificate, message, signature, at, now=now).identity.uri
+
+    return check(item, verify), signer
+
+
+def verifier(trust: Trust) -> Verify:
+    """How `policies.ledger.cosign` checks signatures here: against the consortium's authority."""
+
+    def verify(certificate: bytes, message: bytes, signature: bytes, at: str | None) -> str:
+        if at is None:
+            return trust.verify(certificate, message, signature).uri
+        return signer_at(trust, certificate, message, signature, at).identity.uri
+
+    return verify
+
+
+def _message(kind: str, at: str, content: bytes) -> bytes:
+    return canonical("ledger export", kind, at, content)

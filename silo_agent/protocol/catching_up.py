@@ -1,0 +1,66 @@
+"""What a silo that was away needs from a peer: the current model, its keyed digest, the domains' noised sizes.
+
+Travels as a sealed note between silos; the coordinator relays it unread. Guarantees that what is taken is a model of
+this study after the round that the offer builds on, within the bounds that the study's rounds keep. That it is the
+model of the others the sealed channel and the next solved heads show: every silo checks them against sums of its own
+model (`learner.adopt`).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from dataclasses import dataclass
+
+from policies.documents.study import Study
+from silo_agent.learning.errors import ModelFileError
+from silo_agent.learning.model import SharedModel
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+class CatchUpError(Exception):
+    """A peer's note does not hold the model that this silo needs."""
+
+
+@dataclass(frozen=True)
+class Current:
+    """The state of a study that all silos share, after round `model.round`."""
+
+    model: SharedModel
+    digest: str
+    counts: tuple[float, ...]
+
+
+def pack(current: Current) -> bytes:
+    """One line of JSON (digest, counts), then the model as safetensors."""
+    head = json.dumps({"digest": current.digest, "counts": current.counts})
+    return head.encode() + b"\n" + current.model.to_bytes()
+
+
+def unpack(study: Study, round_number: int, blob: bytes) -> Current:
+    """The inverse of `pack`. Raises `CatchUpError` for anything but this study's state after `round_number`."""
+    head, _, body = blob.partition(b"\n")
+    try:
+        content = json.loads(head)
+        digest, counts = content["digest"], tuple(float(count) for count in content["counts"])
+        model = SharedModel.from_bytes(body)
+    except (ValueError, KeyError, TypeError, OverflowError, ModelFileError):
+        msg = "the note cannot be read; the silo that shared it must run the same version of FedWard"
+        raise CatchUpError(msg) from None
+    if model.study.digest != study.digest or model.round != round_number or _DIGEST.fullmatch(digest) is None:
+        msg = f"the note does not hold the study's model after round {round_number}"
+        raise CatchUpError(msg)
+    if len(counts) != len(study.data.domains):
+        msg = f"the note has {len(counts)} domain sizes, the study has {len(study.data.domains)} domains"
+        raise CatchUpError(msg)
+    if not all(map(math.isfinite, counts)):
+        msg = "the note has a domain size that is no finite number; no opened sum gives one"
+        raise CatchUpError(msg)
+    try:
+        model.require_reachable()
+    except ModelFileError as error:
+        msg = f"the note was refused: {error}; ask the silo that shared it where its model comes from"
+        raise CatchUpError(msg) from None
+    return Current(model, digest, counts)

@@ -1,0 +1,319 @@
+"""The agent's calls to the coordinator: deadlines, retries, resumed streams. Dials out; nothing listens.
+
+A call that can be repeated is repeated with growing pauses while the coordinator is away. What the coordinator refuses
+comes back as `CallRefused` with its status code; the agent decides what that means. Of what is downloaded no byte is
+kept that is not of the chunk that the announced digest names; memory is one chunk, and the list of them.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO, TypeVar
+
+import grpc
+import structlog
+
+from crypto.pki.certificates import Credential
+from crypto.pki.tls import channel_credentials
+from protos import codec
+from protos.checkpoints import Cosigned, CosignedCheckpoint, SignedCheckpoint
+from protos.chunks import ChunkList, read_chunks
+from protos.messages import (
+    MAX_MESSAGE,
+    PROTOCOL,
+    Answer,
+    Confirm,
+    MessageError,
+    Part,
+    Place,
+    Tensor,
+    UploadHeader,
+    Work,
+)
+from protos.v1 import silo_pb2, silo_pb2_grpc
+
+log = structlog.get_logger()
+T = TypeVar("T")
+CALL_SECONDS = 30.0
+STREAM_SECONDS = 3600.0
+HOLD_SECONDS = 15.0
+WITNESS_SECONDS = 2.0
+"""How long the coordinator waits for another silo's cosignature before this one asks again."""
+MAX_COUNTERSIGNERS = 300
+STOP_SECONDS = 0.25
+"""How long a wish to stop may go unnoticed while the coordinator holds a call."""
+PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+TRANSIENT = frozenset(
+    {
+        grpc.StatusCode.UNAVAILABLE,
+        grpc.StatusCode.DEADLINE_EXCEEDED,
+        grpc.StatusCode.CANCELLED,
+        grpc.StatusCode.UNKNOWN,
+        # The coordinator asks to resume an upload, or has no room until its operator makes some.
+        grpc.StatusCode.ABORTED,
+        grpc.StatusCode.RESOURCE_EXHAUSTED,
+    }
+)
+OPTIONS = (
+    ("grpc.max_receive_message_length", MAX_MESSAGE),
+    ("grpc.max_send_message_length", MAX_MESSAGE),
+    ("grpc.keepalive_time_ms", 30_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 1),
+    ("grpc.max_reconnect_backoff_ms", 5_000),
+)
+
+
+class CallRefused(Exception):  # noqa: N818  # a refusal, by the project's naming
+    """The coordinator said no: `code` is the gRPC status, the text its sentence."""
+
+    def __init__(self, code: grpc.StatusCode, text: str) -> None:
+        self.code = code
+        super().__init__(f"{code.name}: {text}")
+
+
+class WentBackRefused(CallRefused):
+    """It remembers an entry of this silo's ledger that the statement does not contain."""
+
+
+class ContentError(Exception):
+    """What was downloaded is not what was announced."""
+
+
+class Stopped(Exception):  # noqa: N818  # a wish of the operator, not an error
+    """The agent was asked to stop while it waited."""
+
+
+class Client:
+    """One silo's connection. Safe to share between the agent's main thread and its heartbeat."""
+
+    def __init__(
+        self,
+        address: str,
+        credential: Credential,
+        session: str,
+        stop: threading.Event,
+        connected: Callable[[bool], None],
+    ) -> None:
+        self._credential, self._session, self._stop, self._connected = credential, session, stop, connected
+        self._channel = grpc.secure_channel(address, channel_credentials(credential), options=OPTIONS)
+        self._calls = silo_pb2_grpc.SiloServiceStub(self._channel)
+
+    def join(self, version: str) -> silo_pb2.JoinReply:
+        """Say hello; learn the coordinator's limits."""
+        request = silo_pb2.JoinRequest(protocol=PROTOCOL, agent_version=version, session=self._session)
+        reply: silo_pb2.JoinReply = self._patiently(lambda: self._calls.Join(request, timeout=CALL_SECONDS))
+        return reply
+
+    def study(self, digest: str) -> bytes:
+        """A study's canonical JSON; the caller checks that it is the one that `digest` names."""
+        request = silo_pb2.GetStudyRequest(study=digest)
+        return bytes(self._patiently(lambda: self._calls.GetStudy(request, timeout=CALL_SECONDS)).canonical)
+
+    def poll(self) -> Work:
+        """Wait for work; raises `Stopped` soon after the agent is asked to stop."""
+        request = silo_pb2.PollRequest(session=self._session, hold_seconds=HOLD_SECONDS)
+        work: silo_pb2.Work = self._held(self._calls.Poll, request)
+        return codec.work_from_wire(work)
+
+    def answer(self, answer: Answer) -> None:
+        """Take part or refuse."""
+        self._patiently(lambda: self._calls.Answer(codec.answer_to_wire(answer), timeout=CALL_SECONDS))
+
+    def confirm(self, confirm: Confirm) -> None:
+        """Done, or disputed."""
+        self._patiently(lambda: self._calls.Confirm(codec.confirm_to_wire(confirm), timeout=CALL_SECONDS))
+
+    def cosigned(self) -> tuple[CosignedCheckpoint, ...]:
+        """What others cosigned last of this silo's ledger, as the coordinator remembers it."""
+        request = silo_pb2.LatestCountersignaturesRequest()
+
+        def fetch() -> list[silo_pb2.Countersignature]:
+            stream = self._calls.LatestCountersignatures(request, timeout=CALL_SECONDS)
+            return list(islice(stream, MAX_COUNTERSIGNERS))
+
+        return tuple(codec.cosignature_from_wire(wire) for wire in self._patiently(fetch))
+
+    def cosign(self, place: Place, stated: SignedCheckpoint) -> Cosigned:
+        """Have the ledger cosigned for a charged attempt; waits a little for another silo.
+
+        Raises `WentBackRefused` where the coordinator remembers more of it than the statement contains.
+        """
+        request = silo_pb2.CountersignRequest(
+            place=codec.place_to_wire(place),
+            statement=codec.checkpoint_to_wire(stated),
+            hold_seconds=WITNESS_SECONDS,
+        )
+        reply: silo_pb2.CountersignReply = self._held(self._calls.Countersign, request)
+        return codec.cosigned_from_wire(reply)
+
+    def witness(self, given: CosignedCheckpoint | None) -> SignedCheckpoint | None:
+        """Hand in what was cosigned; wait for another silo's statement. None where none came."""
+        request = silo_pb2.WitnessRequest(
+            given=None if given is None else codec.cosignature_to_wire(given), hold_seconds=HOLD_SECONDS
+        )
+        reply: silo_pb2.WitnessReply = self._held(self._calls.Witness, request)
+        return codec.checkpoint_from_wire(reply.statement) if reply.HasField("statement") else None
+
+    def signed(self, checkpoint: bytes) -> SignedCheckpoint:
+        """A statement with this silo's signature."""
+        return SignedCheckpoint(checkpoint, self._credential.certificate_pem, self._credential.sign(checkpoint))
+
+    def sign(self, message: bytes) -> bytes:
+        """This silo's signature over a message that says what it is for."""
+        return self._credential.sign(message)
+
+    def heartbeat(self) -> None:
+        """Still here; tried once."""
+        self._calls.Heartbeat(silo_pb2.HeartbeatRequest(session=self._session), timeout=CALL_SECONDS)
+
+    def upload(self, header: UploadHeader, content: Path, chunks: ChunkList) -> None:
+        """Send a file, whose chunks the header's digest names, resuming where those that the coordinator keeps end."""
+        signature = self._credential.sign(header.canonical())
+        wire = codec.header_to_wire(header)
+
+        def send() -> None:
+            status = self._calls.UploadStatus(silo_pb2.UploadStatusRequest(header=wire), timeout=CALL_SECONDS)
+            offset = header.size if status.complete else int(status.offset)
+            if offset:
+                log.info("upload goes on", slot=header.slot, offset=offset, size=header.size)
+            first = silo_pb2.UploadChunk(header=wire, signature=signature, hashes=chunks.hashes)
+            self._calls.Upload(_stream(first, content, offset), timeout=STREAM_SECONDS)
+
+        self._patiently(send)
+
+    def download(self, place: Place, tensor: Tensor | None, part: Part, target: Path) -> None:
+        """Fetch a sum or note into `target`, chunk by chunk as `part` names them; resumes at the first that is missing.
+
+        Raises `ContentError` where something else comes; then nothing lies at `target`.
+        """
+        target.parent.mkdir(parents=True, exist_ok=True)
+        request = silo_pb2.DownloadRequest(
+            place=codec.place_to_wire(place),
+            tensor=codec.tensor_to_wire(tensor),
+            kind=part.kind,
+            silo=part.silo,
+        )
+        try:
+            with target.open("wb") as file:
+
+                def fetch() -> None:
+                    # What lies here was checked as it came, in whole chunks.
+                    request.offset = file.tell()
+                    _receive(self._calls.Download(request, timeout=STREAM_SECONDS), part, file)
+
+                self._patiently(fetch)
+        except BaseException:
+            target.unlink(missing_ok=True)
+            raise
+
+    def close(self) -> None:
+        """Hang up."""
+        self._channel.close()
+
+    def _held(self, call: Any, request: object) -> Any:
+        """A call that the coordinator may hold; `Stopped` soon after the agent is asked to stop."""
+
+        def held() -> object:
+            future = call.future(request, timeout=HOLD_SECONDS + CALL_SECONDS)
+            answered = threading.Event()
+            future.add_done_callback(lambda _: answered.set())
+            while not answered.wait(STOP_SECONDS):
+                if self._stop.is_set():
+                    future.cancel()
+                    raise Stopped
+            return future.result()
+
+        return self._patiently(held)
+
+    def _patiently(self, call: Callable[[], T]) -> T:
+        attempt = 0
+        while True:
+            if self._stop.is_set():
+                raise Stopped
+            try:
+                reply = call()
+            except grpc.RpcError as error:
+                code = error.code()
+                if code not in TRANSIENT:
+                    refused = WentBackRefused if code is grpc.StatusCode.DATA_LOSS else CallRefused
+                    raise refused(code, error.details() or "") from None
+                self._connected(False)  # noqa: FBT003  # a gauge
+                pause = PAUSES[min(attempt, len(PAUSES) - 1)]
+                if attempt in (2, 5) or attempt % 20 == 19:  # noqa: PLR2004  # say what is wrong, do not flood
+                    log.warning(
+                        "coordinator does not answer",
+                        code=code.name,
+                        why=error.details(),
+                        mend=_mend(code, error.details() or ""),
+                        attempt=attempt + 1,
+                    )
+                attempt += 1
+                if self._stop.wait(pause):
+                    raise Stopped from None
+            else:
+                self._connected(True)  # noqa: FBT003  # a gauge
+                return reply
+
+
+def _stream(first: silo_pb2.UploadChunk, content: Path, offset: int) -> Iterator[silo_pb2.UploadChunk]:
+    yield first
+    for data in read_chunks(content, offset):
+        yield silo_pb2.UploadChunk(offset=offset, data=data)
+        offset += len(data)
+
+
+def _receive(stream: Iterator[silo_pb2.DownloadChunk], part: Part, file: BinaryIO) -> None:
+    """Append the rest of a content. Raises `ContentError` before a byte of anything else is written."""
+    try:
+        first = next(stream, silo_pb2.DownloadChunk())
+        chunks = ChunkList(part.size, first.hashes)
+        chunks.require(part.sha256)
+        for chunk in stream:
+            if chunk.offset != file.tell():
+                msg = f"the {part.kind} comes out of order: offset {chunk.offset} after {file.tell()} bytes"
+                raise ContentError(msg)
+            chunks.check(chunk.offset, chunk.data)
+            file.write(chunk.data)
+    except MessageError as error:
+        msg = f"the {part.kind} that the coordinator sends is not what it announced: {error}"
+        raise ContentError(msg) from None
+    if file.tell() != part.size:
+        msg = f"the {part.kind} that the coordinator sends ends at {file.tell()} of {part.size} bytes"
+        raise ContentError(msg)
+
+
+def _mend(code: grpc.StatusCode, details: str) -> str:
+    """What the hospital can do about a coordinator that does not answer."""
+    if "CERTIFICATE" in details or "andshake" in details:
+        return (
+            "the TLS handshake fails: compare authority.pem with the coordinator's, look whether a certificate has"
+            " expired, and whether the coordinator's certificate names the address in agent.yaml"
+        )
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
+        return "ask the operator to make room; the upload goes on where it stopped"
+    return "look whether the address in agent.yaml is right and the coordinator runs; the agent goes on trying"
+
+
+class Heartbeat:
+    """Says that the silo is alive while it trains."""
+
+    def __init__(self, client: Client, seconds: float, stop: threading.Event) -> None:
+        self._client, self._seconds, self._stop = client, seconds, stop
+        self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def _beat(self) -> None:
+        while not self._stop.wait(self._seconds):
+            began = time.monotonic()
+            try:
+                self._client.heartbeat()
+            except grpc.RpcError as error:
+                log.debug("heartbeat failed", code=error.code().name, after=round(time.monotonic() - began, 1))

@@ -1,0 +1,102 @@
+"""Where the silo stands in each study, durable after every task and before it speaks of it.
+
+Guarantees: after a crash the silo stands where it stood after the last task whose result anybody can have seen; files
+are whole before the row that names them, and the row changes in one transaction. So nothing is computed twice that was
+told once. Models of finished rounds, releases and sealed bytes are `state`'s.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from dacite import DaciteError
+from numpy.typing import NDArray
+
+from protos import record
+from silo_agent.core.turns import Turn
+from silo_agent.learning.errors import ModelFileError
+from silo_agent.learning.model import SharedModel
+from silo_agent.storage.state import State, StateError, write_whole
+
+
+@dataclass(frozen=True)
+class Standing:
+    """What a silo knows in the middle of an attempt."""
+
+    turn: Turn
+    model: SharedModel
+    """What the attempt computes from."""
+    digest: str
+    """Keyed digest of `model`, equal at all silos."""
+    total: NDArray[np.int64] | None
+    """The opened sum of the heads, until they are adopted."""
+
+
+@dataclass(frozen=True)
+class _Row:
+    turn: Turn
+    digest: str
+    model: str
+    """Digest of the model, which names its file."""
+    total: str
+    """SHA-256 of the opened sum, which names its file; empty without one."""
+
+
+class Journal:
+    """The standings that lie in the agent's folder."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    def keep(self, study: str, standing: Standing) -> None:
+        """Make a standing durable; it replaces the one before."""
+        total = b"" if standing.total is None else standing.total.astype("<i8").tobytes()
+        row = _Row(
+            standing.turn, standing.digest, standing.model.digest, hashlib.sha256(total).hexdigest() if total else ""
+        )
+        model_path, total_path = self._paths(study, row)
+        if not model_path.exists():
+            write_whole(model_path, standing.model.to_bytes())
+        if total and not total_path.exists():
+            write_whole(total_path, total)
+        self._state.keep_attempt(study, record.dump(row))
+        for path in self._files(study):
+            if path not in (model_path, total_path):
+                path.unlink()
+
+    def recall(self, study: str) -> Standing | None:
+        """The last standing, None where there is none. Raises `StateError` where its files are not as they were."""
+        text = self._state.attempt(study)
+        if text is None:
+            return None
+        try:
+            row = record.load(_Row, text)
+            model_path, total_path = self._paths(study, row)
+            model = SharedModel.load(model_path)
+            total = total_path.read_bytes() if row.total else b""
+        except (DaciteError, ValueError, ModelFileError, OSError) as error:
+            msg = f"{self._state.study_folder(study)}: the standing of the study cannot be read ({error}); {_MEND}"
+            raise StateError(msg) from None
+        if model.digest != row.model or (total and hashlib.sha256(total).hexdigest() != row.total):
+            msg = f"{self._state.study_folder(study)}: the standing of the study was changed; {_MEND}"
+            raise StateError(msg)
+        return Standing(row.turn, model, row.digest, np.frombuffer(total, "<i8").astype(np.int64) if total else None)
+
+    def forget(self, study: str) -> None:
+        """The study is over: nothing needs to be recalled."""
+        self._state.forget_attempt(study)
+        for path in self._files(study):
+            path.unlink()
+
+    def _paths(self, study: str, row: _Row) -> tuple[Path, Path]:
+        folder = self._state.study_folder(study)
+        return folder / f"attempt-{row.model[:16]}.safetensors", folder / f"attempt-{row.total[:16]}.i64"
+
+    def _files(self, study: str) -> list[Path]:
+        return list(self._state.study_folder(study).glob("attempt-*"))
+
+
+_MEND = "restore it from the same backup as state.sqlite3"

@@ -1,0 +1,96 @@
+"""What a silo sends to and fetches from the coordinator, by way of files: notes, shares of others, sums.
+
+Guarantees: what is fetched has the size and digest that was announced; what others shared for an attempt stays on the
+disk, still sealed, until its round is committed (`state.forget_round`); everything else that is fetched is erased once
+it is read. What the bytes mean is `tasks`'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from protos.chunks import ChunkList
+from protos.messages import SUM, Note, Part, Place, Tensor, UploadHeader, Work
+from silo_agent.core.turns import OutOfTurnError
+from silo_agent.metrics import Metrics
+from silo_agent.protocol.client import Client
+from silo_agent.storage.state import State
+
+
+class Mail:
+    """One silo's inbox and outbox."""
+
+    def __init__(self, client: Client, state: State, metrics: Metrics) -> None:
+        self._client, self._state, self._metrics = client, state, metrics
+
+    def note_path(self, place: Place, note: Note, tensor: Tensor | None = None) -> Path:
+        """Where this silo's own note lies until its round is committed."""
+        return self._state.note_path(place, note if tensor is None else f"{note}-{tensor}")
+
+    def send(
+        self, silo: str, place: Place, kind: str, path: Path, *, tensor: Tensor | None = None, values: int = 0
+    ) -> None:
+        """Sign and upload a file: a note, or a sealed tensor of so many values."""
+        chunks = ChunkList.of(path)
+        self._client.upload(UploadHeader(place, kind, tensor, silo, values, chunks.size, chunks.digest), path, chunks)
+        self._metrics.sent.labels(kind).inc(chunks.size)
+
+    def fetch_note(self, work: Work, place: Place, note: Note) -> bytes:
+        """The note of the silo whose turn it was. Raises `OutOfTurnError` where none is offered."""
+        notes = self.fetch_notes(work, place, note)
+        if work.actor not in notes:
+            msg = f"the coordinator offers no {note} of {work.actor!r}"
+            raise OutOfTurnError(msg)
+        return notes[work.actor]
+
+    def fetch_notes(self, work: Work, place: Place, note: Note, tensor: Tensor | None = None) -> dict[str, bytes]:
+        """The notes of one kind that the work offers, by silo."""
+        return {part.silo: self._fetch(place, part, tensor) for part in work.parts if part.kind == note}
+
+    def receive_shares(self, work: Work, place: Place) -> None:
+        """Keep what others have shared for the attempt; what lies here already stays."""
+        for part in work.parts:
+            path = self._state.received_path(place, part.kind, part.silo)
+            if part.kind == Note.SHARES and not path.exists():
+                self._download(place, part, None, path)
+
+    def shares(self, place: Place, silos: Sequence[str]) -> dict[str, bytes]:
+        """What these silos have shared. Raises `OutOfTurnError` where something never came."""
+        paths = {silo: self._state.received_path(place, Note.SHARES, silo) for silo in silos}
+        absent = sorted(silo for silo, path in paths.items() if not path.exists())
+        if absent:
+            msg = f"what {', '.join(absent)} shared for this attempt was never offered; begin a new attempt"
+            raise OutOfTurnError(msg)
+        return {silo: path.read_bytes() for silo, path in paths.items()}
+
+    @contextmanager
+    def sum(self, work: Work, place: Place, tensor: Tensor) -> Iterator[BinaryIO]:
+        """The sealed sum, as a file that is erased afterwards. Raises `OutOfTurnError` where none is offered."""
+        part = next((part for part in work.parts if part.kind == SUM), None)
+        if part is None:
+            msg = f"the coordinator offers no sum of {tensor}"
+            raise OutOfTurnError(msg)
+        path = self._state.received_path(place, f"sum-{tensor}", "all")
+        self._download(place, part, tensor, path)
+        try:
+            with path.open("rb") as file:
+                yield file
+        finally:
+            path.unlink()
+
+    def _fetch(self, place: Place, part: Part, tensor: Tensor | None) -> bytes:
+        path = self._state.received_path(place, f"{part.kind}-fetched", part.silo)
+        self._download(place, part, tensor, path)
+        content = path.read_bytes()
+        path.unlink()
+        return content
+
+    def _download(self, place: Place, part: Part, tensor: Tensor | None, path: Path) -> None:
+        # Under another name first: a file that lies under its own is whole.
+        fresh = path.with_name(path.name + ".part")
+        self._client.download(place, tensor, part, fresh)
+        fresh.replace(path)
+        self._metrics.received.labels(part.kind).inc(part.size)

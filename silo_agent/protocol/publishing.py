@@ -1,0 +1,28 @@
+"""What a silo signs for the public: of the opened metric sums what the study lists under `publish:`, rounded.
+
+The figures come from noised, charged sums, so publishing them costs nothing; rounding makes the figures of silos with
+different processors the same, so that the coordinator can show what several have signed.
+"""
+
+from __future__ import annotations
+
+from policies.documents.study import Study
+from protos.messages import Figure, Publication
+from silo_agent.learning.evaluation.evaluation import Estimate
+from silo_agent.learning.learner import Results
+
+_DIGITS = {"patients": 0}
+_USUAL_DIGITS = 3
+
+
+def publication(study: Study, results: Results) -> Publication:
+    """The listed metrics of every domain, in the study's order."""
+    figures = []
+    for domain, result in zip(results.domains, results.by_domain, strict=True):
+        for metric in study.publish:
+            estimate: Estimate | None = getattr(result, metric)
+            if estimate is not None:
+                digits = _DIGITS.get(metric, _USUAL_DIGITS)
+                value = None if estimate.value is None else round(estimate.value, digits)
+                figures.append(Figure(domain, metric, value, round(estimate.low, digits), round(estimate.high, digits)))
+    return Publication(study.digest, tuple(figures))

@@ -1,0 +1,121 @@
+"""Cosigns other silos' ledgers, so that none of them can put an older copy in the place of a newer one unseen.
+
+Guarantees: a checkpoint is signed only where its own silo signed it, about the data set of its certificate, and only
+after it was kept, durably, as the latest of that ledger; never one that goes back behind it
+(`policies.ledger.cosign.advance`). Whoever goes back is handed what was signed last instead: with it the silo finds
+that its ledger is an older copy. A thread of its own does this, so that no silo waits for another one's training.
+
+Left to others: the coordinator says whose checkpoint it is; it can hand on none, but it can forge none.
+"""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from typing import Final
+
+import structlog
+from dacite import DaciteError
+
+from crypto.errors import CryptoError
+from crypto.pki.certificates import Credential, Trust, require_data_set
+from crypto.pki.identity import Role
+from policies.errors import CosignError, LedgerRolledBackError, PolicyError
+from policies.ledger.cosign import Checkpoint, advance
+from protos import record
+from protos.checkpoints import CosignedCheckpoint, SignedCheckpoint
+from protos.messages import MessageError
+from silo_agent.protocol.client import CallRefused, Client, Stopped
+from silo_agent.storage.state import write_whole
+
+log = structlog.get_logger()
+FOLDER: Final = "witnessed"
+"""Below the agent's state: the latest checkpoint of each silo's ledger."""
+PAUSE_SECONDS: Final = 1.0
+"""After something that could not be cosigned."""
+
+
+class Witness:
+    """This silo's memory of other silos' ledgers."""
+
+    def __init__(self, state: Path, credential: Credential) -> None:
+        """`state` is the agent's folder."""
+        self._folder, self._credential = state / FOLDER, credential
+        self._trust = Trust(credential.authority_pem)
+
+    def cosign(self, stated: SignedCheckpoint) -> CosignedCheckpoint:
+        """Keep the checkpoint and sign it; one that goes back is answered with the last one, signed.
+
+        Raises `CryptoError` where its silo did not sign it or is not certified for its data set, `CosignError`
+        where it is none, is this silo's own or of another data set than before, or what is kept cannot be read,
+        OSError where it cannot be kept; nothing is signed then.
+        """
+        signer = self._trust.verify(stated.certificate_pem, stated.checkpoint, stated.signature, role=Role.SILO)
+        checkpoint = Checkpoint.parse(stated.checkpoint)
+        if signer.name != checkpoint.silo or signer == self._credential.identity:
+            msg = f"{signer} cannot ask this silo to cosign the ledger of {checkpoint.silo}"
+            raise CosignError(msg)
+        require_data_set(stated.certificate_pem, checkpoint.data_set)
+        path = self._path(checkpoint)
+        last = _kept(path)
+        try:
+            advance(None if last is None else Checkpoint.parse(last.checkpoint), checkpoint)
+        except LedgerRolledBackError as fault:
+            log.warning("another silo's ledger went back", silo=checkpoint.silo, why=str(fault))
+            return self._sign(stated if last is None else last)
+        if last is None or last.checkpoint != stated.checkpoint:
+            write_whole(path, record.dump(stated).encode())
+        return self._sign(stated)
+
+    def _path(self, checkpoint: Checkpoint) -> Path:
+        return self._folder / f"{checkpoint.silo}.json"
+
+    def _sign(self, stated: SignedCheckpoint) -> CosignedCheckpoint:
+        credential = self._credential
+        return CosignedCheckpoint(stated, credential.certificate_pem, credential.sign(stated.checkpoint))
+
+
+class Witnessing:
+    """Waits for other silos' checkpoints and answers them."""
+
+    def __init__(self, client: Client, witness: Witness, stop: threading.Event) -> None:
+        self._client, self._witness, self._stop = client, witness, stop
+        self._thread = threading.Thread(target=self._run, name="witness", daemon=True)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def join(self) -> None:
+        """Wait until what is under way is done, once the agent was asked to stop."""
+        self._thread.join()
+
+    def _run(self) -> None:
+        given: CosignedCheckpoint | None = None
+        while not self._stop.is_set():
+            try:
+                stated = self._client.witness(given)
+                given = None
+                if stated is not None:
+                    given = self._witness.cosign(stated)
+            except Stopped:
+                return
+            except (CallRefused, CryptoError, PolicyError, MessageError, OSError) as fault:
+                # Others are asked when this silo does not answer; its own work goes on.
+                log.warning("nothing cosigned", why=str(fault), fault=type(fault).__name__)
+                given = None
+                self._stop.wait(PAUSE_SECONDS)
+
+
+def _kept(path: Path) -> SignedCheckpoint | None:
+    """What was kept; None where there is no file. Raises `CosignError` where it cannot be read."""
+    try:
+        return record.load(SignedCheckpoint, path.read_text("utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, TypeError, AttributeError, DaciteError):
+        msg = (
+            f"{FOLDER}/{path.name}: what was cosigned last cannot be read; put the newest copy of the"
+            " agent's state folder back"
+        )
+        raise CosignError(msg) from None

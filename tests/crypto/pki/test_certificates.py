@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+import hashlib
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID
+
+from crypto.errors import CertificateError, SignatureRefused
+from crypto.pki import authority
+from crypto.pki.certificates import Credential, Trust, fingerprint, parse_certificate, require_data_set
+from crypto.pki.enrolment import create_request
+from crypto.pki.identity import Identity, Role, Subject
+
+URIS = ("fedward://silo/a", "fedward://data-set/a")
+
+
+@pytest.fixture(scope="module")
+def trust(authority_folder):
+    return Trust((authority_folder / "authority.pem").read_bytes())
+
+
+def issue(authority_folder, extensions, *, key=None, days=1, algorithm=None):
+    """Sign whatever is asked, as a careless or misused authority would."""
+    root = parse_certificate((authority_folder / "authority.pem").read_bytes())
+    root_key = serialization.load_pem_private_key((authority_folder / "authority.key").read_bytes(), None)
+    now = datetime.now(UTC)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(x509.Name([]))
+        .issuer_name(root.subject)
+        .public_key((key or ec.generate_private_key(ec.SECP256R1())).public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=days))
+    )
+    for extension in extensions:
+        builder = builder.add_extension(extension, critical=False)
+    certificate = builder.sign(root_key, algorithm or hashes.SHA256())
+    return certificate.public_bytes(serialization.Encoding.PEM)
+
+
+def leaf(*uris, ca=False, signs=True, use=ExtendedKeyUsageOID.CLIENT_AUTH):
+    usage = dict.fromkeys(
+        [
+            "content_commitment",
+            "key_encipherment",
+            "data_encipherment",
+            "key_agreement",
+            "key_cert_sign",
+            "crl_sign",
+            "encipher_only",
+            "decipher_only",
+        ],
+        False,
+    )
+    return [
+        x509.BasicConstraints(ca=ca, path_length=None),
+        x509.KeyUsage(digital_signature=signs, **usage),
+        x509.ExtendedKeyUsage([use]),
+        *([x509.SubjectAlternativeName([x509.UniformResourceIdentifier(uri) for uri in uris])] if uris else []),
+    ]
+
+
+def test_a_certified_silo_is_identified(trust, silos):
+    pem = silos["north"].certificate_pem
+    assert trust.identify(pem, role=Role.SILO) == trust.identify(pem) == Identity(Role.SILO, "north")
+
+
+def test_a_silo_stands_for_the_data_set_of_its_certificate(silos, coordinator):
+    require_data_set(silos["north"].certificate_pem, "north-ward")
+    for pem, holder in (
+        (silos["south"].certificate_pem, "fedward://silo/south with the data set south-ward"),
+        (coordinator.certificate_pem, "fedward://coordinator/hub"),
+    ):
+        with pytest.raises(CertificateError, match=f"is for {holder}, not for the data set north-ward: a new name"):
+            require_data_set(pem, "north-ward")
+
+
+def test_another_authority_is_named(trust, foreign):
+    with pytest.raises(CertificateError, match="not issued by the authority 'Consortium of tests'"):
+        trust.identify(foreign("north").certificate_pem)
+
+
+def test_another_authority_of_the_same_name_is_no_better(tmp_path, trust):
+    authority.init(tmp_path / "root", "Consortium of tests", 10)
+    north = Subject(Identity(Role.SILO, "north"), "north-ward")
+    request = create_request(tmp_path / "north", north)
+    pem = authority.sign(tmp_path / "root", request.read_bytes(), subject=north, days=1)
+    with pytest.raises(CertificateError, match="not issued by"):
+        trust.identify(pem)
+
+
+def test_another_role_is_named(trust, silos, coordinator):
+    with pytest.raises(CertificateError, match=r"for fedward://silo/north, but a coordinator is needed"):
+        trust.identify(silos["north"].certificate_pem, role=Role.COORDINATOR)
+    with pytest.raises(CertificateError, match=r"for fedward://coordinator/hub, but a silo is needed"):
+        trust.identify(coordinator.certificate_pem, role=Role.SILO)
+
+
+def test_an_expired_certificate_is_named(trust, silos):
+    with pytest.raises(CertificateError, match=r"fedward://silo/north expired on .*; make a new request"):
+        trust.identify(silos["north"].certificate_pem, now=datetime.now(UTC) + timedelta(days=31))
+
+
+def test_a_certificate_before_its_time_is_named(trust, silos):
+    with pytest.raises(CertificateError, match=r"not yet valid .*clock"):
+        trust.identify(silos["north"].certificate_pem, now=datetime.now(UTC) - timedelta(days=1))
+
+
+def test_an_expired_authority_is_named(trust, authority_folder):
+    pem = issue(authority_folder, leaf(*URIS), days=1000)
+    with pytest.raises(CertificateError, match="the authority expired"):
+        trust.identify(pem, now=datetime.now(UTC) + timedelta(days=500))
+
+
+@pytest.mark.parametrize(
+    ("extensions", "sentence"),
+    [
+        (leaf(), "no FedWard identity"),
+        (leaf("fedward://silo/a", "fedward://silo/b"), "no FedWard identity"),
+        (leaf("https://silo/a"), "an identity is written"),
+        (leaf("fedward://silo/a"), "names no data set; make a new request"),
+        (leaf(*URIS, "fedward://data-set/b"), "no FedWard identity"),
+        (leaf(URIS[1]), "no FedWard identity"),
+        (leaf("fedward://silo/a", "fedward://data-set/A"), "a data set's id has"),
+        (leaf("fedward://operator/a", "fedward://data-set/a"), "a silo, and nobody else"),
+        (leaf(*URIS, ca=True), "key usages"),
+        (leaf(*URIS, signs=False), "key usages"),
+        (leaf(*URIS, use=ExtendedKeyUsageOID.SERVER_AUTH), "key usages"),
+        (leaf(*URIS)[3:], "key usages"),
+    ],
+)
+def test_what_the_authority_should_not_have_signed_is_refused(trust, authority_folder, extensions, sentence):
+    with pytest.raises(CertificateError, match=sentence):
+        trust.identify(issue(authority_folder, extensions))
+
+
+def test_extensions_that_cannot_be_read_are_refused(trust, authority_folder):
+    garbage = x509.UnrecognizedExtension(ExtensionOID.SUBJECT_ALTERNATIVE_NAME, b"garbage")
+    with pytest.raises(CertificateError, match="extensions cannot be read"):
+        trust.identify(issue(authority_folder, [*leaf()[:3], garbage]))
+
+
+def test_another_kind_of_key_or_hash_is_refused(trust, authority_folder):
+    for pem in (
+        issue(authority_folder, leaf(*URIS), key=ec.generate_private_key(ec.SECP384R1())),
+        issue(authority_folder, leaf(*URIS), algorithm=hashes.SHA384()),
+    ):
+        with pytest.raises(CertificateError, match="not issued by"):
+            trust.identify(pem)
+
+
+def test_only_one_certificate_is_read(trust, silos):
+    pem = silos["north"].certificate_pem
+    for wrong in (b"", b"hello", pem + pem, pem[:-60], b"\n" * (1 << 17) + pem):
+        with pytest.raises(CertificateError, match="exactly one PEM certificate"):
+            trust.identify(wrong)
+
+
+def test_a_leaf_is_no_authority(silos):
+    with pytest.raises(CertificateError, match="not an authority"):
+        Trust(silos["north"].certificate_pem)
+
+
+def test_a_fingerprint_is_the_hash_of_the_der(silos):
+    pem = silos["north"].certificate_pem
+    der = parse_certificate(pem).public_bytes(serialization.Encoding.DER)
+    assert fingerprint(pem) == hashlib.sha256(der).hexdigest()
+
+
+def test_signatures_bind_message_and_signer(trust, silos):
+    signature = silos["north"].sign(b"message")
+    pem = silos["north"].certificate_pem
+    assert trust.verify(pem, b"message", signature, role=Role.SILO).name == "north"
+    for attempt in (
+        (pem, b"massage", signature),
+        (pem, b"message", signature[:-1]),
+        (pem, b"message", b""),
+        (silos["south"].certificate_pem, b"message", signature),
+    ):
+        with pytest.raises(SignatureRefused, match="does not fit"):
+            trust.verify(*attempt, role=Role.SILO)
+    with pytest.raises(CertificateError, match="operator is needed"):
+        trust.verify(pem, b"message", signature, role=Role.OPERATOR)
+
+
+def test_a_signature_is_checked_at_a_time_that_is_given(trust, silos):
+    pem, signature = silos["north"].certificate_pem, silos["north"].sign(b"message")
+    now = datetime.now(UTC)
+    for days in (0, 29):
+        at = now + timedelta(days=days)
+        assert trust.verify(pem, b"message", signature, now=at).name == "north"
+        assert trust.ran_out(pem, now=at) is None
+    later = now + timedelta(days=31)
+    with pytest.raises(CertificateError, match="expired on"):
+        trust.verify(pem, b"message", signature, now=later)
+    with pytest.raises(CertificateError, match="not yet valid"):
+        trust.verify(pem, b"message", signature, now=now - timedelta(days=2))
+    assert trust.ran_out(pem, now=later) == parse_certificate(pem).not_valid_after_utc
+    assert trust.ran_out(pem) is None
+    with pytest.raises(SignatureRefused):
+        trust.verify(pem, b"massage", signature, now=now + timedelta(days=29))
+
+
+def test_a_certificate_ends_with_its_authority(trust, authority_folder):
+    pem = issue(authority_folder, leaf(*URIS), days=1000)
+    root = parse_certificate((authority_folder / "authority.pem").read_bytes())
+    assert trust.ran_out(pem, now=datetime.now(UTC) + timedelta(days=500)) == root.not_valid_after_utc
+
+
+def test_a_key_of_somebody_else_is_refused(silos, authority_folder):
+    with pytest.raises(CertificateError, match="does not belong to the certificate of fedward://silo/north"):
+        Credential(
+            certificate_pem=silos["north"].certificate_pem,
+            key_pem=silos["south"].key_pem,
+            authority_pem=silos["north"].authority_pem,
+        )
+
+
+def test_a_credential_must_be_within_its_time(silos):
+    own = silos["north"]
+    with pytest.raises(CertificateError, match="expired"):
+        Credential(
+            certificate_pem=own.certificate_pem,
+            key_pem=own.key_pem,
+            authority_pem=own.authority_pem,
+            now=datetime.now(UTC) + timedelta(days=400),
+        )
+
+
+def test_an_unreadable_key_is_named(silos):
+    other = ec.generate_private_key(ec.SECP384R1()).private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    for key in (b"", other):
+        with pytest.raises(CertificateError, match="cannot be read as an ECDSA P-256 key"):
+            Credential(
+                certificate_pem=silos["north"].certificate_pem,
+                key_pem=key,
+                authority_pem=silos["north"].authority_pem,
+            )
+
+
+def test_files_that_are_missing_or_open_to_everybody_are_refused(tmp_path, silos):
+    own = silos["north"]
+    paths = [tmp_path / name for name in ("certificate.pem", "key.pem", "authority.pem")]
+    for path, pem in zip(paths, (own.certificate_pem, own.key_pem, own.authority_pem), strict=True):
+        path.write_bytes(pem)
+    paths[1].chmod(0o604)
+    with pytest.raises(CertificateError, match="chmod 600"):
+        Credential.load(*paths)
+    paths[1].chmod(0o600)
+    assert Credential.load(*paths).identity == own.identity
+    paths[2].unlink()
+    with pytest.raises(CertificateError, match=r"authority\.pem cannot be read") as refused:
+        Credential.load(*paths)
+    assert str(tmp_path) not in str(refused.value)
+
+
+def test_a_credential_prints_only_whose_it_is(silos):
+    assert repr(silos["north"]) == "Credential(fedward://silo/north)"

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+
+from crypto.errors import EnrolmentError
+from crypto.pki.key_files import make_folder, new_key, write_new
+
+
+def test_secret_files_are_for_their_owner_alone(tmp_path):
+    write_new(tmp_path / "s", b"secret", secret=True)
+    write_new(tmp_path / "p", b"public", secret=False)
+    assert (tmp_path / "s").stat().st_mode & 0o777 == 0o600
+    assert (tmp_path / "p").read_bytes() == b"public"
+
+
+def test_nothing_is_overwritten(tmp_path):
+    write_new(tmp_path / "s", b"first", secret=True)
+    with pytest.raises(EnrolmentError, match="s exists already"):
+        write_new(tmp_path / "s", b"second", secret=True)
+    assert (tmp_path / "s").read_bytes() == b"first"
+
+
+def test_what_cannot_be_written_is_named(tmp_path):
+    with pytest.raises(EnrolmentError, match="cannot be written"):
+        write_new(tmp_path / "absent" / "s", b"", secret=True)
+    (tmp_path / "file").touch()
+    with pytest.raises(EnrolmentError, match="choose another"):
+        make_folder(tmp_path / "file")
+
+
+def test_folders_are_private(tmp_path):
+    make_folder(tmp_path / "a" / "b")
+    make_folder(tmp_path / "a" / "b")
+    assert (tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_passphrase_encrypts_the_key():
+    assert b"BEGIN PRIVATE KEY" in new_key()[1]
+    key, pem = new_key(b"open sesame")
+    assert b"ENCRYPTED" in pem
+    opened = serialization.load_pem_private_key(pem, b"open sesame")
+    assert opened.public_key() == key.public_key()

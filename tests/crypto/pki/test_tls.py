@@ -1,0 +1,75 @@
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+
+import grpc
+import pytest
+
+from crypto.errors import CertificateError
+from crypto.pki.certificates import Trust
+from crypto.pki.identity import Role
+from crypto.pki.tls import channel_credentials, server_credentials
+
+
+@pytest.fixture(scope="module")
+def port(coordinator):
+    """A server that answers with the caller's identity."""
+    trust = Trust(coordinator.authority_pem)
+
+    def who(request, context):
+        return trust.identify(context.auth_context()["x509_pem_cert"][0]).uri.encode() + b" says " + request
+
+    server = grpc.server(ThreadPoolExecutor(2))
+    handler = grpc.method_handlers_generic_handler("test", {"Who": grpc.unary_unary_rpc_method_handler(who)})
+    server.add_generic_rpc_handlers((handler,))
+    bound = server.add_secure_port("127.0.0.1:0", server_credentials(coordinator))
+    server.start()
+    yield bound
+    server.stop(None).wait()
+
+
+def call(port, credentials, host="127.0.0.1"):
+    with grpc.secure_channel(f"{host}:{port}", credentials) as channel:
+        return channel.unary_unary("/test/Who")(b"hello", timeout=5)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_both_sides_know_each_other(port, silos, host):
+    assert call(port, channel_credentials(silos["north"]), host) == b"fedward://silo/north says hello"
+
+
+def test_an_operator_may_call_too(port, enrol):
+    assert call(port, channel_credentials(enrol("ada", Role.OPERATOR))).startswith(b"fedward://operator/ada")
+
+
+def test_without_a_certificate_nobody_gets_in(port, coordinator):
+    bare = grpc.ssl_channel_credentials(root_certificates=coordinator.authority_pem)
+    with pytest.raises(grpc.RpcError) as refused:
+        call(port, bare)
+    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+def test_a_certificate_of_another_authority_does_not_get_in(port, foreign, coordinator):
+    stranger = foreign("stranger")
+    credentials = grpc.ssl_channel_credentials(coordinator.authority_pem, stranger.key_pem, stranger.certificate_pem)
+    with pytest.raises(grpc.RpcError) as refused:
+        call(port, credentials)
+    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+def test_a_silo_does_not_talk_to_a_server_of_another_authority(port, foreign):
+    with pytest.raises(grpc.RpcError) as refused:
+        call(port, channel_credentials(foreign("lost")))
+    assert refused.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+def test_plain_text_is_not_answered(port):
+    with grpc.insecure_channel(f"127.0.0.1:{port}") as channel, pytest.raises(grpc.RpcError):
+        channel.unary_unary("/test/Who")(b"hello", timeout=5)
+
+
+def test_roles_do_not_swap_sides(silos, coordinator):
+    with pytest.raises(CertificateError, match="only a coordinator serves"):
+        server_credentials(silos["north"])
+    with pytest.raises(CertificateError, match="does not call"):
+        channel_credentials(coordinator)

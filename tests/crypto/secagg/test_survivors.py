@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crypto.errors import RosterRefused, SealError
+from crypto.pki.certificates import Trust
+from crypto.secagg.survivors import Attempt, SurvivorList, threshold
+
+ATTEMPT = Attempt("5" * 64, "a" * 64, 3, 1)
+NAMES = ("north", "south", "west")
+
+
+@pytest.fixture
+def trust(silos):
+    return Trust(silos["north"].authority_pem)
+
+
+@given(st.integers(-1, 80), st.integers(-1, 80), st.integers(-1, 80))
+def test_the_threshold_outvotes_colluders_or_the_roster_is_refused(silos, colluders, min_silos):
+    try:
+        needed = threshold(silos, colluders, min_silos)
+    except RosterRefused:
+        # Refused only where nothing up to the roster's size would do.
+        possible = [T for T in range(silos + 1) if colluders < T >= min_silos and silos + colluders < 2 * T]
+        assert silos < 2 or colluders < 0 or not possible
+    else:
+        assert colluders < needed <= silos
+        assert 2 * needed > silos + colluders
+        assert needed >= min_silos
+        smaller = needed - 1
+        assert smaller <= colluders or 2 * smaller <= silos + colluders or smaller < min_silos
+
+
+def test_thresholds_of_common_rosters():
+    cases = {(2, 0, 2): 2, (3, 1, 2): 3, (10, 2, 5): 7, (10, 2, 8): 8, (5, 3, 2): 5}
+    assert {case: threshold(*case) for case in cases} == cases
+    with pytest.raises(RosterRefused, match=r"a roster of 3 is too small for 2 colluders and at least 4 .* wait"):
+        threshold(3, 2, 4)
+
+
+def test_every_field_changes_what_is_signed():
+    survivors = SurvivorList(ATTEMPT, "heads", NAMES)
+    others = [dataclasses.replace(survivors, tensor="head"), dataclasses.replace(survivors, names=NAMES[:2])]
+    others += [
+        SurvivorList(dataclasses.replace(ATTEMPT, **change), "heads", NAMES)
+        for change in ({"study": "6"}, {"roster": "b"}, {"round": 4}, {"attempt": 2})
+    ]
+    assert len({survivors.to_sign(), *(other.to_sign() for other in others)}) == 7
+    assert survivors.to_sign() == SurvivorList(ATTEMPT, "heads", NAMES).to_sign()
+    with pytest.raises(SealError, match=r"\[0, 2\^64\)"):
+        dataclasses.replace(ATTEMPT, round=-1).canonical()
+
+
+@pytest.mark.parametrize("names", [(), ("north",), ("south", "north"), ("north", "north"), ("a", "c", "b")])
+def test_survivors_are_sorted_and_two_or_more(names):
+    with pytest.raises(RosterRefused, match="two or more silos, sorted"):
+        SurvivorList(ATTEMPT, "heads", names)
+
+
+def test_only_survivors_who_signed_this_very_list_count(silos, coordinator, foreign, trust):
+    survivors = SurvivorList(ATTEMPT, "heads", ("north", "south"))
+    certificates = {name: credential.certificate_pem for name, credential in silos.items()}
+    signed = {name: credential.sign(survivors.to_sign()) for name, credential in silos.items()}
+    assert survivors.signed_by(certificates, signed, trust) == ("north", "south")
+    other = SurvivorList(ATTEMPT, "heads", NAMES)
+    for wrong in (b"", signed["south"], silos["north"].sign(other.to_sign()), signed["north"] + b"x"):
+        assert survivors.signed_by(certificates, {**signed, "north": wrong}, trust) == ("south",)
+    for pem in (b"", certificates["south"], coordinator.certificate_pem, foreign("north").certificate_pem):
+        assert survivors.signed_by({**certificates, "north": pem}, signed, trust) == ("south",)
+    swapped = {**certificates, "north": certificates["south"]}
+    assert survivors.signed_by(swapped, {**signed, "north": signed["south"]}, trust) == ("south",)
+    as_hub = {**signed, "north": coordinator.sign(survivors.to_sign())}
+    assert survivors.signed_by({**certificates, "north": coordinator.certificate_pem}, as_hub, trust) == ("south",)
+    assert survivors.signed_by({}, signed, trust) == ()
+    assert survivors.signed_by(certificates, {}, trust) == ()
+
+
+def test_it_imports_no_secret_module():
+    secret = {
+        "tenseal",
+        "crypto.secagg.agreement",
+        "crypto.secagg.packages",
+        "crypto.secagg.unmasking",
+        "crypto.secagg.shamir",
+        "crypto.secagg.masks",
+    }
+    code = f"import sys, crypto.secagg.survivors; sys.exit(bool({secret!r} & set(sys.modules)))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,0 +1,545 @@
+from __future__ import annotations
+
+import dataclasses
+import random
+from types import SimpleNamespace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crypto.entropy import SystemEntropy
+from crypto.errors import CertificateError, RecoveryRefused, RosterRefused, SealError
+from crypto.pki.certificates import Trust
+from crypto.secagg import unmasking
+from crypto.secagg.agreement import PairSecrets, Roster
+from crypto.secagg.packages import SEAL_BYTES, GroupKeys
+from crypto.secagg.shamir import SHARE_BYTES
+from crypto.secagg.survivors import Attempt, SurvivorList, threshold
+from crypto.secagg.unmasking import AttemptSecrets, make_bundle, make_reveal, pair_seed, read_bundle, read_reveals
+from support.entropy import SeededEntropy
+
+STUDY = "5" * 64
+TENSORS = ("heads", "update")
+TENSOR = "update"
+KEYS = GroupKeys(b"a CKKS key", b"g" * 32, b"c" * 32)
+TEN = tuple(f"silo-{n}" for n in range(10))
+THREE = ("north", "south", "west")
+
+
+class Consortium:
+    """Silos that have met, drawn secrets and shared them in one attempt."""
+
+    def __init__(self, credentials, roster, pairs, needed, number=1):
+        self.credentials, self.roster, self.pairs, self.needed = credentials, roster, pairs, needed
+        self.names = roster.names
+        self.trust = Trust(next(iter(credentials.values())).authority_pem)
+        self.attempt = Attempt(STUDY, roster.digest, 4, number)
+        self.secrets = {name: AttemptSecrets.create(TENSORS, SeededEntropy(name.encode())) for name in self.names}
+        self.notes = {name: self.make(name) for name in self.names}
+        self.held = {me: {owner: self.read(self.notes[owner], owner, me) for owner in self.names} for me in self.names}
+
+    def make(self, owner, **change):
+        of = {"secrets": self.secrets[owner], "attempt": self.attempt, "threshold": self.needed, **change}
+        pairs = of.get("pairs", self.pairs[owner])
+        credential = of.get("credential", self.credentials[owner])
+        return make_bundle(
+            of["secrets"], of["attempt"], owner, self.roster, pairs, of["threshold"], credential, SystemEntropy()
+        )
+
+    def read(self, blob, owner, me, **change):
+        of = {"attempt": self.attempt, "tensors": TENSORS, "threshold": self.needed, "roster": self.roster, **change}
+        return read_bundle(
+            blob, owner, of["attempt"], of["tensors"], me, of["roster"], self.pairs[me], of["threshold"], self.trust
+        )
+
+    def list(self, *names, tensor=TENSOR):
+        return SurvivorList(self.attempt, tensor, tuple(sorted(names)))
+
+    def reveal(self, me, survivors, participants=None, **change):
+        of = {"bundles": self.held[me], "keys": KEYS, "credential": self.credentials[me], **change}
+        everybody = participants or self.names
+        return make_reveal(of["bundles"], survivors, everybody, me, of["keys"], of["credential"], SystemEntropy())
+
+    def reveals(self, survivors, participants=None):
+        return {me: self.reveal(me, survivors, participants) for me in survivors.names}
+
+    def recover(self, blobs, survivors, participants=None, me=None, **change):
+        of = {"bundles": self.held[me or survivors.names[0]], "keys": KEYS, "threshold": self.needed, **change}
+        everybody = participants or self.names
+        return read_reveals(
+            blobs, of["bundles"], survivors, everybody, self.roster, of["keys"], of["threshold"], self.trust
+        )
+
+
+@pytest.fixture(scope="module")
+def trio(silos, meeting) -> Consortium:
+    return Consortium(silos, *meeting, 2)
+
+
+@pytest.fixture(scope="module")
+def ten(enrol, gather, introduce) -> Consortium:
+    credentials = {name: enrol(name) for name in TEN}
+    keys, roster = gather(credentials)
+    return Consortium(credentials, roster, introduce(keys, roster), threshold(10, 2, 5))
+
+
+@pytest.fixture(scope="module")
+def forge(trio):
+    """A dealer that signs whatever it likes: `make` with functions of the module replaced."""
+
+    def forge(owner, **replaced):
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in replaced.items():
+                patch.setattr(unmasking, name, value)
+            return trio.make(owner)
+
+    return forge
+
+
+def expected(consortium, unmasking, survivors, participants, tensor=TENSOR):
+    assert unmasking.own == {name: consortium.secrets[name].own[tensor] for name in survivors.names}
+    assert unmasking.dropped == {
+        gone: {name: pair_seed(consortium.pairs[gone][name], consortium.attempt, tensor) for name in survivors.names}
+        for gone in set(participants) - set(survivors.names)
+    }
+    assert unmasking.group == KEYS.group
+
+
+# --- simulation ----------------------------------------------------------------------------------------------------
+
+
+@settings(deadline=None, max_examples=25)
+@given(st.data())
+def test_ten_silos_lose_any_three_at_any_step(ten, data):
+    """Before sharing: no participant. Before the upload: dropped. After it: a survivor that reveals nothing."""
+    lost = data.draw(st.lists(st.sampled_from(TEN), min_size=3, max_size=3, unique=True))
+    steps = {name: data.draw(st.sampled_from(("share", "upload", "reveal")), name) for name in lost}
+    participants = [name for name in TEN if steps.get(name) != "share"]
+    survivors = ten.list(*(name for name in participants if steps.get(name) != "upload"))
+    alive = [name for name in TEN if name not in lost]
+    blobs = {name: ten.reveal(name, survivors, participants) for name in alive}
+    results = [ten.recover(blobs, survivors, participants, me=me) for me in alive]
+    assert all(result == results[0] for result in results)
+    assert results[0].ignored == ()
+    expected(ten, results[0].unmasking, survivors, participants)
+
+
+def test_a_fourth_loss_leaves_nothing(ten):
+    survivors = ten.list(*TEN)
+    blobs = {name: ten.reveal(name, survivors) for name in TEN[:6]}
+    with pytest.raises(RecoveryRefused, match="6 of the 7 reveals") as refused:
+        ten.recover(blobs, survivors)
+    assert refused.value.culprit == ""
+
+
+@given(st.permutations(TEN), st.integers(7, 10))
+@settings(deadline=None, max_examples=10)
+def test_whoever_reveals_the_result_is_the_same(ten, order, count):
+    survivors = ten.list(*TEN[1:], TEN[0])
+    blobs = {name: ten.reveal(name, survivors) for name in order[:count]}
+    expected(ten, ten.recover(blobs, survivors).unmasking, survivors, TEN)
+
+
+# --- secrets -------------------------------------------------------------------------------------------------------
+
+
+def test_attempt_secrets_are_fresh_for_every_tensor_and_come_back():
+    secrets = AttemptSecrets.create(TENSORS, SystemEntropy())
+    drawn = [*secrets.own.values(), *secrets.keys.values()]
+    assert len(set(drawn)) == 4
+    assert set(secrets.own) == set(secrets.keys) == set(TENSORS)
+    assert AttemptSecrets.from_bytes(secrets.to_bytes()) == secrets
+    assert repr(secrets) == "AttemptSecrets()"
+
+
+@pytest.mark.parametrize(
+    "blob",
+    [
+        b"",
+        b"\xff",
+        b"1",
+        b"[]",
+        b"[{}, {}]",
+        b"[[], []]",
+        b'[{"a": 1}, {"a": 1}]',
+        b'[{"a": "zz"}, {"a": "00"}]',
+        b'[{"a": "00"}, {"a": "00"}]',
+        b'[{"a": "%s"}, {"b": "%s"}]' % (b"00" * 32, b"00" * 32),
+    ],
+)
+def test_stored_secrets_that_are_none_are_refused(blob):
+    with pytest.raises(SealError):
+        AttemptSecrets.from_bytes(blob)
+
+
+def test_a_pair_seed_is_the_same_at_both_ends_and_of_its_purpose_alone(trio):
+    pair = trio.pairs["north"]["west"]
+    assert pair_seed(pair, trio.attempt, TENSOR) == pair_seed(trio.pairs["west"]["north"], trio.attempt, TENSOR)
+    attempts = [dataclasses.replace(trio.attempt, **change) for change in ({"round": 5}, {"attempt": 2}, {"study": ""})]
+    seeds = {pair_seed(pair, attempt, TENSOR) for attempt in (trio.attempt, *attempts)}
+    assert len(seeds | {pair_seed(pair, trio.attempt, "heads"), pair}) == 6
+
+
+def test_nothing_secret_is_printed_or_lies_open_in_a_note(trio):
+    bundle = trio.held["north"]["west"]
+    survivors = trio.list("north", "west")
+    result = trio.recover(trio.reveals(survivors), survivors)
+    shown = repr(bundle) + repr(result)
+    assert "owner='west'" in shown
+    secrets = [*trio.secrets["west"].own.values(), *trio.secrets["west"].keys.values(), *bundle.shares.values()]
+    secrets += [pair_seed(trio.pairs["west"][name], trio.attempt, TENSOR) for name in ("north", "south")]
+    for secret in secrets:
+        assert repr(secret) not in shown
+        assert secret not in trio.notes["west"]
+        assert all(secret not in blob for blob in trio.reveals(survivors).values())
+
+
+# --- shares notes --------------------------------------------------------------------------------------------------
+
+
+def test_everybody_reads_the_same_commitments_and_shares_of_its_own(trio):
+    for owner in THREE:
+        bundles = [trio.held[me][owner] for me in THREE]
+        assert all(b.owner == owner and b.attempt == trio.attempt for b in bundles)
+        assert all(
+            (b.digest, b.commitments, b.pairs, b.deposits)
+            == (bundles[0].digest, bundles[0].commitments, bundles[0].pairs, bundles[0].deposits)
+            for b in bundles
+        )
+        shares = {share for bundle in bundles for share in bundle.shares.values()}
+        assert len(shares) == 3 * 2 * len(TENSORS)
+    assert trio.held["north"]["west"].pairs[TENSOR]["south"] == trio.held["north"]["south"].pairs[TENSOR]["west"]
+
+
+def test_a_note_of_another_attempt_roster_owner_or_form_is_refused_without_a_culprit(trio, silos, gather, introduce):
+    note = trio.notes["west"]
+    elsewhere = dataclasses.replace(trio.attempt, attempt=2)
+    keys, roster = gather(silos)
+    other = Consortium(silos, roster, introduce(keys, roster), 2)
+    for blob, owner, change in (
+        (note, "south", {}),
+        (note, "west", {"attempt": elsewhere}),
+        (note, "west", {"attempt": dataclasses.replace(trio.attempt, study="6")}),
+        (note, "west", {"tensors": ("heads",)}),
+        (note, "west", {"tensors": ("heads", "other")}),
+        (note, "west", {"threshold": 3}),
+        (trio.make("west", attempt=elsewhere), "west", {}),
+        (trio.make("west", credential=silos["south"]), "west", {}),
+        (other.notes["west"], "west", {}),
+        (b"", "west", {}),
+    ):
+        with pytest.raises(RecoveryRefused, match="shares note") as refused:
+            trio.read(blob, owner, "north", **change)
+        assert refused.value.culprit == ""
+    with pytest.raises(RecoveryRefused, match="another roster"):
+        trio.read(note, "west", "north", attempt=dataclasses.replace(trio.attempt, roster=roster.digest))
+    with pytest.raises(RecoveryRefused, match="another roster"):
+        trio.make("north", attempt=other.attempt)
+    with pytest.raises(RosterRefused, match="'hub' is no member"):
+        trio.read(note, "hub", "north")
+    with pytest.raises(SealError, match="not those of this roster"):
+        trio.read(note, "west", "north", roster=Roster(STUDY, roster.entries[1:]))
+
+
+def test_a_certificate_that_is_no_longer_good_is_refused(trio, foreign):
+    strangers = SimpleNamespace(**vars(trio))
+    strangers.trust = Trust(foreign("north").authority_pem)
+    with pytest.raises(CertificateError, match="not issued by"):
+        Consortium.read(strangers, trio.notes["west"], "west", "north")
+
+
+def test_a_wrong_share_for_one_member_shows_that_member_its_dealer(trio, forge):
+    honest = unmasking._commit
+
+    def commit(attempt, owner, spot, holder, value):
+        """Commits to a share that is one bit off what that member is handed."""
+        return honest(attempt, owner, spot, holder, value[:-1] + bytes([value[-1] ^ (holder == "north")]))
+
+    note = forge("west", _commit=commit)
+    with pytest.raises(RecoveryRefused, match="'west' dealt this silo shares that it did not commit to") as refused:
+        trio.read(note, "west", "north")
+    assert refused.value.culprit == "west"
+    assert trio.read(note, "west", "south").owner == "west"
+
+
+def test_shares_sealed_under_another_secret_show_their_dealer(trio):
+    strangers = PairSecrets({**trio.pairs["west"], "north": b"x" * 32})
+    with pytest.raises(RecoveryRefused, match="sealed its shares for this silo wrongly") as refused:
+        trio.read(trio.make("west", pairs=strangers), "west", "north")
+    assert refused.value.culprit == "west"
+
+
+def test_a_commitment_to_another_pair_seed_shows_its_dealer(trio, forge):
+    note = forge("west", pair_seed=lambda pair, attempt, tensor: bytes(32))
+    for me in ("north", "south"):
+        with pytest.raises(RecoveryRefused, match="did not commit to") as refused:
+            trio.read(note, "west", me)
+        assert refused.value.culprit == "west"
+
+
+def test_a_threshold_above_the_roster_cannot_be_shared(trio):
+    with pytest.raises(SealError, match="threshold"):
+        trio.make("west", threshold=4)
+
+
+def test_3000_mutated_shares_notes_are_refused(trio):
+    chance = random.Random(6)  # noqa: S311  # mutations that repeat
+    other = trio.make("west")
+    for _ in range(3000):
+        with pytest.raises(RecoveryRefused) as refused:
+            trio.read(mutate(trio.notes["west"], other, chance), "west", "north")
+        assert refused.value.culprit == ""
+
+
+def mutate(blob: bytes, other: bytes, chance: random.Random) -> bytes:
+    """Flip bits, cut, lengthen, or put in a stretch of another note of the same kind (from the same place or not)."""
+    out, kind = bytearray(blob), chance.randrange(5)
+    if kind == 0:
+        del out[chance.randrange(len(out)) :]
+    elif kind == 1:
+        out += chance.randbytes(chance.randrange(1, 40))
+    elif kind == 2:
+        begin, size = chance.randrange(16, len(out) - 80), chance.randrange(32, 64)
+        source = chance.choice((begin, chance.randrange(16, len(out) - 80)))
+        out[begin : begin + size] = other[source : source + size]
+    else:
+        out[chance.randrange(len(out))] ^= chance.randrange(1, 256)
+    # Two notes of one attempt hold the same commitments to pair seeds: a stretch of those changes nothing.
+    return bytes(out) if out != blob else mutate(blob, other, chance)
+
+
+# --- reveals -------------------------------------------------------------------------------------------------------
+
+
+def test_of_each_silo_one_secret_is_revealed_and_never_both(trio, monkeypatch):
+    shown = []
+    monkeypatch.setattr(unmasking, "_reveal_message", lambda context, shares: shown.extend(shares) or context)
+    survivors = trio.list("north", "south")
+    trio.reveal("north", survivors)
+    held = trio.held["north"]
+    spots = {"north": "own", "south": "own", "west": "key"}
+    assert shown == [held[name].shares[TENSOR, part] for name, part in spots.items()]
+
+
+def test_tensors_recover_apart(trio):
+    for tensor, names in (("heads", ("north", "south")), ("update", ("north", "west"))):
+        survivors = trio.list(*names, tensor=tensor)
+        result = trio.recover(trio.reveals(survivors), survivors)
+        expected(trio, result.unmasking, survivors, THREE, tensor)
+
+
+def test_a_silo_that_is_no_survivor_reveals_nothing(trio):
+    with pytest.raises(RecoveryRefused, match="not in the sum, so it reveals nothing"):
+        trio.reveal("west", trio.list("north", "south"))
+
+
+def test_survivors_participants_and_notes_belong_together(trio):
+    survivors = trio.list("north", "south")
+    fewer = {name: trio.held["north"][name] for name in ("north", "south")}
+    swapped = {**trio.held["north"], "west": trio.held["north"]["south"]}
+    later = dataclasses.replace(trio.attempt, attempt=2)
+    for change, listed, participants in (
+        ({"bundles": fewer}, survivors, THREE),
+        ({"bundles": swapped}, survivors, THREE),
+        ({}, survivors, ("north", "west")),
+        ({}, SurvivorList(later, TENSOR, ("north", "south")), THREE),
+        ({}, SurvivorList(trio.attempt, "counts", ("north", "south")), THREE),
+    ):
+        with pytest.raises(RecoveryRefused, match="not of one attempt") as refused:
+            trio.reveal("north", listed, participants, **change)
+        assert refused.value.culprit == ""
+        with pytest.raises(RecoveryRefused, match="not of one attempt"):
+            trio.recover({}, listed, participants, **change)
+
+
+def test_a_reveal_for_another_list_tensor_attempt_or_sender_is_ignored_by_name(ten, silos):
+    survivors = ten.list(*TEN[:9])
+    blobs = ten.reveals(survivors)
+    replayed = dict(blobs)
+    replayed["silo-0"] = ten.reveal("silo-0", ten.list(*TEN))
+    replayed["silo-1"] = ten.reveal("silo-1", ten.list(*TEN[:9], tensor="heads"))
+    result = ten.recover(replayed, survivors)
+    assert result.ignored == ("silo-0", "silo-1")
+    assert result.unmasking == ten.recover(blobs, survivors).unmasking
+    swapped = {**blobs, "silo-2": blobs["silo-3"], "silo-3": blobs["silo-2"]}
+    assert ten.recover(swapped, survivors).ignored == ("silo-2", "silo-3")
+    guests = {**blobs, "silo-9": blobs["silo-0"], "hub": blobs["silo-0"], "silo-4": b""}
+    assert ten.recover(guests, survivors).ignored == ("hub", "silo-4", "silo-9")
+    fewer = {**blobs, "silo-5": ten.reveal("silo-5", survivors, TEN[:9])}
+    assert ten.recover(fewer, survivors).ignored == ("silo-5",)
+    stranger = dataclasses.replace(KEYS, group=b"h" * 32)
+    others = {**blobs, "silo-6": ten.reveal("silo-6", survivors, keys=stranger)}
+    others["silo-7"] = ten.reveal("silo-7", survivors, credential=ten.credentials["silo-8"])
+    assert ten.recover(others, survivors).ignored == ("silo-6", "silo-7")
+
+
+def test_who_was_dealt_another_note_cannot_be_combined_with(trio):
+    """A dealer that signs two notes: those who hold different ones ignore each other, and blame nobody for a share."""
+    second = trio.make("west")
+    survivors = trio.list("north", "south", "west")
+    blobs = trio.reveals(survivors)
+    blobs["south"] = trio.reveal(
+        "south", survivors, bundles={**trio.held["south"], "west": trio.read(second, "west", "south")}
+    )
+    assert trio.recover(blobs, survivors).ignored == ("south",)
+    # Even where the shares are the same.
+    other = dataclasses.replace(trio.held["south"]["west"], digest=trio.read(second, "west", "south").digest)
+    blobs["south"] = trio.reveal("south", survivors, bundles={**trio.held["south"], "west": other})
+    assert trio.recover(blobs, survivors).ignored == ("south",)
+
+
+def test_a_reveal_is_bound_to_all_that_it_is_for(trio):
+    held = [trio.held["north"][name] for name in THREE]
+    later = SurvivorList(dataclasses.replace(trio.attempt, attempt=2), TENSOR, ("north", "south"))
+    contexts = {
+        unmasking._reveal_context(held, trio.list("north", "south"), "north"),
+        unmasking._reveal_context(held, trio.list("north", "south"), "south"),
+        unmasking._reveal_context(held, trio.list(*THREE), "north"),
+        unmasking._reveal_context(held, trio.list("north", "south", tensor="heads"), "north"),
+        unmasking._reveal_context(held, later, "north"),
+        unmasking._reveal_context(held[:2], trio.list("north", "south"), "north"),
+        unmasking._reveal_context([dataclasses.replace(held[0], digest=b""), *held[1:]], later, "north"),
+    }
+    assert len(contexts) == 7
+
+
+def test_a_dropped_silo_that_reveals_all_the_same_is_ignored(trio):
+    """It holds the group key and its own shares, and signs and seals like a survivor."""
+    survivors = trio.list("north", "south")
+    held = [trio.held["west"][name] for name in THREE]
+    shares = [held[at].shares[TENSOR, part] for at, part in enumerate(("own", "own", "key"))]
+    context = unmasking._reveal_context(held, survivors, "west")
+    plain = b"".join([*shares, trio.credentials["west"].sign(unmasking._reveal_message(context, shares))])
+    blob = unmasking.seal_under(unmasking.derive(KEYS.group, context), plain, context, SystemEntropy())
+    result = trio.recover({**trio.reveals(survivors), "west": blob}, survivors)
+    assert result.ignored == ("west",)
+    expected(trio, result.unmasking, survivors, THREE)
+
+
+@pytest.mark.parametrize("part", ["own", "key"])
+def test_a_wrong_share_is_ignored_and_its_revealer_listed(trio, part):
+    survivors = trio.list("north", "south", "west") if part == "own" else trio.list("north", "south")
+    blobs = trio.reveals(survivors)
+    bundle = trio.held["south"]["west"]
+    # Its share of the other secret, or a changed one, signed and sealed as the right one would be.
+    right, other = (bundle.shares[TENSOR, name] for name in (("own", "key") if part == "own" else ("key", "own")))
+    for wrong in (other, bytes(33), right[:-1] + bytes([right[-1] ^ 1])):
+        lying = dataclasses.replace(bundle, shares={**bundle.shares, (TENSOR, part): wrong})
+        blobs["south"] = trio.reveal("south", survivors, bundles={**trio.held["south"], "west": lying})
+        if part == "own":
+            result = trio.recover(blobs, survivors)
+            assert result.ignored == ("south",)
+            expected(trio, result.unmasking, survivors, THREE)
+        else:
+            with pytest.raises(RecoveryRefused, match=r"1 of the 2 reveals .* \(ignored: south\)"):
+                trio.recover(blobs, survivors)
+
+
+def recovered_with(trio, note, owner, survivors, participants=THREE):
+    """What the survivors recover when `owner` has dealt this note."""
+    held = {me: {**trio.held[me], owner: trio.read(note, owner, me)} for me in THREE}
+    blobs = {me: trio.reveal(me, survivors, participants, bundles=held[me]) for me in survivors.names}
+    return trio.recover(blobs, survivors, participants, bundles=held[survivors.names[0]])
+
+
+@pytest.mark.parametrize("names", [("north", "south", "west"), ("north", "south")])
+def test_shares_that_do_not_combine_show_their_dealer(trio, forge, names):
+    honest = unmasking.split
+
+    def split(secret, needed, holders, entropy):
+        """Every share of another polynomial: each fits its commitment, together they give nothing."""
+        return [honest(secret, needed, holders, SystemEntropy())[i] for i in range(holders)]
+
+    note = forge("west", split=split)
+    with pytest.raises(RecoveryRefused, match="shares that 'west' dealt do not combine") as refused:
+        recovered_with(trio, note, "west", trio.list(*names))
+    assert refused.value.culprit == "west"
+
+
+def test_shares_beyond_the_field_show_their_dealer(trio, forge):
+    note = forge("west", split=lambda *_: [b"\xff" * 33] * 3)
+    with pytest.raises(RecoveryRefused, match="do not combine") as refused:
+        recovered_with(trio, note, "west", trio.list("north", "south"))
+    assert refused.value.culprit == "west"
+
+
+def test_shares_of_another_secret_show_their_dealer(trio, forge):
+    honest = unmasking.split
+    note = forge("west", split=lambda secret, *others: honest(b"z" * 32, *others))
+    with pytest.raises(RecoveryRefused, match="do not combine") as refused:
+        recovered_with(trio, note, "west", trio.list("north", "south"))
+    assert refused.value.culprit == "west"
+
+
+def test_a_deposit_of_other_seeds_or_under_another_key_shows_its_dealer(trio, forge):
+    honest = unmasking.seal_under
+    size = SEAL_BYTES + 2 * 32
+
+    def seal_other(key, plain, bound, entropy):
+        """One bit of the last seed."""
+        return honest(key, plain[:-1] + bytes([plain[-1] ^ (len(plain) == 2 * 32)]), bound, entropy)
+
+    def seal_apart(key, plain, bound, entropy):
+        return honest(bytes(32) if len(plain) == 2 * 32 else key, plain, bound, entropy)
+
+    assert len(trio.held["north"]["west"].deposits[TENSOR]) == size
+    for seal in (seal_other, seal_apart):
+        note = forge("west", seal_under=seal)
+        with pytest.raises(RecoveryRefused, match="'west' deposited other pair seeds") as refused:
+            recovered_with(trio, note, "west", trio.list("north", "south"))
+        assert refused.value.culprit == "west"
+        # As a survivor its deposit is not needed, and not opened.
+        survivors = trio.list("north", "south", "west")
+        expected(trio, recovered_with(trio, note, "west", survivors).unmasking, survivors, THREE)
+
+
+def test_two_who_committed_to_different_seeds_are_both_named_and_neither_blamed(trio):
+    """West and south collude; north, who knows only its own seeds, sees that they differ."""
+    survivors = trio.list("north", "south")
+    blobs = trio.reveals(survivors)
+    bundle = trio.held["north"]["south"]
+    lying = dataclasses.replace(bundle, pairs={**bundle.pairs, TENSOR: {**bundle.pairs[TENSOR], "west": bytes(32)}})
+    with pytest.raises(RecoveryRefused, match="'west' and 'south' committed to different seeds") as refused:
+        trio.recover(blobs, survivors, bundles={**trio.held["north"], "south": lying})
+    assert refused.value.culprit == ""
+
+
+def test_3000_mutated_reveals_are_ignored(trio):
+    survivors = trio.list("north", "south", "west")
+    blobs = {"north": trio.reveal("north", survivors), "west": trio.reveal("west", survivors)}
+    other = trio.reveal("west", survivors)
+    chance = random.Random(7)  # noqa: S311  # mutations that repeat
+    for _ in range(3000):
+        with pytest.raises(RecoveryRefused, match=r"1 of the 2 reveals .* \(ignored: west\)"):
+            trio.recover({**blobs, "west": mutate(blobs["west"], other, chance)}, survivors)
+
+
+def test_500_reveals_mutated_under_the_seal_are_ignored(trio):
+    """By a silo that holds the group key, so the seal is right and what it covers is not."""
+    survivors = trio.list("north", "south", "west")
+    honest = trio.reveal("north", survivors)
+    held = [trio.held["west"][name] for name in THREE]
+    context = unmasking._reveal_context(held, survivors, "west")
+    key = unmasking.derive(KEYS.group, context)
+    plain = unmasking.open_under(key, trio.reveal("west", survivors), context, "reveal")
+    other = unmasking.open_under(key, trio.reveal("west", survivors), context, "reveal")
+    assert len(plain) > 3 * SHARE_BYTES
+    chance = random.Random(8)  # noqa: S311  # mutations that repeat
+    for _ in range(500):
+        out, kind = bytearray(plain), chance.randrange(4)
+        if kind == 0:
+            del out[chance.randrange(len(out)) :]
+        elif kind == 1:
+            out += chance.randbytes(chance.randrange(1, 40))
+        elif kind == 2:
+            out[3 * SHARE_BYTES :] = other[3 * SHARE_BYTES :]
+            out[:SHARE_BYTES], out[SHARE_BYTES : 2 * SHARE_BYTES] = (
+                out[SHARE_BYTES : 2 * SHARE_BYTES],
+                out[:SHARE_BYTES],
+            )
+        else:
+            out[chance.randrange(len(out))] ^= chance.randrange(1, 256)
+        blob = unmasking.seal_under(key, bytes(out), context, SystemEntropy())
+        with pytest.raises(RecoveryRefused, match="ignored: west"):
+            trio.recover({"north": honest, "west": blob}, survivors)

@@ -1,0 +1,129 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from policies.accounting import accountant, overlap
+from policies.accounting.planning import advise, price
+from policies.errors import CostError
+from policies.plan.costs import round_costs, study_costs, tensor_costs
+
+DELTA = 1e-5
+# Every patient takes part in every step: priced by a closed formula.
+WHOLE = {"encoder.sampling_rate": 1.0, "encoder.noise": 40.0}
+UNNOISED = {
+    "privacy.mode": "none",
+    "privacy.count_noise": 0,
+    "heads.pooled_noise": 0,
+    "heads.domain_noise": 0,
+    "encoder.noise": 0,
+    "evaluation.noise": 0,
+}
+
+
+def epsilon_with(make_study, fields, **changes):
+    return accountant.epsilon(study_costs(make_study({**changes, **fields})), DELTA)
+
+
+def test_the_prices_are_the_accountants(make_study):
+    study = make_study()
+    prices = price(study, DELTA)
+    assert prices.total == accountant.epsilon(study_costs(study), DELTA)
+    assert prices.total == max(prices.cohorts.values())
+    assert set(prices.alone) == {"counts", "heads", "encoder", "metrics"}
+    for tensor, costs in tensor_costs(study).items():
+        assert prices.alone[tensor] == accountant.epsilon(costs, DELTA)
+        assert prices.alone[tensor] <= prices.total + 1e-9
+    assert prices.dearest_round == max(
+        accountant.epsilon(round_costs(study, r).values(), DELTA) for r in range(study.rounds + 1)
+    )
+
+
+def test_a_patient_of_several_hospitals_costs_more_and_only_of_the_studys(make_study):
+    study = make_study({"silos": ["north", "south"], "min_silos": 2, "privacy.mode": "local"})
+    prices = price(study, DELTA)
+    assert prices.several == {2: overlap.epsilon([study_costs(study)] * 2, DELTA)}
+    assert prices.several[2] > prices.total
+
+
+def test_without_noise_everything_is_without_bound(make_study):
+    prices = price(make_study(UNNOISED), DELTA)
+    assert all(math.isinf(value) for value in (prices.total, prices.dearest_round, *prices.alone.values()))
+    with pytest.raises(CostError, match="without noise"):
+        advise(make_study(UNNOISED), 1.0, DELTA)
+
+
+def test_a_smaller_delta_costs_more(make_study):
+    assert price(make_study(), 1e-8).total > price(make_study(), DELTA).total
+
+
+@pytest.mark.parametrize(("changes", "target"), [({}, 1.0), (WHOLE, 0.5), (WHOLE, 2.0), (WHOLE, 16.0)])
+def test_advice_as_printed_costs_no_more_than_the_target_and_little_less(changes, target, make_study):
+    advice = advise(make_study(changes), target, DELTA)
+    reached = epsilon_with(make_study, advice.scaled.fields, **changes)
+    assert reached == advice.scaled.epsilon
+    assert 0.995 * target <= reached <= target
+    assert all(float(f"{noise:.4g}") == noise for noise in advice.scaled.fields.values())
+    if advice.encoder_only is not None:
+        assert set(advice.encoder_only.fields) == {"encoder.noise"}
+        assert epsilon_with(make_study, advice.encoder_only.fields, **changes) == advice.encoder_only.epsilon <= target
+
+
+@pytest.mark.parametrize("target", [0.5, 2.0, 16.0])
+def test_recommended_clips_cost_nothing_and_let_no_more_noise_through_than_planned(target, make_study):
+    study, advice = make_study(WHOLE), advise(make_study(WHOLE), target, DELTA)
+    for noises in filter(None, (advice.scaled, advice.encoder_only)):
+        clipped = make_study({**WHOLE, **noises.fields, **noises.clips})
+        assert accountant.epsilon(study_costs(clipped), DELTA) == noises.epsilon
+        planned = study.encoder.clip * study.encoder.noise
+        assert clipped.encoder.clip * clipped.encoder.noise == pytest.approx(planned, rel=0.01)
+        assert set(noises.clips) == {"encoder.clip"} | (
+            {"heads.clip"} if "heads.domain_noise" in noises.fields else set()
+        )
+    heads = make_study({**WHOLE, **advice.scaled.fields, **advice.scaled.clips}).heads
+    assert 0.5 <= heads.clip <= 1.0
+    if 0.5 < heads.clip < 1.0:
+        assert heads.clip * heads.domain_noise == pytest.approx(study.heads.clip * study.heads.domain_noise, rel=0.01)
+
+
+def test_the_encoders_noise_alone_is_the_least_that_does(make_study):
+    study = make_study(WHOLE)
+    now = price(study, DELTA).total
+    for target in (now * 0.95, now * 1.5):
+        (noise,) = advise(study, target, DELTA).encoder_only.fields.values()
+        assert (noise < study.encoder.noise) == (target > now)
+        assert epsilon_with(make_study, {**WHOLE, "encoder.noise": noise}) <= target
+        assert epsilon_with(make_study, {**WHOLE, "encoder.noise": noise * 0.98}) > target
+
+
+def test_where_anything_would_do_the_encoder_gets_the_least_noise_that_is_recommended(make_study):
+    study = make_study({**WHOLE, "encoder.steps": 1})
+    assert advise(study, 32.0, DELTA).encoder_only.fields == {"encoder.noise": 0.5}
+
+
+def test_the_encoder_alone_cannot_make_up_for_dear_heads(make_study):
+    study = make_study({**WHOLE, "heads.pooled_noise": 1.0})
+    advice = advise(study, 1.0, DELTA)
+    assert advice.encoder_only is None
+    assert advice.domain_rounds is None
+
+
+def test_fewer_rounds_are_advised_where_they_fit(make_study):
+    changes = {**WHOLE, "heads.domain_rounds": 8, "heads.domain_noise": 4.0}
+    target = epsilon_with(make_study, {**changes, "heads.domain_rounds": 3})
+    advice = advise(make_study(changes), target, DELTA)
+    assert advice.domain_rounds == 3
+    assert epsilon_with(make_study, {**changes, "heads.domain_rounds": 4}) > target
+    assert advise(make_study(WHOLE), 8.0, DELTA).domain_rounds == make_study().heads.domain_rounds
+
+
+def test_a_study_of_one_round_has_no_encoder_to_advise_on(make_study):
+    advice = advise(make_study({"heads.pooled_rounds": 1, "heads.domain_rounds": 0}), 2.0, DELTA)
+    assert advice.encoder_only is None
+
+
+@pytest.mark.parametrize("target", [0.0, -1.0, 33.0, math.nan, math.inf])
+def test_a_target_that_cannot_be_is_a_named_error(target, make_study):
+    with pytest.raises(CostError, match="cannot be aimed at"):
+        advise(make_study(), target, DELTA)

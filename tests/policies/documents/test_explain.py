@@ -1,0 +1,112 @@
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+from scipy.stats import norm
+
+import policies
+from policies.accounting.accountant import gaussian_epsilon
+from policies.documents.explain import explain, guess
+from policies.documents.policy import load_policy
+
+SAMPLES = sorted((Path(policies.__file__).parent / "samples").glob("*.yaml"))
+CHANGES = {
+    "contact": "new@hospital.example",
+    "data_set.id": "oncology",
+    "data_set.unit": "record",
+    "data_set.identified_by": ["visit"],
+    "data_set.holdout": 0.3,
+    "data_set.public": True,
+    "budget.epsilon": 3.0,
+    "budget.delta": 1e-6,
+    "budget.expires": "2027-12-31",
+    "min_silos": 7,
+    "noise_modes": ["local"],
+    "colluders": 0,
+    "encoder_sealing": "ckks",
+    "smallest_domain": 33,
+    "limits.study_epsilon": 1.5,
+    "limits.round_epsilon": 0.75,
+    "limits.rounds": 9,
+    "limits.charged_attempts": 3,
+    "limits.architectures": ["mlp"],
+    "limits.encoder_weights": 12345,
+    "limits.representation": 15,
+    "limits.sampling_rate": 0.07,
+    "limits.clip": 0.9,
+    "split.encoder": 0.61,
+    "split.heads": 0.62,
+    "split.counts": 0.63,
+    "split.metrics": 0.64,
+    "publish": ["auc"],
+    "retention_days": 77,
+    "studies": ["1" * 64],
+    "approvers": ["fedward://operator/ada", "fedward://operator/grace"],
+}
+
+
+def text_of(policy):
+    return "\n".join(f"{heading}: {text}" for heading, text in explain(policy))
+
+
+@pytest.mark.parametrize("field", CHANGES)
+def test_every_field_is_spoken_of(field, make_policy):
+    assert text_of(make_policy({field: CHANGES[field]})) != text_of(make_policy())
+
+
+def test_no_field_is_untested(make_policy):
+    def fields(part, prefix=""):
+        for name, value in part:
+            yield from fields(value, f"{prefix}{name}.") if hasattr(value, "model_fields") else (f"{prefix}{name}",)
+
+    assert {*fields(make_policy())} - set(CHANGES) == {"version", "budget.relation"}
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.stem)
+def test_every_sample_can_be_explained(path):
+    text = text_of(load_policy(path))
+    assert "{" not in text
+    assert ".." not in text
+
+
+def test_the_numbers_of_the_policy_stand_in_the_text(make_policy):
+    text = text_of(make_policy({field: CHANGES[field] for field in CHANGES if field != "data_set.public"}))
+    assert "77 days after the day on which a study ended" in text
+    for number in ("epsilon of 3 ", "1e-06", "2027-12-31", "epsilon of 1.5", "0.75", "12,345", "61%", "64%", "33", "7"):
+        assert number in text
+
+
+def test_only_what_is_true_is_said_of_changes_and_of_several_hospitals(make_policy):
+    text = text_of(make_policy())
+    assert "comes into force by `fedward-silo policy reload`; the ledger records it" in text
+    assert "started again" not in text
+    assert "add up)" not in text
+    assert "more than the sum of their epsilons in many cases: `fedward-silo ledger together` computes it" in text
+
+
+def test_public_data_are_called_public_and_nothing_is_promised_for_them(make_policy):
+    text = text_of(make_policy({"data_set.public": True}))
+    assert "declared PUBLIC" in text
+    assert "Nothing: for public data no epsilon binds" in text
+    assert "declared PUBLIC" not in text_of(make_policy())
+
+
+@pytest.mark.parametrize("mu", [0.1, 0.5, 1.0, 3.0])
+@pytest.mark.parametrize("delta", [1e-5, 1e-3])
+def test_no_guess_beats_the_ceiling(mu, delta):
+    """The best test of one Gaussian release, whose success at even odds is known: Phi(mu / 2)."""
+    assert norm.cdf(mu / 2) <= guess(gaussian_epsilon(mu, delta), delta)
+
+
+def test_the_ceiling_runs_from_a_coin_to_certainty():
+    assert guess(1e-12, 1e-12) == pytest.approx(0.5)
+    assert guess(math.log(3), 0.0) == pytest.approx(0.75)
+    assert 0.99 < guess(8, 1e-5) < 1
+
+
+def test_a_ceiling_below_certainty_is_not_shown_as_certainty(make_policy):
+    text = text_of(make_policy({"budget.epsilon": 8.0}))
+    assert "99.97%" in text
+    assert "100.0%" not in text

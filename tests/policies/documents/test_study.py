@@ -1,0 +1,179 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+from pydantic import ValidationError
+
+from policies.documents.document import DocumentError
+from policies.documents.study import Study, load_study, parse_study
+from support.studies import tiny_study
+
+
+def test_the_digest_names_the_meaning_and_not_the_spelling(make_study, tmp_path):
+    study = make_study()
+    content = json.loads(study.canonical())
+    for number, text in enumerate((json.dumps(content, indent=3), yaml.safe_dump(content, sort_keys=False))):
+        path = tmp_path / f"{number}.yaml"
+        path.write_text(text)
+        assert load_study(path).digest == study.digest
+    assert make_study({"encoder.noise": 1.51}).digest != study.digest
+
+
+def test_a_study_travels_as_its_canonical_bytes(make_study):
+    study = make_study()
+    assert parse_study(study.canonical(), study.digest) == study
+    with pytest.raises(ValueError, match="the study received is"):
+        parse_study(make_study({"encoder.noise": 2}).canonical(), study.digest)
+
+
+def test_a_missing_study_is_named(tmp_path):
+    with pytest.raises(DocumentError, match="there is no such file"):
+        load_study(tmp_path / "study.yaml")
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"version": 2}, "version"),
+        ({"name": "Heart Disease"}, "name"),
+        ({"silos": ["a", "a", "b"]}, "listed twice"),
+        ({"silos": ["a"]}, "silos"),
+        ({"min_silos": 5}, "exceeds the 4 silos"),
+        ({"privacy.colluders": 2}, "min_silos > colluders"),
+        ({"privacy.colluders": 3, "privacy.mode": "local"}, "leaves nobody honest among min_silos 3"),
+        ({"encoder.sealing": "plain"}, "encoder.sealing"),
+        ({"heads.pooled_noise": 0}, "heads.pooled_noise"),
+        ({"heads.domain_noise": float("inf")}, "heads.domain_noise"),
+        ({"encoder.noise": float("nan")}, "encoder.noise"),
+        ({"encoder.sampling_rate": 0}, "encoder.sampling_rate"),
+        ({"encoder.sampling_rate": 1e-300}, "encoder.sampling_rate"),
+        ({"encoder.noise": 1e160}, "encoder.noise"),
+        ({"encoder.sampling_rate": True}, "is not a number"),
+        ({"encoder.steps": 10_001}, "encoder.steps"),
+        ({"evaluation.noise": -1}, "evaluation.noise"),
+        ({"privacy.count_noise": 0}, "privacy.count_noise"),
+        ({"privacy.mode": "none"}, "privacy.mode"),
+        ({"privacy.delta": 0}, "privacy.delta"),
+        ({"privacy.smallest_domain": -1}, "privacy.smallest_domain"),
+        ({"privacy.smallest_domain": True}, "is not a number"),
+        ({"data.label.column": "age"}, "must not be a feature"),
+        ({"data.features": []}, "features, an image, or both"),
+        ({"data.domain": [{"column": "g", "values": ["a"], "edges": [1], "names": ["a"]}]}, "either values or edges"),
+        ({"data.domain": [{"column": "g", "names": ["a"]}]}, "either values or edges"),
+        ({"data.domain": [{"column": "g", "edges": [1, 2], "names": ["a", "b"]}]}, "3 names are needed"),
+        ({"data.domain": [{"column": "g", "edges": [2, 1], "names": ["a", "b", "c"]}]}, "edges must increase"),
+        ({"data.features": [{"kind": "number", "column": "a", "minimum": 1, "maximum": 1}]}, "must lie below"),
+        (
+            {"data.features": [{"kind": "number", "column": "a", "minimum": 0, "maximum": 1, "scale": "log"}]},
+            "minimum above 0",
+        ),
+        ({"data.features": [{"kind": "number", "column": "a", "minimum": 0, "maximum": 1, "fill": 2}]}, "lies outside"),
+        ({"data.features": [{"kind": "category", "column": "a", "values": ["x", "y"]}] * 2}, "twice"),
+        ({"data.features": [{"kind": "image", "column": "a"}]}, "data.features"),
+    ],
+)
+def test_a_study_that_makes_no_sense_is_refused(changes, says, make_study):
+    with pytest.raises(ValidationError) as caught:
+        make_study(changes)
+    assert says in str(caught.value)
+
+
+def test_widths_and_domains_follow_from_the_schema(make_study):
+    domain = [
+        {"column": "group", "values": ["a", "b"], "names": ["a", "b"]},
+        {"column": "age", "edges": [40, 60], "names": ["young", "middle", "old"]},
+    ]
+    study = make_study({"data.domain": domain})
+    assert study.data.domains == ("a young", "a middle", "a old", "b young", "b middle", "b old")
+    assert study.data.inputs == 2 + 3
+    assert study.rounds == 5
+
+
+def test_unknown_fields_are_refused(make_study):
+    content = {**make_study().model_dump(), "code": "import os"}
+    with pytest.raises(ValidationError, match="code"):
+        Study.model_validate(content)
+
+
+UNNOISED = ("heads.pooled_noise", "heads.domain_noise", "encoder.noise", "evaluation.noise", "privacy.count_noise")
+
+
+@pytest.mark.parametrize("field", UNNOISED)
+def test_noise_is_left_out_everywhere_or_nowhere(field, make_study):
+    without = {"privacy.mode": "none", **dict.fromkeys(UNNOISED, 0)}
+    assert make_study(without).privacy.mode == "none"
+    with pytest.raises(ValidationError, match=field):
+        make_study({**without, field: 1.0})
+    with pytest.raises(ValidationError, match=field):
+        make_study({field: 0})
+
+
+IMAGE = {"column": "scan", "height": 28, "width": 28}
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"data.image": IMAGE}, "model.encoder mlp and data.image do not fit"),
+        ({"model.encoder": "cnn"}, "model.encoder cnn and data.image do not fit"),
+        ({"model.encoder": "vgg", "data.image": IMAGE}, "model.encoder"),
+        ({"model.encoder": "cnn", "model.channels": [8] * 5, "data.image": IMAGE}, "nothing of it is left"),
+        ({"model.encoder": "cnn", "data.image": {**IMAGE, "column": "age"}}, "twice"),
+        ({"model.encoder": "cnn", "data.image": {**IMAGE, "channels": 2}}, "data.image.channels"),
+        ({"model.encoder": "cnn", "data.image": {**IMAGE, "minimum": 255}}, "must lie below"),
+        ({"data.label": {"column": "y"}}, "positive and negative, or classes"),
+        ({"data.label": {"column": "y", "positive": [1]}}, "positive and negative, or classes"),
+        ({"data.label": {"column": "y", "classes": [[0], [1]]}}, "three or more"),
+        ({"data.label": {"column": "y", "classes": [[0], [], [2]]}}, "data.label.classes"),
+        ({"publish": ["auc", "auc"]}, "twice"),
+        ({"publish": ["loss"]}, "publish"),
+        ({"publish": ["auc"], "data.label": {"column": "y", "classes": [[0], [1], [2]]}}, "two classes only"),
+    ],
+)
+def test_images_classes_and_publications_that_make_no_sense_are_refused(changes, says, make_study):
+    with pytest.raises(ValidationError) as caught:
+        make_study(changes)
+    assert says in str(caught.value)
+
+
+def test_an_image_may_stand_beside_features_or_alone(make_study):
+    changes = {"model.encoder": "cnn", "data.image": IMAGE}
+    assert make_study(changes).data.inputs == make_study().data.inputs
+    assert make_study({**changes, "data.features": []}).data.inputs == 0
+
+
+def test_classes_have_codes_in_order(make_study):
+    assert make_study().data.label.codes == (make_study().data.label.negative, make_study().data.label.positive)
+    label = make_study({"data.label": {"column": "y", "classes": [["a"], ["b", "B"], ["c"]]}}).data.label
+    assert (label.count, label.codes) == (3, (("a",), ("b", "B"), ("c",)))
+
+
+def test_a_study_of_the_first_version_keeps_its_name():
+    """Ledgers, labels and models carry it."""
+    assert tiny_study().digest == "22ec758abdb53f2f4895b56bd9fbc7839a127f5590baaab9e23d606cf5d52d11"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"publish": ["accuracy"]},
+        {"encoder": {"sealing": "ring64"}},
+        {"data": {"label": {"positive": [], "negative": [], "classes": [[0], [1], [2]]}}},
+        {"data": {"image": IMAGE}, "model": {"encoder": "cnn"}},
+        {"data": {"image": IMAGE}, "model": {"encoder": "cnn", "channels": [8]}},
+    ],
+)
+def test_every_field_counts_for_the_digest_once_it_is_set(changes):
+    study = tiny_study(**changes)
+    assert study.digest != tiny_study().digest
+    assert parse_study(study.canonical(), study.digest) == study
+
+
+def test_a_study_that_asks_for_no_smallest_domain_keeps_its_name(make_study):
+    assert b"smallest_domain" not in make_study().canonical()
+    assert make_study({"privacy.smallest_domain": 0}).digest == make_study().digest
+    asked = make_study({"privacy.smallest_domain": 20})
+    assert asked.digest != make_study().digest
+    assert parse_study(asked.canonical(), asked.digest).privacy.smallest_domain == 20

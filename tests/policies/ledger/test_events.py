@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+import json
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from policies.accounting import accountant
+from policies.canonical import canonical_json
+from policies.documents.policy import Budget
+from policies.errors import CostError
+from policies.ledger.events import (
+    EXHAUSTED,
+    Debit,
+    EntryRef,
+    InForce,
+    Notice,
+    Recovery,
+    content_of,
+    costs_of,
+    kind_of,
+    read_event,
+    recovery_message,
+)
+from policies.plan.costs import Cost
+
+COST = Cost("training", 1.0, 20.0, 3)
+HEAD = EntryRef(7, "a" * 64)
+RECOVERY = Recovery((HEAD,), (COST,), "A. Weber", "fedward://silo/north", "PEM", "ab")
+EVENTS = {
+    "debit": Debit("s", "p", 1, 2, {"heads": COST}),
+    "policy": InForce("p" * 64, 4),
+    "withdrawal": Notice("withdrawal", "DPO-2026-14"),
+    "refresh": Notice("refresh", "DPO-2026-15"),
+    "recovery": RECOVERY,
+}
+
+
+@pytest.mark.parametrize("kind", EVENTS)
+def test_every_kind_is_read_back_as_it_was_written(kind):
+    event = EVENTS[kind]
+    content = json.loads(canonical_json(content_of(event)))
+    assert content["kind"] == kind_of(event) == kind
+    assert read_event(content) == event
+
+
+def test_only_debits_and_recoveries_cost_anything():
+    assert {kind: costs_of(event) for kind, event in EVENTS.items()} == {
+        "debit": (COST,),
+        "recovery": (COST,),
+        "policy": (),
+        "withdrawal": (),
+        "refresh": (),
+    }
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        (InForce, {"policy": "", "budget": 1.0}),
+        (InForce, {"policy": "p", "budget": 0.0}),
+        (InForce, {"policy": "p", "budget": math.inf}),
+        (InForce, {"policy": "p", "budget": 10**400}),
+        (InForce, {"policy": "p", "budget": math.nan}),
+        (InForce, {"policy": "p", "budget": True}),
+        (Notice, {"kind": "party", "reference": "r"}),
+        (Notice, {"kind": "refresh", "reference": ""}),
+        (Notice, {"kind": "refresh", "reference": "r" * 129}),
+        (EntryRef, {"sequence": 1, "hash": "A" * 64}),
+        (EntryRef, {"sequence": 1, "hash": "a" * 63}),
+        (EntryRef, {"sequence": True, "hash": "a" * 64}),
+    ],
+)
+def test_what_means_nothing_is_refused(kind, fields):
+    with pytest.raises(CostError):
+        kind(**fields)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"costs": (), "covers": ()},
+        {"responsible": ""},
+        {"signer": ""},
+        {"certificate": ""},
+        {"signature": ""},
+        {"covers": (EntryRef(0, "a" * 64),)},
+    ],
+)
+def test_a_recovery_that_charges_nothing_or_that_nobody_answers_for_is_refused(broken):
+    whole = {name: getattr(RECOVERY, name) for name in Recovery.__dataclass_fields__}
+    assert Recovery(**whole) == RECOVERY
+    with pytest.raises(CostError):
+        Recovery(**{**whole, **broken})
+
+
+@given(st.floats(1e-12, 1e-2))
+def test_a_gap_of_unknown_size_uses_up_every_budget_that_a_policy_can_state(delta):
+    most = Budget.model_fields["epsilon"].metadata
+    assert max(limit.le for limit in most if hasattr(limit, "le")) == 32
+    assert 50 <= accountant.epsilon([EXHAUSTED], delta) < math.inf
+    assert accountant.epsilon([EXHAUSTED], 0.46) >= 50 > accountant.epsilon([EXHAUSTED], 0.47)
+
+
+def test_a_recoverys_signature_fits_one_place_of_one_ledger():
+    whole = ("ward", HEAD, (HEAD,), (COST,), "A. Weber")
+    others = [
+        ("other", *whole[1:]),
+        ("ward", EntryRef(8, "a" * 64), *whole[2:]),
+        ("ward", EntryRef(7, "b" * 64), *whole[2:]),
+        (*whole[:2], (), *whole[3:]),
+        (*whole[:3], (COST, COST), whole[4]),
+        (*whole[:4], "B. Weber"),
+    ]
+    messages = {recovery_message(*arguments) for arguments in (whole, *others)}
+    assert len(messages) == 7

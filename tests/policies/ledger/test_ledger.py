@@ -1,0 +1,554 @@
+from __future__ import annotations
+
+import contextlib
+import math
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from policies.accounting import accountant
+from policies.errors import (
+    BudgetRefused,
+    ChargeConflictError,
+    LedgerBusyError,
+    LedgerError,
+    LedgerExistsError,
+    LedgerMismatchError,
+    LedgerMissingError,
+    LedgerTamperedError,
+    LedgerWriteError,
+    PolicyError,
+)
+from policies.ledger.chain import Genesis
+from policies.ledger.events import EntryRef
+from policies.ledger.ledger import Debit, Ledger, read_ledger
+from policies.ledger.store import create_store
+from policies.plan.costs import Cost, round_costs
+
+DELTA = 1e-5
+OPENING = {
+    "data_set": "cardiology",
+    "unit": "patient",
+    "identified_by": ["pid"],
+    "holdout": 0.2,
+    "budget_epsilon": 4.0,
+    "delta": DELTA,
+}
+HERE = str(Path(__file__).parent)
+ROOT = str(Path(__file__).parents[3])
+
+
+def debit(number: int, attempt: int = 1, noise: float = 10.0, **tensors: Cost) -> Debit:
+    return Debit("study", "policy", number, attempt, tensors or {"heads": Cost("training", 1.0, noise, 1)})
+
+
+def test_a_fresh_ledger_has_spent_nothing(open_ledger):
+    ledger = open_ledger()
+    assert (ledger.spent(), ledger.left(), ledger.entries(), ledger.costs()) == (0.0, 4.0, (), ())
+    assert ledger.head.sequence == 0
+
+
+def test_a_charge_is_priced_kept_and_returned(open_ledger, ledger_path):
+    ledger = open_ledger()
+    costs = {"heads": Cost("training", 1.0, 10.0, 1), "metrics": Cost("evaluation", 1.0, 2.0, 1)}
+    foreseen = ledger.would_spend(costs.values())
+    assert ledger.spent() == 0
+    entry = ledger.charge(debit(1, **costs))
+    assert entry.epsilon == ledger.spent() == foreseen == accountant.epsilon(costs.values(), DELTA)
+    assert ledger.left() == 4.0 - foreseen
+    assert ledger.entries() == (entry,)
+    assert ledger.charged("study", 1) == {("heads", 1): costs["heads"], ("metrics", 1): costs["metrics"]}
+    assert ledger.charged("study", 2) == ledger.charged("other", 1) == {}
+    assert ledger.study_costs("study") == tuple(costs.values())
+    assert ledger.study_costs("other") == ()
+    assert read_ledger(ledger_path) == (ledger.genesis, (entry,))
+    ledger.verify()
+    ledger.close()
+    again = open_ledger()
+    assert again.entries() == (entry,)
+    assert again.spent() == foreseen
+
+
+def test_charging_the_same_again_is_free_and_writes_nothing(open_ledger, ledger_path):
+    ledger = open_ledger()
+    entry = ledger.charge(debit(1))
+    before, changed = ledger_path.read_bytes(), ledger_path.stat().st_mtime_ns
+    assert ledger.charge(debit(1)) is entry
+    assert ledger_path.read_bytes() == before
+    assert ledger_path.stat().st_mtime_ns == changed
+    ledger.close()
+    assert open_ledger(budget_epsilon=1e-9).charge(debit(1)) == entry
+
+
+def test_only_what_is_new_of_a_repeated_charge_is_debited(open_ledger):
+    ledger = open_ledger()
+    heads, encoder = Cost("training", 1.0, 10.0, 1), Cost("training", 0.1, 2.0, 5)
+    first = ledger.charge(debit(1, heads=heads))
+    second = ledger.charge(debit(1, heads=heads, encoder=encoder))
+    assert dict(second.debit.costs) == {"encoder": encoder}
+    assert ledger.charge(debit(1, heads=heads, encoder=encoder)) is second
+    assert ledger.charge(debit(1, heads=heads)) is first
+    assert ledger.costs() == (heads, encoder)
+
+
+def test_the_same_release_at_another_cost_is_a_conflict(open_ledger):
+    ledger = open_ledger()
+    ledger.charge(debit(1, noise=10))
+    with pytest.raises(ChargeConflictError, match="use a new attempt"):
+        ledger.charge(debit(1, noise=20))
+    with pytest.raises(ChargeConflictError):
+        ledger.charge(debit(1, heads=Cost("training", 1.0, 20.0, 1), encoder=Cost("training", 1.0, 20.0, 1)))
+    assert len(ledger.entries()) == 1
+
+
+def test_a_new_attempt_is_a_new_charge(open_ledger):
+    ledger = open_ledger()
+    ledger.charge(debit(1, attempt=1))
+    once = ledger.spent()
+    ledger.charge(debit(1, attempt=2))
+    assert ledger.spent() > once
+    assert set(ledger.charged("study", 1)) == {("heads", 1), ("heads", 2)}
+
+
+def test_an_overdraft_is_refused_with_its_numbers_and_not_written(open_ledger, ledger_path):
+    ledger = open_ledger(budget_epsilon=1.0)
+    ledger.charge(debit(1, noise=5))
+    before, spent = ledger_path.read_bytes(), ledger.spent()
+    with pytest.raises(BudgetRefused, match="does not refill") as caught:
+        ledger.charge(debit(2, noise=5))
+    assert caught.value.spent == spent
+    assert caught.value.wanted == ledger.would_spend([Cost("training", 1.0, 5.0, 1)]) > 1.0
+    assert f"{spent:.4f}" in str(caught.value)
+    assert ledger_path.read_bytes() == before
+    assert ledger.spent() == spent
+
+
+def test_the_budget_can_be_used_up_exactly(open_ledger):
+    wanted = accountant.epsilon([Cost("training", 1.0, 6.0, 1)], DELTA)
+    ledger = open_ledger(budget_epsilon=wanted)
+    ledger.charge(debit(1, noise=6))
+    assert ledger.left() == 0.0
+
+
+def test_an_infinite_price_is_refused(open_ledger):
+    with pytest.raises(BudgetRefused, match="inf"):
+        open_ledger().charge(debit(1, noise=1e-9))
+
+
+def test_a_lowered_budget_stops_and_forgets_nothing(open_ledger):
+    with contextlib.closing(open_ledger()) as ledger:
+        spent = ledger.charge(debit(1, noise=3)).epsilon
+    lowered = open_ledger(budget_epsilon=0.1)
+    assert (lowered.spent(), lowered.left()) == (spent, 0.0)
+    with pytest.raises(BudgetRefused):
+        lowered.charge(debit(2, noise=1e6))
+
+
+def test_an_accountant_that_finds_less_lowers_nothing(open_ledger, monkeypatch):
+    with contextlib.closing(open_ledger()) as ledger:
+        spent = ledger.charge(debit(1, noise=5)).epsilon
+        monkeypatch.setattr(accountant, "epsilon", lambda costs, delta: 0.01)
+        assert ledger.charge(debit(2, noise=5)).epsilon == spent
+    assert open_ledger().spent() == spent
+
+
+def test_a_ledger_is_made_once_and_never_in_passing(tmp_path):
+    path = tmp_path / "ledger.db"
+    with pytest.raises(LedgerMissingError):
+        Ledger.open(
+            path,
+            unit="patient",
+            identified_by=["pid"],
+            data_set="cardiology",
+            holdout=0.2,
+            budget_epsilon=4.0,
+            delta=DELTA,
+        )
+    assert list(tmp_path.iterdir()) == []
+    Ledger.create(path, unit="patient", identified_by=["pid"], data_set="cardiology", holdout=0.2, delta=DELTA)
+    with pytest.raises(LedgerExistsError):
+        Ledger.create(path, unit="patient", identified_by=["pid"], data_set="cardiology", holdout=0.2, delta=DELTA)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("data_set", "other"), ("unit", "record"), ("identified_by", ["visit"]), ("holdout", 0.3), ("delta", 1e-6)],
+)
+def test_a_ledger_of_another_data_set_is_refused_and_released(field, value, open_ledger):
+    with pytest.raises(LedgerMismatchError, match=f"the ledger's {field} is"):
+        open_ledger(**{field: value})
+    open_ledger()
+
+
+def test_the_columns_are_named_in_the_error_and_their_order_counts(tmp_path):
+    path, terms = tmp_path / "ledger.db", {"data_set": "rows", "unit": "record", "holdout": 0.2, "delta": DELTA}
+    Ledger.create(path, identified_by=["ward", "row"], **terms)
+    with pytest.raises(LedgerMismatchError, match="the ledger's identified_by is ward, row, the policy says row, ward"):
+        Ledger.open(path, identified_by=["row", "ward"], budget_epsilon=4.0, **terms)
+    with Ledger.open(path, identified_by=["ward", "row"], budget_epsilon=4.0, **terms) as ledger:
+        assert (ledger.genesis.unit, ledger.genesis.identified_by) == ("record", ("ward", "row"))
+
+
+def test_a_ledger_that_is_older_than_the_unit_opens_and_stays_as_it_was_written(tmp_path):
+    path, older = tmp_path / "ledger.db", Genesis("cardiology", 0.2, DELTA)
+    create_store(path, older)
+    for unit, columns in (("patient", ["pid"]), ("record", ["ward", "row"])):
+        with Ledger.open(path, **{**OPENING, "unit": unit, "identified_by": columns}) as ledger:
+            assert ledger.genesis == older
+            assert ledger.genesis.unit is ledger.genesis.identified_by is None
+    with pytest.raises(LedgerMismatchError, match="the ledger's holdout is"):
+        Ledger.open(path, **{**OPENING, "holdout": 0.3})
+
+
+@pytest.mark.parametrize("budget", [0.0, -1.0, math.nan, math.inf])
+def test_a_budget_that_bounds_nothing_is_refused(budget, open_ledger):
+    with pytest.raises(LedgerMismatchError, match="budget_epsilon"):
+        open_ledger(budget_epsilon=budget)
+
+
+def test_every_error_hangs_on_one_tree():
+    for error in (BudgetRefused, LedgerWriteError, LedgerTamperedError, LedgerBusyError, ChargeConflictError):
+        assert issubclass(error, LedgerError)
+        assert issubclass(error, PolicyError)
+
+
+OPEN = """
+import sys
+sys.path[:0] = sys.argv[2:]
+from pathlib import Path
+from policies.ledger.ledger import Ledger
+terms = {"data_set": "cardiology", "unit": "patient", "identified_by": ["pid"], "holdout": 0.2, "delta": 1e-5}
+Ledger.open(Path(sys.argv[1]), budget_epsilon=4.0, **terms)
+"""
+
+
+def test_a_second_process_is_refused_by_name(open_ledger, ledger_path):
+    ledger = open_ledger()
+    with pytest.raises(LedgerBusyError):
+        open_ledger()
+    child = [sys.executable, "-c", OPEN, ledger_path, ROOT]
+    refused = subprocess.run(child, capture_output=True, text=True, check=False)
+    assert refused.returncode == 1
+    assert "LedgerBusyError: the ledger is held by another process" in refused.stderr
+    ledger.charge(debit(1))
+    ledger.close()
+    assert subprocess.run(child, check=False).returncode == 0
+
+
+def test_two_threads_charge_one_after_the_other(open_ledger):
+    ledger = open_ledger()
+    threads = [threading.Thread(target=ledger.charge, args=(debit(number % 4, noise=30),)) for number in range(12)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(entry.debit.round for entry in ledger.entries()) == [0, 1, 2, 3]
+    ledger.verify()
+
+
+def test_a_full_disk_charges_nothing_and_spoils_nothing(open_ledger, ledger_path):
+    ledger = open_ledger()
+    connection = ledger._store._connection
+    connection.execute(f"PRAGMA max_page_count={connection.execute('PRAGMA page_count').fetchone()[0]}")
+    spent, entries = 0.0, ()
+
+    def fill() -> None:
+        nonlocal spent, entries
+        for number in range(100):
+            spent, entries = ledger.spent(), ledger.entries()
+            ledger.charge(debit(number, noise=200))
+
+    with pytest.raises(LedgerWriteError, match="SQLITE_FULL"):
+        fill()
+    assert (ledger.spent(), ledger.entries()) == (spent, entries)
+    assert len(entries) < 99
+    assert ledger.charged("study", len(entries)) == {}
+    assert read_ledger(ledger_path)[1] == entries
+    ledger.verify()
+    connection.execute("PRAGMA max_page_count=1000000")
+    assert ledger.charge(debit(len(entries), noise=200)).sequence == len(entries) + 1
+
+
+CHARGING = """
+import sys
+sys.path[:0] = sys.argv[2:]
+from pathlib import Path
+from policies.ledger.ledger import Ledger
+from test_ledger import pair
+terms = {"data_set": "cardiology", "unit": "patient", "identified_by": ["pid"], "holdout": 0.2, "delta": 1e-5}
+ledger = Ledger.open(Path(sys.argv[1]), budget_epsilon=4.0, **terms)
+for number in range(len(ledger.entries()), 100_000):
+    print(number, "begun", flush=True)
+    ledger.charge(pair(number))
+    print(number, "charged", flush=True)
+"""
+
+
+def pair(number: int) -> Debit:
+    cost = Cost("training", 1.0, 2000.0, 1)
+    return debit(number, heads=cost, metrics=cost)
+
+
+def test_kill_9_during_charges_leaves_each_whole_or_absent(ledger_path, open_ledger):
+    for turn in range(5):
+        with subprocess.Popen(
+            [sys.executable, "-c", CHARGING, ledger_path, HERE, ROOT], stdout=subprocess.PIPE, text=True
+        ) as child:
+            child.stdout.readline()
+            time.sleep(0.02 + 0.013 * turn)
+            child.send_signal(signal.SIGKILL)
+            said = child.stdout.read().splitlines()
+        acknowledged = [int(line.split()[0]) for line in said if line.endswith("charged")]
+        with contextlib.closing(open_ledger()) as ledger:
+            held = [entry.debit for entry in ledger.entries()]
+            assert held == [pair(number) for number in range(len(held))]
+            assert len(held) >= max(acknowledged, default=-1) + 1
+            assert len(held) <= max(acknowledged, default=len(held) - 2) + 2
+            assert ledger.spent() == pytest.approx(accountant.epsilon(ledger.costs(), DELTA))
+    assert held
+
+
+def test_a_closed_ledger_refuses(open_ledger):
+    ledger = open_ledger()
+    ledger.charge(debit(1))
+    ledger.close()
+    ledger.close()
+    for number in (1, 2):
+        with pytest.raises(LedgerWriteError, match="open it again"):
+            ledger.charge(debit(number))
+
+
+def test_an_older_copy_is_told_by_the_cosigned_head(open_ledger, ledger_path):
+    with contextlib.closing(open_ledger()) as ledger:
+        empty, start = ledger_path.read_bytes(), ledger.head
+        ledger.charge(debit(1))
+        older = ledger_path.read_bytes()
+        ledger.charge(debit(2))
+        cosigned = ledger.head
+        ledger.require(start)
+        ledger.require(cosigned)
+    for copy in (empty, older):
+        ledger_path.write_bytes(copy)
+        with contextlib.closing(open_ledger()) as ledger:
+            ledger.require(start)
+            with pytest.raises(LedgerTamperedError, match="an older copy was put in its place"):
+                ledger.require(cosigned)
+
+
+def test_a_head_of_another_history_is_refused(open_ledger):
+    ledger = open_ledger()
+    ledger.charge(debit(1))
+    for head in (EntryRef(1, "0" * 64), EntryRef(0, ledger.head.hash), EntryRef(-1, ledger.head.hash)):
+        with pytest.raises(LedgerTamperedError):
+            ledger.require(head)
+
+
+def test_a_file_put_back_under_the_agent_is_found_at_the_next_charge(open_ledger, ledger_path):
+    ledger = open_ledger()
+    before = ledger_path.read_bytes()
+    ledger.charge(debit(1))
+    ledger_path.write_bytes(before)
+    with pytest.raises(LedgerTamperedError):
+        ledger.verify()
+    with pytest.raises((LedgerTamperedError, LedgerWriteError)):
+        ledger.charge(debit(2))
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    table=st.sampled_from(["chain", "charged"]),
+    place=st.integers(0, 3),
+    column=st.integers(0, 4),
+    value=st.one_of(st.integers(-5, 50), st.text("0123456789abcdef", max_size=64), st.just('{"kind":"genesis"}')),
+)
+def test_no_edit_of_a_stored_value_goes_unseen(tmp_path, table, place, column, value):
+    path = Path(tempfile.mkdtemp(dir=tmp_path)) / "ledger.db"
+    Ledger.create(path, unit="patient", identified_by=["pid"], data_set="cardiology", holdout=0.2, delta=DELTA)
+    opening = {
+        "data_set": "cardiology",
+        "unit": "patient",
+        "identified_by": ["pid"],
+        "holdout": 0.2,
+        "budget_epsilon": 4.0,
+        "delta": DELTA,
+    }
+    with Ledger.open(path, **opening) as ledger:
+        for number in range(1, 4):
+            ledger.charge(debit(number))
+        entries = ledger.entries()
+    with contextlib.closing(sqlite3.connect(path)) as raw:
+        columns = [row[1] for row in raw.execute(f"PRAGMA table_info({table})")]
+        rowid = raw.execute(f"SELECT rowid FROM {table} ORDER BY rowid LIMIT 1 OFFSET ?", (place % 3,)).fetchone()[0]  # noqa: S608
+        with contextlib.suppress(sqlite3.IntegrityError):
+            raw.execute(f"UPDATE {table} SET {columns[column % len(columns)]} = ? WHERE rowid = ?", (value, rowid))  # noqa: S608
+        raw.commit()
+    try:
+        with Ledger.open(path, **opening) as ledger:
+            assert ledger.entries() == entries
+    except LedgerTamperedError as error:
+        assert "cosigned" in str(error)  # noqa: PT017 - the edit may have changed nothing
+
+
+class LedgerLaws(RuleBasedStateMachine):
+    """Any history of charges, repetitions, refusals and restarts."""
+
+    BUDGET = 1.5
+
+    @initialize()
+    def begin(self) -> None:
+        self.folder = tempfile.TemporaryDirectory()
+        self.path = Path(self.folder.name) / "ledger.db"
+        Ledger.create(self.path, unit="patient", identified_by=["pid"], data_set="d", holdout=0.2, delta=DELTA)
+        self.expected: dict[tuple[str, int, str, int], Cost] = {}
+        self.most = 0.0
+        self.open()
+
+    def open(self) -> None:
+        self.ledger = Ledger.open(
+            self.path,
+            unit="patient",
+            identified_by=["pid"],
+            data_set="d",
+            holdout=0.2,
+            budget_epsilon=self.BUDGET,
+            delta=DELTA,
+        )
+
+    @rule(
+        study=st.sampled_from(["a", "b"]),
+        number=st.integers(0, 3),
+        attempt=st.integers(1, 2),
+        costs=st.dictionaries(
+            st.sampled_from(["heads", "encoder", "metrics"]),
+            st.builds(
+                Cost,
+                st.sampled_from(["training", "evaluation"]),
+                st.sampled_from([1.0, 1.0, 0.05]),
+                st.sampled_from([5.0, 12.0, 40.0]),
+                st.integers(1, 3),
+            ),
+            min_size=1,
+        ),
+    )
+    def charge(self, study, number, attempt, costs) -> None:
+        wish = Debit(study, "policy", number, attempt, costs)
+        keys = {(study, number, tensor, attempt): cost for tensor, cost in costs.items()}
+        fresh = {key: cost for key, cost in keys.items() if key not in self.expected}
+        conflict = any(self.expected.get(key, cost) != cost for key, cost in keys.items())
+        before, foreseen = self.ledger.entries(), self.ledger.would_spend(fresh.values())
+        close = pytest.approx(foreseen, rel=1e-9)  # the order of composing shows in the last digits
+        try:
+            entry = self.ledger.charge(wish)
+        except ChargeConflictError:
+            assert conflict
+        except BudgetRefused as refusal:
+            assert self.BUDGET < refusal.wanted == close  # noqa: PT017 - one of several right outcomes
+        else:
+            assert not conflict
+            self.expected.update(fresh)
+            assert self.ledger.entries() == (*before, entry) if fresh else before
+            assert self.ledger.spent() == close
+            assert self.ledger.charge(wish) == entry
+            return
+        assert self.ledger.entries() == before
+
+    @rule()
+    def restart(self) -> None:
+        self.ledger.close()
+        self.open()
+
+    @precondition(lambda self: self.expected)
+    @rule()
+    def check(self) -> None:
+        self.ledger.verify()
+
+    @invariant()
+    def it_never_decreases_never_exceeds_and_forgets_nothing(self) -> None:
+        if not hasattr(self, "ledger"):
+            return
+        spent = self.ledger.spent()
+        assert self.most <= spent <= self.BUDGET
+        self.most = spent
+        held = {
+            (study, number, tensor, attempt): cost
+            for study in ("a", "b")
+            for number in range(4)
+            for (tensor, attempt), cost in self.ledger.charged(study, number).items()
+        }
+        assert held == self.expected
+        assert spent >= accountant.epsilon(self.expected.values(), DELTA) * (1 - 1e-9)
+
+    def teardown(self) -> None:
+        if hasattr(self, "ledger"):
+            self.ledger.close()
+            self.folder.cleanup()
+
+
+TestLedgerLaws = LedgerLaws.TestCase
+TestLedgerLaws.settings = settings(max_examples=15, stateful_step_count=12, deadline=None)
+
+
+def test_a_whole_study_is_charged_within_its_foreseen_price(make_study, open_ledger, composed):
+    study = make_study()
+    ledger = open_ledger()
+    for number in range(study.rounds + 1):
+        ledger.charge(Debit(study.digest, "policy", number, 1, round_costs(study, number)))
+        kinds, sums = composed()
+        assert kinds <= 1, "the encoder's releases alone are sampled"
+        assert sums <= number, "at most one composition for each charge"
+    assert ledger.spent() == pytest.approx(
+        accountant.epsilon([c for n in range(study.rounds + 1) for c in round_costs(study, n).values()], DELTA)
+    )
+
+
+def test_public_data_may_be_charged_without_noise_and_say_unbounded(tmp_path):
+    path = tmp_path / "public.db"
+    opening = {
+        "data_set": "published",
+        "unit": "patient",
+        "identified_by": ["pid"],
+        "holdout": 0.2,
+        "budget_epsilon": 1.0,
+        "delta": DELTA,
+    }
+    Ledger.create(
+        path, unit="patient", identified_by=["pid"], data_set="published", holdout=0.2, delta=DELTA, public=True
+    )
+    with Ledger.open(path, **opening, public=True) as ledger:
+        ledger.charge(Debit("s" * 64, "p" * 64, 0, 1, {"counts": Cost("training", 1.0, 0.0, 1)}))
+        assert math.isinf(ledger.spent())
+        assert ledger.left() == 0
+        ledger.charge(Debit("s" * 64, "p" * 64, 1, 1, {"heads": Cost("training", 1.0, 20.0, 1)}))
+        ledger.verify()
+    with Ledger.open(path, **opening, public=True) as ledger:
+        assert math.isinf(ledger.spent())
+    with pytest.raises(LedgerMismatchError, match="public"):
+        Ledger.open(path, **opening)
+
+
+def test_a_policy_that_is_edited_cannot_make_a_ledger_public(tmp_path):
+    path = tmp_path / "private.db"
+    opening = {
+        "data_set": "ward",
+        "unit": "patient",
+        "identified_by": ["pid"],
+        "holdout": 0.2,
+        "budget_epsilon": 1.0,
+        "delta": DELTA,
+    }
+    Ledger.create(path, unit="patient", identified_by=["pid"], data_set="ward", holdout=0.2, delta=DELTA)
+    with pytest.raises(LedgerMismatchError, match="public"):
+        Ledger.open(path, **opening, public=True)
+    with Ledger.open(path, **opening) as ledger, pytest.raises(BudgetRefused):
+        ledger.charge(Debit("s" * 64, "p" * 64, 0, 1, {"counts": Cost("training", 1.0, 0.0, 1)}))
+    assert ledger.entries() == ()

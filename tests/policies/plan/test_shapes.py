@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import pytest
+
+from policies.plan.shapes import (
+    encoder_values,
+    head_values,
+    head_width,
+    is_pooled,
+    metric_cells,
+    prior_values,
+    ring,
+    tensors,
+    values,
+)
+
+
+def test_sizes_by_hand(make_study):
+    # Five inputs, eight hidden, four features: K = 5, a head has 15 + 5 values; two domains.
+    study = make_study()
+    assert encoder_values(study) == 5 * 8 + 8 + 8 * 4 + 4
+    assert [head_values(study, number) for number in (1, 2, 3, 5)] == [20, 20, 40, 40]
+    assert values(study, 0, "counts") == 2
+    assert values(study, 1, "heads") == 20
+    assert values(study, 1, "encoder") == encoder_values(study)
+    assert values(study, 5, "metrics") == 2 * 2 * 10
+
+
+def test_cmi_widens_the_encoder_and_may_add_tables(make_study):
+    averaged = make_study({"encoder.cmi": 0.1})
+    assert encoder_values(averaged) == 5 * 8 + 8 + 8 * 8 + 8
+    assert prior_values(averaged) == 2 * 2 * 4
+    assert values(averaged, 1, "encoder") == encoder_values(averaged) + 16
+    local = make_study({"encoder.cmi": 0.1, "encoder.prior": "local"})
+    assert prior_values(local) == 0
+
+
+def test_the_order_of_sums(make_study):
+    study = make_study()
+    assert tensors(study, 0) == ("counts",)
+    assert tensors(study, 4) == ("heads", "encoder")
+    assert tensors(study, 5) == ("heads", "metrics")
+    assert [is_pooled(study, number) for number in (1, 2, 3)] == [True, True, False]
+
+
+def test_an_unknown_tensor_is_refused(make_study):
+    with pytest.raises(ValueError, match="no tensor is named 'gradient'"):
+        values(make_study(), 1, "gradient")
+
+
+def test_more_classes_widen_heads_tables_and_metrics(make_study):
+    study = make_study({"data.label": {"column": "y", "classes": [[0], [1], [2]]}, "encoder.cmi": 0.1})
+    assert head_width(study) == 3 * 5
+    assert head_values(study, 1) == 15 * 16 // 2 + 15
+    assert prior_values(study) == 2 * 3 * 4
+    assert metric_cells(study) == (3, 20)
+    assert values(study, 5, "metrics") == 2 * 3 * 20
+
+
+def test_an_image_network_adds_its_weights_and_its_features(make_study):
+    image = {"column": "scan", "height": 9, "width": 12}
+    study = make_study({"data.image": image, "model.encoder": "cnn", "model.channels": [4, 6]})
+    network = (1 * 4 * 9 + 4 + 8) + (4 * 6 * 9 + 6 + 12)
+    assert encoder_values(study) == network + (5 + 6 * 2 * 3) * 8 + 8 + 8 * 4 + 4
+
+
+@pytest.mark.parametrize("sealing", ["ring32", "ring64", "ckks"])
+def test_the_study_chooses_the_encoders_ring_and_no_other(make_study, sealing):
+    study = make_study({"encoder.sealing": sealing})
+    rings = {tensor: ring(study, tensor) for tensor in ("counts", "heads", "encoder", "metrics")}
+    assert rings == {"counts": "ckks", "heads": "ckks", "encoder": sealing, "metrics": "ckks"}

@@ -1,0 +1,113 @@
+import json
+
+import pytest
+from structlog.testing import capture_logs
+from typer.testing import CliRunner
+
+from policies.documents.document import DocumentError
+from policies.ledger.ledger import Ledger, read_history
+from silo_agent.cli import main
+from silo_agent.storage.state import StateError
+from support.ledgers import NORTH
+from support.small_cohort import policy_document, write_yaml
+from support.studies import tiny_document, tiny_study
+
+HEADER = "patient,group,age,lactate,ill"
+FIT = [f"p{i},a,{i},5,1" for i in range(12)]
+FOUL = ["q1,ward-9,50,5,1", "q2,a,121,[red]5,1", "q3,a,50", '"q4,a,50,5,1']
+
+
+@pytest.fixture
+def study(quick_path):
+    return write_yaml(quick_path / "study.yaml", tiny_document())
+
+
+@pytest.fixture
+def hospital(quick_path, homes):
+    write_yaml(quick_path / "policy.yaml", policy_document("north-ward"))
+    (quick_path / "state").mkdir()
+    ledger = quick_path / "state" / "ledger.sqlite3"
+    Ledger.create(ledger, **NORTH)
+    credential = {name: str(homes["north"] / f"{name}.pem") for name in ("certificate", "key", "authority")}
+    document = {"coordinator": "localhost:1", **credential, "policy": "policy.yaml", "state": "state"}
+    write(quick_path, *FIT)
+    return write_yaml(quick_path / "agent.yaml", {**document, "data": {"tiny": "north.csv"}})
+
+
+def write(folder, *rows, header=HEADER):
+    (folder / "north.csv").write_text("\n".join([header, *rows]) + "\n")
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(main.app, ["data", "check", *map(str, arguments)])
+
+
+def test_a_file_that_fits_is_said_to_fit(hospital, study):
+    done = invoke(study, "-c", hospital)
+    assert done.exit_code == 0
+    assert done.output == f"{hospital.parent / 'north.csv'}: of tiny, 12 records fit and 0 would be left out\n"
+
+
+def test_what_would_be_left_out_is_listed_with_its_place_and_counted(hospital, study):
+    write(hospital.parent, *FIT, *FOUL)
+    with capture_logs() as logs:
+        done = invoke(study, "-c", hospital)
+    assert done.exit_code == 3
+    assert done.output.splitlines() == [
+        "north.csv, row 14, column 'group': found 'ward-9', expected one of 'a', 'b'",
+        "north.csv, row 15, column 'age': found '121', expected a number in [0, 120]",
+        "north.csv, row 15, column 'lactate': found '[red]5', expected a number in [0, 10], written like 1.5",
+        "north.csv, row 16: found 3 cells, expected 5 cells",
+        "north.csv, row 17: found unexpected end of data, expected cells parted by ',', quotes closed",
+        f"{hospital.parent / 'north.csv'}: of tiny, 12 records fit and 4 would be left out",
+    ]
+    assert logs == []
+
+
+def test_as_many_faults_as_asked_for_are_listed_and_all_are_counted(hospital, study):
+    write(hospital.parent, *[f"p{i},z,121,5,1" for i in range(30)], *FIT)
+    lines = invoke(study, "-c", hospital).output.splitlines()
+    assert len(lines) == 22
+    assert lines[20] == "and 40 more; --limit shows more of them"
+    assert len(invoke(study, "-c", hospital, "--limit", 60).output.splitlines()) == 61
+    assert len(invoke(study, "-c", hospital, "--limit", 1).output.splitlines()) == 3
+    assert invoke(study, "-c", hospital, "--limit", 0).exit_code == 2
+
+
+def test_programs_get_the_same_as_a_document(hospital, study):
+    write(hospital.parent, *FIT, *FOUL)
+    done = invoke(study, "-c", hospital, "--json")
+    assert done.exit_code == 3
+    document = json.loads(done.output)
+    assert document["study"] == tiny_study().digest
+    assert (document["kept"], document["left_out"], document["total"]) == (12, 4, 5)
+    assert document["faults"][0] == {
+        "file": "north.csv",
+        "row": 14,
+        "column": "group",
+        "found": "'ward-9'",
+        "expected": "one of 'a', 'b'",
+    }
+
+
+def test_a_file_that_the_agent_would_refuse_is_a_sentence(hospital, study):
+    write(hospital.parent, *FIT, header=HEADER.replace("age", "years"))
+    done = invoke(study, "-c", hospital)
+    with pytest.raises(StateError, match=r"the agent would refuse tiny: north\.csv, column 'age': found 0 columns"):
+        raise done.exception
+
+
+def test_a_study_without_a_file_is_a_sentence(hospital, study):
+    write_yaml(study, tiny_document(name="other"))
+    with pytest.raises(StateError, match="names no file for the study 'other'; add it under data"):
+        raise invoke(study, "-c", hospital).exception
+    with pytest.raises(DocumentError):
+        raise invoke(hospital.parent / "policy.yaml", "-c", hospital).exception
+
+
+def test_nothing_is_charged_and_nothing_is_written(hospital, study):
+    write(hospital.parent, *FIT, *FOUL)
+    before = {path: path.read_bytes() for path in hospital.parent.rglob("*") if path.is_file()}
+    invoke(study, "-c", hospital)
+    assert {path: path.read_bytes() for path in hospital.parent.rglob("*") if path.is_file()} == before
+    assert read_history(hospital.parent / "state" / "ledger.sqlite3")[1] == ()

@@ -1,0 +1,691 @@
+import csv
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+
+import grpc
+import numpy as np
+import pytest
+from pyarrow.parquet import read_table as read_parquet
+from typer.testing import CliRunner
+
+from crypto.pki.authority import read_request
+from crypto.pki.certificates import Trust
+from crypto.pki.identity import Identity, Role, Subject
+from policies.ledger.cosign import Cosigned
+from policies.ledger.ledger import Debit, Ledger, read_history
+from policies.plan.costs import round_costs
+from silo_agent import assembly
+from silo_agent.cli import main
+from silo_agent.oversight.signing import sign_file
+from silo_agent.protocol.client import CallRefused
+from silo_agent.storage.state import Ending, State
+from support.cosigners import cosigned
+from support.ledgers import NORTH
+from support.local_federation import write_patients
+from support.models import random_model, random_personal
+from support.small_cohort import policy_document, write_yaml
+from support.studies import tiny_study
+
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def hospital(quick_path, homes):
+    """A folder with everything that `agent.yaml` names; returns the configuration's path."""
+    write_yaml(quick_path / "policy.yaml", policy_document("north-ward"))
+    write_patients(quick_path / "north.csv", np.random.default_rng(1), np.array([[3.0, 0.0], [0.0, 3.0]]), patients=60)
+    credential = {name: str(homes["north"] / f"{name}.pem") for name in ("certificate", "key", "authority")}
+    return write_yaml(
+        quick_path / "agent.yaml",
+        {
+            "coordinator": "localhost:1",
+            **credential,
+            "policy": "policy.yaml",
+            "state": "state",
+            "data": {"tiny": "north.csv"},
+        },
+    )
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(main.app, [str(a) for a in arguments])
+
+
+def seen(monkeypatch, capsys, *arguments):
+    """What a person sees: exit code, stdout, stderr."""
+    monkeypatch.setattr(sys, "argv", ["fedward-silo", *map(str, arguments)])
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    out, err = capsys.readouterr()
+    return ended.value.code, out, err
+
+
+@pytest.fixture
+def sentence(monkeypatch, capsys):
+    """Runs a command that must fail; returns its one sentence."""
+
+    def run(*arguments):
+        code, out, err = seen(monkeypatch, capsys, *arguments)
+        assert code == 1
+        assert out == ""
+        assert "Traceback" not in err
+        assert err.startswith("fedward-silo: ")
+        return err
+
+    return run
+
+
+@pytest.fixture
+def by_hub(coordinator, credentials):
+    """The coordinator's cosignature of a statement of north's."""
+
+    def give(said):
+        return replace(cosigned(said, coordinator, credentials["north"]), signer=coordinator.identity.uri)
+
+    return give
+
+
+# --- enrol ------------------------------------------------------------------------------------------------------------
+def test_enrolling_makes_a_key_and_a_request_and_says_what_to_do(tmp_path):
+    done = invoke("enrol", tmp_path / "silo", "--name", "north", "--data-set", "north-ward")
+    assert done.exit_code == 0
+    assert (tmp_path / "silo" / "key.pem").stat().st_mode & 0o777 == 0o600
+    assert "request.csr to the consortium's authority" in done.output
+    asked = read_request((tmp_path / "silo" / "request.csr").read_bytes())
+    assert asked.subject == Subject(Identity(Role.SILO, "north"), "north-ward")
+
+
+def test_enrolling_again_overwrites_nothing(tmp_path, sentence):
+    invoke("enrol", tmp_path / "silo", "--name", "north", "--data-set", "north-ward")
+    key = (tmp_path / "silo" / "key.pem").read_bytes()
+    assert "key.pem" in sentence("enrol", tmp_path / "silo", "--name", "north", "--data-set", "north-ward")
+    assert (tmp_path / "silo" / "key.pem").read_bytes() == key
+
+
+def test_a_name_that_cannot_be_is_a_sentence(tmp_path, sentence):
+    sentence("enrol", tmp_path / "silo", "--name", "No Name", "--data-set", "north-ward")
+    assert "a data set's id" in sentence("enrol", tmp_path / "silo", "--name", "north", "--data-set", "No Name")
+    assert not (tmp_path / "silo" / "key.pem").exists()
+
+
+# --- ledger -----------------------------------------------------------------------------------------------------------
+def charge(hospital, *rounds):
+    study = tiny_study()
+    with Ledger.open(hospital.parent / "state" / "ledger.sqlite3", **NORTH, budget_epsilon=4.0) as ledger:
+        for number in rounds:
+            ledger.charge(Debit(study.digest, "p" * 64, number, 1, round_costs(study, number)))
+        return ledger.spent()
+
+
+def test_a_ledger_is_made_once_in_its_life(hospital, sentence):
+    done = invoke("ledger", "create", "-c", hospital)
+    assert done.exit_code == 0
+    assert "the ledger of north-ward, epsilon 4 to spend" in done.output
+    charge(hospital, 0)
+    content = (hospital.parent / "state" / "ledger.sqlite3").read_bytes()
+    assert "a data set has one ledger for ever" in sentence("ledger", "create", "-c", hospital)
+    assert (hospital.parent / "state" / "ledger.sqlite3").read_bytes() == content
+
+
+def test_only_the_ledger_of_the_certified_data_set_is_made_and_exported(hospital, tmp_path, sentence):
+    write_yaml(hospital.parent / "policy.yaml", policy_document("clinic"))
+    text = sentence("ledger", "create", "-c", hospital)
+    assert "is for fedward://silo/north with the data set north-ward, not for the data set clinic: a new name" in text
+    ledger = hospital.parent / "state" / "ledger.sqlite3"
+    assert not ledger.parent.exists()
+    ledger.parent.mkdir()
+    Ledger.create(ledger, unit="patient", identified_by=["patient"], data_set="clinic", holdout=0.2, delta=1e-5)
+    for command in (
+        ("export", "--format", "json", "--out", tmp_path / "ledger.json"),
+        ("note", "withdrawal", "--reference", "case-1"),
+        ("recover", "--signed-by", "A. Weber", "--charge-everything"),
+    ):
+        assert "not for the data set clinic" in sentence("ledger", *command, "-c", hospital)
+    assert read_history(ledger)[1] == ()
+    assert not (tmp_path / "ledger.json").exists()
+
+
+def test_the_ledger_is_shown_to_people_and_programs(hospital):
+    invoke("ledger", "create", "-c", hospital)
+    spent = charge(hospital, 0, 1)
+    shown = invoke("ledger", "show", "-c", hospital).output
+    assert "Ledger of north-ward" in shown
+    assert f"spent {spent:.4f} of 4 at delta 1e-05" in " ".join(shown.split())
+    assert tiny_study().digest[:12] in shown
+    statement = json.loads(invoke("ledger", "show", "--json", "-c", hospital).output)
+    assert statement["spent"] == spent
+    assert statement["left"] == pytest.approx(4 - spent)
+    assert statement["public"] is False
+    assert (statement["data_set"], statement["budget"], statement["delta"]) == ("north-ward", 4.0, 1e-5)
+    assert [(e["round"], sorted(e["costs"])) for e in statement["entries"]] == [
+        (0, ["counts"]),
+        (1, ["encoder", "heads"]),
+    ]
+    assert statement["entries"][1]["costs"]["encoder"]["noise"] == 4.0
+
+
+def test_an_unbounded_epsilon_is_a_word_in_the_table_and_in_valid_json(hospital):
+    document = policy_document("north-ward")
+    write_yaml(hospital.parent / "policy.yaml", document | {"data_set": {**document["data_set"], "public": True}})
+    done = invoke("ledger", "create", "-c", hospital)
+    assert "the ledger of north-ward, public data, so no budget binds" in done.output
+    study = tiny_study(
+        heads={"pooled_noise": 0, "domain_noise": 0},
+        encoder={"noise": 0},
+        evaluation={"noise": 0},
+        privacy={"mode": "none", "count_noise": 0},
+    )
+    path = hospital.parent / "state" / "ledger.sqlite3"
+    with Ledger.open(path, **NORTH, budget_epsilon=4.0, public=True) as ledger:
+        ledger.charge(Debit(study.digest, "p" * 64, 0, 1, round_costs(tiny_study(), 0)))
+        ledger.charge(Debit(study.digest, "p" * 64, 1, 1, round_costs(study, 1)))
+
+    def refuse(constant):
+        pytest.fail(f"{constant} is no JSON")
+
+    statement = json.loads(invoke("ledger", "show", "--json", "-c", hospital).output, parse_constant=refuse)
+    assert (statement["public"], statement["spent"], statement["left"]) == (True, "unbounded", "unbounded")
+    first, second = (entry["epsilon_after"] for entry in statement["entries"])
+    assert 0 < first < 4
+    assert second == "unbounded"
+    shown = " ".join(invoke("ledger", "show", "-c", hospital).output.split())
+    assert "spent unbounded at delta 1e-05; the data are public, so no budget binds" in shown
+    assert invoke("ledger", "verify", "-c", hospital).output == "2 debits, the chain holds\n"
+
+
+def test_the_ledger_can_be_shown_while_an_agent_holds_it(hospital):
+    invoke("ledger", "create", "-c", hospital)
+    path = hospital.parent / "state" / "ledger.sqlite3"
+    with Ledger.open(path, **NORTH, budget_epsilon=4.0):
+        assert invoke("ledger", "show", "-c", hospital).exit_code == 0
+        assert invoke("ledger", "verify", "-c", hospital).exit_code == 0
+
+
+def test_a_chain_that_holds_is_confirmed_and_one_that_does_not_is_named(hospital, sentence):
+    invoke("ledger", "create", "-c", hospital)
+    charge(hospital, 0, 1)
+    assert invoke("ledger", "verify", "-c", hospital).output == "2 debits, the chain holds\n"
+    path = hospital.parent / "state" / "ledger.sqlite3"
+    content = path.read_bytes()
+    assert content.count(b'"noise":30.0') == 1
+    path.write_bytes(content.replace(b'"noise":30.0', b'"noise":90.0'))
+    assert "ledger entry 1 was edited" in sentence("ledger", "verify", "-c", hospital)
+
+
+def test_the_ledger_is_shown_by_study_and_by_tensor(hospital):
+    invoke("ledger", "create", "-c", hospital)
+    charge(hospital, 0, 1)
+    by_study = invoke("ledger", "show", "--by", "study", "-c", hospital).output
+    by_tensor = invoke("ledger", "show", "--by", "tensor", "-c", hospital).output
+    assert tiny_study().digest[:12] in by_study
+    assert tiny_study().digest[:12] not in by_tensor
+    statement = json.loads(invoke("ledger", "show", "--json", "-c", hospital).output)
+    for part in statement["tensors"]:
+        shown = f"{part['epsilon_alone']:.4f}"
+        assert shown in by_tensor
+        assert shown in by_study
+    assert [part["name"] for part in statement["tensors"]] == ["counts", "encoder", "heads"]
+    (study,) = statement["studies"]
+    assert (study["name"], study["charges"], study["epsilon_alone"]) == (tiny_study().digest, 3, statement["spent"])
+
+
+@pytest.fixture
+def exported(hospital):
+    """A ledger with every kind of entry, and its export in a form."""
+    invoke("ledger", "create", "-c", hospital)
+    charge(hospital, 0, 1)
+    noted = invoke("ledger", "note", "withdrawal", "--reference", "DPO-2026-14", "-c", hospital)
+    assert "entry 3: withdrawal, DPO-2026-14; spent and left stay as they are" in noted.output
+
+    def export(form):
+        out = hospital.parent / f"ledger.{form}"
+        done = invoke("ledger", "export", "--format", form, "--out", out, "-c", hospital)
+        assert "3 entries, head 3" in " ".join(done.output.split())
+        return out
+
+    return export
+
+
+def test_a_third_party_checks_an_export_with_the_authoritys_certificate_alone(exported, hospital, authority, sentence):
+    out = exported("json")
+    public = hospital.parent / "consortium.pem"
+    public.write_bytes(authority.pem)
+    arguments = ("ledger", "verify", "--export", out, "--authority", public, "-c", "absent.yaml")
+    said = invoke(*arguments).output
+    spent = json.loads(out.read_text())["spent"]
+    assert "signed by fedward://silo/north" in said
+    assert "own word" not in said
+    assert "nobody cosigned it" in said
+    assert "3 entries, the chain holds, head 3" in said
+    assert f"stated {spent:.4f}, recomputed {spent:.4f}" in said
+    content = out.read_bytes()
+    out.write_bytes(content.replace(b'"budget": 4.0', b'"budget": 9.0'))
+    assert "does not fit what it came with" in sentence(*arguments)
+    out.write_bytes(content)
+    (hospital.parent / "ledger.json.sig").unlink()
+    assert "no detached signature" in sentence(*arguments)
+    assert "--authority authority.pem" in sentence("ledger", "verify", "--export", out)
+
+
+def test_another_silos_ledger_is_not_made_ones_own_by_signing_it(exported, hospital, authority, credentials, sentence):
+    out = exported("json")
+    public = hospital.parent / "consortium.pem"
+    public.write_bytes(authority.pem)
+    at = json.loads(out.read_text())["at"]
+    sign_file(credentials["south"], "json", at, out.read_bytes()).write(out.with_name("ledger.json.sig"))
+    said = sentence("ledger", "verify", "--export", out, "--authority", public)
+    assert "says that it is of fedward://silo/north at" in said
+    assert "but fedward://silo/south signed it" in said
+
+
+@pytest.mark.parametrize("form", ["csv", "html"])
+def test_the_other_exports_are_signed_too(exported, hospital, authority, form):
+    out = exported(form)
+    public = hospital.parent / "consortium.pem"
+    public.write_bytes(authority.pem)
+    said = invoke("ledger", "verify", "--export", out, "--authority", public).output
+    assert said.startswith("signed by fedward://silo/north, 20")
+    assert "only a JSON export" in said
+    assert "DPO-2026-14" in out.read_text()
+
+
+def test_an_export_says_who_recovered_and_who_cosigned(exported, hospital, authority, sentence, by_hub):
+    exported("json")
+    path = hospital.parent / "state" / "ledger.sqlite3"
+    invoke("ledger", "recover", "--signed-by", "A. Weber", "--charge-everything", "-c", hospital)
+    with Ledger.open(path, **NORTH, budget_epsilon=4.0) as ledger:
+        last = ledger.checkpoint("north")
+    Cosigned(path).keep([by_hub(last)])
+    invoke("ledger", "note", "refresh", "--reference", "DPO-2026-15", "-c", hospital)
+    out, public = hospital.parent / "ledger.json", hospital.parent / "consortium.pem"
+    public.write_bytes(authority.pem)
+    verify = ("ledger", "verify", "--export", out, "--authority", public)
+    done = invoke("ledger", "export", "--format", "json", "--out", out, "-c", hospital)
+    assert "5 entries" in done.output
+    said = invoke(*verify).output
+    assert "entry 4: a recovery, signed by fedward://silo/north, 20" in said
+    assert "A. Weber answers" in said
+    assert "up to entry 4 cosigned by fedward://coordinator/hub, 20" in said
+    assert "nobody cosigned" not in said
+    page = hospital.parent / "ledger.html"
+    invoke("ledger", "export", "--format", "html", "--out", page, "-c", hospital)
+    assert "fedward://coordinator/hub up to entry 4" in page.read_text()
+
+
+def test_an_export_has_the_budget_in_force_and_not_the_files(exported, hospital):
+    path = hospital.parent / "state" / "ledger.sqlite3"
+    assert json.loads(exported("json").read_text())["budget"] == 4.0
+    data = {"data_set": "north-ward", "unit": "patient", "identified_by": ["patient"], "holdout": 0.2}
+    with Ledger.open(path, **data, budget_epsilon=4.0, delta=1e-5) as ledger:
+        ledger.put_into_force("d" * 64, 1.5)
+    out = hospital.parent / "ledger.json"
+    invoke("ledger", "export", "--format", "json", "--out", out, "-c", hospital)
+    assert json.loads(out.read_text())["budget"] == 1.5
+
+
+def test_an_export_of_an_older_copy_is_refused(exported, hospital, sentence, by_hub):
+    path = hospital.parent / "state" / "ledger.sqlite3"
+    older = path.read_bytes()
+    charge(hospital, 2)
+    with Ledger.open(path, **NORTH, budget_epsilon=4.0) as ledger:
+        last = ledger.checkpoint("north")
+    Cosigned(path).keep([by_hub(last)])
+    path.write_bytes(older)
+    out = hospital.parent / "ledger.json"
+    said = sentence("ledger", "export", "--format", "json", "--out", out, "-c", hospital)
+    assert "an older copy was put in its place" in said
+    assert not out.exists()
+
+
+def test_an_export_outlives_its_certificate_and_says_so(exported, hospital, authority, monkeypatch):
+    out, public = exported("json"), hospital.parent / "consortium.pem"
+    public.write_bytes(authority.pem)
+    real, later = Trust.ran_out, datetime.now(UTC) + timedelta(days=60)
+    monkeypatch.setattr(Trust, "ran_out", lambda self, pem, *, now=None: real(self, pem, now=later))
+    said = invoke("ledger", "verify", "--export", out, "--authority", public).output
+    assert "by its own word: its certificate was valid then and expired on 20" in said
+    assert "That the signature is that old cannot be shown" in said
+    assert "3 entries, the chain holds" in said
+
+
+def test_an_older_copy_is_found_by_verify_and_recovered_under_a_name(hospital, coordinator, sentence, by_hub):
+    invoke("ledger", "create", "-c", hospital)
+    path = hospital.parent / "state" / "ledger.sqlite3"
+    charge(hospital, 0)
+    older = path.read_bytes()
+    charge(hospital, 1)
+    with Ledger.open(path, **NORTH, budget_epsilon=4.0) as ledger:
+        last = ledger.checkpoint("north")
+    told = by_hub(last)
+    handed = hospital.parent / "told.json"
+    handed.write_text(json.dumps([told.content]))
+    recover = ("ledger", "recover", "--countersigned", handed, "--signed-by", "A. Weber", "-c", hospital)
+    assert "there is nothing to recover" in sentence(*recover)
+    Cosigned(path).keep([replace(told, signer="fedward://coordinator/hub")])
+    assert "with what fedward://coordinator/hub cosigned" in invoke("ledger", "verify", "-c", hospital).output
+    path.write_bytes(older)
+    assert "an older copy was put in its place" in sentence("ledger", "verify", "-c", hospital)
+    done = invoke(*recover)
+    assert "A. Weber answers" in done.output
+    assert "1 debits and 1 other entries, the chain holds" in invoke("ledger", "verify", "-c", hospital).output
+    statement = json.loads(invoke("ledger", "show", "--json", "-c", hospital).output)
+    assert statement["spent"] >= last.epsilon
+    assert statement["entries"][-1]["responsible"] == "A. Weber"
+    assert "(lost entries)" in invoke("ledger", "show", "--by", "study", "-c", hospital).output
+
+
+def test_a_loss_that_nobody_knows_ends_the_budget(hospital, sentence):
+    invoke("ledger", "create", "-c", hospital)
+    charge(hospital, 0)
+    assert "nothing to recover" in sentence("ledger", "recover", "--signed-by", "A. Weber", "-c", hospital)
+    invoke("ledger", "recover", "--signed-by", "A. Weber", "--charge-everything", "-c", hospital)
+    assert json.loads(invoke("ledger", "show", "--json", "-c", hospital).output)["left"] == 0
+
+
+@pytest.mark.parametrize("command", ["show", "verify"])
+def test_an_absent_ledger_is_a_sentence(hospital, sentence, command):
+    assert "ledger.sqlite3" in sentence("ledger", command, "-c", hospital)
+
+
+@pytest.mark.parametrize("command", [["ledger", "create"], ["ledger", "show"], ["ledger", "verify"], ["run"]])
+def test_a_configuration_that_cannot_be_used_is_a_sentence(hospital, sentence, command):
+    hospital.write_text(hospital.read_text() + "no_dp: true\n")
+    assert "field no_dp: unknown field" in sentence(*command, "-c", hospital)
+
+
+# --- run --------------------------------------------------------------------------------------------------------------
+def test_without_a_ledger_the_agent_does_not_start(hospital, sentence):
+    assert "ledger.sqlite3" in sentence("run", "-c", hospital)
+
+
+def test_without_a_policy_the_agent_does_not_start(hospital, sentence):
+    (hospital.parent / "policy.yaml").unlink()
+    assert "field policy: there is no file" in sentence("run", "-c", hospital)
+
+
+def test_studies_that_ended_are_told(hospital, monkeypatch):
+    monkeypatch.setattr(assembly, "run_agent", lambda *_, until_finished: [("tiny", f"finished: {until_finished}")])
+    assert invoke("run", "--until-finished", "-c", hospital).output == "tiny: finished: True\n"
+
+
+def test_a_coordinator_that_turns_the_silo_away_is_a_sentence(hospital, monkeypatch, sentence):
+    def refused(*_, **__):
+        raise CallRefused(grpc.StatusCode.FAILED_PRECONDITION, "this coordinator speaks protocol 2")
+
+    monkeypatch.setattr(assembly, "run_agent", refused)
+    assert "FAILED_PRECONDITION: this coordinator speaks protocol 2" in sentence("run", "-c", hospital)
+
+
+def test_a_missing_graphics_card_is_a_sentence(hospital, monkeypatch, sentence):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    hospital.write_text(hospital.read_text() + "device: cuda\n")
+    assert "device: cuda was asked for" in sentence("run", "-c", hospital)
+
+
+def test_a_program_that_fails_says_one_sentence_and_exits_with_1(tmp_path):
+    code = "from silo_agent.cli.main import main; main()"
+    done = subprocess.run(
+        [sys.executable, "-c", code, "ledger", "show", "-c", tmp_path / "agent.yaml"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr == (f"fedward-silo: {tmp_path}/agent.yaml: there is no such file; create it or give its path\n")
+
+
+# --- models -----------------------------------------------------------------------------------------------------------
+@pytest.fixture
+def studied(hospital):
+    """A finished study of random weights, with a personal model and a charged ledger."""
+    study = tiny_study()
+    state = State(hospital.parent / "state")
+    state.add_study(study.digest, study.canonical())
+    state.commit(study.digest, 2)
+    random_model(study).save(state.study_folder(study.digest) / "model-2.safetensors")
+    random_personal(study).save(state.study_folder(study.digest) / "personal.safetensors")
+    state.close()
+    invoke("ledger", "create", "-c", hospital)
+    charge(hospital, 0, 1, 2)
+    return study
+
+
+def model_file(hospital, name="model-2.safetensors"):
+    return next((hospital.parent / "state").rglob(name))
+
+
+# --- evaluate ---------------------------------------------------------------------------------------------------------
+def test_models_are_evaluated_on_a_file(hospital, studied):
+    data = hospital.parent / "north.csv"
+    found = json.loads(invoke("evaluate", "--json", studied.digest[:8], data, "-c", hospital).stdout)
+    assert (found["study"], found["round"], found["domains"]) == (studied.digest, 2, ["a", "b"])
+    qualities = found["shared"] + found["personal"]
+    for quality in qualities:
+        assert set(quality) == {"auc", "accuracy", "balanced_accuracy", "calibration", "records"}
+    assert sum(quality["records"] for quality in found["shared"]) == 60
+    rows = table_rows(invoke("evaluate", studied.digest, data, "-c", hospital).output)
+    names = ["domain", "model", "records", "AUC", "accuracy", "balanced", "calibration"]
+    assert rows[0] == names
+    figures = ("auc", "accuracy", "balanced_accuracy", "calibration")
+    for row, (place, model, m) in zip(
+        rows[1:], [("a", "shared", 0), ("", "personal", 0), ("b", "shared", 1), ("", "personal", 1)], strict=True
+    ):
+        quality = found[model][m]
+        assert row == [place, model, str(quality["records"]), *(f"{quality[figure]:.3f}" for figure in figures)]
+
+
+def table_rows(shown):
+    """Cells of a table that rich drew."""
+    lines = [line.replace("┃", "│") for line in shown.splitlines()]
+    return [[cell.strip() for cell in line.split("│")[1:-1]] for line in lines if "│" in line]
+
+
+def test_what_cannot_be_measured_is_a_dash(hospital, studied):
+    model_file(hospital, "personal.safetensors").unlink()
+    data = hospital.parent / "a.csv"
+    data.write_text("patient,group,age,lactate,ill\n1,a,20,3,1\n")
+    rows = table_rows(invoke("evaluate", studied.digest, data, "-c", hospital).output)
+    assert [row[:4] for row in rows[1:]] == [["a", "shared", "1", "-"], ["b", "shared", "0", "-"]]
+    assert rows[2][4:] == ["-", "-", "-"]
+
+
+def test_what_cannot_be_evaluated_is_a_sentence(hospital, studied, sentence):
+    data = hospital.parent / "north.csv"
+    assert "0 studies match 'ffff'" in sentence("evaluate", "ffff", data, "-c", hospital)
+    broken = hospital.parent / "broken.csv"
+    broken.write_text(data.read_text().replace(",a,", ",z,"))
+    assert "column 'group'" in sentence("evaluate", studied.digest[:8], broken, "-c", hospital)
+    model = model_file(hospital)
+    model.write_bytes(b"damaged")
+    sentence("evaluate", studied.digest[:8], data, "-c", hospital)
+    model.unlink()
+    assert "no finished round" in sentence("evaluate", studied.digest[:8], data, "-c", hospital)
+
+
+# --- predict ----------------------------------------------------------------------------------------------------------
+@pytest.fixture
+def newcomers(hospital):
+    """A file without labels; one record of a domain that the study does not know."""
+    path = hospital.parent / "new.csv"
+    path.write_text("patient,group,age,lactate\nann,a,20,3\nbob,b,80,7\ncid,c,50,1\n")
+    return path
+
+
+def test_predictions_are_printed_as_csv_and_told_in_one_line(hospital, studied, newcomers):
+    done = invoke("predict", studied.digest[:8], newcomers, "--unknown-domain", "ensemble", "-c", hospital)
+    assert done.exit_code == 0
+    rows = [line.split(",") for line in done.stdout.splitlines()]
+    assert rows[0] == ["record", "patient", "domain", "how", "probability_0", "probability_1", "predicted"]
+    assert [row[:4] for row in rows[1:]] == [
+        ["1", "ann", "a", "own"],
+        ["2", "bob", "b", "own"],
+        ["3", "cid", "", "ensemble"],
+    ]
+    inputs = np.array([[-2 / 3, -0.4], [1 / 3, 0.4]], np.float32)
+    wanted = random_model(studied).predict(inputs, np.array([0, 1]))
+    np.testing.assert_allclose([[float(cell) for cell in row[4:6]] for row in rows[1:3]], wanted, atol=1e-6)
+    assert done.stderr == (
+        "3 records of tiny, round 2: 1 ensemble, 2 own;"
+        " unknown domains: mean of the 2 domains' predictions, weighted equally\n"
+    )
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.parquet"])
+def test_predictions_go_to_a_file_that_only_the_owner_reads(hospital, studied, newcomers, name):
+    out = hospital.parent / name
+    done = invoke("predict", studied.digest, newcomers, "--domain", "b", "--out", out, "-c", hospital)
+    assert (done.exit_code, done.stdout) == (0, "")
+    assert done.stderr == f"{out}: 3 records of tiny, round 2: 3 own\n"
+    assert out.stat().st_mode & 0o777 == 0o600
+    rows = read_parquet(out).to_pylist() if name.endswith("parquet") else list(csv.DictReader(out.open()))
+    assert [(row["patient"], row["domain"], row["how"]) for row in rows] == [
+        ("ann", "b", "own"),
+        ("bob", "b", "own"),
+        ("cid", "b", "own"),
+    ]
+
+
+def test_predictions_for_programs(hospital, studied, newcomers):
+    command = ["predict", studied.digest, newcomers, "--unknown-domain", "pooled", "--json", "-c", hospital]
+    found = json.loads(invoke(*command).stdout)
+    assert (found["study"], found["round"], found["records"]) == (studied.digest, 2, 3)
+    assert found["ways"] == {"own": 2, "pooled": 1}
+    assert found["unknown_domain"] == "mean of the heads, weighted equally"
+    assert [(row["domain"], row["how"]) for row in found["predictions"]] == [
+        ("a", "own"),
+        ("b", "own"),
+        (None, "pooled"),
+    ]
+    found = json.loads(invoke(*command, "--out", hospital.parent / "out.csv").stdout)
+    assert found["file"].endswith("out.csv")
+    assert "predictions" not in found
+
+
+def test_the_personal_model_predicts_where_it_is_asked_for(hospital, studied, newcomers):
+    command = ["predict", studied.digest, newcomers, "--domain", "a", "--json", "-c", hospital]
+    shared, personal = (json.loads(invoke(*command, *more).stdout)["predictions"] for more in ([], ["--personal"]))
+    inputs = np.array([[-2 / 3, -0.4]], np.float32)
+    for rows, model in ((shared, random_model(studied)), (personal, random_personal(studied))):
+        wanted = model.predict(inputs, np.array([0]))[0, 1]
+        assert rows[0]["probability_1"] == pytest.approx(wanted, abs=1e-6)
+    assert shared[0]["probability_1"] != personal[0]["probability_1"]
+
+
+def test_a_model_file_can_be_given_and_needs_no_agent(hospital, studied, newcomers, tmp_path):
+    model = tmp_path / "given.safetensors"
+    model.write_bytes(model_file(hospital).read_bytes())
+    done = invoke("predict", studied.digest, newcomers, "--domain", "a", "--model", model, "-c", tmp_path / "no.yaml")
+    assert done.exit_code == 0
+    assert done.stdout == invoke("predict", studied.digest, newcomers, "--domain", "a", "-c", hospital).stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ([], "row 4, column 'group': found 'c', expected one of 'a', 'b'"),
+        (["--domain", "c"], "--domain 'c': the study knows a, b"),
+        (["--domain", "a", "--unknown-domain", "pooled"], "exclude each other"),
+        (["--domain", "a", "--out", "out.txt"], "must be one of .csv, .parquet"),
+        (["--domain", "a", "--model", "absent.safetensors"], "absent.safetensors cannot be read"),
+    ],
+)
+def test_what_cannot_be_predicted_is_a_sentence(studied, newcomers, sentence, options, why):
+    assert why in sentence("predict", studied.digest, newcomers, *options, "-c", newcomers.parent / "agent.yaml")
+
+
+def test_a_model_of_another_study_is_a_sentence(hospital, studied, newcomers, sentence, tmp_path):
+    random_model(tiny_study(name="other")).save(tmp_path / "other.safetensors")
+    said = sentence("predict", studied.digest, newcomers, "--model", tmp_path / "other.safetensors", "-c", hospital)
+    assert f"not of {studied.digest}" in said
+
+
+@pytest.mark.parametrize("command", ["predict", "export"])
+def test_a_study_without_the_model_is_a_sentence(hospital, studied, newcomers, sentence, command):
+    model_file(hospital).unlink()
+    model_file(hospital, "personal.safetensors").unlink()
+    more = [newcomers] if command == "predict" else ["--out", hospital.parent / "out"]
+    for options, what in (([], "finished round"), (["--personal"], "personal model")):
+        said = sentence(command, studied.digest, *more, *options, "-c", hospital)
+        assert f"no {what} of this study lies in" in said
+
+
+# --- export -----------------------------------------------------------------------------------------------------------
+def test_a_shared_model_is_exported_with_its_card(hospital, studied):
+    out = hospital.parent / "exported"
+    done = invoke("export", studied.digest[:8], "--out", out, "-c", hospital)
+    names = ["SHA256SUMS", "model-card.json", "model-card.md", "model.onnx", "model.safetensors"]
+    assert done.stdout.splitlines() == [str(out / name) for name in names]
+    card = json.loads((out / "model-card.json").read_bytes())
+    assert (card["study"]["digest"], card["kind"], card["model"]["round"]) == (studied.digest, "shared", 2)
+    assert card["privacy"]["epsilon_charged_here"] == card["privacy"]["epsilon_of_the_plan"] > 0
+
+
+def test_an_export_for_programs_of_one_format(hospital, studied):
+    out = hospital.parent / "exported"
+    done = invoke("export", studied.digest, "--out", out, "--format", "safetensors", "--json", "-c", hospital)
+    assert json.loads(done.stdout) == {
+        "folder": str(out),
+        "files": ["SHA256SUMS", "model-card.json", "model-card.md", "model.safetensors"],
+    }
+
+
+def test_without_a_ledger_the_card_says_that_the_charge_is_not_known(hospital, studied):
+    (hospital.parent / "state" / "ledger.sqlite3").unlink()
+    invoke("export", studied.digest, "--out", hospital.parent / "out", "--format", "safetensors", "-c", hospital)
+    assert "| not known |" in (hospital.parent / "out" / "model-card.md").read_text()
+
+
+def test_a_personal_model_is_exported_only_with_a_second_word(hospital, studied, sentence):
+    out = hospital.parent / "exported"
+    command = ["export", studied.digest, "--out", out, "--personal", "-c", hospital]
+    assert "must not leave the hospital. To export it for use in here, add --inside-hospital" in sentence(*command)
+    assert not out.exists()
+    done = invoke(*command, "--inside-hospital")
+    assert len(done.stdout.splitlines()) == 5
+    assert all("personal-private" in line for line in done.stdout.splitlines())
+
+
+# --- what the policy's retention removed ------------------------------------------------------------------------------
+@pytest.fixture
+def removed(hospital, studied):
+    """The study is over, and the removal of what is private of it has begun; its files still lie there."""
+    state, day = State(hospital.parent / "state"), date(2026, 3, 1)
+    state.finish(studied.digest, "finished: all rounds are done", day)
+    state.begin_removal(Ending(studied.digest, day, noticed=day, removed=date(2027, 3, 2)))
+    state.close()
+    return studied
+
+
+def test_a_personal_model_that_the_retention_removed_is_missed_by_name(hospital, removed, newcomers, sentence):
+    """Also where a crash left the file: what is half removed is not used."""
+    out, personal = hospital.parent / "out", model_file(hospital, "personal.safetensors")
+    for lies_there in (True, False):
+        assert personal.exists() == lies_there
+        for command in (
+            ["predict", removed.digest, newcomers, "--domain", "a"],
+            ["export", removed.digest, "--out", out],
+        ):
+            said = sentence(*command, "--personal", "-c", hospital)
+            assert "on 2027-03-02 the policy's retention_days removed what was private" in said
+            assert removed.digest[:12] in said
+        personal.unlink(missing_ok=True)
+    assert not out.exists()
+
+
+def test_the_shared_model_is_still_there_for_everything(hospital, removed, newcomers):
+    assert invoke("predict", removed.digest, newcomers, "--domain", "a", "-c", hospital).exit_code == 0
+    assert invoke("export", removed.digest, "--out", hospital.parent / "out", "-c", hospital).exit_code == 0
+    done = invoke("evaluate", removed.digest, hospital.parent / "north.csv", "-c", hospital)
+    assert [row[1] for row in table_rows(done.stdout)[1:]] == ["shared", "shared"]
+    assert "retention_days removed what was private" in done.stderr
+
+
+def test_an_export_overwrites_nothing(hospital, studied, sentence):
+    said = sentence("export", studied.digest, "--out", hospital.parent, "-c", hospital)
+    assert "exists already; give a new folder" in said

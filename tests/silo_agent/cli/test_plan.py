@@ -1,0 +1,220 @@
+import json
+import re
+import sys
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from crypto.errors import CertificateError
+from policies.accounting import accountant
+from policies.documents.study import Study
+from policies.ledger.ledger import Debit, Ledger
+from policies.plan.costs import remaining_costs, round_costs, study_costs
+from silo_agent.cli import main
+from support.ledgers import NORTH
+from support.small_cohort import policy_document, write_yaml
+from support.studies import tiny_document, tiny_study
+
+UNNOISED = {
+    "heads": {"pooled_noise": 0, "domain_noise": 0},
+    "encoder": {"noise": 0},
+    "evaluation": {"noise": 0},
+    "privacy": {"mode": "none", "count_noise": 0},
+}
+
+
+def invoke(*arguments):
+    return CliRunner().invoke(main.app, [str(a) for a in arguments])
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(quick_path, monkeypatch):
+    """No agent.yaml lies around."""
+    (quick_path / "empty").mkdir()
+    monkeypatch.chdir(quick_path / "empty")
+    monkeypatch.delenv("FEDWARD_AGENT_CONFIG", raising=False)
+
+
+@pytest.fixture
+def study(quick_path):
+    return write_yaml(quick_path / "study.yaml", tiny_document())
+
+
+@pytest.fixture
+def hospital(quick_path, homes):
+    write_yaml(quick_path / "policy.yaml", policy_document("north-ward"))
+    (quick_path / "north.csv").write_text("patient\n")
+    (quick_path / "state").mkdir()
+    Ledger.create(quick_path / "state" / "ledger.sqlite3", **NORTH)
+    credential = {name: str(homes["north"] / f"{name}.pem") for name in ("certificate", "key", "authority")}
+    document = {"coordinator": "localhost:1", **credential, "policy": "policy.yaml", "state": "state"}
+    return write_yaml(quick_path / "agent.yaml", {**document, "data": {"tiny": "north.csv"}})
+
+
+def charge(hospital, digest, costs, number=0, attempt=1):
+    path = hospital.parent / "state" / "ledger.sqlite3"
+    with Ledger.open(path, **NORTH, budget_epsilon=4.0) as ledger:
+        ledger.charge(Debit(digest, "p" * 64, number, attempt, costs))
+        return ledger.spent()
+
+
+def test_a_policy_of_another_data_set_than_the_certificates_is_not_planned_with(hospital, study):
+    write_yaml(hospital.parent / "policy.yaml", policy_document("clinic"))
+    with pytest.raises(CertificateError, match="not for the data set clinic"):
+        raise invoke("plan", study, "-c", hospital).exception
+
+
+def test_the_prices_are_shown_to_people_and_programs(study):
+    total = accountant.epsilon(study_costs(tiny_study()), 1e-5)
+    shown = invoke("plan", study)
+    assert shown.exit_code == 0
+    assert re.search(rf"the study\s*│\s*{total:.4f}", shown.output)
+    document = json.loads(invoke("plan", study, "--json").output)
+    assert document["epsilon"] == total
+    assert set(document["alone"]) == {"counts", "heads", "encoder", "metrics"}
+    assert "hospital" not in document
+    assert "advice" not in document
+
+
+def test_what_cannot_be_accounted_for_has_no_price_and_is_refused_by_name(study):
+    write_yaml(study, tiny_document(evaluation={"early_stopping": {"patience": 3}}))
+    shown = invoke("plan", study)
+    assert shown.exit_code == 3
+    assert shown.output.startswith(f"{study}: every silo refuses: private_choice: study.evaluation.early_stopping: ")
+    told = invoke("plan", study, "--json")
+    assert told.exit_code == 3
+    refused = json.loads(told.output)["refused"]
+    assert refused["reason"] == "private_choice"
+    assert "plan a public number of rounds" in refused["text"]
+
+
+def test_a_study_without_noise_is_unbounded_in_valid_json(quick_path):
+    def refuse(constant):
+        pytest.fail(f"{constant} is no JSON")
+
+    study = write_yaml(quick_path / "open.yaml", tiny_document(**UNNOISED))
+    document = json.loads(invoke("plan", study, "--json").output, parse_constant=refuse)
+    assert document["epsilon"] == document["alone"]["heads"] == "unbounded"
+    assert "unbounded" in invoke("plan", study).output
+
+
+def test_the_hospitals_policy_and_ledger_have_a_say(hospital, study):
+    spent = charge(hospital, "5" * 64, round_costs(tiny_study(), 0))
+    document = json.loads(invoke("plan", study, "-c", hospital, "--json").output)["hospital"]
+    after = accountant.epsilon([*round_costs(tiny_study(), 0).values(), *study_costs(tiny_study())], 1e-5)
+    assert document == {
+        "taken": True,
+        "reason": None,
+        "why": None,
+        "spent": spent,
+        "after": after,
+        "budget": 4.0,
+        "left": 4.0 - after,
+    }
+    shown = invoke("plan", study, "-c", hospital).output
+    assert "The policy would take it." in shown
+    assert f"Spent before {spent:.4f}, after {after:.4f} of 4.0000, left {4 - after:.4f}." in shown
+
+
+def test_what_the_study_has_spent_already_is_not_counted_twice(hospital, study):
+    charge(hospital, tiny_study().digest, round_costs(tiny_study(), 0))
+    document = json.loads(invoke("plan", study, "-c", hospital, "--json").output)["hospital"]
+    assert document["after"] == accountant.epsilon(study_costs(tiny_study()), 1e-5)
+
+
+REPEATING = {
+    "privacy": {"mode": "distributed"},
+    "heads": {"domain_rounds": 3, "pooled_noise": 4.0, "domain_noise": 4.0},
+}
+
+
+@pytest.fixture
+def repeating(hospital, study):
+    """What another study spent, and this one's with what its rounds will: its round 1 was attempted three times."""
+    write_yaml(study, tiny_document(**REPEATING))
+    made = tiny_study(**REPEATING)
+    first, heads = round_costs(made, 1), {"heads": round_costs(made, 1)["heads"]}
+    for attempt in (1, 2, 3):
+        charge(hospital, "5" * 64, heads, 1, attempt)
+    for number, attempt, costs in ((0, 1, round_costs(made, 0)), (1, 1, first), (1, 2, heads), (1, 3, heads)):
+        charge(hospital, made.digest, costs, number, attempt)
+    spent = [*round_costs(made, 0).values(), *first.values(), *heads.values(), *heads.values()]
+    return [*heads.values()] * 3, [*spent, *remaining_costs(made, 2)]
+
+
+def planned(hospital, study):
+    return json.loads(invoke("plan", study, "-c", hospital, "--json").output)["hospital"]
+
+
+def epsilons(*costs):
+    return [accountant.epsilon(own, 1e-5) for own in costs]
+
+
+def test_attempts_that_were_repeated_are_counted_on_top_of_the_plan(hospital, study, repeating):
+    other, own = repeating
+    after, once = epsilons([*other, *own], [*other, *study_costs(tiny_study(**REPEATING))])
+    assert planned(hospital, study)["after"] == after
+    assert after > once + 0.1
+
+
+def test_a_plan_that_fits_but_for_its_repeated_attempts_is_refused(hospital, study, repeating):
+    other, own = repeating
+    plan = study_costs(tiny_study(**REPEATING))
+    alone, once = epsilons(own, plan)
+    bent = policy_document("north-ward")
+    bent["limits"] |= {"study_epsilon": (alone + once) / 2, "round_epsilon": (alone + once) / 2}
+    write_yaml(hospital.parent / "policy.yaml", bent)
+    assert planned(hospital, study)["reason"] == "epsilon_per_study"
+    with_others, once_with_others = epsilons([*other, *own], [*other, *plan])
+    bent["limits"] |= {"study_epsilon": alone, "round_epsilon": alone}
+    bent["budget"] |= {"epsilon": (with_others + once_with_others) / 2}
+    write_yaml(hospital.parent / "policy.yaml", bent)
+    assert planned(hospital, study)["reason"] == "budget_spent"
+    bent["budget"] |= {"epsilon": with_others}
+    write_yaml(hospital.parent / "policy.yaml", bent)
+    assert planned(hospital, study)["taken"]
+
+
+def test_a_refusal_is_named_with_exit_code_3(hospital, study):
+    write_yaml(hospital.parent / "policy.yaml", policy_document("north-ward", smallest_domain=10))
+    done = invoke("plan", study, "-c", hospital)
+    assert done.exit_code == 3
+    assert "The policy refuses: smallest_domain: study.privacy.smallest_domain is 0" in done.output
+    done = invoke("plan", study, "-c", hospital, "--json")
+    assert done.exit_code == 3
+    assert json.loads(done.output)["hospital"]["reason"] == "smallest_domain"
+
+
+def test_a_configuration_in_the_folder_is_found(hospital, study, monkeypatch):
+    monkeypatch.chdir(hospital.parent)
+    assert "The policy would take it." in invoke("plan", study).output
+
+
+def test_what_is_recommended_can_be_pasted_and_costs_what_is_said(study):
+    shown = invoke("plan", study, "--target-epsilon", "0.8").output
+    block = shown[shown.index("# For epsilon 0.8") :]
+    said = float(re.search(r"which costs ([0-9.]+)", block)[1])
+    pasted = yaml.safe_load(re.split(r"\n# ", block)[0])
+    document = tiny_document(**pasted)
+    reached = accountant.epsilon(study_costs(Study.model_validate(document)), 1e-5)
+    assert reached == pytest.approx(said, abs=5e-5)
+    assert 0.79 < reached <= 0.8
+    advice = json.loads(invoke("plan", study, "--target-epsilon", "0.8", "--json").output)["advice"]
+    assert advice["scaled"]["fields"]["heads.pooled_noise"] == pasted["heads"]["pooled_noise"]
+
+
+def test_what_cannot_be_reached_is_said(quick_path):
+    study = write_yaml(quick_path / "dear.yaml", tiny_document(heads={"pooled_noise": 0.5}))
+    shown = invoke("plan", study, "--target-epsilon", "1").output
+    assert "The encoder's noise alone cannot bring the study to 1." in shown
+    assert "no number of domain rounds costs at most 1." in shown
+
+
+@pytest.mark.parametrize("target", ["0", "-1", "nan", "inf", "99"])
+def test_a_target_that_cannot_be_is_a_sentence(target, study, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["fedward-silo", "plan", str(study), "--target-epsilon", target])
+    with pytest.raises(SystemExit) as ended:
+        main.main()
+    assert ended.value.code == 1
+    assert "cannot be aimed at" in capsys.readouterr().err

@@ -1,0 +1,449 @@
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from policies.plan import shapes
+from silo_agent.learning.encoder.encoder import build_encoder, flatten
+from silo_agent.learning.errors import LearningError
+from silo_agent.learning.private import dpsgd
+from silo_agent.learning.private.dpsgd import train_encoder
+from silo_agent.learning.private.noise import gaussian
+from silo_agent.learning.terms.losses import cross_entropy, gaussian_kl, squared_norm
+from silo_agent.learning.terms.prior import Prior
+from support.entropy import SeededEntropy
+
+DOMAINS = 3
+pytestmark = pytest.mark.filterwarnings("ignore:Full backward hook is firing")
+
+
+class _Silent(dpsgd._Optimizer):
+    """DP-SGD without its noise: clipping can be seen. It exists in this file alone."""
+
+    def draw(self, reference):
+        return torch.zeros_like(reference)
+
+
+@pytest.fixture
+def silent(monkeypatch):
+    monkeypatch.setattr(dpsgd, "_Optimizer", _Silent)
+
+
+def heads_of(study, seed=1):
+    return np.random.default_rng(seed).normal(size=(DOMAINS, shapes.head_width(study))) * 3
+
+
+def train(
+    study, records, *, entropy=0, device="cpu", weights=(0.5, 1.0, 2.0), prior=None, heads=None, mode="local", **changes
+):
+    plan = study.encoder.model_copy(update=changes)
+    encoder = build_encoder(study.model, study.data, stochastic=plan.cmi > 0)
+    if plan.cmi > 0 and prior is None:
+        prior = Prior(study.model.representation, study.data.label.count)
+    return train_encoder(
+        encoder,
+        heads_of(study) if heads is None else heads,
+        records,
+        plan,
+        domain_weights=np.array(weights),
+        prior=prior,
+        mode=mode,
+        entropy=SeededEntropy(entropy),
+        device=device,
+    )
+
+
+def one_at_a_time(study, records, latent, weights=(0.5, 1.0, 2.0)):
+    """Gradient of every record's loss over [encoder, prior], by plain autograd on a batch of this record alone."""
+    plan = study.encoder
+    encoder = build_encoder(study.model, study.data, stochastic=plan.cmi > 0)
+    prior = Prior(study.model.representation, study.data.label.count)
+    parameters = [*encoder.parameters(), *(prior.parameters() if plan.cmi > 0 else ())]
+    heads = torch.tensor(heads_of(study), dtype=torch.float32)
+    gradients = []
+    for i in range(len(records)):
+        x, y = torch.tensor(records.inputs[i : i + 1]), torch.tensor(records.labels[i : i + 1])
+        d = torch.tensor(records.domains[i : i + 1])
+        images = None if records.images is None else torch.tensor(records.images.take(slice(i, i + 1)))
+        mean, deviation = encoder.moments(x, images)
+        phi = encoder.squash(mean if deviation is None else mean + deviation * latent[i : i + 1])
+        loss = weights[int(d)] * cross_entropy(phi, heads, d, y) + plan.l2r * squared_norm(phi)
+        if deviation is not None:
+            loss = loss + plan.cmi * gaussian_kl(mean, deviation, *prior(y))
+        parts = torch.autograd.grad(loss.sum(), parameters)
+        gradients.append(torch.cat([part.ravel() for part in parts]).double().numpy())
+    return np.array(gradients)
+
+
+@pytest.mark.parametrize("cmi", [0.0, 0.3])
+def test_a_step_sums_clipped_gradients_of_one_record_at_a_time(make_study, make_records, silent, monkeypatch, cmi):
+    study, records = make_study(cmi=cmi), make_records(40)
+    plan = study.encoder.model_copy(update={"l2r": 0.2, "steps": 1, "sampling_rate": 1.0, "clip": 0.7})
+    study = study.model_copy(update={"encoder": plan})
+    latent = np.random.default_rng(5).normal(size=(40, study.model.representation))
+    monkeypatch.setattr(dpsgd, "gaussian", lambda stream, shape: latent.copy())
+    update = train(study, records)
+    gradients = one_at_a_time(study, records, torch.tensor(latent, dtype=torch.float32))
+    norms = np.linalg.norm(gradients, axis=1)
+    assert norms.min() < 0.7 < norms.max()
+    clipped = gradients * np.minimum(1, 0.7 / norms)[:, None]
+    expected = -plan.learning_rate * clipped.sum(axis=0) / plan.batch_size
+    assert len(update.vector) == shapes.encoder_values(study) + shapes.prior_values(study)
+    np.testing.assert_allclose(update.vector, expected, atol=1e-5)
+
+
+@pytest.mark.usefixtures("silent")
+@pytest.mark.parametrize(("cmi", "clip"), [(0.0, 0.05), (0.0, 1.0), (0.3, 0.05), (0.3, 1.0)])
+def test_removing_one_patient_moves_the_summed_update_by_at_most_the_clip(
+    make_study, make_records, monkeypatch, cmi, clip
+):
+    study, records = make_study(cmi=cmi), make_records(30)
+    latent = np.random.default_rng(5).normal(size=(30, study.model.representation))
+    plan = {"steps": 1, "sampling_rate": 1.0, "clip": clip, "learning_rate": 1.0, "batch_size": 1, "max_update": 1e6}
+    monkeypatch.setattr(dpsgd, "gaussian", lambda stream, shape: latent.copy())
+    whole = train(study, records, **plan).vector
+    moved = []
+    for gone in range(0, 30, 3):
+        kept = np.arange(30) != gone
+        monkeypatch.setattr(dpsgd, "gaussian", lambda stream, shape, kept=kept: latent[kept])
+        moved.append(np.linalg.norm(train(study, records.of_patients(kept), **plan).vector - whole))
+    assert max(moved) <= clip * (1 + 1e-4)
+    assert max(moved) > clip * 0.5
+
+
+def test_a_patient_with_many_records_moves_it_by_no_more(make_study, make_records, silent):
+    study = make_study()
+    records = make_records(30, patients=4)
+    plan = {"steps": 1, "sampling_rate": 1.0, "clip": 0.1, "learning_rate": 1.0, "batch_size": 1, "max_update": 1e6}
+    update = train(study, records, **plan).vector
+    assert np.linalg.norm(update) <= 4 * 0.1 * (1 + 1e-4)
+
+
+def test_the_noise_has_the_charged_size_and_the_public_denominator(make_study, make_records):
+    # About 100,000 weights: five standard errors are 1.1 %.
+    study = make_study(inputs=300, hidden=(330,), representation=4)
+    records = make_records(12, inputs=300)
+    nobody = records.of_patients(np.zeros(12, bool))
+    for batch_size, noise, clip in ((10, 1.0, 1.0), (40, 3.0, 0.5)):
+        plan = {"steps": 4, "batch_size": batch_size, "noise": noise, "clip": clip, "learning_rate": 0.1}
+        update = train(study, nobody, **plan).vector
+        expected = 0.1 * noise * clip * np.sqrt(4) / batch_size
+        assert abs(update.std() / expected - 1) < 5 / np.sqrt(2 * len(update))
+        assert abs(update.mean()) < 5 * expected / np.sqrt(len(update))
+    crowd = train(study, make_records(200, inputs=300), **plan).vector
+    assert abs((crowd - update).std() / expected) < 1, "the private number of patients must not scale the noise"
+
+
+def test_noise_is_fresh_every_step_and_every_call(make_study, make_records):
+    study = make_study()
+    nobody = make_records(3).of_patients(np.zeros(3, bool))
+    one, two = (train(study, nobody, steps=steps, sampling_rate=1.0).vector for steps in (1, 2))
+    assert not np.allclose(two, 2 * one)
+    assert np.array_equal(train(study, nobody).vector, train(study, nobody).vector)
+    assert not np.array_equal(train(study, nobody).vector, train(study, nobody, entropy=1).vector)
+
+
+def test_noise_and_sampling_come_from_the_entropy_and_not_from_torch(make_study, make_records):
+    study, records = make_study(cmi=0.1), make_records(50)
+    torch.manual_seed(0)
+    first = train(study, records).vector
+    torch.manual_seed(1)
+    np.testing.assert_array_equal(first, train(study, records).vector)
+
+
+def hopeless(records):
+    return dataclasses.replace(records, labels=1 - records.labels)
+
+
+def solved(records):
+    """One class alone: the loss is next to nothing from the first step on."""
+    return dataclasses.replace(records, labels=np.ones_like(records.labels), inputs=np.full_like(records.inputs, 1.0))
+
+
+def empty(records):
+    return records.of_patients(np.zeros(records.patient_count, bool))
+
+
+@pytest.mark.parametrize("cmi", [0.0, 0.1])
+@pytest.mark.parametrize("other", [hopeless, solved, empty])
+def test_no_record_says_when_training_ends_or_which_step_is_kept(make_study, make_records, monkeypatch, cmi, other):
+    """Whatever the records are: the plan's steps, the plan's draws of noise, and the upload is what the last left."""
+    study, records = make_study(cmi=cmi), make_records(40)
+    start = flatten(build_encoder(study.model, study.data, stochastic=cmi > 0))
+    one, another = (watched(monkeypatch, study, own) for own in (records, other(records)))
+    for drawn, noises, left, update in (one, another):
+        assert len(drawn) == len(left) == 7
+        np.testing.assert_allclose(update[: len(start)], left[-1][: len(start)] - start, atol=1e-7)
+        assert len(noises) == 7 * (len(list(Prior(1, 2).parameters())) * (cmi > 0) + 4)
+    assert all(np.array_equal(own, others) for own, others in zip(one[1], another[1], strict=True))
+
+
+def watched(monkeypatch, study, records):
+    """Batches, noise, weights after every step, and the update of seven steps."""
+    drawn, noises, left = [], [], []
+    with monkeypatch.context() as patch:
+        for kind, method, note in (
+            (dpsgd.PatientSampler, "draw", lambda _, rows: drawn.append(rows)),
+            (dpsgd._Optimizer, "draw", lambda _, noise: noises.append(noise.numpy().copy())),
+            (dpsgd._Optimizer, "step", lambda self, _: left.append(flat(self.params))),
+        ):
+            patch.setattr(kind, method, noted(getattr(kind, method), note))
+        update = train(study, records, steps=7).vector
+    return drawn, noises, left, update
+
+
+def noted(call, note):
+    """The call, with what it returned noted beside whom it was asked of."""
+
+    def noting(self, *given):
+        result = call(self, *given)
+        note(self, result)
+        return result
+
+    return noting
+
+
+def flat(parameters):
+    return np.concatenate([parameter.detach().numpy().ravel() for parameter in parameters])
+
+
+@pytest.mark.parametrize("cmi", [0.0, 0.1])
+@pytest.mark.parametrize("label", [0, 1])
+def test_one_class_no_patients_and_rare_batches_are_normal(make_study, make_records, cmi, label):
+    study, records = make_study(cmi=cmi), make_records(20)
+    one_class = dataclasses.replace(records, labels=np.full(20, label))
+    for data, rate in ((one_class, 0.5), (records, 0.01), (records.of_patients(np.zeros(20, bool)), 1.0)):
+        update = train(study, data, sampling_rate=rate, steps=5)
+        assert np.isfinite(update.vector).all()
+        assert update.vector.any()
+
+
+def test_empty_batches_between_full_ones_leave_no_gradient_behind(make_study, make_records, silent, monkeypatch):
+    study, records = make_study(), make_records(20)
+    plan = {"steps": 3, "sampling_rate": 0.5}
+    everyone = np.arange(20)
+    for order in ([everyone, everyone[:0], everyone], [everyone, everyone]):
+        batches = iter(order)
+        monkeypatch.setattr(dpsgd.PatientSampler, "draw", lambda _, batches=batches: next(batches))
+        update = train(study, records, **(plan | {"steps": len(order)})).vector
+        if len(order) == 3:
+            with_gap = update
+    np.testing.assert_array_equal(with_gap, update)
+
+
+def test_a_gradient_that_overflows_counts_as_zero(make_study, make_records, silent):
+    study, records = make_study(), make_records(20)
+    heads = heads_of(study)
+    heads[0] = 1e30
+    plan = {"steps": 1, "sampling_rate": 1.0, "clip": 1.0, "learning_rate": 1.0, "batch_size": 1}
+    update = train(study, records, heads=heads, weights=(1e30, 1.0, 1.0), **plan).vector
+    assert np.isfinite(update).all()
+
+
+def test_updates_are_clamped_to_the_public_bound(make_study, make_records):
+    update = train(make_study(), make_records(20), learning_rate=1e6, max_update=0.25).vector
+    assert np.abs(update).max() == 0.25
+    diverged = train(make_study(), make_records(20), learning_rate=1e38, max_update=0.25).vector
+    assert np.isfinite(diverged).all()
+    assert np.abs(diverged).max() <= 0.25
+
+
+def test_a_local_prior_is_trained_in_the_same_steps_and_not_uploaded(make_study, make_records):
+    averaged, local = (make_study(cmi=0.5, prior=where) for where in ("averaged", "local"))
+    records = make_records(60)
+    both, alone = train(averaged, records), train(local, records)
+    size = shapes.encoder_values(local)
+    assert len(alone.vector) == size == shapes.values(local, 1, "encoder")
+    np.testing.assert_array_equal(both.vector[:size], alone.vector)
+    start = flatten(Prior(4, 2))
+    np.testing.assert_allclose(flatten(alone.prior) - start, both.vector[size:], atol=1e-6)
+    again = train(local, records, prior=alone.prior)
+    assert not np.array_equal(again.vector, alone.vector)
+
+
+def test_what_is_given_stays_as_it_was(make_study, make_records):
+    study = make_study(cmi=0.1)
+    encoder, prior = build_encoder(study.model, study.data, stochastic=True), Prior(4, 2)
+    heads, before = heads_of(study), flatten(encoder)
+    kept = heads.copy()
+    train_encoder(
+        encoder, heads, make_records(30), study.encoder,
+        domain_weights=np.ones(3), prior=prior, mode="local", entropy=SeededEntropy(0),
+    )  # fmt: skip
+    np.testing.assert_array_equal(flatten(encoder), before)
+    np.testing.assert_array_equal(flatten(prior), flatten(Prior(4, 2)))
+    np.testing.assert_array_equal(heads, kept)
+    assert all(not hasattr(p, "grad_sample") for p in encoder.parameters())
+
+
+def test_a_plan_and_a_model_that_do_not_fit_are_refused(make_study, make_records):
+    plain, stochastic = make_study(), make_study(cmi=0.1)
+    for study, other, prior in (
+        (plain, stochastic, None),
+        (stochastic, plain, Prior(4, 2)),
+        (plain, plain, Prior(4, 2)),
+    ):
+        encoder = build_encoder(study.model, study.data, stochastic=study.encoder.cmi > 0)
+        with pytest.raises(LearningError, match="cmi"):
+            train_encoder(
+                encoder, heads_of(study), make_records(5), other.encoder,
+                domain_weights=np.ones(3), prior=prior, mode="local", entropy=SeededEntropy(0),
+            )  # fmt: skip
+
+
+def test_the_log_and_the_texts_hold_public_numbers_only(make_study, make_records):
+    class Log:
+        def __init__(self):
+            self.events = []
+
+        def info(self, event, **values):
+            self.events.append((event, values))
+
+    study, log = make_study(), Log()
+    update = train_encoder(
+        build_encoder(study.model, study.data, stochastic=False), heads_of(study), make_records(30), study.encoder,
+        domain_weights=np.ones(3), prior=None, mode="local", entropy=SeededEntropy(0), log=log,
+    )  # fmt: skip
+    assert log.events == [("encoder trained", {"steps": 3})]
+    assert repr(update) == "EncoderUpdate(<private>)"
+
+
+def test_training_without_noise_lowers_the_loss(make_study, make_records, silent):
+    study, records = make_study(), make_records(400)
+    plan = {"sampling_rate": 0.5, "batch_size": 200, "learning_rate": 2.0, "max_update": 1e3}
+    heads = heads_of(study)
+    losses = []
+    for steps in (1, 60):
+        encoder = build_encoder(study.model, study.data, stochastic=False)
+        update = train(study, records, heads=heads, **(plan | {"steps": steps}), weights=(1.0, 1.0, 1.0))
+        dpsgd.unflatten(encoder, flatten(encoder) + update.vector.astype(np.float32))
+        with torch.no_grad():
+            losses.append(
+                cross_entropy(
+                    encoder(torch.tensor(records.inputs)),
+                    torch.tensor(heads, dtype=torch.float32),
+                    torch.tensor(records.domains),
+                    torch.tensor(records.labels),
+                ).mean().item()
+            )  # fmt: skip
+    assert losses[1] < losses[0] - 0.1
+
+
+# --- classes, images, parts of a batch, no noise ----------------------------------------------------------------------
+NETWORKS = {
+    None: {},
+    "cnn": {"image": 8, "encoder": "cnn", "channels": (4, 4)},
+    "resnet18": {"image": 32, "encoder": "resnet18"},
+}
+
+
+@pytest.mark.usefixtures("silent")
+@pytest.mark.parametrize("case", [(None, 4, 0.3), ("cnn", 2, 0.0), ("cnn", 3, 0.3)])
+def test_a_step_with_classes_and_images_sums_clipped_gradients_of_one_record_at_a_time(
+    make_study, make_records, monkeypatch, case
+):
+    network, classes, cmi = case
+    count = 40
+    study = make_study(cmi=cmi, classes=classes, **NETWORKS[network])
+    records = make_records(count, classes=classes, image=NETWORKS[network].get("image"))
+    one = study.encoder.model_copy(update={"l2r": 0.2, "steps": 1, "sampling_rate": 1.0, "max_update": 1e6})
+    study = study.model_copy(update={"encoder": one})
+    latent = np.random.default_rng(5).normal(size=(count, study.model.representation))
+    monkeypatch.setattr(dpsgd, "gaussian", lambda stream, shape: latent.copy())
+    gradients = one_at_a_time(study, records, torch.tensor(latent, dtype=torch.float32))
+    norms = np.linalg.norm(gradients, axis=1)
+    clip = float(np.median(norms))
+    update = train(study, records, clip=clip)
+    clipped = gradients * np.minimum(1, clip / norms)[:, None]
+    expected = -one.learning_rate * clipped.sum(axis=0) / one.batch_size
+    np.testing.assert_allclose(update.vector, expected, atol=2e-5 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize("case", [(None, 0.0), (None, 0.3), ("cnn", 0.0), ("cnn", 0.3)])
+@pytest.mark.parametrize("size", [1, 7, 20])
+def test_a_batch_in_parts_is_the_whole_batch_with_the_noise_of_one(make_study, make_records, monkeypatch, size, case):
+    network, cmi = case
+    study = make_study(cmi=cmi, classes=3, **NETWORKS[network])
+    records = make_records(40, classes=3, image=NETWORKS[network].get("image"))
+    plan = {"steps": 3, "sampling_rate": 0.5, "clip": 0.4, "noise": 0.7}
+    whole = train(study, records, **plan).vector
+    drawn, taken = [], []
+    draw, take = dpsgd._Optimizer.draw, dpsgd._Batches.take
+    monkeypatch.setattr(dpsgd._Optimizer, "draw", lambda self, like: drawn.append(1) or draw(self, like))
+    monkeypatch.setattr(dpsgd._Batches, "take", lambda self, rows: taken.append(len(rows)) or take(self, rows))
+    monkeypatch.setattr(dpsgd, "_bytes_per_record", lambda trained: dpsgd.PART_BYTES // size)
+    parts = train(study, records, **plan).vector
+    np.testing.assert_allclose(parts, whole, atol=1e-5 * np.abs(whole).max())
+    assert max(taken) == size
+    assert len(taken) > 3 or size == 20
+    encoder = build_encoder(study.model, study.data, stochastic=cmi > 0)
+    tensors = len(list(encoder.parameters())) + (2 if cmi > 0 else 0)
+    assert len(drawn) == 3 * tensors, "noise is drawn once a step for every tensor"
+
+
+def test_parts_are_smaller_where_a_record_takes_more_memory(make_study, make_records):
+    def needed(study):
+        return dpsgd._bytes_per_record(dpsgd._Trained(build_encoder(study.model, study.data, stochastic=False), None))
+
+    assert needed(make_study()) == 4 * shapes.encoder_values(make_study())
+    small, large = (make_study(**(NETWORKS["cnn"] | {"image": image})) for image in (16, 64))
+    assert needed(large) > 10 * needed(small)
+    resnet = make_study(**(NETWORKS["resnet18"] | {"image": 224}))
+    assert 2 < dpsgd.PART_BYTES // needed(resnet) < 12
+
+
+def test_images_are_taken_step_by_step(make_study, make_records, monkeypatch):
+    study, records = make_study(**NETWORKS["cnn"]), make_records(60, image=8)
+    asked = []
+    take = type(records.images).take
+    monkeypatch.setattr(type(records.images), "take", lambda self, rows: asked.append(len(rows)) or take(self, rows))
+    train(study, records, sampling_rate=0.2, steps=4)
+    assert len(asked) == 4
+    assert max(asked) < 60
+
+
+@pytest.mark.parametrize("cmi", [0.0, 0.2])
+def test_without_noise_nothing_is_drawn_and_clipping_stays(make_study, make_records, monkeypatch, cmi):
+    study, records = make_study(cmi=cmi), make_records(30)
+    monkeypatch.setattr(dpsgd._Optimizer, "draw", lambda self, like: torch.zeros_like(like))
+    expected = train(study, records, clip=0.3).vector
+    monkeypatch.undo()
+    asked = []
+    monkeypatch.setattr(dpsgd, "gaussian", lambda stream, shape: asked.append(shape) or gaussian(stream, shape))
+    update = train(study, records, clip=0.3, noise=0.0, mode="none").vector
+    np.testing.assert_array_equal(update, expected)
+    assert all(shape[1:] == (4,) for shape in asked), "of normals only those of FedSR's latent are drawn"
+    assert len(asked) == (3 if cmi else 0)
+    nobody = records.of_patients(np.zeros(30, bool))
+    assert not train(study, nobody, noise=0.0, mode="none").vector.any()
+
+
+@pytest.mark.parametrize(
+    ("mode", "noise"), [("local", 0.0), ("distributed", 0.0), ("none", 1.0), ("local", float("nan"))]
+)
+def test_noise_that_does_not_fit_the_mode_is_refused_before_anything_is_read(make_study, make_records, mode, noise):
+    with pytest.raises(LearningError, match="noise"):
+        train(make_study(), make_records(5), mode=mode, noise=noise)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device: GPU and CPU DP-SGD steps are not compared")
+@pytest.mark.parametrize("cmi", [0.0, 0.3])
+def test_gpu_and_cpu_take_the_same_step_under_the_same_noise(make_study, make_records, cmi):
+    study, records = make_study(cmi=cmi), make_records(200)
+    cpu, gpu = (train(study, records, device=device, steps=1).vector for device in ("cpu", "cuda"))
+    np.testing.assert_allclose(cpu, gpu, atol=1e-5)
+
+
+def test_latent_noise_is_standard_normal_and_separate_from_the_steps_noise(make_study, make_records, monkeypatch):
+    asked = []
+
+    def record(stream, shape):
+        asked.append((id(stream), shape))
+        return gaussian(stream, shape)
+
+    monkeypatch.setattr(dpsgd, "gaussian", record)
+    train(make_study(cmi=0.1), make_records(20), steps=1, sampling_rate=1.0)
+    latent = [stream for stream, shape in asked if shape == (20, 4)]
+    assert len(latent) == 1
+    assert latent[0] not in {stream for stream, shape in asked if shape != (20, 4)}

@@ -1,0 +1,93 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.optimize import minimize
+
+from silo_agent.learning.terms.mmd import GAMMAS, kernel_weights, mk_mmd, pair_statistics, power_problem
+
+
+def pair(seed, n=20, k=5, shift=0.5):
+    g = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, k, generator=g)
+    return x, x + shift * torch.randn(n, k, generator=g) + shift
+
+
+def test_there_are_nineteen_kernels_from_the_papers_range():
+    assert len(GAMMAS) == 19
+    assert (GAMMAS[0], GAMMAS[-1]) == (2**-3.5, 2**1)
+
+
+def test_pair_statistics_are_those_of_the_definition():
+    x, y = pair(0, n=4)
+    statistics = pair_statistics(x, y)
+    a, b = x / x.norm(dim=1, keepdim=True), y / y.norm(dim=1, keepdim=True)
+    for i, gamma in enumerate(GAMMAS):
+        for s in range(4):
+            for t in range(4):
+                k = [((p - q) ** 2).sum().div(-gamma).exp() for p, q in
+                     ((a[s], a[t]), (b[s], b[t]), (a[s], b[t]), (a[t], b[s]))]  # fmt: skip
+                assert statistics[i, s, t].item() == pytest.approx((k[0] + k[1] - k[2] - k[3]).item(), abs=1e-5)
+
+
+@given(st.integers(0, 1000), st.floats(0, 3))
+@settings(max_examples=30)
+def test_weights_lie_on_the_simplex_and_the_statistic_is_never_negative(seed, shift):
+    statistics = pair_statistics(*pair(seed, shift=shift))
+    weights = kernel_weights(statistics)
+    assert weights.min() >= 0
+    assert weights.sum() == pytest.approx(1)
+    assert mk_mmd(statistics, weights).item() >= -1e-6
+
+
+@given(st.integers(0, 1000), st.floats(0.1, 3))
+@settings(max_examples=40)
+def test_weights_satisfy_the_conditions_of_the_quadratic_programmes_optimum(seed, shift):
+    """min b'Ab with m'b = 1, b >= 0: Ab - nu m >= 0, with equality where b > 0."""
+    statistics = pair_statistics(*pair(seed, shift=shift)).double()
+    mean, a = power_problem(statistics)
+    b = kernel_weights(statistics)
+    b = b / (mean @ b)
+    nu = b @ a @ b
+    slack = a @ b - nu * mean
+    scale = np.abs(a @ b).max()
+    assert slack.min() > -1e-7 * scale
+    assert np.abs(slack[b > 1e-9 * b.max()]).max() < 1e-7 * scale
+
+
+def test_weights_are_the_optimum_that_a_general_solver_finds():
+    statistics = pair_statistics(*pair(3, n=40)).double()
+    mean, a = power_problem(statistics)
+    found = minimize(
+        lambda b: b @ a @ b / (mean @ b) ** 2, np.full(19, 1 / 19), bounds=[(0, 1)] * 19, options={"maxiter": 5000}
+    )
+    ours = kernel_weights(statistics)
+    assert ours @ a @ ours / (mean @ ours) ** 2 <= found.fun * (1 + 1e-9)
+
+
+def test_equal_features_give_zero_and_still_a_weight():
+    x, _ = pair(1)
+    statistics = pair_statistics(x, x.clone())
+    weights = kernel_weights(statistics)
+    assert weights.sum() == 1
+    assert mk_mmd(statistics, weights).item() == pytest.approx(0, abs=1e-6)
+
+
+def test_where_no_kernel_sees_a_difference_the_strongest_one_is_taken():
+    statistics = -torch.rand(19, 6, 6, generator=torch.Generator().manual_seed(0)).double()
+    mean, a = power_problem(statistics)
+    assert kernel_weights(statistics).tolist() == [float(i == np.argmax(mean / np.diag(a))) for i in range(19)]
+
+
+def test_its_gradient_reaches_the_own_features_and_pulls_them_to_the_reference():
+    x, y = pair(2)
+    x.requires_grad_()
+    before = None
+    for _ in range(50):
+        statistics = pair_statistics(x, y)
+        value = mk_mmd(statistics, kernel_weights(statistics))
+        before = value.item() if before is None else before
+        (gradient,) = torch.autograd.grad(value, x)
+        x = (x - 2.0 * gradient).detach().requires_grad_()
+    assert value.item() < before / 2

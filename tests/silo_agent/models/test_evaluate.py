@@ -1,0 +1,107 @@
+import numpy as np
+import pytest
+
+from silo_agent.data.errors import DataError
+from silo_agent.data.reader import read_records
+from silo_agent.learning.errors import ModelFileError
+from silo_agent.learning.evaluation.evaluation import quality
+from silo_agent.learning.model import SharedModel
+from silo_agent.learning.personal import PersonalModel
+from silo_agent.models.evaluate import NoModelError, evaluate
+from support.entropy import SeededEntropy
+from support.local_federation import write_patients
+from support.studies import tiny_study
+
+SLOPES = np.array([[6.0, 0.0], [0.0, 6.0]])
+
+
+@pytest.fixture
+def study():
+    return tiny_study(model={"hidden": [], "representation": 2}, personal={"epochs": 20})
+
+
+@pytest.fixture
+def folder(tmp_path, study):
+    """A study's folder after round 2: heads that know nothing of domain b, and a personal model that does."""
+    data = write_patients(tmp_path / "own.csv", np.random.default_rng(1), SLOPES, patients=400)
+    records = read_records(data, study.data)
+    model = SharedModel.start(study)
+    phi = model.features(records.inputs).numpy()
+    ours, wanted = records.domains == 0, records.inputs @ SLOPES.T.astype(np.float32)
+    head = np.linalg.lstsq(phi[ours], wanted[ours, 0], rcond=None)[0]
+    heads = np.zeros((2, 3))
+    heads[0, :2] = head
+    model = model.with_heads(heads, 2)
+    model.save(tmp_path / "model-2.safetensors")
+    personal = PersonalModel.start(model).train(model, records, study.personal, entropy=SeededEntropy(1))
+    personal.save(tmp_path / "personal.safetensors")
+    return tmp_path
+
+
+def fresh(folder, **changes):
+    return write_patients(folder / "test.csv", np.random.default_rng(2), SLOPES, patients=300, **changes)
+
+
+def test_auc_by_domain_of_the_shared_and_the_personal_model(folder, study):
+    found = evaluate(folder, 2, fresh(folder))
+    assert (found.study, found.name, found.round, found.domains) == (study.digest, "tiny", 2, ("a", "b"))
+    assert found.shared[0].auc > 0.85
+    assert found.shared[1].auc == 0.5
+    assert found.personal[1].auc > found.shared[1].auc + 0.2
+    assert found.shared[0].accuracy > 0.7
+    assert 0 <= found.shared[0].calibration < 0.2
+    assert found.personal[0].records + found.personal[1].records == 300
+
+
+def test_a_personal_model_that_is_being_removed_is_not_looked_for(folder):
+    assert evaluate(folder, 2, fresh(folder), personal_kept=False).personal is None
+
+
+def test_it_is_the_quality_of_what_the_model_predicts(folder, study):
+    data = fresh(folder)
+    records = read_records(data, study.data)
+    for model, found in (
+        (SharedModel.load(folder / "model-2.safetensors"), evaluate(folder, 2, data).shared),
+        (PersonalModel.load(folder / "personal.safetensors"), evaluate(folder, 2, data).personal),
+    ):
+        probabilities = model.predict(records.inputs, records.domains)
+        for m in range(2):
+            own = records.domains == m
+            assert found[m] == quality(probabilities[own], records.labels[own], study.evaluation.bins)
+
+
+def test_without_a_personal_model_there_is_none(folder):
+    (folder / "personal.safetensors").unlink()
+    assert evaluate(folder, 2, fresh(folder)).personal is None
+
+
+@pytest.mark.parametrize(("changes", "absent"), [({"domains": (1,)}, (0,)), ({"label": 1}, (0, 1))])
+def test_an_absent_domain_or_class_has_no_auc(folder, changes, absent):
+    found = evaluate(folder, 2, fresh(folder, **changes))
+    assert tuple(m for m, value in enumerate(found.shared) if value.auc is None) == absent
+    assert tuple(m for m, value in enumerate(found.shared) if value.balanced_accuracy is None) == absent
+
+
+def test_evaluating_changes_nothing(folder):
+    data = fresh(folder)
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    evaluate(folder, 2, data)
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_a_round_that_never_finished_has_no_model(folder):
+    for number in (-1, 0, 3):
+        with pytest.raises(NoModelError, match="no finished round"):
+            evaluate(folder, number, fresh(folder))
+
+
+def test_a_file_of_another_schema_is_named(folder):
+    (folder / "test.csv").write_text("patient,group,ill\n1,a,0\n")
+    with pytest.raises(DataError, match=r"test\.csv"):
+        evaluate(folder, 2, folder / "test.csv")
+
+
+def test_a_damaged_model_is_an_error(folder):
+    (folder / "model-2.safetensors").write_bytes(b"damaged")
+    with pytest.raises(ModelFileError):
+        evaluate(folder, 2, fresh(folder))

@@ -1,0 +1,202 @@
+import json
+
+import numpy as np
+import pytest
+
+from policies.accounting import accountant
+from policies.plan import shapes
+from policies.plan.costs import study_costs
+from silo_agent.learning.encoder.layers import OPERATIONS, describe
+from silo_agent.learning.evaluation.unknown_domain import network_of
+from silo_agent.models.model_card import ModelFacts, Shares, model_card, to_json
+from silo_agent.models.model_card_text import to_markdown
+from support.models import GRAY, STUDIES, random_model, study_of
+
+METRICS = {"auc": None, "accuracy": {"value": 0.5, "low": 0.25, "high": 0.75}}
+NONE = {
+    "heads": {"pooled_noise": 0, "domain_noise": 0},
+    "encoder": {"noise": 0},
+    "evaluation": {"noise": 0},
+    "privacy": {"mode": "none", "count_noise": 0},
+}
+
+
+def card_of(study, *, personal=False, **options):
+    model = random_model(study)
+    encoder, heads = network_of(model)
+    shares = np.full(len(heads), 1 / len(heads))
+    network = describe(encoder, heads, shares, inputs=study.data.inputs)
+    given = {"version": "7.8.9", "files": {"onnx": "model.onnx"}, "quality": None, "charged": None}
+    facts = ModelFacts("d" * 64, 2, personal)
+    return model_card(study, facts, network, Shares(shares, counted=False), **{**given, **options})
+
+
+@pytest.mark.parametrize("kind", STUDIES)
+def test_a_card_is_json_and_every_coordinate_of_the_input_stands_on_it(kind):
+    study = study_of(kind)
+    card = json.loads(to_json(card_of(study)))
+    coordinates = card["data"]["inputs"]
+    assert [entry["index"] for entry in coordinates] == list(range(study.data.inputs))
+    widths = [sum(entry["column"] == f.column for entry in coordinates) for f in study.data.features]
+    assert widths == [f.width for f in study.data.features]
+    assert card["domains"]["names"] == list(study.data.domains)
+    assert [entry["codes"] for entry in card["classes"]] == [list(codes) for codes in study.data.label.codes]
+    assert (card["data"]["image"] is None) == (study.data.image is None)
+
+
+def test_scaling_one_hot_order_and_absence_are_spelled_out():
+    coordinates = card_of(study_of("binary mlp"))["data"]["inputs"]
+    assert [entry["formula"] for entry in coordinates] == [
+        "2 (x - 18) / (90 - 18) - 1",
+        "2 (ln x - ln 0.1) / (ln 20 - ln 0.1) - 1; x = 1.5 where absent",
+        "1 where x is absent, else 0",
+        "1 where x is f, else 0",
+        "1 where x is m, else 0",
+        "1 where x is absent, else 0",
+        "1 where x is 1, else 0",
+        "1 where x is 2, else 0",
+        "1 where x is 3, else 0",
+    ]
+    assert [entry["missing"] for entry in coordinates[1:4]] == [[-9], [-9], ["u"]]
+
+
+def test_a_bound_that_needs_all_its_digits_keeps_them():
+    features = [{"kind": "number", "column": "age", "minimum": 0.1234567890123, "maximum": 1e7 + 0.25}]
+    coordinate = card_of(study_of("linear mlp", data={"features": features}))["data"]["inputs"][0]
+    assert "0.1234567890123" in coordinate["formula"]
+    assert "10000000.25" in coordinate["formula"]
+
+
+def test_domains_are_told_factor_by_factor():
+    factors = card_of(study_of("binary mlp"))["domains"]["factors"]
+    assert factors[0] == {"column": "group", "places": [{"name": "a", "code": "a"}, {"name": "seven", "code": 7}]}
+    assert factors[1]["places"] == [
+        {"name": "young", "from": None, "below": 40.0},
+        {"name": "middle", "from": 40.0, "below": 65.0},
+        {"name": "old", "from": 65.0, "below": None},
+    ]
+
+
+def test_image_preparation_is_told():
+    image = card_of(study_of("stochastic cnn with features"))["data"]["image"]
+    assert {key: image[key] for key in GRAY} == GRAY
+    assert image["levels"] == 65100
+    assert "bilinear" in " ".join(image["steps"])
+
+
+@pytest.mark.parametrize("kind", STUDIES)
+def test_the_architecture_explains_every_operation_it_uses(kind):
+    study = study_of(kind)
+    network = card_of(study)["architecture"]
+    assert {layer["operation"] for layer in network["layers"]} == set(network["operations"])
+    assert all(network["operations"][name] == OPERATIONS[name] for name in network["operations"])
+    sizes = {name: np.prod(tensor["shape"]) for name, tensor in network["tensors"].items()}
+    heads = sizes["heads.weight"] + sizes["heads.bias"]
+    assert heads == shapes.head_width(study) * len(study.data.domains)
+    assert network["output"]["probabilities"]["shape"] == ["n", study.data.label.count]
+
+
+# --- privacy ----------------------------------------------------------------------------------------------------------
+def test_epsilon_is_the_accountants_for_the_whole_plan():
+    study = study_of("linear mlp")
+    privacy = card_of(study)["privacy"]
+    assert privacy["epsilon"] == accountant.epsilon(study_costs(study), study.privacy.delta)
+    assert (privacy["private"], privacy["delta"], privacy["unit"], privacy["noise"]) == (True, 1e-5, "patient", "local")
+    assert "patient" in privacy["protects"][0]
+    assert any("epsilons add up" in line for line in privacy["does_not_protect"])
+
+
+def test_the_plan_lists_every_release_once():
+    study = study_of("linear mlp", heads={"pooled_rounds": 2, "domain_rounds": 3})
+    plan = card_of(study)["privacy"]["plan"]
+    shown = [(e["tensor"], e["noise"], e["first_round"], e["last_round"]) for e in plan]
+    assert shown == [
+        ("counts", 30.0, 0, 0),
+        ("heads", 15.0, 1, 2),
+        ("encoder", 4.0, 1, 4),
+        ("heads", 20.0, 3, 5),
+        ("metrics", 8.0, 5, 5),
+    ]
+    releases = sum((e["last_round"] - e["first_round"] + 1) * e["count"] for e in plan)
+    assert releases == sum(cost.count for cost in study_costs(study))
+
+
+def test_a_study_of_records_says_so():
+    privacy = card_of(study_of("linear mlp", data={"patient": None}))["privacy"]
+    assert (privacy["unit"], privacy["relation"]) == ("record", "adding or removing one record")
+
+
+def test_distributed_noise_names_how_many_may_collude():
+    study = study_of(
+        "linear mlp", silos=["a", "b", "c", "d"], min_silos=4, privacy={"mode": "distributed", "colluders": 2}
+    )
+    assert "no more than 2 of them" in card_of(study)["privacy"]["noise_means"]
+
+
+@pytest.mark.parametrize("changes", [NONE])
+def test_public_data_without_noise_is_unbounded_and_protects_nobody(changes):
+    card = card_of(study_of("linear mlp", **changes), charged=study_costs(study_of("linear mlp", **changes)))
+    privacy = json.loads(to_json(card))["privacy"]
+    assert [privacy[key] for key in ("epsilon", "epsilon_of_the_plan", "epsilon_charged_here")] == ["unbounded"] * 3
+    assert (privacy["private"], privacy["protects"]) == (False, [])
+    assert "protects nobody" in privacy["does_not_protect"][0]
+    assert "| epsilon | unbounded |" in to_markdown(card)
+
+
+def test_a_personal_card_says_so_first_and_promises_nothing():
+    card = card_of(study_of("linear mlp"), personal=True)
+    assert card["kind"] == "personal-private"
+    assert "must not leave the hospital" in card["warning"]
+    assert card["privacy"]["private"] is False
+    assert "delta" not in card["privacy"]
+    first = to_markdown(card).splitlines()[:3]
+    assert first[0] == "# tiny: personal model, PRIVATE"
+    assert "NOT PRIVATE" in first[2]
+
+
+def test_nothing_of_the_silos_stands_on_the_card():
+    study = study_of("linear mlp")
+    for text in (to_json(card_of(study)).decode(), to_markdown(card_of(study))):
+        assert not any(silo in text for silo in study.silos)
+
+
+# --- text -------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("kind", STUDIES)
+@pytest.mark.parametrize("personal", [False, True])
+def test_the_text_holds_what_the_json_holds(kind, personal):
+    study = study_of(kind)
+    quality = [{"domain": domain, "metrics": METRICS} for domain in study.data.domains]
+    card = card_of(study, personal=personal, quality=quality)
+    text = to_markdown(card)
+    for section in (
+        "Use",
+        "Data",
+        "Domains and classes",
+        "Architecture",
+        "Privacy",
+        "Quality",
+        "Intended use and limits",
+    ):
+        assert f"\n## {section}\n" in text
+    told = [entry["formula"] for entry in card["data"]["inputs"]]
+    told += [layer["output"] for layer in card["architecture"]["layers"]]
+    told += list(card["architecture"]["tensors"])
+    told += list(card["use"]["limits"]) + list(card["privacy"]["does_not_protect"])
+    told += [study.digest, "d" * 64, "7.8.9", *study.data.domains]
+    told += card["data"]["image"]["steps"] if card["data"]["image"] else []
+    assert [entry for entry in told if entry not in text] == []
+    assert f"| {study.data.domains[0]} | - | 0.500 [0.250, 0.750] |" in text
+
+
+def test_tables_survive_codes_with_bars_and_lines():
+    features = [{"kind": "category", "column": "a|b", "values": ["x|y", "line\nbreak"]}]
+    text = to_markdown(card_of(study_of("linear mlp", data={"features": features})))
+    row = next(line for line in text.splitlines() if line.startswith("| 0 |"))
+    assert row == "| 0 | a\\|b | 1 where x is x\\|y, else 0 |  |"
+    assert "1 where x is line break, else 0" in text
+
+
+def test_bands_read_as_inequalities():
+    text = to_markdown(card_of(study_of("binary mlp")))
+    assert "young: x < 40; middle: 40 <= x < 65; old: 65 <= x" in text
+    assert "a = 'a'; seven = 7" in text

@@ -1,0 +1,90 @@
+from dataclasses import replace
+
+import pytest
+
+from crypto.pki.certificates import Trust
+from policies.accounting import totals
+from policies.errors import CosignError
+from policies.ledger.events import EXHAUSTED, EntryRef, Recovery, recovery_message
+from policies.ledger.ledger import Debit, Ledger
+from policies.plan.costs import Cost
+from silo_agent.oversight.recovery import checked, recover
+from support.cosigners import cosigned
+from support.ledgers import NORTH
+
+OPEN = {**NORTH, "budget_epsilon": 4.0}
+
+
+@pytest.fixture
+def rolled_back(quick_path):
+    """A ledger whose last two debits were lost, and what was cosigned before."""
+    path = quick_path / "ledger.sqlite3"
+    Ledger.create(path, **NORTH)
+    with Ledger.open(path, **OPEN) as ledger:
+        for number in (1, 2, 3):
+            ledger.charge(Debit("s", "p", number, 1, {"heads": Cost("training", 1.0, 10.0 + number, 1)}))
+            if number == 1:
+                older = path.read_bytes()
+        last = ledger.checkpoint("north")
+    path.write_bytes(older)
+    with Ledger.open(path, **OPEN) as ledger:
+        yield ledger, last
+
+
+def test_what_was_lost_is_charged_and_signed(rolled_back, credentials, authority):
+    ledger, last = rolled_back
+    after = ledger.head
+    entry = recover(ledger, credentials["north"], [last], "A. Weber")
+    event = entry.event
+    assert isinstance(event, Recovery)
+    assert (event.covers, event.responsible, event.signer) == ((last.head,), "A. Weber", "fedward://silo/north")
+    assert totals.beyond(last.totals, ledger.costs()) == ()
+    assert entry.epsilon >= last.epsilon
+    ledger.require(last.head)
+    message = recovery_message("north-ward", after, event.covers, event.costs, "A. Weber")
+    signer = Trust(authority.pem).verify(event.certificate.encode(), message, bytes.fromhex(event.signature))
+    assert signer.uri == event.signer
+
+
+def test_what_is_there_is_not_charged_again(rolled_back, credentials):
+    ledger, last = rolled_back
+    recover(ledger, credentials["north"], [last], "A. Weber")
+    spent = ledger.spent()
+    with pytest.raises(CosignError, match="nothing to recover"):
+        recover(ledger, credentials["north"], [last], "A. Weber")
+    assert ledger.spent() == spent
+
+
+def test_where_nobody_knows_everything_is_charged(rolled_back, credentials):
+    ledger, last = rolled_back
+    with pytest.raises(CosignError, match="nothing to recover"):
+        recover(ledger, credentials["north"], [], "A. Weber")
+    entry = recover(ledger, credentials["north"], [last], "A. Weber", charge_everything=True)
+    assert EXHAUSTED in entry.event.costs
+    assert entry.event.covers == (last.head,)
+    assert ledger.spent() > 32
+
+
+def test_a_loss_that_cost_nothing_is_covered_by_name(rolled_back, credentials):
+    ledger, _ = rolled_back
+    free = ledger.checkpoint("north")
+    lost = replace(free, head=EntryRef(2, "d" * 64), anchors=(*free.anchors, free.head))
+    spent = ledger.spent()
+    entry = recover(ledger, credentials["north"], [lost], "A. Weber")
+    assert (entry.event.costs, entry.epsilon) == ((), spent)
+    ledger.require(lost.head)
+
+
+def test_statements_about_other_ledgers_are_refused(rolled_back, credentials, coordinator):
+    ledger, last = rolled_back
+    with pytest.raises(CosignError, match="belongs to other"):
+        recover(ledger, credentials["north"], [replace(last, data_set="other")], "A. Weber")
+
+    def signed(checkpoint):
+        return cosigned(checkpoint, coordinator, credentials[checkpoint.silo])
+
+    (good,) = checked([signed(last)], credentials["north"])
+    assert good.signer == "fedward://coordinator/hub"
+    with pytest.raises(CosignError, match="ledger of south"):
+        checked([signed(replace(last, silo="south"))], credentials["north"])
+    assert len(ledger.history()) == 1

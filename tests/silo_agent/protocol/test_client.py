@@ -1,0 +1,542 @@
+import threading
+import time
+from concurrent import futures
+from dataclasses import replace
+
+import grpc
+import numpy as np
+import pytest
+
+from crypto.pki.certificates import Trust
+from crypto.pki.identity import Role
+from crypto.pki.tls import server_credentials
+from protos import codec
+from protos.checkpoints import Cosigned, CosignedCheckpoint, SignedCheckpoint
+from protos.chunks import ChunkList
+from protos.messages import (
+    MAX_CHUNK,
+    MAX_MESSAGE,
+    PROTOCOL,
+    SUM,
+    Answer,
+    Confirm,
+    Member,
+    Note,
+    Part,
+    Place,
+    Signature,
+    Task,
+    Tensor,
+    UploadHeader,
+    Work,
+)
+from protos.v1 import silo_pb2, silo_pb2_grpc
+from silo_agent.protocol import client as client_module
+from silo_agent.protocol.client import (
+    MAX_COUNTERSIGNERS,
+    CallRefused,
+    Client,
+    ContentError,
+    Heartbeat,
+    Stopped,
+    WentBackRefused,
+)
+from support.certificates import load
+from support.contents import digest_of, listed
+
+PLACE = Place("5" * 64, 1, 2)
+SIGNED = SignedCheckpoint(b"statement", b"certificate", b"signature")
+WORD = CosignedCheckpoint(SIGNED, b"other", b"signature")
+CONTENT = np.random.default_rng(1).bytes(2_304_000)
+UNAVAILABLE = grpc.StatusCode.UNAVAILABLE
+LONG = 60.0
+"""Seconds that nobody waits for: a hold, and a pause, that has to end before."""
+
+
+class Fake(silo_pb2_grpc.SiloServiceServicer):
+    """Answers as scripted: `faults` are codes to abort the next calls with, by method."""
+
+    def __init__(self):
+        self.faults = {}
+        self.calls = []
+        self.seen = []
+        self.content = CONTENT
+        self.sent = 0
+        self.stored = b""
+        self.complete = False
+        self.break_upload_after = None
+        self.break_download_after = None
+        self.listed = None
+        self.offsets = lambda offset: offset
+        self.release = threading.Event()
+        self.hold = False
+        self.remembered = 0
+        self.peer_signed = self.handed = None
+        self.work = Work(Task.WAIT)
+
+    def _begin(self, name, context, request=None):
+        self.calls.append(name)
+        self.seen.append(request)
+        self.peer = context.auth_context()["x509_pem_cert"][0]
+        if self.faults.get(name):
+            context.abort(self.faults[name].pop(0), f"{name} is not to be had")
+
+    def Join(self, request, context):
+        self._begin("Join", context, request)
+        return silo_pb2.JoinReply(coordinator_version="7")
+
+    def GetStudy(self, request, context):
+        self._begin("GetStudy", context, request)
+        return silo_pb2.GetStudyReply(canonical=b"{}")
+
+    def Poll(self, request, context):
+        self._begin("Poll", context, request)
+        if self.hold:
+            self.release.wait(LONG)
+        return codec.work_to_wire(self.work)
+
+    def Answer(self, request, context):
+        self._begin("Answer", context, codec.answer_from_wire(request))
+        return silo_pb2.AnswerReply()
+
+    def Confirm(self, request, context):
+        self._begin("Confirm", context, codec.confirm_from_wire(request))
+        return silo_pb2.ConfirmReply()
+
+    def Heartbeat(self, request, context):
+        self._begin("Heartbeat", context, request)
+        return silo_pb2.HeartbeatReply()
+
+    def LatestCountersignatures(self, request, context):
+        self._begin("LatestCountersignatures", context, request)
+        yield from [codec.cosignature_to_wire(WORD)] * self.remembered
+
+    def Countersign(self, request, context):
+        self._begin("Cosign", context, request)
+        if self.hold:
+            self.release.wait(LONG)
+        return codec.cosigned_to_wire(Cosigned(WORD, self.peer_signed))
+
+    def Witness(self, request, context):
+        self._begin("Witness", context, request)
+        return silo_pb2.WitnessReply(statement=self.handed and codec.statement_to_wire(self.handed))
+
+    def UploadStatus(self, request, context):
+        self._begin("UploadStatus", context, codec.header_from_wire(request.header))
+        return silo_pb2.UploadStatusReply(offset=len(self.stored), complete=self.complete)
+
+    def Upload(self, chunks, context):
+        first = next(chunks)
+        self._begin("Upload", context, first)
+        listing = ChunkList(first.header.size, first.hashes)
+        listing.require(first.header.sha256)
+        for chunk in chunks:
+            assert chunk.offset == len(self.stored)
+            listing.check(chunk.offset, chunk.data)
+            self.stored += chunk.data
+            self.sent += len(chunk.data)
+            if self.break_upload_after is not None and len(self.stored) >= self.break_upload_after:
+                self.break_upload_after = None
+                context.abort(UNAVAILABLE, "gone")
+        return silo_pb2.UploadReply()
+
+    def Download(self, request, context):
+        self._begin("Download", context, request)
+        offset = request.offset
+        if self.listed is not False:
+            yield silo_pb2.DownloadChunk(hashes=listed(CONTENT).hashes if self.listed is None else self.listed)
+        while offset < len(self.content):
+            data = self.content[offset : offset + MAX_CHUNK]
+            yield silo_pb2.DownloadChunk(offset=self.offsets(offset), data=data)
+            offset += len(data)
+            if self.break_download_after is not None and offset >= self.break_download_after:
+                self.break_download_after = None
+                context.abort(UNAVAILABLE, "gone")
+
+
+class Ward:
+    """The fake's server, and clients of it."""
+
+    def __init__(self, credential, coordinator):
+        self.fake = Fake()
+        self.credential, self.server = credential, grpc.server(futures.ThreadPoolExecutor(4))
+        silo_pb2_grpc.add_SiloServiceServicer_to_server(self.fake, self.server)
+        self.port = self.server.add_secure_port("localhost:0", server_credentials(coordinator))
+        self.server.start()
+        self.stop = threading.Event()
+        self.connected = []
+        self.client = self.connect()
+
+    def connect(self, port=None, credential=None):
+        address = f"localhost:{port or self.port}"
+        return Client(address, credential or self.credential, "s" * 32, self.stop, self.connected.append)
+
+    def close(self):
+        self.fake.release.set()
+        self.client.close()
+        self.server.stop(None).wait()
+
+
+@pytest.fixture
+def ward(credentials, coordinator, monkeypatch):
+    monkeypatch.setattr(client_module, "PAUSES", (0.01, 0.02))
+    ward = Ward(credentials["north"], coordinator)
+    yield ward
+    ward.close()
+
+
+def stops(call):
+    """`Stopped`, long before the fake coordinator's hold or the pause between two tries is over."""
+    with futures.ThreadPoolExecutor(1) as pool, pytest.raises(Stopped):
+        pool.submit(call).result(timeout=LONG / 2)
+
+
+SILOS = ("north", "south")
+ADDED = {"participants": SILOS, "survivors": SILOS}
+
+
+def part(kind=SUM, silo="", content=CONTENT):
+    return Part(str(kind), silo, len(content), digest_of(content))
+
+
+def header(content=CONTENT):
+    return UploadHeader(PLACE, "ckks", Tensor.HEADS, "north", 9, len(content), digest_of(content))
+
+
+# --- who speaks to whom -----------------------------------------------------------------------------------------------
+def test_calls_carry_the_silos_certificate(ward, authority):
+    assert ward.client.join("1.2").coordinator_version == "7"
+    assert Trust(authority.pem).identify(ward.fake.peer, role=Role.SILO).name == "north"
+    request = ward.fake.seen[0]
+    assert (request.protocol, request.agent_version, request.session) == (PROTOCOL, "1.2", "s" * 32)
+
+
+def test_a_coordinator_of_another_authority_is_never_spoken_to(ward, foreign_authority):
+    stranger = ward.connect(credential=load(foreign_authority.credential("silo", "north")))
+    threading.Timer(0.5, ward.stop.set).start()
+    with pytest.raises(Stopped):
+        stranger.join("1")
+    assert ward.fake.calls == []
+    assert ward.connected[0] is False
+    stranger.close()
+
+
+def test_every_message_arrives_as_it_was_said(ward):
+    member = Member("north", b"pem", bytes(32), bytes(1184), b"signature")
+    answer = Answer(PLACE, "s" * 32, member=member, model="d")
+    confirm = Confirm(PLACE, Task.OPEN, Tensor.HEADS, dispute="sum", explanation="why")
+    ward.client.answer(answer)
+    ward.client.confirm(confirm)
+    assert ward.fake.seen == [answer, confirm]
+    assert ward.client.study("5" * 64) == b"{}"
+    assert ward.fake.seen[2].study == "5" * 64
+    for work in (
+        Work(Task.OPEN, PLACE, Tensor.HEADS, (member,), parts=(part(), part(Note.REVEAL, "south")), **ADDED),
+        Work(Task.REVEAL, PLACE, Tensor.HEADS, (member,), signatures=(Signature("south", b"signed"),), **ADDED),
+    ):
+        ward.fake.work = work
+        assert ward.client.poll() == work
+
+
+# --- cosigning ---------------------------------------------------------------------------------------------------
+def test_a_statement_carries_the_silos_signature(ward, authority):
+    made = ward.client.signed(b"statement")
+    assert Trust(authority.pem).verify(made.certificate_pem, b"statement", made.signature).name == "north"
+
+
+def test_what_others_remember_comes_in_a_stream_that_ends(ward):
+    ward.fake.remembered = 2
+    assert ward.client.cosigned() == (WORD, WORD)
+    ward.fake.remembered = MAX_COUNTERSIGNERS + 5
+    assert len(ward.client.cosigned()) == MAX_COUNTERSIGNERS
+
+
+@pytest.mark.parametrize("peer", [None, "peer"])
+def test_a_statement_brings_cosignatures(ward, peer):
+    ward.fake.peer_signed = peer and replace(WORD, signature=b"the peer's")
+    mine = replace(SIGNED, signature=b"mine")
+    assert ward.client.cosign(PLACE, mine) == Cosigned(WORD, ward.fake.peer_signed)
+    request = ward.fake.seen[0]
+    assert (codec.place_from_wire(request.place), codec.statement_from_wire(request.statement)) == (PLACE, mine)
+    assert request.hold_seconds > 0
+
+
+def test_a_ledger_that_went_back_is_refused_by_a_name_of_its_own(ward):
+    ward.fake.faults["Cosign"] = [grpc.StatusCode.DATA_LOSS, grpc.StatusCode.FAILED_PRECONDITION]
+    with pytest.raises(WentBackRefused):
+        ward.client.cosign(PLACE, SIGNED)
+    with pytest.raises(CallRefused) as refused:
+        ward.client.cosign(PLACE, SIGNED)
+    assert not isinstance(refused.value, WentBackRefused)
+
+
+def test_a_witness_hands_in_and_is_handed(ward):
+    assert ward.client.witness(None) is None
+    ward.fake.handed = SIGNED
+    assert ward.client.witness(replace(WORD, signature=b"given")) == SIGNED
+    first, second = ward.fake.seen
+    assert not first.HasField("given")
+    assert second.given.signature == b"given"
+
+
+def test_who_waits_for_a_cosignature_can_be_stopped(ward):
+    ward.fake.hold = True
+    threading.Timer(0.2, ward.stop.set).start()
+    stops(lambda: ward.client.cosign(PLACE, SIGNED))
+
+
+# --- patience ---------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("code", [UNAVAILABLE, grpc.StatusCode.DEADLINE_EXCEEDED, grpc.StatusCode.UNKNOWN])
+def test_a_call_is_repeated_while_the_coordinator_is_away(ward, code):
+    ward.fake.faults["Poll"] = [code] * 4
+    assert ward.client.poll() == Work(Task.WAIT)
+    assert ward.fake.calls == ["Poll"] * 5
+    assert ward.connected == [False] * 4 + [True]
+
+
+def test_a_coordinator_that_comes_back_is_found_again(ward, coordinator):
+    ward.client.join("1")
+    ward.server.stop(None).wait()
+    done = []
+    waiting = threading.Thread(target=lambda: done.append(ward.client.poll()))
+    waiting.start()
+    time.sleep(0.2)
+    assert waiting.is_alive()
+    ward.server = grpc.server(futures.ThreadPoolExecutor(4))
+    silo_pb2_grpc.add_SiloServiceServicer_to_server(ward.fake, ward.server)
+    ward.server.add_secure_port(f"localhost:{ward.port}", server_credentials(coordinator))
+    ward.server.start()
+    waiting.join(20)
+    assert done == [Work(Task.WAIT)]
+
+
+@pytest.mark.parametrize("code", [grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.PERMISSION_DENIED])
+def test_a_refusal_is_not_repeated(ward, code):
+    ward.fake.faults.update(Answer=[code], Upload=[code], Poll=[code])
+    for call, name in (
+        (lambda: ward.client.answer(Answer(PLACE, "s", refusal="clip")), "Answer"),
+        (ward.client.poll, "Poll"),
+    ):
+        with pytest.raises(CallRefused, match=f"{code.name}: {name} is not to be had") as refused:
+            call()
+        assert refused.value.code is code
+    assert ward.fake.calls == ["Answer", "Poll"]
+
+
+# --- uploads ----------------------------------------------------------------------------------------------------------
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "sealed"
+    path.write_bytes(CONTENT)
+    return path
+
+
+def upload(ward, file):
+    ward.client.upload(header(), file, ChunkList.of(file))
+
+
+def test_an_upload_arrives_whole_and_signed(ward, file, authority):
+    upload(ward, file)
+    assert ward.fake.stored == CONTENT
+    first = ward.fake.seen[1]
+    assert first.hashes == listed(CONTENT).hashes
+    assert codec.header_from_wire(first.header) == header()
+    signer = Trust(authority.pem).verify(ward.fake.peer, header().canonical(), first.signature, role=Role.SILO)
+    assert signer.name == "north"
+
+
+def test_an_upload_that_breaks_goes_on_where_the_durable_bytes_end(ward, file):
+    ward.fake.break_upload_after = MAX_CHUNK
+    upload(ward, file)
+    assert ward.fake.stored == CONTENT
+    assert ward.fake.sent == len(CONTENT), "bytes were sent twice"
+    assert ward.fake.calls == ["UploadStatus", "Upload"] * 2
+
+
+def test_an_upload_whose_answer_was_lost_is_not_sent_again(ward, file):
+    ward.fake.stored, ward.fake.complete = CONTENT, True
+    upload(ward, file)
+    assert ward.fake.sent == 0
+
+
+def test_an_upload_goes_on_from_any_chunk(ward, file):
+    ward.fake.stored = CONTENT[: 5 * MAX_CHUNK]
+    upload(ward, file)
+    assert (ward.fake.stored, ward.fake.sent) == (CONTENT, len(CONTENT) - 5 * MAX_CHUNK)
+
+
+def test_a_coordinator_that_lost_chunks_is_sent_them_again(ward, file):
+    """Between its two words it finds that its disk has altered what it kept."""
+    ward.fake.stored = CONTENT[: 5 * MAX_CHUNK]
+    ward.fake.faults["Upload"] = [grpc.StatusCode.ABORTED]
+    begin = ward.fake._begin
+
+    def losing(name, context, request=None):
+        if name == "Upload" and ward.fake.faults["Upload"]:
+            ward.fake.stored = CONTENT[: 2 * MAX_CHUNK]
+        begin(name, context, request)
+
+    ward.fake._begin = losing
+    upload(ward, file)
+    assert (ward.fake.stored, ward.fake.sent) == (CONTENT, len(CONTENT) - 2 * MAX_CHUNK)
+
+
+def test_a_refused_upload_is_a_refusal(ward, file):
+    ward.fake.faults["Upload"] = [grpc.StatusCode.FAILED_PRECONDITION]
+    with pytest.raises(CallRefused):
+        upload(ward, file)
+
+
+# --- downloads --------------------------------------------------------------------------------------------------------
+def test_a_download_arrives_whole_in_place_of_what_lay_there(ward, tmp_path):
+    target = tmp_path / "inbox" / "sum"
+    target.parent.mkdir()
+    target.write_bytes(b"left from before")
+    ward.client.download(PLACE, Tensor.HEADS, part(), target)
+    assert target.read_bytes() == CONTENT
+    request = ward.fake.seen[0]
+    assert codec.place_from_wire(request.place) == PLACE
+    assert (codec.tensor_from_wire(request.tensor), request.kind, request.offset) == (Tensor.HEADS, "sum", 0)
+
+
+def test_a_download_that_breaks_goes_on_where_it_was(ward, tmp_path):
+    ward.fake.break_download_after = 4 * MAX_CHUNK
+    ward.client.download(PLACE, Tensor.HEADS, part(), tmp_path / "sum")
+    assert (tmp_path / "sum").read_bytes() == CONTENT
+    assert [request.offset for request in ward.fake.seen] == [0, 4 * MAX_CHUNK]
+
+
+def fetched_wrongly(ward, target, fault):
+    """A download that is refused by name; nothing is left of it."""
+    with pytest.raises(ContentError, match=fault):
+        ward.client.download(PLACE, Tensor.HEADS, part(), target)
+    assert list(target.parent.iterdir()) == []
+
+
+COUNT = -(-len(CONTENT) // MAX_CHUNK)
+
+
+@pytest.mark.parametrize("at", [0, 7, COUNT - 1], ids=["first", "middle", "last"])
+def test_an_altered_chunk_is_refused_by_number_and_no_half_file_left(ward, tmp_path, at):
+    altered = bytearray(CONTENT)
+    altered[at * MAX_CHUNK + 5] ^= 1
+    ward.fake.content = bytes(altered)
+    fault = f"the sum that the coordinator sends is not what it announced: .* are not chunk {at + 1} of {COUNT}"
+    fetched_wrongly(ward, tmp_path / "sum", fault)
+
+
+@pytest.mark.parametrize(
+    ("content", "fault"),
+    [
+        (CONTENT + b"1", f"are not chunk {COUNT} of {COUNT}"),
+        (CONTENT[:-1], f"are not chunk {COUNT} of {COUNT}"),
+        (CONTENT[: 3 * MAX_CHUNK], f"ends at {3 * MAX_CHUNK} of {len(CONTENT)} bytes"),
+        (b"", f"ends at 0 of {len(CONTENT)} bytes"),
+        (CONTENT[:MAX_CHUNK] + CONTENT, f"are not chunk 2 of {COUNT}"),
+    ],
+)
+def test_a_download_that_is_not_what_was_announced_is_refused(ward, tmp_path, content, fault):
+    ward.fake.content = content
+    fetched_wrongly(ward, tmp_path / "sum", fault)
+
+
+def test_a_download_that_never_ends_is_cut_off(ward, tmp_path):
+    ward.fake.content = CONTENT[: -(len(CONTENT) % MAX_CHUNK)] * 20
+    fetched_wrongly(ward, tmp_path / "sum", f"are not chunk {COUNT} of {COUNT}")
+
+
+HASHES = listed(CONTENT).hashes
+
+
+@pytest.mark.parametrize(
+    ("hashes", "fault"),
+    [
+        (HASHES[:-1] + bytes([HASHES[-1] ^ 1]), "the list is not that of the announced content"),
+        (b"", "0 bytes do not list the chunks"),
+        (HASHES[:-32], "do not list the chunks"),
+        (HASHES * 2, "do not list the chunks"),
+        (False, "do not list the chunks"),
+    ],
+    ids=["altered", "empty", "too short", "too long", "absent"],
+)
+def test_a_list_that_is_not_the_part_s_is_refused_before_anything_is_taken(ward, tmp_path, hashes, fault):
+    ward.fake.listed = hashes
+    fetched_wrongly(ward, tmp_path / "sum", f"is not what it announced: chunks: .*{fault}")
+
+
+def test_a_list_above_any_message_is_not_taken(ward, tmp_path):
+    ward.fake.listed = bytes(MAX_MESSAGE)
+    threading.Timer(0.3, ward.stop.set).start()
+    with pytest.raises(Stopped):
+        ward.client.download(PLACE, Tensor.HEADS, part(), tmp_path / "sum")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_chunks_out_of_order_are_refused(ward, tmp_path):
+    ward.fake.offsets = lambda offset: offset + MAX_CHUNK
+    fetched_wrongly(ward, tmp_path / "sum", f"comes out of order: offset {MAX_CHUNK} after 0 bytes")
+
+
+def test_a_resumed_download_does_not_take_another_content(ward, tmp_path):
+    ward.fake.break_download_after = 4 * MAX_CHUNK
+    begin = ward.fake._begin
+
+    def changing(name, context, request=None):
+        if ward.fake.break_download_after is None:
+            ward.fake.content, ward.fake.listed = CONTENT[::-1], listed(CONTENT[::-1]).hashes
+        begin(name, context, request)
+
+    ward.fake._begin = changing
+    fetched_wrongly(ward, tmp_path / "sum", "the list is not that of the announced content")
+    assert len(ward.fake.calls) == 2
+
+
+def test_a_wish_to_stop_leaves_no_half_file(ward, tmp_path):
+    ward.fake.break_download_after = 4 * MAX_CHUNK
+    ward.fake.faults["Download"] = []
+    begin = ward.fake._begin
+
+    def stopping(name, context, request=None):
+        if ward.fake.break_download_after is None:
+            ward.stop.set()
+            context.abort(UNAVAILABLE, "gone")
+        begin(name, context, request)
+
+    ward.fake._begin = stopping
+    with pytest.raises(Stopped):
+        ward.client.download(PLACE, Tensor.HEADS, part(), tmp_path / "sum")
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- stopping ---------------------------------------------------------------------------------------------------------
+def test_a_client_that_was_told_to_stop_calls_nobody(ward):
+    ward.stop.set()
+    stops(ward.client.poll)
+    assert ward.fake.calls == []
+
+
+def test_a_wait_between_two_tries_ends_when_asked(ward, monkeypatch):
+    monkeypatch.setattr(client_module, "PAUSES", (LONG,))
+    ward.fake.faults["Poll"] = [UNAVAILABLE] * 9
+    threading.Timer(0.3, ward.stop.set).start()
+    stops(ward.client.poll)
+
+
+def test_a_poll_that_the_coordinator_holds_ends_when_asked(ward):
+    ward.fake.hold = True
+    threading.Timer(0.3, ward.stop.set).start()
+    stops(ward.client.poll)
+
+
+# --- heartbeat --------------------------------------------------------------------------------------------------------
+def test_the_heart_beats_through_a_coordinators_absence_until_stopped(ward):
+    ward.fake.faults["Heartbeat"] = [UNAVAILABLE]
+    heartbeat = Heartbeat(ward.client, 0.02, ward.stop)
+    heartbeat.start()
+    deadline = time.monotonic() + 10
+    while ward.fake.calls.count("Heartbeat") < 3 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    ward.stop.set()
+    heartbeat._thread.join(5)
+    assert not heartbeat._thread.is_alive()
+    assert ward.fake.calls.count("Heartbeat") >= 3

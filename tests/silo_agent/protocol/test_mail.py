@@ -1,0 +1,131 @@
+"""What is sent and fetched, by way of files: named by its chunks, kept whole or not at all, erased once it is read."""
+
+from __future__ import annotations
+
+import pytest
+
+from protos.messages import SUM, Note, Part, Place, Task, Tensor, Work
+from silo_agent.core.turns import OutOfTurnError
+from silo_agent.metrics import Metrics
+from silo_agent.protocol.client import ContentError
+from silo_agent.protocol.mail import Mail
+from silo_agent.storage.state import State, write_whole
+from support.contents import digest_of, listed
+
+PLACE = Place("5" * 64, 1, 2)
+SILOS = ("north", "south")
+LARGE = bytes(300_000)
+
+
+class Wire:
+    """Stands where the client does: takes uploads, and has contents by kind and silo."""
+
+    def __init__(self):
+        self.sent = []
+        self.contents = {}
+        self.fetched = []
+
+    def upload(self, header, content, chunks):
+        self.sent.append((header, content.read_bytes(), chunks))
+
+    def download(self, place, tensor, part, target):
+        self.fetched.append((place, tensor, part.kind, part.silo))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        content = self.contents[part.kind, part.silo]
+        if isinstance(content, Exception):
+            raise content
+        target.write_bytes(content)
+
+
+@pytest.fixture
+def wire():
+    return Wire()
+
+
+@pytest.fixture
+def mail(tmp_path, wire):
+    state = State(tmp_path / "state")
+    yield Mail(wire, state, Metrics())
+    state.close()
+
+
+def files(mail):
+    return sorted(path.name for path in (mail._state.folder / "inbox").rglob("*") if path.is_file())
+
+
+def offer(wire, task, contents, **fields):
+    """Work that offers these contents, by kind and silo."""
+    wire.contents.update(contents)
+    parts = tuple(Part(str(kind), silo, len(c), digest_of(c)) for (kind, silo), c in contents.items())
+    return Work(task, PLACE, actor="south", parts=parts, **fields)
+
+
+def value(mail, name, kind):
+    return mail._metrics.registry.get_sample_value(f"fedward_silo_{name}_bytes_total", {"kind": kind})
+
+
+@pytest.mark.parametrize("content", [b"note", LARGE], ids=["one chunk", "three chunks"])
+def test_a_file_is_sent_under_the_digest_of_its_chunks(mail, wire, content):
+    path = mail.note_path(PLACE, Note.KEYS)
+    write_whole(path, content)
+    mail.send("north", PLACE, Note.KEYS, path)
+    ((header, sent, chunks),) = wire.sent
+    assert (header.place, header.kind, header.silo, header.values) == (PLACE, "keys", "north", 0)
+    assert (header.size, header.sha256, chunks, sent) == (len(content), digest_of(content), listed(content), content)
+    assert value(mail, "sent", "keys") == len(content)
+
+
+def test_what_is_sent_is_named_as_it_was_kept(mail, wire):
+    """The digest that the silo's own record has is the one on the wire."""
+    state = mail._state
+    path = state.keep_sealed(PLACE.study, "a" * 64, [LARGE[:7], LARGE[7:]])
+    mail.send("north", PLACE, "ring32", path, tensor=Tensor.ENCODER, values=9)
+    with state._transaction() as connection:
+        (kept,) = connection.exec_driver_sql("SELECT sha256 FROM sealed").scalars()
+    assert wire.sent[0][0].sha256 == kept
+
+
+def test_notes_are_read_and_erased(mail, wire):
+    work = offer(wire, Task.DEAL, {(Note.GREETING, "north"): b"one", (Note.GREETING, "south"): b"two"})
+    assert mail.fetch_notes(work, PLACE, Note.GREETING) == {"north": b"one", "south": b"two"}
+    assert mail.fetch_note(work, PLACE, Note.GREETING) == b"two", "the actor's"
+    assert files(mail) == []
+    assert value(mail, "received", "greeting") == 12, "both, and both again"
+    with pytest.raises(OutOfTurnError, match="offers no keys of 'south'"):
+        mail.fetch_note(work, PLACE, Note.KEYS)
+
+
+def test_shares_stay_and_are_fetched_once(mail, wire):
+    contents = {(Note.SHARES, silo): silo.encode() for silo in SILOS}
+    work = offer(wire, Task.CONTRIBUTE, contents, tensor=Tensor.COUNTS, participants=SILOS)
+    for _ in range(2):
+        mail.receive_shares(work, PLACE)
+    assert len(wire.fetched) == 2
+    assert mail.shares(PLACE, SILOS) == {"north": b"north", "south": b"south"}
+    with pytest.raises(OutOfTurnError, match="what east, west shared for this attempt was never offered"):
+        mail.shares(PLACE, ("west", "north", "east"))
+
+
+def test_shares_that_did_not_come_as_announced_are_asked_for_again(mail, wire):
+    contents = {(Note.SHARES, silo): silo.encode() for silo in SILOS}
+    work = offer(wire, Task.CONTRIBUTE, contents, tensor=Tensor.COUNTS, participants=SILOS)
+    wire.contents[Note.SHARES, "south"] = ContentError("altered")
+    with pytest.raises(ContentError):
+        mail.receive_shares(work, PLACE)
+    assert [name.split("-")[-1] for name in files(mail)] == ["north.note"]
+    wire.contents[Note.SHARES, "south"] = b"south"
+    mail.receive_shares(work, PLACE)
+    assert mail.shares(PLACE, SILOS)["south"] == b"south"
+
+
+def test_the_sum_is_a_file_until_it_is_read(mail, wire):
+    contents = {(SUM, ""): LARGE, (Note.REVEAL, "north"): b"revealed"}
+    fields = {"tensor": Tensor.HEADS, "participants": SILOS, "survivors": SILOS}
+    work = offer(wire, Task.OPEN, contents, **fields)
+    with mail.sum(work, PLACE, Tensor.HEADS) as file:
+        assert file.read() == LARGE
+        assert len(files(mail)) == 1
+    assert (files(mail), wire.fetched) == ([], [(PLACE, Tensor.HEADS, "sum", "")])
+    without = offer(wire, Task.OPEN, {(Note.REVEAL, "north"): b"revealed"}, **fields)
+    with pytest.raises(OutOfTurnError, match="offers no sum of heads"), mail.sum(without, PLACE, Tensor.HEADS):
+        pass

@@ -1,0 +1,59 @@
+import pytest
+
+from protos.messages import Publication
+from silo_agent.learning.evaluation.evaluation import DomainResult, Estimate
+from silo_agent.learning.learner import Results
+from silo_agent.protocol.publishing import publication
+from support.studies import tiny_study
+
+
+def result(auc=True):
+    estimates = [Estimate(number, number - 0.1, number + 0.1) for number in (0.81234, 0.71239, 0.69999, 0.05554)]
+    few = Estimate(None, 0.0, 1.0)
+    return DomainResult(estimates[0] if auc else None, *estimates[1:3], few, Estimate(41.7, 30.2, 53.1))
+
+
+RESULTS = Results("5" * 64, ("a", "b"), (result(), result(auc=False)), 1.5)
+
+
+def figures(*metrics):
+    study = tiny_study(publish=list(metrics))
+    return study, {(f.domain, f.metric): (f.value, f.low, f.high) for f in publication(study, RESULTS).figures}
+
+
+def test_what_the_study_lists_is_published_rounded_and_nothing_else():
+    study, got = figures("accuracy", "patients")
+    assert got == {
+        ("a", "accuracy"): (0.712, 0.612, 0.812),
+        ("b", "accuracy"): (0.712, 0.612, 0.812),
+        ("a", "patients"): (42, 30, 53),
+        ("b", "patients"): (42, 30, 53),
+    }
+    blob = publication(study, RESULTS).canonical()
+    assert Publication.parse(blob) == publication(study, RESULTS)
+
+
+def test_a_figure_without_a_value_stays_without_one():
+    assert figures("calibration")[1]["a", "calibration"] == (None, 0.0, 1.0)
+
+
+def test_a_metric_that_has_no_meaning_is_left_out():
+    assert list(figures("auc")[1]) == [("a", "auc")]
+
+
+@pytest.mark.parametrize("noise", [0.0, 2e-5])
+def test_processors_that_differ_in_the_last_digits_sign_the_same(noise):
+    moved = [
+        DomainResult(
+            *(
+                None
+                if e is None
+                else Estimate(None if e.value is None else e.value + noise, e.low + noise, e.high + noise)
+                for e in (r.auc, r.accuracy, r.balanced_accuracy, r.calibration, r.patients)
+            )
+        )
+        for r in RESULTS.by_domain
+    ]
+    study = tiny_study(publish=["auc", "accuracy", "balanced_accuracy", "patients"])
+    other = Results(RESULTS.study, RESULTS.domains, tuple(moved), RESULTS.noise_sd)
+    assert publication(study, other).canonical() == publication(study, RESULTS).canonical()
