@@ -10,7 +10,7 @@ from typing import Final
 
 from protos.messages import MessageError
 
-MAX_STATEMENT: Final = 1 << 20
+MAX_CHECKPOINT: Final = 1 << 20
 """Bytes: some thousand kinds of release."""
 _MAX_PEM: Final = 16_384
 _MAX_SIGNATURE: Final = 256
@@ -26,8 +26,8 @@ class SignedCheckpoint:
     signature: bytes
 
     def __post_init__(self) -> None:
-        _require_size("statement", self.checkpoint, MAX_STATEMENT, "statement")
-        _require_signed("statement", self.certificate_pem, self.signature)
+        _require_size("checkpoint", self.checkpoint, MAX_CHECKPOINT, "checkpoint")
+        _require_signed("checkpoint", self.certificate_pem, self.signature)
 
 
 @dataclass(frozen=True)

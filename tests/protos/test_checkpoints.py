@@ -2,14 +2,14 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from protos.checkpoints import MAX_STATEMENT, Cosigned, CosignedCheckpoint, SignedCheckpoint
+from protos.checkpoints import MAX_CHECKPOINT, Cosigned, CosignedCheckpoint, SignedCheckpoint
 from protos.messages import MAX_MESSAGE, MessageError
 
-SOUND = {"statement": b"s", "certificate_pem": b"c", "signature": b"x"}
+SOUND = {"checkpoint": b"s", "certificate_pem": b"c", "signature": b"x"}
 
 
 @pytest.mark.parametrize(
-    ("field", "most"), [("statement", MAX_STATEMENT), ("certificate_pem", 16_384), ("signature", 256)]
+    ("field", "most"), [("checkpoint", MAX_CHECKPOINT), ("certificate_pem", 16_384), ("signature", 256)]
 )
 def test_every_field_has_its_size(field, most):
     assert getattr(SignedCheckpoint(**{**SOUND, field: b"x" * most}), field) == b"x" * most
@@ -28,7 +28,7 @@ def test_a_cosignature_has_its_sizes_too(field, most):
 
 
 def test_the_largest_answer_fits_a_message():
-    assert 2 * (MAX_STATEMENT + 2 * (16_384 + 256)) < MAX_MESSAGE
+    assert 2 * (MAX_CHECKPOINT + 2 * (16_384 + 256)) < MAX_MESSAGE
 
 
 def test_nobody_changes_what_was_signed():
