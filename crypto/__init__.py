@@ -1,12 +1,5 @@
-"""Sealing: identities, certificates, key agreement, masks and homomorphic sums.
+"""Sealing: identities and certificates, three rings to add in, and sums that nobody opens alone.
 
-Knows vectors and bytes, nothing of models.
-
-- For everybody: `errors`, `canonical`, `identity`, `certificates`, `tls`, `labels`, `entropy`, `enrolment` (with
-  `key_files`, `hosts`), `at_rest`.
-- For the coordinator, which adds what it cannot read: `rings`, `ckks_public`, `layout`, `survivors`. They need neither
-  keys nor TenSEAL.
-- For silos alone. Keys: `agreement`, `packages`, `stream`. What survives a dropout: `shamir`, `recovery`. Sums:
-  `masks`, `checks`, `seal_format`, `ckks_secret`, `sealing`, `grid`.
-- For the keeper of the offline authority: `authority`, `authority_cli`.
+Knows vectors and bytes, nothing of models. Rooms: `pki` (who is who), `rings` (how numbers are added unread), `secagg`
+(how a roster seals and opens its sum). The base below them: `errors`, `canonical`, `stream`, `entropy`.
 """

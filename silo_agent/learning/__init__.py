@@ -3,3 +3,5 @@
 Everything here works on one silo's data and the study's public constants. Charging the ledger comes before, sealing
 after; neither is done here.
 """
+
+__all__ = ["device", "encoder", "errors", "evaluation", "learner", "model", "personal", "private"]

@@ -1,1 +1,6 @@
-"""silo_agent.storage."""
+"""What a silo keeps on its disk: durable state, the names of its files, and when they are removed.
+
+Every write is whole or absent. What the bytes mean is not known here.
+"""
+
+__all__ = ["retention", "state"]

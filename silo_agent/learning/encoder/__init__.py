@@ -1,1 +1,3 @@
-"""silo_agent.learning.encoder.encoder."""
+"""The shared encoder: its layers, its image networks, its weights as one vector."""
+
+__all__ = ["encoder", "layers"]

@@ -1,1 +1,3 @@
-"""silo_agent.learning.evaluation.evaluation."""
+"""How good a model is, by domain: noised histograms and their intervals, calibration, patients of unknown domain."""
+
+__all__ = ["evaluation", "unknown_domain"]

@@ -1,1 +1,3 @@
-"""silo_agent.learning.heads.sums."""
+"""Second-order heads (FedDAR Eq. 8): per-domain sums of curvature and gradient, and the solver on the opened sums."""
+
+__all__ = ["domain_weights", "newton", "sums"]

@@ -1,1 +1,3 @@
-"""silo_agent.learning.terms."""
+"""Terms of the losses: one file each."""
+
+__all__ = ["losses", "mmd", "prior"]

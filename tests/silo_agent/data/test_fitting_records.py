@@ -5,8 +5,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from silo_agent.data import DataError, read_fitting_records, read_records
-from silo_agent.data.reader import check_records
+from silo_agent.data.errors import DataError
+from silo_agent.data.reader import check_records, read_fitting_records, read_records
 from support.images import write_png
 from support.tables import GOOD, HEADER, SCANS, make_schema, scans_schema
 

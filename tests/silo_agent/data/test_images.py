@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.documents.study import Image
-from silo_agent.data import Images
-from silo_agent.data.images import Scale
+from silo_agent.data.images import Images, Scale
 
 bounds = st.tuples(st.floats(-1e4, 1e4), st.floats(1e-3, 1e5)).map(lambda pair: (pair[0], pair[0] + pair[1]))
 whole_bounds = st.tuples(st.integers(-2000, 2000), st.integers(1, 65535)).map(

@@ -6,7 +6,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from policies.documents.study import Image, Label, Study
-from silo_agent.data import DataError, read_records, split
+from silo_agent.data.errors import DataError
+from silo_agent.data.reader import read_records
+from silo_agent.data.split import split
 from support.images import study_document, write_png, write_sites
 from support.tables import GOOD, HEADER, SCANS, make_schema, scans_schema
 

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from silo_agent.data import Images, Records
+from silo_agent.data.images import Images
+from silo_agent.data.records import Records
 
 
 def make(patients, **changes):

@@ -3,7 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from silo_agent.data import Records, split
+from silo_agent.data.records import Records
+from silo_agent.data.split import split
 
 
 def make(patients, identities):

@@ -17,7 +17,8 @@ from policies.documents.study import (
     Privacy,
     Study,
 )
-from silo_agent.data import Images, Records
+from silo_agent.data.images import Images
+from silo_agent.data.records import Records
 
 
 @pytest.fixture

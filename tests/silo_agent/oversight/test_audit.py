@@ -171,7 +171,10 @@ def test_a_cosignature_that_does_not_fit_is_refused_by_name(export, audited, cre
     hub, south = export.cosigned
     for bent, why in (
         (replace(hub, signature=south.signature), "under entry 2 does not hold: .*does not fit"),
-        (replace(hub, checkpoint=replace(hub.checkpoint, at="2026-01-31T08:00:00+00:00")), "under entry 2 does not hold"),
+        (
+            replace(hub, checkpoint=replace(hub.checkpoint, at="2026-01-31T08:00:00+00:00")),
+            "under entry 2 does not hold",
+        ),
         (replace(hub, certificate=credentials["north"].certificate_pem), "under entry 2 does not hold"),
         (replace(hub, certificate=south.certificate), "under entry 2 does not hold"),
         (replace(hub, signer=south.signer), "names fedward://silo/south and is of fedward://coordinator/hub"),

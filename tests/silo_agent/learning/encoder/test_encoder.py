@@ -10,7 +10,7 @@ from opacus.grad_sample import GradSampleModule
 
 from policies.documents.study import DataSchema, DomainColumn, Image, Label, Model, NumericFeature
 from policies.plan import shapes
-from silo_agent.data import Images
+from silo_agent.data.images import Images
 from silo_agent.learning.encoder.encoder import Encoder, _orthogonal, build_encoder, features, flatten, unflatten
 
 

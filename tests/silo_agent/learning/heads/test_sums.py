@@ -9,6 +9,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize
 from scipy.special import softmax
 
+from silo_agent.learning.heads import sums as module
 from silo_agent.learning.heads.sums import (
     HESSIAN_SHARE,
     SOFTMAX_SHARE,
@@ -19,7 +20,6 @@ from silo_agent.learning.heads.sums import (
     second_order_sums,
 )
 from silo_agent.learning.heads.sums import pack as pack_for
-from silo_agent.learning.heads import sums as module
 from silo_agent.learning.heads.sums import unpack as unpack_for
 
 K, M = 3, 4
