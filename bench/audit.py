@@ -47,6 +47,7 @@ from policies.accounting import accountant
 from policies.documents.study import Study
 from policies.ledger.cosign import Cosignature
 from policies.ledger.ledger import Ledger
+from policies.plan.release import Release
 from protos.messages import Place, Tensor
 from silo_agent.data.records import Records
 from silo_agent.gate import Gate, Order
@@ -275,18 +276,18 @@ class AuditedSilo:
         place = Place(self.study.digest, number, attempt)
         order = Order(self.study, place, tensor, self.study.silos, f"{attempt:064}", model.digest)
 
-        def compute(charged: Place) -> Integers:
-            return self.learner.contribution(tensor, charged, model, len(self.study.silos))
+        def compute(charged: Place, release: Release) -> Integers:
+            return self.learner.contribution(release, charged, model, len(self.study.silos))
 
         self.gate.contribute(order, cast("Sealer", self), cast("Masks", None), compute, self._cosigned)
         return self.uploads[-1]
 
     def _cosigned(self) -> list[Cosignature]:
-        statement = self.gate.checkpoint()
+        checkpoint = self.gate.checkpoint()
         signers = consortium().cosigners
-        silo, message = consortium().silo, statement.message
+        silo, message = consortium().silo, checkpoint.message
         stated = (silo.certificate_pem, silo.sign(message))
-        return [Cosignature(statement, "", one.certificate_pem, one.sign(message), *stated) for one in signers]
+        return [Cosignature(checkpoint, "", one.certificate_pem, one.sign(message), *stated) for one in signers]
 
     def seal(self, _kind: str, integers: Integers, label: Label, _masks: object) -> Iterator[bytes]:
         """Stand where `Sealer.seal` stands: what comes here leaves the hospital."""

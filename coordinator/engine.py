@@ -43,7 +43,7 @@ from coordinator.spool import SUM_FILE, Spool
 from coordinator.store import Store
 from coordinator.work import check_fetch, check_present, check_upload, work_in
 from policies.documents.study import Study, parse_study
-from policies.plan import shapes
+from policies.plan.release import plan
 from protos.chunks import ChunkList
 from protos.messages import (
     SUM,
@@ -78,9 +78,7 @@ def script_of(study: Study) -> Script:
         min_silos=study.min_silos,
         colluders=study.privacy.colluders,
         recovers=study.privacy.mode != "distributed",
-        tensors=tuple(
-            tuple(Tensor(name) for name in shapes.tensors(study, number)) for number in range(study.rounds + 1)
-        ),
+        tensors=tuple(tuple(Tensor(release.tensor) for release in round_) for round_ in plan(study).rounds),
         limits=Limits(deadlines.offer, deadlines.keys, deadlines.train, deadlines.open, deadlines.solve),
         max_attempts=study.max_attempts,
     )
@@ -375,7 +373,7 @@ class Engine:
         place, slot = effect.place, str(effect.tensor)
         try:
             target = self._spool.partial(place, slot, SUM_FILE)
-            kind, digests = shapes.ring(self._study(place.study), effect.tensor), self._store.digests(place, slot)
+            kind, digests = plan(self._study(place.study)).ring(effect.tensor), self._store.digests(place, slot)
             paths = [self._spool.complete(place, slot, silo) for silo in effect.silos]
             add_contents(paths, [digests[silo] for silo in effect.silos], kind, target)
             chunks = ChunkList.of(target)

@@ -12,8 +12,8 @@ from coordinator.spool import SUM_FILE
 from crypto.rings import rings
 from crypto.secagg import layout
 from policies.documents.study import Study
-from policies.plan import shapes
 from policies.plan.note_sizes import note_limit
+from policies.plan.release import plan
 from protos.messages import SUM, Note, Part, Task, Tensor, UploadHeader, Work, note_slot
 
 TASKS = {
@@ -130,8 +130,8 @@ def _check_tensor(round_: Round, study: Study, header: UploadHeader, tensor: Ten
     if round_.phase is not Phase.GATHER or round_.tensor is not tensor:
         msg = f"the phase {round_.phase} does not gather {tensor}"
         raise OutOfTurnError(msg)
-    ring = rings.ring_of(shapes.ring(study, tensor))
-    values = layout.sealed_values(shapes.values(study, header.place.round, tensor), len(study.silos))
+    ring = rings.ring_of(plan(study).ring(tensor))
+    values = layout.sealed_values(plan(study).release(header.place.round, tensor).values, len(study.silos))
     size = ring.content_size(values)
     if (header.kind, header.values, header.size) != (ring.kind, values, size):
         msg = (

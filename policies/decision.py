@@ -11,21 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, date, datetime
-from typing import Final
 
 from policies.accounting import accountant
 from policies.documents.policy import Policy
 from policies.documents.study import Study
-from policies.plan.costs import Cost, remaining_costs, repeated_costs, study_costs, tensor_costs
+from policies.plan.cost import Cost
+from policies.plan.release import KINDS, Plan, plan
 from policies.plan.shapes import encoder_values
 from policies.refusals import Reason, Refused
-
-_NOISE_OF: Final = {
-    "counts": "study.privacy.count_noise",
-    "heads": "the noise in study.heads",
-    "encoder": "study.encoder.noise",
-    "metrics": "study.evaluation.noise",
-}
 
 
 def decide(
@@ -69,10 +62,11 @@ def decide(
     _check_delta(policy, study)
     if policy.data_set.public:
         return  # nobody is protected by a budget; the ledger still says what was done
-    _check_study(policy, study, list(study_spent), remaining_costs(study, round))
-    _check_rounds(policy, study, round, charged_attempts)
-    _check_split(policy, study)
-    _check_budget(policy, list(spent_costs), remaining_costs(study, round))
+    planned = plan(study)
+    _check_study(policy, planned, list(study_spent), planned.costs(round))
+    _check_rounds(policy, planned, round, charged_attempts)
+    _check_split(policy, planned)
+    _check_budget(policy, list(spent_costs), planned.costs(round))
 
 
 def _require(holds: bool, reason: Reason, text: str) -> None:  # noqa: FBT001 - a condition is what it is given
@@ -266,9 +260,9 @@ def _check_delta(policy: Policy, study: Study) -> None:
     )
 
 
-def _check_study(policy: Policy, study: Study, study_spent: list[Cost], rest: list[Cost]) -> None:
+def _check_study(policy: Policy, plan: Plan, study_spent: list[Cost], rest: list[Cost]) -> None:
     delta, limit = policy.budget.delta, policy.limits.study_epsilon
-    planned = accountant.epsilon(study_costs(study), delta)
+    planned = accountant.epsilon(plan.costs(), delta)
     _require(
         planned <= limit,
         Reason.EPSILON_PER_STUDY,
@@ -285,12 +279,12 @@ def _check_study(policy: Policy, study: Study, study_spent: list[Cost], rest: li
         )
 
 
-def _check_rounds(policy: Policy, study: Study, number: int, charged_attempts: int) -> None:
+def _check_rounds(policy: Policy, plan: Plan, number: int, charged_attempts: int) -> None:
     """Every round of the plan, and this one with the attempts that were charged before."""
     delta, limit = policy.budget.delta, policy.limits.round_epsilon
-    attempts = dict.fromkeys(range(study.rounds + 1), 1) | {number: charged_attempts + 1}
+    attempts = dict.fromkeys(range(len(plan.rounds)), 1) | {number: charged_attempts + 1}
     for planned, times in attempts.items():
-        wanted = accountant.epsilon(repeated_costs(study, planned, times), delta)
+        wanted = accountant.epsilon(plan.repeated_costs(planned, times), delta)
         _require(
             wanted <= limit,
             Reason.EPSILON_PER_ROUND,
@@ -299,15 +293,15 @@ def _check_rounds(policy: Policy, study: Study, number: int, charged_attempts: i
         )
 
 
-def _check_split(policy: Policy, study: Study) -> None:
+def _check_split(policy: Policy, plan: Plan) -> None:
     delta, limit = policy.budget.delta, policy.limits.study_epsilon
-    for tensor, costs in tensor_costs(study).items():
+    for tensor, costs in plan.tensor_costs().items():
         share = getattr(policy.split, tensor)
         alone = accountant.epsilon(costs, delta)
         _require(
             alone <= share * limit,
             Reason.SPLIT,
-            f"{_NOISE_OF[tensor]} costs epsilon {alone:.4f} at delta {delta:g} for {tensor} alone;"
+            f"{_noise_of(tensor)} costs epsilon {alone:.4f} at delta {delta:g} for {tensor} alone;"
             f" policy.split.{tensor} allows {share:g} of policy.limits.study_epsilon {limit}, which is"
             f" {share * limit:.4f}",
         )
@@ -322,3 +316,9 @@ def _check_budget(policy: Policy, spent: list[Cost], rest: list[Cost]) -> None:
         f"the rounds that study.heads still plans would bring the data set to epsilon {total:.4f} at delta {delta:g};"
         f" policy.budget.epsilon is {budget}",
     )
+
+
+def _noise_of(tensor: str) -> str:
+    """Where a study sets the noise of a tensor, in words."""
+    field, *more = KINDS[tensor].noises
+    return f"the noise in study.{field.split('.')[0]}" if more else f"study.{field}"

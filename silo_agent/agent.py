@@ -17,7 +17,7 @@ from crypto.entropy import Entropy
 from crypto.errors import CryptoError
 from policies.documents.study import Study, parse_study
 from policies.errors import PolicyError
-from policies.plan import shapes
+from policies.plan.release import plan as plan_of
 from policies.refusals import Refused
 from protos.messages import Answer, Confirm, MessageError, Place, Task, Tensor, Work
 from silo_agent.core import turns
@@ -178,7 +178,7 @@ class Agent:
             self._cosigning.remember()
             learner = self._learners(study)
             self._state.add_study(digest, canonical)
-            plan = tuple(tuple(Tensor(t) for t in shapes.tensors(study, r)) for r in range(study.rounds + 1))
+            plan = tuple(tuple(Tensor(release.tensor) for release in round_) for round_ in plan_of(study).rounds)
             committed = self._state.committed(digest)
             turn = Turn(plan, committed=committed, finished=committed)
             running = Running(study, learner, self._sessions(digest), turn, SharedModel.start(study))

@@ -39,8 +39,8 @@ from policies.ledger.cosign import COORDINATOR, SILO, Checkpoint, Cosignature, C
 from policies.ledger.events import Debit, EntryRef, Recovery
 from policies.ledger.ledger import Ledger
 from policies.ledger.summary import summarise
-from policies.plan import shapes
-from policies.plan.costs import Cost, round_costs
+from policies.plan.cost import Cost
+from policies.plan.release import Release, plan
 from policies.refusals import Reason, Refused
 from protos.messages import Place, Tensor
 from silo_agent.core.turns import OutOfTurnError
@@ -168,14 +168,14 @@ class Gate:
         order: Order,
         sealer: Sealer,
         masks: Masks,
-        compute: Callable[[Place], Integers],
+        compute: Callable[[Place, Release], Integers],
         ask: Callable[[], Iterable[Cosignature]],
     ) -> Path:
         """Sealed bytes of this order, from the outbox where they were sealed before.
 
-        `compute` gets the place that was charged and returns the noised integers. What it returns is kept at most once
-        per charge; it is called only after the charge is durable and cosigned. `ask` asks others once to
-        cosign `checkpoint()`, and is called until that is enough; what it raises ends the waiting. Raises
+        `compute` gets the place and the release that were charged and returns the noised integers. What it returns is
+        kept at most once for each charge; it is called only after the charge is durable and cosigned. `ask` asks others
+        once to cosign `checkpoint()`, and is called until that is enough; what it raises ends the waiting. Raises
         `Refused`, `LedgerError`, `StateError`, `OutOfTurnError`; then nothing has left.
         """
         study, label = order.place.study, order.label
@@ -184,20 +184,20 @@ class Gate:
             return stored
         self.decide(order.study, order.place, roster_size=len(order.participants))
         draw = self._charge(order)
-        release = self._state.release(order.place, order.tensor, draw)
-        if release is None:
+        release = plan(order.study).release(order.place.round, order.tensor)
+        kept = self._state.release(order.place, order.tensor, draw)
+        if kept is None:
             while not self._is_cosigned(order, draw):
                 self.keep_cosigned(ask())
             with self._metrics.compute_seconds.labels(order.tensor).time():
-                integers = compute(replace(order.place, attempt=draw))
+                integers = compute(replace(order.place, attempt=draw), release)
             self._state.keep_release(order.place, order.tensor, draw, integers, label.digest)
-        elif release.label == label.digest or _carries_its_noise(order.study, order.tensor):
-            integers = release.integers
+        elif kept.label == label.digest or release.resendable:
+            integers = kept.integers
         else:
             msg = f"the {order.tensor} of this attempt was drawn for another roster or model; begin a new attempt"
             raise OutOfTurnError(msg)
-        kind = shapes.ring(order.study, order.tensor)
-        return self._state.keep_sealed(study, label.digest, sealer.seal(kind, integers, label, masks))
+        return self._state.keep_sealed(study, label.digest, sealer.seal(release.ring, integers, label, masks))
 
     def close(self) -> None:
         """Let go of the ledger."""
@@ -268,14 +268,15 @@ class Gate:
     def _owed(self, study: Study, place: Place) -> dict[str, Cost]:
         """Costs of this round that no earlier charge covers for this attempt."""
         paid = {tensor for tensor, _ in self._draws(study, place)}
-        return {tensor: cost for tensor, cost in round_costs(study, place.round).items() if tensor not in paid}
+        return {tensor: cost for tensor, cost in plan(study).round_costs(place.round).items() if tensor not in paid}
 
     def _draws(self, study: Study, place: Place) -> dict[tuple[str, int], Cost]:
         """Charges of this round whose draws this attempt may send: with local noise any, else its own."""
+        resendable = {release.tensor for release in plan(study).round(place.round) if release.resendable}
         return {
             (tensor, attempt): cost
             for (tensor, attempt), cost in self.ledger.charged(place.study, place.round).items()
-            if attempt == place.attempt or _carries_its_noise(study, tensor)
+            if attempt == place.attempt or tensor in resendable
         }
 
     def _spent_before(self, study: Study, place: Place) -> list[tuple[str, Cost]]:
@@ -347,11 +348,6 @@ def open_ledger(path: Path, policy: Policy, credential: Credential) -> Ledger:
 def _word(item: Cosignature) -> tuple[str, bytes, bytes]:
     """What makes a cosignature a new one: signer, checkpoint, certificate. Each signature is another one."""
     return item.signer, item.checkpoint.message, item.certificate
-
-
-def _carries_its_noise(study: Study, tensor: str) -> bool:
-    """Whether a release may be sent again to others: it is private by its own noise, or public without any."""
-    return tensor == Tensor.ENCODER or study.privacy.mode != "distributed"
 
 
 def _today() -> date:

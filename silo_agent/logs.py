@@ -14,8 +14,8 @@ from pathlib import Path
 
 import structlog
 
-from policies.plan.costs import Cost
-from protos.messages import Place, Tensor
+from policies.plan.release import Release
+from protos.messages import Place
 
 
 def configure() -> None:
@@ -38,8 +38,8 @@ class TrainingLog:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def record(self, place: Place, tensor: Tensor, ran: Cost) -> None:
-        """A mechanism has run: `ran` is what it was called with. That it draws such noise is what its tests measure.
+    def record(self, place: Place, ran: Release) -> None:
+        """A mechanism has run: `ran` is what it was called with. Its tests measure that it draws such noise.
 
         One line for each draw that can be released. `place` names the charge; where a process was lost before it could
         keep its draw, the draw that is made instead is the same line, not one more.
@@ -48,7 +48,7 @@ class TrainingLog:
             "study": place.study,
             "round": place.round,
             "attempt": place.attempt,
-            "tensor": str(tensor),
+            "tensor": ran.tensor,
             "cohort": ran.cohort,
             "sampling_rate": ran.sampling_rate,
             "noise_multiplier": ran.noise,

@@ -54,7 +54,8 @@ from coordinator.core.state import (
 )
 from crypto.errors import RosterRefused
 from crypto.secagg.survivors import threshold
-from protos.messages import RINGS, Part, Signature, Tensor, UploadHeader
+from policies.plan.release import KINDS
+from protos.messages import RINGS, Part, Signature, UploadHeader
 
 
 class OutOfTurnError(Exception):
@@ -191,7 +192,7 @@ def _settle(state: Round, now: float) -> Outcome:
         state, lost = _set_aside(state, apart, f"{', '.join(apart)}: another model than most's after {state.phase}")
         effects.append(lost)
     state = replace(state, model=model)
-    if state.phase is Phase.OPEN and state.tensor is Tensor.HEADS:
+    if state.phase is Phase.OPEN and state.tensor is not None and KINDS[state.tensor].solved:
         return _enter(state, Phase.SOLVE, now), effects
     if state.cursor + 1 < len(state.tensors):
         # The participants have the shares of all tensors, and nothing else of one tensor serves the next.

@@ -24,7 +24,7 @@ from torch import nn
 
 from policies.accounting.accountant import epsilon as spent
 from policies.documents.study import DataSchema, Model, Study
-from policies.plan.costs import Cost
+from policies.plan.cost import Cost
 from silo_agent.data.records import Records
 from silo_agent.learning.encoder.encoder import build_encoder, flatten, unflatten
 from silo_agent.learning.evaluation.evaluation import auc

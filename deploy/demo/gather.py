@@ -22,7 +22,7 @@ from deploy.demo.report_data import (
 )
 from policies.documents.study import Study
 from policies.ledger.chain import UNBOUNDED
-from policies.plan import shapes
+from policies.plan.release import plan
 from protos.messages import RINGS, StudyStatus, Tensor
 
 PHASES = {
@@ -87,7 +87,7 @@ def uploads(study: Study, status: StudyStatus) -> tuple[TensorBytes, ...]:
         sizes = [upload for upload in status.uploads if upload.tensor is tensor and upload.kind in RINGS]
         if sizes:
             largest = max(sizes, key=lambda upload: upload.bytes)
-            values = shapes.values(study, largest.round, tensor)
+            values = plan(study).release(largest.round, tensor).values
             times = len(sizes) // len({upload.silo for upload in sizes})
             sealing = "CKKS" if largest.kind == "ckks" else largest.kind
             found.append(TensorBytes(tensor, sealing, values, largest.bytes, times))

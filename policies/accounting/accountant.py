@@ -49,7 +49,7 @@ continuous one of the same deviation; release.py raises the deviation for roundi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -61,7 +61,8 @@ from scipy.special import log_ndtr
 
 from policies.documents.study import Study
 from policies.errors import CostError
-from policies.plan.costs import COHORTS, Cost, study_costs
+from policies.plan.cost import COHORTS, Cost
+from policies.plan.release import noise_fields, plan
 
 CEILING: Final = 40.0
 """Epsilon above which the Renyi bound stands in for the exact sum; budgets end at 32 (policy.py)."""
@@ -252,20 +253,24 @@ def calibrate(study: Study, epsilon: float) -> Study:
 
 
 def _scaled(study: Study, training: float, evaluation: float) -> Study:
-    privacy, heads, encoder = study.privacy, study.heads, study.encoder
-    return study.model_copy(
-        update={
-            "privacy": privacy.model_copy(update={"count_noise": privacy.count_noise * training}),
-            "heads": heads.model_copy(
-                update={
-                    "pooled_noise": heads.pooled_noise * training,
-                    "domain_noise": heads.domain_noise * training,
-                }
-            ),
-            "encoder": encoder.model_copy(update={"noise": encoder.noise * training}),
-            "evaluation": study.evaluation.model_copy(update={"noise": study.evaluation.noise * evaluation}),
-        }
-    )
+    factors = dict.fromkeys(noise_fields(["training"]), training)
+    factors |= dict.fromkeys(noise_fields(["evaluation"]), evaluation)
+    return with_fields(study, {field: field_of(study, field) * factor for field, factor in factors.items()})
+
+
+def field_of(study: Study, field: str) -> float:
+    """A number of the study, by its place `part.field`."""
+    part, name = field.split(".")
+    return float(getattr(getattr(study, part), name))
+
+
+def with_fields(study: Study, fields: Mapping[str, object]) -> Study:
+    """The study with fields `part.field` replaced."""
+    for field, value in fields.items():
+        part, name = field.split(".")
+        changed = getattr(study, part).model_copy(update={name: value})
+        study = study.model_copy(update={part: changed})
+    return study
 
 
 def _factor(study: Study, target: float, cohort: str) -> float:
@@ -276,7 +281,7 @@ def _factor(study: Study, target: float, cohort: str) -> float:
 
     def cost(log_factor: float) -> float:
         factor = math.exp(log_factor)
-        planned = (c for c in study_costs(_scaled(study, factor, factor)) if c.cohort == cohort)
+        planned = (c for c in plan(_scaled(study, factor, factor)).costs() if c.cohort == cohort)
         return _cohort_epsilon(_merge(planned), study.privacy.delta, rounded_up=True)
 
     high, step = 0.0, 0.25

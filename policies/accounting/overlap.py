@@ -24,7 +24,7 @@ from typing import Final
 
 from policies.accounting import accountant
 from policies.errors import CostError
-from policies.plan.costs import COHORTS, MAX_NOISE, Cost
+from policies.plan.cost import COHORTS, MAX_NOISE, Cost
 
 MAX_HOSPITALS: Final = 256
 _MOST_COMBINATIONS: Final = 64

@@ -9,12 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from policies.accounting import accountant, overlap
+from policies.accounting.accountant import field_of, with_fields
 from policies.documents.study import Study
 from policies.errors import CostError
-from policies.plan.costs import COHORTS, Cost, repeated_costs, study_costs, tensor_costs
+from policies.plan.cost import COHORTS, Cost
+from policies.plan.release import noise_fields, plan
 
 _SEVERAL: Final = (2, 3)
 """At how many hospitals one patient may well be."""
@@ -78,12 +80,13 @@ class Advice:
 
 def price(study: Study, delta: float) -> Prices:
     """Prices of a study. Raises `CostError` for a delta outside [1e-12, 1)."""
-    costs = study_costs(study)
-    rounds = (repeated_costs(study, number, 1) for number in range(study.rounds + 1))
+    planned = plan(study)
+    costs = planned.costs()
+    rounds = (planned.round_costs(number).values() for number in range(len(planned.rounds)))
     return Prices(
         delta,
         accountant.epsilon(costs, delta),
-        {tensor: accountant.epsilon(own, delta) for tensor, own in tensor_costs(study).items()},
+        {tensor: accountant.epsilon(own, delta) for tensor, own in planned.tensor_costs().items()},
         {cohort: accountant.epsilon((c for c in costs if c.cohort == cohort), delta) for cohort in COHORTS},
         max(accountant.epsilon(own, delta) for own in rounds),
         {many: overlap.epsilon([costs] * many, delta) for many in _SEVERAL if many <= len(study.silos)},
@@ -95,12 +98,11 @@ def advise(study: Study, target: float, delta: float) -> Advice:
 
     Raises `CostError` for a study without noise or a target outside (0, 32].
     """
-    at_delta = _with(study, {"privacy.delta": delta})
+    at_delta = with_fields(study, {"privacy.delta": delta})
     scaled = accountant.calibrate(at_delta, target)
-    fields = ("privacy.count_noise", "heads.pooled_noise", "heads.domain_noise", "encoder.noise", "evaluation.noise")
     return Advice(
         target,
-        _rounded(study, {field: _of(scaled, field) for field in fields}, target, delta),
+        _rounded(study, {field: field_of(scaled, field) for field in noise_fields(COHORTS)}, target, delta),
         _encoder_only(study, target, delta),
         _fewer_rounds(study, target, delta),
     )
@@ -110,9 +112,9 @@ def _encoder_only(study: Study, target: float, delta: float) -> Noises | None:
     """The least noise of the encoder that does; None where the rest costs too much or there is no encoder sum."""
 
     def cost(noise: float) -> float:
-        return _epsilon(_with(study, {"encoder.noise": noise}), delta)
+        return _epsilon(with_fields(study, {"encoder.noise": noise}), delta)
 
-    if "encoder" not in tensor_costs(study) or cost(_MOST_NOISE) > target:
+    if "encoder" not in plan(study).tensor_costs() or cost(_MOST_NOISE) > target:
         return None
     return _rounded(study, {"encoder.noise": _least(cost, study.encoder.noise, target)}, target, delta)
 
@@ -148,7 +150,7 @@ def _fewer_rounds(study: Study, target: float, delta: float) -> int | None:
     """The largest number of domain rounds within the target; epsilon grows with the rounds."""
 
     def fits(rounds: int) -> bool:
-        return _epsilon(_with(study, {"heads.domain_rounds": rounds}), delta) <= target
+        return _epsilon(with_fields(study, {"heads.domain_rounds": rounds}), delta) <= target
 
     return _largest(fits, study.heads.domain_rounds)
 
@@ -169,10 +171,10 @@ def _largest(fits: Callable[[int], bool], most: int) -> int | None:
 def _rounded(study: Study, fields: dict[str, float], target: float, delta: float) -> Noises:
     """The noises rounded up to a few digits, so that what is printed costs no more than what was found."""
     upward = {field: _up(noise) for field, noise in fields.items()}
-    reached = _epsilon(_with(study, upward), delta)
+    reached = _epsilon(with_fields(study, upward), delta)
     if reached > target:  # the accountant's grid may jump by a hair
         upward = {field: _up(noise * (1 + _CLOSE)) for field, noise in upward.items()}
-        reached = _epsilon(_with(study, upward), delta)
+        reached = _epsilon(with_fields(study, upward), delta)
     if reached > target:
         msg = f"no noise was found that costs at most epsilon {target:g} at delta {delta:g}; aim at a little more"
         raise CostError(msg)
@@ -186,7 +188,7 @@ def _clips(study: Study, noises: dict[str, float]) -> dict[str, float]:
         ("heads.clip", "heads.domain_noise", min(_LEAST_HEAD_CLIP, study.heads.clip), 1.0),
     ):
         if noise in noises:
-            same = _of(study, clip) * _of(study, noise) / noises[noise]
+            same = field_of(study, clip) * field_of(study, noise) / noises[noise]
             clips[clip] = float(f"{min(most, max(least, same)):.{_DIGITS - 1}g}")
     return clips
 
@@ -198,19 +200,5 @@ def _up(noise: float) -> float:
 
 
 def _epsilon(study: Study, delta: float) -> float:
-    costs: Iterable[Cost] = study_costs(study)
+    costs: Iterable[Cost] = plan(study).costs()
     return accountant.epsilon(costs, delta)
-
-
-def _of(study: Study, field: str) -> float:
-    part, name = field.split(".")
-    return float(getattr(getattr(study, part), name))
-
-
-def _with(study: Study, fields: dict[str, Any]) -> Study:
-    """The study with fields `part.name` replaced."""
-    for field, value in fields.items():
-        part, name = field.split(".")
-        changed = getattr(study, part).model_copy(update={name: value})
-        study = study.model_copy(update={part: changed})
-    return study

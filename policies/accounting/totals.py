@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from policies.plan.costs import COHORTS, MAX_COUNT, Cohort, Cost
+from policies.plan.cost import COHORTS, MAX_COUNT, Cohort, Cost
 
 Kind = tuple[Cohort, float, float]
 

@@ -31,7 +31,7 @@ from policies.canonical import canonical_json
 from policies.errors import CosignError, LedgerRolledBackError, LedgerWriteError
 from policies.ledger.chain import MEND, UNBOUNDED, Entry, Genesis, genesis_row
 from policies.ledger.events import EXHAUSTED, EntryRef, Recovery, costs_of
-from policies.plan.costs import Cost
+from policies.plan.cost import Cost
 
 Verify = Callable[[bytes, bytes, bytes, str | None], str]
 """(certificate PEM, message, signature, time) -> the signer as `fedward://role/name`; raises where it does not fit.

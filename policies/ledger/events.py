@@ -14,7 +14,7 @@ from typing import Any, Final, Literal, get_args
 
 from policies.canonical import canonical_json, lower_hex
 from policies.errors import CostError
-from policies.plan.costs import Cost, finite
+from policies.plan.cost import Cost, finite
 
 NoticeKind = Literal["withdrawal", "refresh"]
 NOTICES: Final[tuple[NoticeKind, ...]] = get_args(NoticeKind)

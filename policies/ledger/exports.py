@@ -22,7 +22,7 @@ from policies.errors import CostError, ExportError, LedgerError
 from policies.ledger.chain import UNBOUNDED, Entry, Genesis, check_chain, genesis_row
 from policies.ledger.cosign import SILO, Cosignature, checkpoint, require_head
 from policies.ledger.events import Debit, EntryRef, InForce, Recovery, content_of, costs_of, kind_of
-from policies.plan.costs import Cost, finite
+from policies.plan.cost import Cost, finite
 
 FORMAT: Final = "fedward ledger export"
 VERSION: Final = 1

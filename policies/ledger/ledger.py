@@ -44,7 +44,7 @@ from policies.ledger.cosign import Checkpoint, checkpoint, covered, require_head
 from policies.ledger.events import Debit, EntryRef, Event, InForce, Notice, NoticeKind, Recovery, costs_of
 from policies.ledger.lock import WriterLock
 from policies.ledger.store import Key, Store, create_store, keys_of, read_history, read_ledger, require_file
-from policies.plan.costs import Cost
+from policies.plan.cost import Cost
 
 __all__ = [
     "BudgetRefused",

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from policies.accounting import accountant
 from policies.ledger.chain import Entry, Genesis
 from policies.ledger.events import Debit, Recovery
-from policies.plan.costs import Cost
+from policies.plan.cost import Cost
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from policies.documents.study import Study
 from policies.plan import shapes
+from policies.plan.release import plan
 
 MAX_NOTE = 4 << 20
 """Bytes of a relayed note: wrapped keys for 256 silos, or the largest heads a study may ask for."""
@@ -25,7 +26,7 @@ REVEAL_BYTES = 256
 
 def note_limit(study: Study, round_number: int, kind: str) -> int:
     """Bytes that a note of this kind may have: what everybody seals grows with the silos, the model with its values."""
-    silos, tensors = len(study.silos), len(shapes.tensors(study, round_number))
+    silos, tensors = len(study.silos), len(plan(study).round(round_number))
     heads = len(study.data.domains) * shapes.head_width(study)
     limits: dict[str, int] = {
         "greeting": BASE_BYTES + GREETING_BYTES * silos,

@@ -1,13 +1,12 @@
-"""How many values each sum of a study has: public, and implied by the study alone.
+"""Widths that a study implies: of the encoder, its tables, a head, a domain's metrics. Public, from the study alone.
 
-The coordinator checks sizes against it before it accepts a byte; the silo packs by it. What the values mean is the
-silo's business (`silo_agent.learning`).
+release.py makes the sizes of the releases of them. What the values mean is the silo's business
+(`silo_agent.learning`).
 """
 
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Literal
 
 from policies.documents.study import BINARY, Study
 from policies.plan import architectures
@@ -48,35 +47,12 @@ def metric_cells(study: Study) -> tuple[int, int]:
     return classes, bins if classes == BINARY else 2 * bins
 
 
+def metric_values(study: Study) -> int:
+    """Length of one domain's metric sum."""
+    classes, cells = metric_cells(study)
+    return classes * cells
+
+
 def is_pooled(study: Study, round_number: int) -> bool:
     """Whether this round moves one pooled head (privacy.md, "Repair")."""
     return round_number <= study.heads.pooled_rounds
-
-
-def values(study: Study, round_number: int, tensor: str) -> int:
-    """Length of the summed vector of a tensor in a round."""
-    domains = len(study.data.domains)
-    match tensor:
-        case "counts":
-            return domains
-        case "heads":
-            return head_values(study, round_number)
-        case "encoder":
-            return encoder_values(study) + prior_values(study)
-        case "metrics":
-            classes, bins = metric_cells(study)
-            return domains * classes * bins
-    msg = f"no tensor is named {tensor!r}"
-    raise ValueError(msg)
-
-
-def ring(study: Study, tensor: str) -> Literal["ckks", "ring32", "ring64"]:
-    """The ring in which a tensor is summed (sealed-sums.md): the encoder's as the study says, all else CKKS."""
-    return study.encoder.sealing if tensor == "encoder" else "ckks"
-
-
-def tensors(study: Study, round_number: int) -> tuple[str, ...]:
-    """What is summed in a round, in order: counts first of all, then heads and encoder, metrics at the end."""
-    if round_number == 0:
-        return ("counts",)
-    return ("heads", "metrics") if round_number == study.rounds else ("heads", "encoder")

@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from policies.ledger.ledger import read_ledger
-from policies.plan.costs import Cost
+from policies.plan.cost import Cost
 from silo_agent.cli.options import DEFAULT, LEDGER_FILE, AsJson, ConfigOption, StudyArgument, find_study
 from silo_agent.config import AgentConfig
 from silo_agent.storage.state import State, StateError

@@ -26,7 +26,8 @@ from policies.documents.study import Study, load_study
 from policies.ledger.chain import UNBOUNDED
 from policies.ledger.events import Debit, costs_of
 from policies.ledger.ledger import read_history
-from policies.plan.costs import Cost, study_costs
+from policies.plan.cost import Cost
+from policies.plan.release import plan as plan_of
 from policies.refusals import Refused
 from silo_agent.cli.options import DEFAULT, LEDGER_FILE, AsJson
 from silo_agent.cli.policy import ATTENTION
@@ -123,7 +124,7 @@ def _standing(settings: AgentConfig, policy: Policy, study: Study) -> Standing:
     except Refused as refused:
         refusal = refused
     before = accountant.epsilon(spent, genesis.delta)
-    after = max(before, accountant.epsilon([*others, *repeated, *study_costs(study)], genesis.delta))
+    after = max(before, accountant.epsilon([*others, *repeated, *plan_of(study).costs()], genesis.delta))
     return Standing(before, after, math.inf if policy.data_set.public else policy.budget.epsilon, refusal)
 
 

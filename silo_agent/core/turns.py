@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Self
 
+from policies.plan.release import KINDS
 from protos.messages import Member, Place, Task, Tensor, Work
 
 
@@ -187,7 +188,7 @@ def take(turn: Turn, work: Work) -> Turn:
             return replace(done, participants=work.participants)
         case Task.SIGN:
             return replace(done, survivors=work.survivors)
-    summed = work.task is Task.ADOPT or (work.task is Task.OPEN and turn.tensor is not Tensor.HEADS)
+    summed = work.task is Task.ADOPT or (work.task is Task.OPEN and not KINDS[turn.tensor].solved)
     return _next_tensor(done) if summed else done
 
 

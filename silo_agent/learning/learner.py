@@ -22,7 +22,7 @@ from crypto.rings.rings import ring_of
 from crypto.stream import KEY_BYTES, KeyStream
 from policies.documents.study import Study
 from policies.plan import shapes
-from policies.plan.costs import Cohort, Cost
+from policies.plan.release import Release, plan
 from protos.messages import Place, Tensor
 from silo_agent.data.reader import read_fitting_records
 from silo_agent.data.records import Records
@@ -36,7 +36,7 @@ from silo_agent.learning.heads.sums import centred, hessian_noise_sd, pack, seco
 from silo_agent.learning.model import HEAD_BOUND, SharedModel
 from silo_agent.learning.personal import PersonalModel
 from silo_agent.learning.private.dpsgd import require_accountable, train_encoder
-from silo_agent.learning.private.release import grid, release, rounding_sd, sum_sd
+from silo_agent.learning.private.release import grid, noised, rounding_sd, sum_sd
 from silo_agent.learning.terms.prior import Prior
 from silo_agent.logs import TrainingLog
 from silo_agent.storage.state import write_whole
@@ -110,29 +110,27 @@ class Learner:
             records = read_fitting_records(self._data, self.study.data, self._identified_by)
             self._records = split(records, self._data_set, self._holdout)
 
-    def contribution(self, tensor: Tensor, place: Place, model: SharedModel, silos: int) -> Integers:
-        """This silo's noised integers for a tensor. Only the gate calls this, after the charge."""
-        makers: dict[Tensor, Callable[[Place, SharedModel, int], Integers]] = {
+    def contribution(self, release: Release, place: Place, model: SharedModel, silos: int) -> Integers:
+        """This silo's noised integers of a release. Only the gate calls this, after the charge."""
+        makers: dict[str, Callable[[Release, Place, SharedModel, int], Integers]] = {
             Tensor.COUNTS: self._contribute_counts,
             Tensor.HEADS: self._contribute_heads,
             Tensor.ENCODER: self._contribute_encoder,
             Tensor.METRICS: self._contribute_metrics,
         }
         self.load()
-        integers = makers[tensor](place, model, silos)
-        if len(integers) != shapes.values(self.study, place.round, tensor):
-            msg = f"{tensor} has {len(integers)} values, the study's shape says otherwise"
+        integers = makers[release.tensor](release, place, model, silos)
+        if len(integers) != release.values:
+            msg = f"{release.tensor} has {len(integers)} values, the study's shape says otherwise"
             raise ValueError(msg)
         return integers
 
-    def _contribute_counts(self, place: Place, _model: SharedModel, silos: int) -> Integers:
+    def _contribute_counts(self, release: Release, place: Place, _model: SharedModel, silos: int) -> Integers:
         records = self._training
         counts = domain_counts(records.domains, records.patients, len(self.study.data.domains))
-        return self._release(
-            counts, Tensor.COUNTS, place, silos=silos, noise=self.study.privacy.count_noise, cohort="training"
-        )
+        return self._noised(counts, release, place, silos)
 
-    def _contribute_heads(self, place: Place, model: SharedModel, silos: int) -> Integers:
+    def _contribute_heads(self, release: Release, place: Place, model: SharedModel, silos: int) -> Integers:
         records = self._training
         hessian, gradient = second_order_sums(
             model.features(records.inputs, records.images, self._device),
@@ -143,57 +141,54 @@ class Learner:
             pooled=shapes.is_pooled(self.study, place.round),
             clip=self.study.heads.clip,
         )
-        noise = self._head_noise(place.round)
-        statistic = pack(hessian, gradient, classes=self.study.data.label.count)
-        return self._release(statistic, Tensor.HEADS, place, silos=silos, noise=noise, cohort="training")
+        return self._noised(pack(hessian, gradient, classes=self.study.data.label.count), release, place, silos)
 
-    def _contribute_encoder(self, place: Place, model: SharedModel, _silos: int) -> Integers:
+    def _contribute_encoder(self, release: Release, place: Place, model: SharedModel, _silos: int) -> Integers:
         study, plan = self.study, self.study.encoder
         update = train_encoder(
             model.build_encoder(),
             model.heads,
             self._training,
             plan,
+            release,
             domain_weights=domain_weights(self._counts(), plan.weight_clip),
             prior=self._prior(model, place.round),
             mode=study.privacy.mode,
             entropy=self._entropy,
             device=self._device,
         )
-        self._log.record(place, Tensor.ENCODER, Cost("training", plan.sampling_rate, plan.noise, plan.steps))
+        self._log.record(place, release)
         if update.prior is not None and plan.prior == "local":
             write_whole(self._prior_path(place.round), flatten(update.prior).astype("<f4").tobytes())
         stream = KeyStream(self._entropy.bytes(KEY_BYTES), b"encoder rounding")
         return to_grid_stochastic(update.vector, self._update_step, plan.max_update, stream)
 
-    def _contribute_metrics(self, place: Place, model: SharedModel, silos: int) -> Integers:
-        records, plan = self._evaluation, self.study.evaluation
+    def _contribute_metrics(self, release: Release, place: Place, model: SharedModel, silos: int) -> Integers:
+        records = self._evaluation
         histograms = score_histograms(
             model.predict(records.inputs, records.domains, records.images, self._device),
             records.labels,
             records.domains,
             records.patients,
             count=len(self.study.data.domains),
-            bins=plan.bins,
+            bins=self.study.evaluation.bins,
         )
-        return self._release(histograms, Tensor.METRICS, place, silos=silos, noise=plan.noise, cohort="evaluation")
+        return self._noised(histograms, release, place, silos)
 
-    def _release(
-        self, statistic: NDArray[np.float64], tensor: Tensor, place: Place, *, silos: int, noise: float, cohort: Cohort
-    ) -> Integers:
+    def _noised(self, statistic: NDArray[np.float64], release: Release, place: Place, silos: int) -> Integers:
         privacy = self.study.privacy
-        integers = release(
+        integers = noised(
             statistic,
-            noise=noise,
+            release,
             mode=privacy.mode,
             silos=silos,
             colluders=privacy.colluders,
             step=self._step,
             bound=self._bound,
             limit=self._limit,
-            stream=KeyStream(self._entropy.bytes(KEY_BYTES), tensor.encode()),
+            stream=KeyStream(self._entropy.bytes(KEY_BYTES), release.tensor.encode()),
         )
-        self._log.record(place, tensor, Cost(cohort, 1.0, noise, 1))
+        self._log.record(place, release)
         return integers
 
     def train_personal(self, model: SharedModel) -> None:
@@ -231,7 +226,7 @@ class Learner:
         blocks = 1 if pooled else len(study.data.domains)
         classes, width = study.data.label.count, shapes.head_width(study)
         hessian, gradient = unpack(from_grid(total, self._step), blocks, width, classes=classes)
-        sd = self._sum_sd(self._head_noise(place.round), len(total), silos)
+        sd = self._sum_sd(plan(study).release(place.round, Tensor.HEADS), silos)
         if not sd:
             sd = ROUNDING_MARGIN * rounding_sd(silos=silos, step=self._step)
         sums = centred(hessian, gradient, classes=classes)
@@ -259,7 +254,7 @@ class Learner:
         """Metrics by domain from the noised histograms; written to `results.json`."""
         study = self.study
         sums = from_grid(total, self._step)
-        noise_sd = self._sum_sd(study.evaluation.noise, len(total), silos)
+        noise_sd = self._sum_sd(plan(study).release(study.rounds, Tensor.METRICS), silos)
         by_domain = results_from_histograms(
             sums,
             noise_sd,
@@ -289,15 +284,9 @@ class Learner:
         self.load()
         return self._records[1]  # type: ignore[index]  # load() has just filled it
 
-    def _head_noise(self, round_number: int) -> float:
-        plan = self.study.heads
-        return plan.pooled_noise if shapes.is_pooled(self.study, round_number) else plan.domain_noise
-
-    def _sum_sd(self, noise: float, values: int, silos: int) -> float:
+    def _sum_sd(self, release: Release, silos: int) -> float:
         privacy = self.study.privacy
-        return sum_sd(
-            noise=noise, mode=privacy.mode, silos=silos, colluders=privacy.colluders, step=self._step, values=values
-        )
+        return sum_sd(release, mode=privacy.mode, silos=silos, colluders=privacy.colluders, step=self._step)
 
     def _counts(self) -> NDArray[np.float64]:
         return np.array(json.loads((self._folder / "counts.json").read_bytes()), np.float64)

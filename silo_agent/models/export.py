@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from safetensors.numpy import save
 
 from policies.documents.study import Study
-from policies.plan.costs import Cost
+from policies.plan.cost import Cost
 from silo_agent.data.images import Images, Scale
 from silo_agent.learning.encoder.layers import Network, describe
 from silo_agent.learning.evaluation.unknown_domain import Model, domain_shares, network_of, predict_ensemble

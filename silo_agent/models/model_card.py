@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 from policies.accounting import accountant
 from policies.documents.study import CategoryFeature, Code, DataSchema, DomainColumn, Image, NumericFeature, Study
 from policies.ledger.chain import UNBOUNDED
-from policies.plan.costs import Cost, round_costs, study_costs
+from policies.plan.cost import Cost
+from policies.plan.release import plan
 from silo_agent.data.cells import text
 from silo_agent.data.images import Scale
 from silo_agent.learning.encoder.layers import OPERATIONS, Network
@@ -255,7 +256,7 @@ def _architecture(study: Study, network: Network) -> Json:
 # --- privacy --------------------------------------------------------------------------------------------------------
 def _privacy(study: Study, charged: Iterable[Cost] | None) -> Json:
     delta, mode = study.privacy.delta, study.privacy.mode
-    planned = accountant.epsilon(study_costs(study), delta)
+    planned = accountant.epsilon(plan(study).costs(), delta)
     spent = None if charged is None else accountant.epsilon(charged, delta)
     unit = "record" if study.data.patient is None else "patient"
     whole = max(planned, spent or 0.0)
@@ -291,7 +292,7 @@ def _plan(study: Study) -> list[Json]:
     """Releases of an undisturbed run, equal ones of following rounds together."""
     found: list[dict[str, object]] = []
     for number in range(study.rounds + 1):
-        for tensor, cost in round_costs(study, number).items():
+        for tensor, cost in plan(study).round_costs(number).items():
             entry = {"tensor": tensor, **asdict(cost)}
             same = [old for old in found if {key: old[key] for key in entry} == entry]
             if same:

@@ -26,8 +26,8 @@ from crypto.secagg.sealing import Sealer
 from crypto.secagg.survivors import SurvivorList, threshold
 from crypto.secagg.unmasking import Bundle
 from policies.documents.study import Study
-from policies.plan import shapes
 from policies.plan.note_sizes import note_limit
+from policies.plan.release import plan
 from protos.messages import SUM, Confirm, Note, Place, Publication, Task, Tensor, Work
 from silo_agent.core import turns
 from silo_agent.core.turns import OutOfTurnError, Turn
@@ -122,7 +122,7 @@ class Duties:
             if sealed is None:
                 msg = f"the sealed {work.tensor} of this attempt is gone; a new attempt is needed"
                 raise OutOfTurnError(msg)
-            values, kind = self._values(running, place, work.tensor), shapes.ring(running.study, work.tensor)
+            values, kind = self._values(running, place, work.tensor), plan(running.study).ring(work.tensor)
             self._mail.send(running.session.me, place, kind, sealed, tensor=work.tensor, values=values)
         else:
             self._client.confirm(self._confirmation(running, work, place))
@@ -185,7 +185,7 @@ class Duties:
             self._order(running, work, place, tensor),
             self._sealer(running, work),
             running.session.masks(work.roster, place, tensor, work.participants),
-            lambda charged: running.learner.contribution(tensor, charged, running.model, silos),
+            lambda charged, release: running.learner.contribution(release, charged, running.model, silos),
             lambda: self._cosigning.ask(place),
         )
 
@@ -256,9 +256,9 @@ class Duties:
             participants=work.participants,
             threshold=self._threshold(running, work),
         )
-        values, label = shapes.values(study, place.round, tensor), self._order(running, work, place, tensor).label
+        values, label = plan(study).release(place.round, tensor).values, self._order(running, work, place, tensor).label
         with self._mail.sum(work, place, tensor) as file:
-            return self._sealer(running, work).open(shapes.ring(study, tensor), file, values, label, unmasking)
+            return self._sealer(running, work).open(plan(study).ring(tensor), file, values, label, unmasking)
 
     def _publish(self, running: Running, place: Place, results: Results) -> None:
         if running.study.publish:
@@ -327,14 +327,14 @@ class Duties:
                 limit = note_limit(running.study, place.round, part.kind)
             else:
                 tensor = running.turn.tensor
-                limit = ring_of(shapes.ring(running.study, tensor)).content_size(self._values(running, place, tensor))
+                limit = ring_of(plan(running.study).ring(tensor)).content_size(self._values(running, place, tensor))
             if part.size > limit:
                 msg = f"the coordinator offers a {part.kind} of {part.size} bytes; the study implies at most {limit}"
                 raise OutOfTurnError(msg)
 
     def _values(self, running: Running, place: Place, tensor: Tensor) -> int:
         """Of a sealed tensor: its own, the roster's slots, the checks."""
-        return sealed_values(shapes.values(running.study, place.round, tensor), len(running.study.silos))
+        return sealed_values(plan(running.study).release(place.round, tensor).values, len(running.study.silos))
 
     def _threshold(self, running: Running, work: Work) -> int:
         """Shares that open a secret: fixed by the study and the roster, so that all silos deal alike."""

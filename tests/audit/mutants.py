@@ -16,6 +16,7 @@ import torch
 
 from bench.audit import weakened
 from crypto.stream import KEY_BYTES, KeyStream
+from policies.plan.release import plan
 from policies.refusals import Reason
 from protos.messages import Tensor
 from silo_agent.gate import Gate
@@ -122,9 +123,9 @@ def fixed_seed() -> Iterator[None]:
 def scale_from_patients() -> Iterator[None]:
     """The denominator of the gradient sum is q N, of the silo's own N (Opacus issues 571 and 819)."""
 
-    def train(encoder, heads, records, plan, **rest):
-        expected = max(round(plan.sampling_rate * records.patient_count), 1)
-        return train_encoder(encoder, heads, records, plan.model_copy(update={"batch_size": expected}), **rest)
+    def train(encoder, heads, records, plan, release, **rest):
+        expected = max(round(release.sampling_rate * records.patient_count), 1)
+        return train_encoder(encoder, heads, records, plan.model_copy(update={"batch_size": expected}), release, **rest)
 
     with patch("silo_agent.learning.learner.train_encoder", train):
         yield
@@ -208,7 +209,13 @@ def _two_of_any_head(gate: Gate) -> bool:
 @contextmanager
 def pooled_rounds_with_domain_noise() -> Iterator[None]:
     """Heads of every round draw what is charged for the rounds of domain heads."""
-    with patch.object(Learner, "_head_noise", lambda self, _: self.study.heads.domain_noise):
+    contribution = Learner.contribution
+
+    def with_domain_noise(self, release, *rest):
+        noise = self.study.heads.domain_noise if release.tensor == "heads" else release.noise
+        return contribution(self, replace(release, noise=noise), *rest)
+
+    with patch.object(Learner, "contribution", with_domain_noise):
         yield
 
 
@@ -217,8 +224,8 @@ def rounding_forgotten() -> Iterator[None]:
     """Noise is scaled to the sensitivity before rounding."""
     whole = release.share_sd
 
-    def share(*, step, values, **rest):
-        return whole(step=step, values=values, **rest) / (1.0 + step * np.sqrt(values))
+    def share(charged, *, step, **rest):
+        return whole(charged, step=step, **rest) / (1.0 + step * np.sqrt(charged.values))
 
     with patch.object(release, "share_sd", share):
         yield
@@ -230,8 +237,8 @@ def charged_afterwards() -> Iterator[None]:
     contribute = Gate.contribute
 
     def late(self, order, sealer, masks, compute, *ask):
-        integers = compute(order.place)
-        return contribute(self, order, sealer, masks, lambda _: integers, *ask)
+        integers = compute(order.place, plan(order.study).release(order.place.round, order.tensor))
+        return contribute(self, order, sealer, masks, lambda *_: integers, *ask)
 
     with patch.object(Gate, "contribute", late):
         yield
@@ -309,9 +316,9 @@ def prior_beside_the_step() -> Iterator[None]:
     """The noised step is given the encoder alone; the two tables of r(z|y) are left to be trained without noise."""
     begin = _Optimizer.__init__
 
-    def optimizer(self, inner, plan, stream):
+    def optimizer(self, inner, plan, release, stream):
         encoder = inner.param_groups[0]["params"][:-2]
-        begin(self, torch.optim.SGD(encoder, lr=plan.learning_rate), plan, stream)
+        begin(self, torch.optim.SGD(encoder, lr=plan.learning_rate), plan, release, stream)
 
     with patch.object(_Optimizer, "__init__", optimizer):
         yield

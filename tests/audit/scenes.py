@@ -63,7 +63,7 @@ def begin(held: AuditedSilo) -> SharedModel:
     return start
 
 
-def plan(made: Study) -> Iterator[tuple[int, Tensor]]:
+def summed(made: Study) -> Iterator[tuple[int, Tensor]]:
     """Every sum of a study after round 0, in order."""
     for number in range(1, made.rounds + 1):
         yield number, Tensor.HEADS

@@ -15,14 +15,14 @@ import numpy as np
 from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy.stats import binom
 
-from audit.scenes import begin, crowd, plan, silo, study
+from audit.scenes import begin, crowd, silo, study, summed
 from audit.verdicts import FIVE_SIGMA, RARE, Verdict, all_of, distributed_as, near, noise_like, uniform
 from bench import audit
 from crypto.pki.certificates import Trust
 from crypto.rings.rings import ring_of
 from policies.ledger.cosign import Cosignature, read_cosignatures
 from policies.ledger.ledger import read_history, read_ledger
-from policies.plan import shapes
+from policies.plan.release import plan
 from protos.messages import Place, Tensor
 from silo_agent.data.records import Records
 from silo_agent.learning.learner import UPDATE_STEPS
@@ -77,7 +77,7 @@ def noise_of_pooled_heads(folder: Path, patients: int = 20) -> Verdict:
 def noise_on_a_coarse_grid(folder: Path, patients: int = 20) -> Verdict:
     """Heads where rounding counts: room for so many patients that what it adds to the charge is seen, 15 % and more."""
     made = study((20, 10), model=WIDE | {"hidden": []}, privacy={"max_patients": COARSE})
-    share = audit.release_step(made) * np.sqrt(shapes.values(made, 2, Tensor.HEADS))
+    share = audit.release_step(made) * np.sqrt(plan(made).release(2, Tensor.HEADS).values)
     return all_of(
         (
             Verdict(bool(share > 0.15), f"rounding adds {share:.3f} of the charge"),
@@ -269,10 +269,12 @@ def ledger_covers(folder: Path) -> Verdict:
     with silo(folder, made, crowd(30), crowd(30), 7) as held:
         compute = held.learner.contribution
 
-        def witnessed(tensor, place, model, silos):
-            if missing := _unwitnessed(held, tensor, place):
-                late.append(f"{tensor} of round {place.round}, attempt {place.attempt}, computed before {missing}")
-            return compute(tensor, place, model, silos)
+        def witnessed(release, place, model, silos):
+            if missing := _unwitnessed(held, release.tensor, place):
+                late.append(
+                    f"{release.tensor} of round {place.round}, attempt {place.attempt}, computed before {missing}"
+                )
+            return compute(release, place, model, silos)
 
         with (
             patch.object(held.learner, "contribution", witnessed),
@@ -280,7 +282,7 @@ def ledger_covers(folder: Path) -> Verdict:
         ):
             start = begin(held)
             left[held.uploads[-1].tobytes()] = (Tensor.COUNTS, 0)
-            for number, tensor in plan(made):
+            for number, tensor in summed(made):
                 for attempt in (1, 2):
                     left[held.contribute(tensor, number, start, attempt).tobytes()] = (tensor, number)
         spent = held.gate.ledger.spent()
@@ -357,10 +359,10 @@ def on_the_grid(folder: Path) -> Verdict:
     with silo(folder, made, crowd(50, 300), crowd(50, 300), 8) as held:
         start = begin(held)
         sums = [(Tensor.COUNTS, 0, held.uploads[-1])]
-        sums += [(tensor, number, held.contribute(tensor, number, start)) for number, tensor in plan(made)]
+        sums += [(tensor, number, held.contribute(tensor, number, start)) for number, tensor in summed(made)]
     for tensor, number, integers in sums:
         bound = UPDATE_STEPS[made.encoder.sealing] if tensor is Tensor.ENCODER else ring_of("ckks").limit(3)
-        sound = integers.dtype == np.int64 and len(integers) == shapes.values(made, number, tensor)
+        sound = integers.dtype == np.int64 and len(integers) == plan(made).release(number, tensor).values
         verdicts.append(Verdict(bool(sound and np.abs(integers).max() <= bound), f"{tensor} of round {number} fits"))
         verdicts.append(uniform(f"residues of {tensor} of round {number}", integers % FOLDED, FOLDED))
     return all_of(verdicts)
@@ -411,7 +413,7 @@ def _with_private_parts(held: audit.AuditedSilo, released: dict[str, bytes]) -> 
     start = begin(held)
     uploads = {(Tensor.COUNTS, 0): held.uploads[-1]}
     home = held.state.study_folder(held.study.digest)
-    for number, tensor in plan(held.study):
+    for number, tensor in summed(held.study):
         model = start.with_heads(start.heads, number - 1)
         uploads[tensor, number] = held.contribute(tensor, number, model)
         if tensor is Tensor.ENCODER:

@@ -12,7 +12,7 @@ from policies.errors import CosignError, LedgerRolledBackError
 from policies.ledger.chain import Genesis, genesis_row, next_entry
 from policies.ledger.cosign import checkpoint
 from policies.ledger.events import Debit, EntryRef
-from policies.plan.costs import Cost
+from policies.plan.cost import Cost
 from support.certificates import data_set_of, load, make_authority
 from support.cosigners import signed, witnessed
 

@@ -19,7 +19,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from coordinator import engine as engines
 from coordinator.config import CoordinatorConfig
 from coordinator.server import SERVICES, Server
-from policies.plan import shapes
+from policies.plan.release import plan
 from protos import chunks
 from protos.messages import Note, Place, Task, Tensor
 from protos.v1 import silo_pb2
@@ -124,7 +124,7 @@ def test_a_restart_while_gathering_keeps_what_is_there(restarts, monkeypatch):
     status = scene.play(lambda status: status.phase == "open")
     assert (status.round, status.attempt) == (1, 1)
     sent = [silo.contribution(place, Tensor.ENCODER) for silo in scene.silos.values()]
-    assert one.download(place, "sum", Tensor.ENCODER) == summed(shapes.ring(scene.study, "encoder"), sent)
+    assert one.download(place, "sum", Tensor.ENCODER) == summed(plan(scene.study).ring("encoder"), sent)
     assert scene.play(lambda status: status.state != "running").state == "finished"
 
 

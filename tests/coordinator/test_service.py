@@ -24,9 +24,9 @@ from crypto.secagg.layout import sealed_values
 from policies.ledger.chain import Genesis, genesis_row, next_entry
 from policies.ledger.cosign import checkpoint
 from policies.ledger.events import Debit, EntryRef
-from policies.plan import shapes
-from policies.plan.costs import Cost
+from policies.plan.cost import Cost
 from policies.plan.note_sizes import note_limit
+from policies.plan.release import plan
 from protos import chunks, codec
 from protos.messages import (
     MAX_CHUNK,
@@ -155,7 +155,7 @@ def test_what_is_opened_is_the_sum_of_what_was_sent(scene, tensor):
     place = scene.gathering(tensor)
     sent = [silo.contribution(place, tensor) for silo in scene.silos.values()]
     scene.play(lambda status: status.phase == "open")
-    assert first(scene).download(place, "sum", tensor) == summed(shapes.ring(scene.study, tensor), sent)
+    assert first(scene).download(place, "sum", tensor) == summed(plan(scene.study).ring(tensor), sent)
 
 
 def test_a_poll_waits_for_work_and_not_longer(make_scene):
@@ -1146,7 +1146,7 @@ def test_a_caller_without_a_certificate_in_its_context_is_refused(server):
 
 def test_shapes_and_rings_agree(scene):
     for number in range(scene.study.rounds + 1):
-        for name in shapes.tensors(scene.study, number):
+        for name in plan(scene.study).tensors(number):
             assert content_size(scene.study, number, Tensor(name)) == len(
                 first(scene).contribution(Place("a" * 64, number, 1), Tensor(name))
             )

@@ -15,8 +15,8 @@ from coordinator.spool import SUM_FILE
 from coordinator.work import check_fetch, check_upload, work_in
 from crypto.rings.rings import ring_of
 from crypto.secagg.layout import sealed_values
-from policies.plan import shapes
 from policies.plan.note_sizes import note_limit
+from policies.plan.release import plan
 from protos.messages import Note, Place, Signature, Task, Tensor, UploadHeader
 from support.rounds import FIVE, SHA, TOTAL, accept, confirm, offer, part, reach, refuse, upload, wanted
 from support.studies import tiny_study
@@ -242,8 +242,8 @@ def test_a_note_has_a_bound(phase):
 
 
 def header_of(tensor, study=STUDY, **changes):
-    kind = shapes.ring(study, tensor)
-    values = sealed_values(shapes.values(study, 1, tensor), 3)
+    kind = plan(study).ring(tensor)
+    values = sealed_values(plan(study).release(1, tensor).values, 3)
     size = ring_of(kind).content_size(values)
     return replace(UploadHeader(Place("5" * 64, 1, 1), kind, tensor, NORTH, values, size, SHA), **changes)
 
@@ -253,7 +253,7 @@ def test_a_tensor_has_the_size_that_the_study_implies():
     check_upload(round_, STUDY, header)
     sentence = f"heads of this study has {header.values} values in {header.size} bytes of ckks"
     wrong = {
-        "values": shapes.values(STUDY, 1, "heads"),
+        "values": plan(STUDY).release(1, "heads").values,
         "size": header.size - 8,
         "kind": "ring32",
     }

@@ -8,7 +8,7 @@ import torch
 from deploy.demo import baselines
 from policies.accounting.accountant import epsilon
 from policies.documents.study import load_study
-from policies.plan.costs import Cost
+from policies.plan.cost import Cost
 from silo_agent.data.records import Records
 
 STUDY = load_study(Path(__file__).parents[2] / "deploy" / "demo" / "exam" / "study.yaml")

@@ -9,7 +9,7 @@ from deploy.demo.sources import load_source
 from policies.accounting.accountant import epsilon
 from policies.decision import decide
 from policies.documents.study import load_study
-from policies.plan.costs import study_costs
+from policies.plan.release import plan
 from policies.refusals import Reason, Refused
 
 DEMO = Path(__file__).parents[2] / "deploy" / "demo"
@@ -21,7 +21,7 @@ ALL = [*(name for name, _ in CLAIMS), "heart-disease-public"]
 def test_a_study_costs_no_more_than_it_claims_in_either_cohort(name, claim):
     study = load_study(DEMO / name / "study.yaml")
     for cohort in ("training", "evaluation"):
-        spent = epsilon([c for c in study_costs(study) if c.cohort == cohort], study.privacy.delta)
+        spent = epsilon([c for c in plan(study).costs() if c.cohort == cohort], study.privacy.delta)
         assert 0 < spent <= claim
         if cohort == "training":
             assert spent > 0.98 * claim
@@ -42,7 +42,7 @@ def test_a_study_is_allowed_by_the_policy_beside_it(name):
 def test_the_study_without_noise_runs_on_data_that_their_policy_declares_public_and_on_no_other():
     public = load_source(DEMO / "heart-disease-public")
     assert public.policy_of("va").data_set.public
-    assert epsilon(study_costs(public.study), public.study.privacy.delta) == math.inf
+    assert epsilon(plan(public.study).costs(), public.study.privacy.delta) == math.inf
     for name, _ in CLAIMS:
         source = load_source(DEMO / name)
         policy = source.policy_of(source.study.silos[0])

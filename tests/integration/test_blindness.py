@@ -41,9 +41,9 @@ PATTERN = np.random.default_rng(2024).integers(2**10, 2**19, 4096)
 class Planting(Learner):
     """A silo whose update is a pattern that we know."""
 
-    def contribution(self, tensor, place, model, silos):
-        real = super().contribution(tensor, place, model, silos)
-        return PATTERN[: len(real)].copy() if tensor in (Tensor.ENCODER, Tensor.HEADS) else real
+    def contribution(self, release, place, model, silos):
+        real = super().contribution(release, place, model, silos)
+        return PATTERN[: len(real)].copy() if release.tensor in (Tensor.ENCODER, Tensor.HEADS) else real
 
 
 class Waiting(Learner):
@@ -53,11 +53,11 @@ class Waiting(Learner):
         super().__init__(*args, **kwargs)
         self._held, self._reached, self._go_on = held, reached, go_on
 
-    def contribution(self, tensor, place, model, silos):
-        if tensor is self._held:
+    def contribution(self, release, place, model, silos):
+        if release.tensor == self._held:
             self._reached.set()
             assert self._go_on.wait(120)
-        return super().contribution(tensor, place, model, silos)
+        return super().contribution(release, place, model, silos)
 
 
 class Silos:

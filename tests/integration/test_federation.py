@@ -17,7 +17,7 @@ from coordinator.operating import OperatorError
 from deploy.demo.federation import COORDINATOR, Federation, script
 from deploy.demo.recount import recount
 from policies.ledger.ledger import Debit, Ledger
-from policies.plan.costs import Cost
+from policies.plan.cost import Cost
 from support.prepared import prepare
 from support.small_cohort import SILOS, policy_document, study_document, write_sites, write_yaml
 

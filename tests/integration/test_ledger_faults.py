@@ -30,7 +30,7 @@ from policies.errors import LedgerRolledBackError
 from policies.ledger.cosign import Cosigned
 from policies.ledger.events import Debit, InForce
 from policies.ledger.ledger import Ledger, read_history
-from policies.plan.costs import round_costs
+from policies.plan.release import plan
 from protos.checkpoints import SignedCheckpoint
 from protos.messages import Place, Tensor
 from silo_agent.gate import Gate, Order, open_ledger
@@ -229,7 +229,9 @@ class World:
 
     def epsilon(self) -> float:
         """Of the training log alone."""
-        return accountant.epsilon([round_costs(STUDY, number)[tensor] for number, _, tensor in self.trained], DELTA)
+        return accountant.epsilon(
+            [plan(STUDY).round_costs(number)[tensor] for number, _, tensor in self.trained], DELTA
+        )
 
 
 def sent(said: list[str]) -> dict[str, str]:

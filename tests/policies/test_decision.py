@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from policies.accounting import accountant
 from policies.decision import decide
 from policies.documents.unaccountable import WISHES
-from policies.plan.costs import Cost, round_costs, study_costs, tensor_costs
+from policies.plan.cost import Cost
+from policies.plan.release import plan
 from policies.refusals import Reason, Refused
 
 CALL = {
@@ -41,7 +42,7 @@ def test_a_study_within_the_limits_is_taken_in_every_round(make_policy, make_stu
             policy, study, **{**CALL, "round": number, "roster_size": None, "spent_costs": spent, "study_spent": spent}
         )
         decide(policy, study, **{**CALL, "round": number, "spent_costs": spent, "study_spent": spent})
-        spent += round_costs(study, number).values()
+        spent += plan(study).round_costs(number).values()
 
 
 # reason, changes to the policy, changes to the study, changes to the call, fields that the text must name
@@ -243,7 +244,7 @@ def test_what_is_asked_for_is_enough_to_be_taken(make_policy, make_study):
 @pytest.mark.parametrize("tensor", ["encoder", "heads", "counts", "metrics"])
 def test_a_tensor_may_take_its_share_and_no_more(make_policy, make_study, tensor):
     study = make_study()
-    alone = accountant.epsilon(tensor_costs(study)[tensor], 1e-5)
+    alone = accountant.epsilon(plan(study).tensor_costs()[tensor], 1e-5)
     share = alone / 2.0 * (1 + 1e-9)
     decide(make_policy({f"split.{tensor}": share}), study, **CALL)
     with pytest.raises(Refused, match=f"split: .*policy.split.{tensor}"):
@@ -252,7 +253,7 @@ def test_a_tensor_may_take_its_share_and_no_more(make_policy, make_study, tensor
 
 def test_a_round_may_cost_its_cap_and_no_more(make_policy, make_study):
     study = make_study()
-    dearest = max(accountant.epsilon(round_costs(study, r).values(), 1e-5) for r in range(study.rounds + 1))
+    dearest = max(accountant.epsilon(plan(study).round_costs(r).values(), 1e-5) for r in range(study.rounds + 1))
     decide(make_policy({"limits.round_epsilon": dearest}), study, **CALL)
     with pytest.raises(Refused, match="epsilon_per_round"):
         decide(make_policy({"limits.round_epsilon": dearest * 0.999}), study, **CALL)
@@ -261,14 +262,14 @@ def test_a_round_may_cost_its_cap_and_no_more(make_policy, make_study):
 def test_only_what_is_drawn_anew_counts_again_against_the_cap_of_a_round(make_policy, make_study):
     call = {**CALL, "round": 1, "attempt": 2, "charged_attempts": 1}
     study = make_study()
-    heads, encoder = (round_costs(study, 1)[tensor] for tensor in ("heads", "encoder"))
+    heads, encoder = (plan(study).round_costs(1)[tensor] for tensor in ("heads", "encoder"))
     cap = max(
         accountant.epsilon([heads, heads, encoder], 1e-5),
-        *(accountant.epsilon(round_costs(study, r).values(), 1e-5) for r in range(study.rounds + 1)),
+        *(accountant.epsilon(plan(study).round_costs(r).values(), 1e-5) for r in range(study.rounds + 1)),
     )
     twice = make_study({"heads.pooled_noise": 8})
-    both = accountant.epsilon([*round_costs(twice, 1).values(), round_costs(twice, 1)["heads"]], 1e-5)
-    once = accountant.epsilon(round_costs(twice, 1).values(), 1e-5)
+    both = accountant.epsilon([*plan(twice).round_costs(1).values(), plan(twice).round_costs(1)["heads"]], 1e-5)
+    once = accountant.epsilon(plan(twice).round_costs(1).values(), 1e-5)
     assert once < both
     decide(make_policy({"limits.round_epsilon": cap}), study, **call)
     decide(make_policy({"limits.round_epsilon": both, "limits.study_epsilon": 4.0}), twice, **call)
@@ -303,15 +304,15 @@ def test_the_encoder_is_counted_with_its_biases_and_its_deviations(make_policy, 
 def test_a_study_that_cannot_be_finished_is_refused_at_its_first_round(refusal, make_study):
     nearly = [Cost("training", 1.0, 1.05, 1)]
     assert refusal(spent_costs=nearly, round=0).reason is Reason.BUDGET_SPENT
-    assert round_costs(make_study(), 0)["counts"].noise == 30
+    assert plan(make_study()).round_costs(0)["counts"].noise == 30
 
 
 def test_a_budget_of_exactly_the_plan_is_enough(make_policy, make_study):
     study = make_study()
-    exact = accountant.epsilon(study_costs(study), 1e-5)
+    exact = accountant.epsilon(plan(study).costs(), 1e-5)
     policy = make_policy({"budget.epsilon": exact, "limits.study_epsilon": exact})
     decide(policy, study, **CALL)
-    before_last = [cost for number in range(study.rounds) for cost in round_costs(study, number).values()]
+    before_last = [cost for number in range(study.rounds) for cost in plan(study).round_costs(number).values()]
     last = {**CALL, "round": study.rounds}
     decide(policy, study, **{**last, "spent_costs": before_last, "study_spent": before_last})
     with pytest.raises(Refused, match="budget_spent"):
@@ -339,7 +340,7 @@ def test_the_decisions_after_the_first_compose_nothing(make_policy, make_study, 
     decide(policy, study, **CALL)
     first = composed()
     for number in range(1, study.rounds + 1):
-        held += round_costs(study, number - 1).values()
+        held += plan(study).round_costs(number - 1).values()
         decide(policy, study, **{**CALL, "round": number, "spent_costs": held, "study_spent": held})
     assert composed() == first
 

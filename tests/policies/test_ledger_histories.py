@@ -20,7 +20,7 @@ from policies.errors import BudgetRefused, LedgerMismatchError, LedgerRolledBack
 from policies.ledger.cosign import Cosignature, Cosigned, advance, check, gap
 from policies.ledger.events import EXHAUSTED, EntryRef, InForce, Recovery
 from policies.ledger.ledger import Debit, Ledger, read_history, read_ledger
-from policies.plan.costs import Cost
+from policies.plan.cost import Cost
 from support.failpoints import END, Failpoints, Say, points, run, torn
 
 DELTA = 1e-5

@@ -21,7 +21,7 @@ from structlog.testing import capture_logs
 
 from coordinator.config import CoordinatorConfig
 from coordinator.server import Server
-from policies.plan import shapes
+from policies.plan.release import plan
 from protos.messages import Tensor
 from silo_agent.learning.learner import HEAD_STEP, HEAD_TOLERANCE
 from silo_agent.protocol.client import Client, Stopped
@@ -78,7 +78,7 @@ def opened(tmp_path_factory):
             [federation.payloads[number, Tensor(tensor), silo] for silo in study.silos], axis=0, dtype=np.int64
         )
         for number in range(study.rounds + 1)
-        for tensor in shapes.tensors(study, number)
+        for tensor in plan(study).tensors(number)
     }
     here = walk(study, sums, {}, len(study.silos))
     solutions = {int(number): np.array(own, np.int64) for number, own in here["solutions"].items()}

@@ -25,7 +25,8 @@ from policies.ledger.ledger import (
     read_history,
     read_ledger,
 )
-from policies.plan.costs import Cost, round_costs
+from policies.plan.cost import Cost
+from policies.plan.release import plan
 from policies.refusals import Reason, Refused
 from protos.messages import Place, Tensor
 from silo_agent.core.turns import OutOfTurnError
@@ -86,7 +87,7 @@ class Hospital:
     def order(self, tensor=Tensor.HEADS, number=1, attempt=1, *, roster=ROSTER, names=SILOS, model="m"):
         return Order(self.study, Place(self.study.digest, number, attempt), tensor, names, roster, model)
 
-    def compute(self, charged):
+    def compute(self, charged, release):
         """Integers that differ at every call, so that a second draw shows."""
         self.charged = charged
         self.draws += 1
@@ -164,17 +165,17 @@ def test_the_steps_come_in_their_order(hospital, monkeypatch):
 def test_whoever_computes_finds_the_whole_round_charged_on_disk(hospital):
     seen = []
 
-    def compute(charged):
+    def compute(charged, release):
         (entry,) = hospital.on_disk
         seen.append(entry.debit)
         assert hospital.state.release(hospital.order().place, Tensor.HEADS, 1) is None
-        return hospital.compute(charged)
+        return hospital.compute(charged, release)
 
     hospital.contribute(hospital.order(), compute)
     (debit,) = seen
     assert (debit.study, debit.round, debit.attempt) == (hospital.study.digest, 1, 1)
     assert debit.policy == hospital.gate.policy.digest
-    assert debit.costs == round_costs(hospital.study, 1)
+    assert debit.costs == plan(hospital.study).round_costs(1)
 
 
 def test_whoever_seals_finds_the_draw_kept(hospital, monkeypatch):
@@ -248,7 +249,7 @@ def test_what_is_spent_and_left_is_measured(hospital):
 # --- again after a crash ----------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("restart", [False, True])
 def test_a_crash_after_the_charge_charges_nothing_twice(hospital, restart):
-    def die(_):
+    def die(*_):
         raise Crash
 
     with pytest.raises(Crash):
@@ -264,7 +265,7 @@ def test_a_crash_after_the_charge_charges_nothing_twice(hospital, restart):
 def test_a_draw_is_made_under_the_place_of_its_charge(hospital):
     """With local noise the second attempt owes nothing: what it draws is what the first attempt was charged for."""
 
-    def die(_):
+    def die(*_):
         raise Crash
 
     with pytest.raises(Crash):
@@ -536,7 +537,7 @@ def test_what_is_spent_is_measured_by_study_and_tensor(hospital):
     def value(name, **labels):
         return hospital.metrics.registry.get_sample_value(f"fedward_silo_{name}", labels)
 
-    digest, costs = hospital.study.digest[:12], round_costs(hospital.study, 1)
+    digest, costs = hospital.study.digest[:12], plan(hospital.study).round_costs(1)
     spent = hospital.gate.ledger.spent()
     for _ in range(2):
         assert value("study_epsilon_spent", study=digest) == pytest.approx(spent)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from policies.plan import shapes
+from policies.plan.release import encoder_release, plan
 from protos.messages import Place, Tensor
 from silo_agent.data.records import Records
 from silo_agent.learning.encoder.encoder import flatten
@@ -20,6 +21,7 @@ from silo_agent.learning.learner import HEAD_STEP, Learner, SolutionError
 from silo_agent.learning.model import HEAD_BOUND, SharedModel
 from silo_agent.learning.private import dpsgd
 from support.entropy import SeededEntropy
+from support.releases import contribution
 from support.studies import tiny_study
 
 OPEN = {
@@ -86,7 +88,7 @@ def learner(request, tmp_path_factory):
 def released(learner, tensor, model, records):
     """Integers times their grid's step, and the accounted sensitivity after rounding."""
     learner._records = records, records
-    integers = learner.contribution(tensor, Place(model.study.digest, model.round, 1), model, 3)
+    integers = contribution(learner, tensor, Place(model.study.digest, model.round, 1), model, 3)
     return integers * learner._step, 1.0 + learner._step * len(integers) ** 0.5
 
 
@@ -140,6 +142,7 @@ def summed(model, records):
             model.heads,
             records,
             model.study.encoder,
+            encoder_release(model.study),
             domain_weights=np.ones(2),
             prior=model.build_prior(),
             mode="none",
@@ -169,7 +172,7 @@ def test_a_gradient_of_any_size_is_clipped_or_counts_as_zero(clip, size):
     """It is the second of three records', and in one part of what is trained; the other parts are as large as clips."""
     parameters = [torch.nn.Parameter(torch.zeros(2)), torch.nn.Parameter(torch.zeros(1))]
     study = tiny_study(encoder={"clip": clip})
-    optimizer = dpsgd._Optimizer(torch.optim.SGD(parameters, lr=1.0), study.encoder, None)
+    optimizer = dpsgd._Optimizer(torch.optim.SGD(parameters, lr=1.0), study.encoder, encoder_release(study), None)
     parameters[0].grad_sample = torch.tensor([[0.0, 0.0], [size, 0.6 * clip], [0.0, 0.0]])
     parameters[1].grad_sample = torch.tensor([[0.0], [0.2 * clip], [0.0]])
     optimizer.clip_and_accumulate()
@@ -185,7 +188,7 @@ def test_solved_heads_beyond_the_bound_are_not_adopted(tmp_path):
     learner, model = make_learner(study, tmp_path), SharedModel.start(study)
     model = model.with_heads(np.full_like(model.heads, 2 * HEAD_BOUND), 0)
     place = Place(study.digest, 1, 1)
-    total = np.zeros(shapes.values(study, 1, Tensor.HEADS), np.int64)
+    total = np.zeros(plan(study).release(1, Tensor.HEADS).values, np.int64)
     solution = learner.solve(total, place, model, 3)
     assert np.array_equal(solution, np.full(len(solution), HEAD_BOUND / HEAD_STEP))
     assert learner.adopt(solution, total, place, model, 3).heads.max() == HEAD_BOUND

@@ -12,7 +12,7 @@ from crypto.errors import OpeningRefused, SealError
 from crypto.rings.ckks_public import DEGREE, FRAME_VALUES, MAX_VALUE, RESIDUES, add_residues, pack
 from crypto.rings.ckks_secret import CkksKey
 from crypto.secagg.survivors import threshold
-from policies.plan import shapes
+from policies.plan.release import plan
 from protos.messages import Task, Tensor
 from support.memory import WINDOW, encodings, search
 from support.simulated_attacker import Attacker, WeakMasks, polynomial, raw_slots, session_of, solved_key
@@ -77,7 +77,7 @@ def resealed(federation, attacker, silo, tensor, zero):
     masks = session.masks(work.roster, work.place, tensor, work.participants)
     weak = WeakMasks(masks.me, masks.own, masks.pairs, masks.group, frozenset(zero))
     sealer = session.sealer(work.roster, federation.study.silos)
-    kind, values = shapes.ring(federation.study, tensor), plain(federation.study, silo, 1, tensor)
+    kind, values = plan(federation.study).ring(tensor), plain(federation.study, silo, 1, tensor)
     return b"".join(sealer.seal(kind, values, federation.witness.labels[work.place, tensor], weak))
 
 
@@ -94,7 +94,7 @@ def test_an_upload_stays_noise(federation, attacker, silo, tensor):
     assert (DROPPED in attacker.work(tensor).survivors) == (tensor is Tensor.HEADS)
     upload = attacker.upload(silo, tensor)
     assert correlation(attacker, silo, tensor, upload) < 0.02
-    if shapes.ring(federation.study, tensor) != "ckks":
+    if plan(federation.study).ring(tensor) != "ckks":
         assert upload == resealed(federation, attacker, silo, tensor, ()), "what the next test changes is this upload"
 
 
@@ -201,7 +201,7 @@ def test_no_sum_leaves_a_silo_once_it_is_opened(finished):
 
 
 def ciphertext_tensors(federation):
-    return [tensor for tensor in (Tensor.HEADS, Tensor.ENCODER) if shapes.ring(federation.study, tensor) == "ckks"]
+    return [tensor for tensor in (Tensor.HEADS, Tensor.ENCODER) if plan(federation.study).ring(tensor) == "ckks"]
 
 
 def test_what_leaves_the_silos_does_not_give_the_key(finished):

@@ -22,7 +22,7 @@ import torch
 from crypto.entropy import SystemEntropy
 from crypto.secagg.packages import GroupKeys, model_digest
 from policies.documents.study import Study
-from policies.plan import shapes
+from policies.plan.release import plan
 from protos.messages import Place, Tensor
 from silo_agent.learning.device import limit_threads
 from silo_agent.learning.learner import Integers, Learner
@@ -52,7 +52,7 @@ def walk(study: Study, sums: Sums, solutions: Solutions, silos: int) -> dict[str
         found: dict[str, Any] = {"digests": {"start": model.digest}, "solutions": {}, "published": ""}
         for number in range(study.rounds + 1):
             place = Place(study.digest, number, 1)
-            for tensor in map(Tensor, shapes.tensors(study, number)):
+            for tensor in map(Tensor, plan(study).tensors(number)):
                 total = sums[number, str(tensor)]
                 learner.check_sum(tensor, total, silos)
                 opened = total.astype("<i8").tobytes()

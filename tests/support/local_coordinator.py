@@ -16,7 +16,7 @@ from typing import Literal
 from crypto.pki.certificates import Credential
 from crypto.rings.rings import ring_of
 from policies.documents.study import Study
-from policies.plan import shapes
+from policies.plan.release import plan
 from protos.checkpoints import Cosigned, CosignedCheckpoint, SignedCheckpoint
 from protos.chunks import ChunkList
 from protos.messages import (
@@ -196,7 +196,7 @@ class LocalCoordinator:
             Task.OPEN: [(SUM, ""), *((Note.REVEAL, name) for name in self.survivors)],
             Task.ADOPT: [(Note.HEADS, actor)],
         }
-        first = tensor is None or str(tensor) == shapes.tensors(self.study, place.round)[0]
+        first = tensor is None or str(tensor) == plan(self.study).tensors(place.round)[0]
         wanted = slots.get(task, []) if task is not Task.CONTRIBUTE or first else []
         found = []
         for kind, silo in wanted:
@@ -266,7 +266,7 @@ class LocalCoordinator:
 
     def add(self, place: Place, tensor: Tensor, given: list[bytes]) -> None:
         """Sum uploads, frame by frame."""
-        ring = ring_of(shapes.ring(self.study, tensor))
+        ring = ring_of(plan(self.study).ring(tensor))
         frames = []
         for begin in range(0, len(given[0]), ring.frame_bytes):
             total = ring.read(given[0][begin : begin + ring.frame_bytes])
@@ -353,7 +353,7 @@ class LocalCoordinator:
         """A whole round in which nobody errs; `lost` as in `sum_up`."""
         place, roster = self.begin(number, attempt, silos)
         models: set[str] = set()
-        for name in shapes.tensors(self.study, number):
+        for name in plan(self.study).tensors(number):
             models = self.run_tensor(place, roster, Tensor(name), lost)
             assert len(models) == 1
         (self.models[number],) = models

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policies.documents.study import Study
-from policies.plan import shapes
+from policies.plan.release import Release, plan
 from protos.messages import Place, Tensor
 from silo_agent.learning.learner import Integers, Learner, Results
 from silo_agent.learning.model import SharedModel
@@ -106,16 +106,17 @@ class LocalFederation:
     def run_round(self, number: int) -> None:
         """One round: every tensor is contributed, summed, opened; heads are solved by one and adopted by all."""
         place = Place(self.study.digest, number, 1)
-        for name in shapes.tensors(self.study, number):
-            tensor = Tensor(name)
-            self._open(place, tensor, self._sum(place, tensor))
+        for release in plan(self.study).round(number):
+            self._open(place, Tensor(release.tensor), self._sum(place, release))
 
-    def _sum(self, place: Place, tensor: Tensor) -> Integers:
+    def _sum(self, place: Place, release: Release) -> Integers:
         silos = len(self.learners)
         given = [
-            learner.contribution(tensor, place, self.models[silo], silos) for silo, learner in self.learners.items()
+            learner.contribution(release, place, self.models[silo], silos) for silo, learner in self.learners.items()
         ]
-        self.payloads.update({(place.round, tensor, silo): g for silo, g in zip(self.learners, given, strict=True)})
+        self.payloads.update(
+            {(place.round, Tensor(release.tensor), silo): g for silo, g in zip(self.learners, given, strict=True)}
+        )
         return np.asarray(np.sum(given, axis=0), np.int64)
 
     def _open(self, place: Place, tensor: Tensor, total: Integers) -> None:

@@ -19,7 +19,7 @@ from crypto.pki.tls import channel_credentials
 from crypto.rings.rings import ckks_public, ring_of
 from crypto.secagg.layout import sealed_values
 from policies.documents.study import Study
-from policies.plan import shapes
+from policies.plan.release import plan
 from protos import chunks, codec
 from protos.messages import (
     PROTOCOL,
@@ -82,8 +82,8 @@ def summed(kind: str, contents: list[bytes]) -> bytes:
 
 def announced(study: Study, round_number: int, tensor: Tensor) -> tuple[str, int]:
     """Ring and number of values of what a silo uploads for a tensor."""
-    values = sealed_values(shapes.values(study, round_number, tensor), len(study.silos))
-    return shapes.ring(study, tensor), values
+    values = sealed_values(plan(study).release(round_number, tensor).values, len(study.silos))
+    return plan(study).ring(tensor), values
 
 
 def content_size(study: Study, round_number: int, tensor: Tensor) -> int:

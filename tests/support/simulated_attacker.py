@@ -25,7 +25,7 @@ from crypto.secagg.labels import Label
 from crypto.secagg.masks import Masks, Term, Unmasking, _group_stream, _own_stream, _pair_stream, apply
 from crypto.secagg.survivors import SurvivorList, threshold
 from crypto.secagg.unmasking import Bundle
-from policies.plan import shapes
+from policies.plan.release import plan
 from protos.messages import Note, Place, Task, Tensor, Work, note_slot
 from silo_agent.protocol.session import Session
 from support.simulated_coordinator import read_frames
@@ -70,7 +70,7 @@ class Attacker:
         """What all have shared, as far as the colluder can open it."""
         work, place = self.work(tensor), self._place(tensor)
         notes = {name: self._seen[place, note_slot(Note.SHARES, None), name] for name in work.participants}
-        tensors = shapes.tensors(self.study, place.round)
+        tensors = plan(self.study).tensors(place.round)
         return self.session.read_shares(work.roster, place, tensors, self._threshold(work), notes)
 
     def unmasking(self, tensor: Tensor) -> Unmasking:
@@ -88,11 +88,11 @@ class Attacker:
 
     def masked_sum(self, tensor: Tensor) -> list[NDArray[np.unsignedinteger]]:
         """The coordinator's own, by frames."""
-        return read_frames(shapes.ring(self.study, tensor), self._seen[self._place(tensor), tensor, SUM_FILE])
+        return read_frames(plan(self.study).ring(tensor), self._seen[self._place(tensor), tensor, SUM_FILE])
 
     def bare_sum(self, tensor: Tensor) -> list[NDArray[np.unsignedinteger]]:
         """The same without masks: what every silo decrypts."""
-        kind, frames = shapes.ring(self.study, tensor), self.masked_sum(tensor)
+        kind, frames = plan(self.study).ring(tensor), self.masked_sum(tensor)
         terms = self.unmasking(tensor).terms(self.witness.labels[self._place(tensor), tensor], kind)
         for words in frames:
             apply(ring_of(kind), words, terms)
@@ -101,7 +101,7 @@ class Attacker:
     # --- what it does --------------------------------------------------------------------------------------------
     def uncovered(self, silo: str, tensor: Tensor, content: bytes) -> Raw:
         """An upload without all that the attacker can take off it, decrypted."""
-        kind, label = shapes.ring(self.study, tensor), self.witness.labels[self._place(tensor), tensor]
+        kind, label = plan(self.study).ring(tensor), self.witness.labels[self._place(tensor), tensor]
         known = [(not adds, stream) for adds, stream in self._known(silo, tensor)]
         ring, plain = ring_of(kind), []
         for words in read_frames(kind, content):
@@ -110,11 +110,11 @@ class Attacker:
                 plain.append(words.view(f"<i{ring.word.itemsize}").astype(np.float64))
             else:
                 plain.append(raw_slots(self.ckks, words))
-        return np.concatenate(plain)[: shapes.values(self.study, label.round, tensor)]
+        return np.concatenate(plain)[: plan(self.study).release(label.round, tensor).values]
 
     def _known(self, silo: str, tensor: Tensor) -> Iterator[Term]:
         work, place, revealed = self.work(tensor), self._place(tensor), self.unmasking(tensor)
-        kind, label = shapes.ring(self.study, tensor), self.witness.labels[place, tensor]
+        kind, label = plan(self.study).ring(tensor), self.witness.labels[place, tensor]
         # The seeds with the colluder, and those that a dropped silo's attempt key has opened.
         mine = self.session.masks(work.roster, place, tensor, work.participants).pairs
         seeds = {self.colluder: mine[silo], **revealed.dropped.get(silo, {})}

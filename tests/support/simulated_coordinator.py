@@ -39,7 +39,7 @@ from crypto.rings.rings import ring_of
 from crypto.secagg.agreement import Roster, RosterEntry
 from crypto.secagg.survivors import Attempt, SurvivorList
 from policies.documents.study import Study
-from policies.plan import shapes
+from policies.plan.release import plan
 from protos import record
 from protos.messages import RINGS, SUM, Answer, Confirm, Part, Place, Signature, Task, Tensor, UploadHeader, Work
 from silo_agent.protocol.client import CallRefused
@@ -247,7 +247,7 @@ class SimulatedCoordinator:
     def _total(self, effect: Add) -> Part:
         place, slot = effect.place, str(effect.tensor)
         given = [self.content[place, slot, silo] for silo in effect.silos]
-        total = add_up(shapes.ring(self.study, effect.tensor), given)
+        total = add_up(plan(self.study).ring(effect.tensor), given)
         self.content[place, slot, SUM_FILE] = self.seen[place, slot, SUM_FILE] = total
         return Part(SUM, "", len(total), digest_of(total))
 

@@ -26,7 +26,7 @@ from crypto.secagg.sealing import Sealer
 from crypto.secagg.survivors import SurvivorList
 from crypto.secagg.unmasking import Bundle, _held, _open_reveal
 from policies.documents.study import Study
-from policies.plan import shapes
+from policies.plan.release import Release, plan
 from policies.refusals import Reason, Refused
 from protos import codec
 from protos.checkpoints import CosignedCheckpoint
@@ -128,14 +128,20 @@ class _Gate:
         return self.state.sealed(order.place.study, order.label.digest)
 
     def contribute(
-        self, order: Order, sealer: Sealer, masks: Masks, compute: Callable[[Place], NDArray[np.int64]], _ask: object
+        self,
+        order: Order,
+        sealer: Sealer,
+        masks: Masks,
+        compute: Callable[[Place, Release], NDArray[np.int64]],
+        _ask: object,
     ) -> Path:
         self.silo.witness.roster_sizes[order.place] = len(self.silo.work.roster)
         stored = self.sealed(order)
         if stored is not None:
             return stored
-        kind, label = shapes.ring(order.study, order.tensor), order.label
-        frames = sealer.seal(kind, compute(order.place), label, masks)
+        release = plan(order.study).release(order.place.round, order.tensor)
+        kind, label = release.ring, order.label
+        frames = sealer.seal(kind, compute(order.place, release), label, masks)
         path = self.state.keep_sealed(order.place.study, label.digest, frames)
         self.silo.witness.sealed(masks, kind, label, path.read_bytes())
         return path
@@ -151,8 +157,8 @@ class _Learner:
     def load(self) -> None:
         return
 
-    def contribution(self, tensor: Tensor, place: Place, model: SharedModel, silos: int) -> NDArray[np.int64]:
-        return plain(self.silo.coordinator.study, self.silo.name, place.round, tensor)
+    def contribution(self, release: Release, place: Place, model: SharedModel, silos: int) -> NDArray[np.int64]:
+        return plain(self.silo.coordinator.study, self.silo.name, place.round, release.tensor)
 
     def check_sum(self, tensor: Tensor, total: NDArray[np.int64], silos: int) -> None:
         work = self.silo.work

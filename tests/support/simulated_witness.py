@@ -20,7 +20,7 @@ from crypto.secagg.layout import sealed_values
 from crypto.secagg.masks import Masks
 from crypto.secagg.survivors import threshold
 from policies.documents.study import Study
-from policies.plan import shapes
+from policies.plan.release import plan
 from protos import codec
 from protos.messages import Place, Tensor, UploadHeader
 
@@ -30,9 +30,9 @@ Sum = tuple[int, Tensor]
 
 def plain(study: Study, silo: str, round_number: int, tensor: Tensor) -> NDArray[np.int64]:
     """What a silo contributes to a tensor of a round: the same whenever it is asked, as far as its ring reaches."""
-    limit = ring_of(shapes.ring(study, tensor)).limit(len(study.silos))
+    limit = ring_of(plan(study).ring(tensor)).limit(len(study.silos))
     seed = hashlib.sha256(f"{silo} {round_number} {tensor}".encode()).digest()
-    values = shapes.values(study, round_number, tensor)
+    values = plan(study).release(round_number, tensor).values
     return np.random.default_rng(list(seed)).integers(-limit, limit, values, endpoint=True)
 
 
@@ -173,5 +173,5 @@ class Witness:
         return max(colluders + 1, (silos + colluders) // 2 + 1, self.study.min_silos)
 
     def _size(self, label: Label, kind: Kind) -> int:
-        values = shapes.values(self.study, label.round, label.tensor)
+        values = plan(self.study).release(label.round, label.tensor).values
         return ring_of(kind).content_size(sealed_values(values, len(self.study.silos)))

@@ -28,6 +28,7 @@ from torch import nn
 from crypto.entropy import Entropy
 from crypto.stream import KEY_BYTES, KeyStream
 from policies.documents.study import BINARY, DataSchema, EncoderPlan, Model, Study
+from policies.plan.release import Release, encoder_release
 from silo_agent.data.records import Records
 from silo_agent.learning.encoder.encoder import Encoder, flatten, unflatten
 from silo_agent.learning.errors import LearningError
@@ -88,10 +89,12 @@ class _Trained(nn.Module):
 class _Optimizer(DPOptimizer):  # type: ignore[misc]  # Opacus publishes no types
     """Opacus' clipping; the noise comes from a key stream instead of torch's generator."""
 
-    def __init__(self, optimizer: torch.optim.Optimizer, plan: EncoderPlan, stream: KeyStream) -> None:
+    def __init__(
+        self, optimizer: torch.optim.Optimizer, plan: EncoderPlan, release: Release, stream: KeyStream
+    ) -> None:
         super().__init__(
             optimizer,
-            noise_multiplier=plan.noise,
+            noise_multiplier=release.noise,
             max_grad_norm=plan.clip,
             expected_batch_size=plan.batch_size,
             loss_reduction="mean",
@@ -129,6 +132,7 @@ def train_encoder(
     heads: NDArray[np.float64],
     records: Records,
     plan: EncoderPlan,
+    release: Release,
     *,
     domain_weights: NDArray[np.float64],
     prior: Prior | None,
@@ -137,26 +141,26 @@ def train_encoder(
     device: torch.device | str = "cpu",
     log: Log | None = None,
 ) -> EncoderUpdate:
-    """Train a copy of `encoder` (and of `prior`) for `plan.steps` steps and return the change.
+    """Train a copy of `encoder` (and of `prior`) for `release.count` steps and return the change.
 
     Per-sample loss: u_m CE(head_m(z), y) + l2r |z|^2 + cmi KL(q(z|x) || r(z|y)), u = `domain_weights` (M,), `heads`
     (M, W) frozen. `prior` must be given exactly where `plan.cmi` > 0. No patients at all is a normal state: the
-    update is noise. `mode` is the study's, `none` exactly where `plan.noise` is 0. Raises `LearningError` for an
+    update is noise. `mode` is the study's, `none` exactly if `release.noise` is 0. Raises `LearningError` for an
     encoder, a plan and a mode that do not fit, `Refused` for parts that cannot be accounted for (accountable.py).
     """
-    check_noise(plan.noise, mode)
+    check_noise(release.noise, mode)
     if (prior is not None) != (plan.cmi > 0) or encoder.stochastic != (plan.cmi > 0):
         msg = "a prior and a stochastic encoder belong to a study with encoder.cmi above 0, and only to it"
         raise LearningError(msg)
     trained = _Trained(copy.deepcopy(encoder), copy.deepcopy(prior)).to(device).train()
     start = flatten(trained)
     key = entropy.bytes(32)
-    hooked, optimizer = _prepare(trained, plan, KeyStream(key, b"dpsgd noise"))
-    sampler = PatientSampler(records.patients, plan.sampling_rate, KeyStream(key, b"dpsgd sampling"))
+    hooked, optimizer = _prepare(trained, plan, release, KeyStream(key, b"dpsgd noise"))
+    sampler = PatientSampler(records.patients, release.sampling_rate, KeyStream(key, b"dpsgd sampling"))
     latent = KeyStream(key, b"dpsgd latent")
     batches = _Batches(records, heads, domain_weights, torch.device(device))
     size = max(PART_BYTES // _bytes_per_record(trained), 1)
-    for _ in range(plan.steps):
+    for _ in range(release.count):
         drawn = sampler.draw()
         noise = gaussian(latent, (len(drawn), encoder.representation)) if encoder.stochastic and len(drawn) else None
         for first in range(0, max(len(drawn), 1), size):
@@ -172,7 +176,7 @@ def train_encoder(
             optimizer.step()
     hooked.remove_hooks()
     if log is not None:
-        log.info("encoder trained", steps=plan.steps)
+        log.info("encoder trained", steps=release.count)
     return _update(trained, start, plan)
 
 
@@ -191,7 +195,9 @@ def require_accountable(study: Study) -> None:
             spread = parameter[0].numel() ** -0.5
             parameter.copy_(torch.from_numpy(made_up.uniform(-spread, spread, tuple(parameter.shape)) + 0.1))
     batch, latent = _made_up(trained, data, made_up)
-    hooked, optimizer = _prepare(trained, study.encoder, KeyStream(bytes(KEY_BYTES), b"dpsgd examined"))
+    hooked, optimizer = _prepare(
+        trained, study.encoder, encoder_release(study), KeyStream(bytes(KEY_BYTES), b"dpsgd examined")
+    )
 
     def losses(part: slice) -> torch.Tensor:
         images = None if batch.images is None else batch.images[part]
@@ -214,11 +220,13 @@ def _untrained(model: Model, data: DataSchema, plan: EncoderPlan) -> _Trained:
     return _Trained(Encoder(model, data, stochastic=stochastic), prior)
 
 
-def _prepare(trained: _Trained, plan: EncoderPlan, noise: KeyStream) -> tuple[GradSampleModule, _Optimizer]:
+def _prepare(
+    trained: _Trained, plan: EncoderPlan, release: Release, noise: KeyStream
+) -> tuple[GradSampleModule, _Optimizer]:
     """Gradients by record, and the one step that clips and noises them. Raises `Refused`."""
     accountable.require_layers(trained)
     hooked = GradSampleModule(trained, loss_reduction="sum")
-    optimizer = _Optimizer(torch.optim.SGD(trained.parameters(), lr=plan.learning_rate), plan, noise)
+    optimizer = _Optimizer(torch.optim.SGD(trained.parameters(), lr=plan.learning_rate), plan, release, noise)
     accountable.require_noised(trained, optimizer)
     return hooked, optimizer
 

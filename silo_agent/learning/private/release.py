@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from crypto.rings.grid import to_grid
 from crypto.stream import KeyStream
+from policies.plan.release import Release
 from silo_agent.learning.errors import ReleaseError
 from silo_agent.learning.private.noise import discrete_gaussian
 
@@ -40,10 +41,10 @@ def grid(max_patients: int, limit: int) -> tuple[float, float]:
     return step, float(max_patients)
 
 
-def release(
+def noised(
     statistic: NDArray[np.float64],
+    release: Release,
     *,
-    noise: float,
     mode: Mode,
     silos: int,
     colluders: int,
@@ -54,23 +55,25 @@ def release(
 ) -> NDArray[np.int64]:
     """Clamp to +-bound, round to the grid, add the silo's share of discrete Gaussian noise (mode `none`: nothing).
 
-    `statistic`: float64 (d,), l2 sensitivity 1. `noise`: standard deviation of the noise that the ledger was charged
-    for, in units of the sensitivity. Returns int64 (d,), |v| <= limit; times `step` it estimates the statistic. Raises
-    `ReleaseError` for public parameters that cannot give this noise.
+    `statistic`: float64 (d,), l2 sensitivity 1. `release` is what the ledger was charged for: its noise is the standard
+    deviation in units of the sensitivity. Returns int64 (d,), |v| <= limit; times `step` it estimates the statistic.
+    Raises `ReleaseError` for public parameters that cannot give this noise, and for a statistic of another length.
     """
     if not 0.0 < bound / step <= limit:
         msg = f"bound {bound:g} on a grid of {step:g} exceeds {limit}; lower privacy.max_patients or use `grid`"
         raise ReleaseError(msg)
-    values = statistic.size
-    sd = share_sd(noise=noise, mode=mode, silos=silos, colluders=colluders, step=step, values=values)
+    if statistic.shape != (release.values,):
+        msg = f"{release.tensor} has {statistic.size} values; the study's plan says {release.values}"
+        raise ReleaseError(msg)
+    sd = share_sd(release, mode=mode, silos=silos, colluders=colluders, step=step)
     sigma = sd / step
     if mode != "none" and not sigma >= MIN_SIGMA:
-        msg = f"noise {noise:g} is too small for a grid of {step:g}; raise the noise in the study"
+        msg = f"noise {release.noise:g} is too small for a grid of {step:g}; raise the noise in the study"
         raise ReleaseError(msg)
     # Makers leave out what is not finite record by record, so none of this comes. It protects nobody: a zero for a sum
     # is as far from it as all its patients. But to refuse would tell of a patient too, and then for nothing.
     integers = to_grid(np.nan_to_num(statistic, nan=0.0, posinf=bound, neginf=-bound), step, bound)
-    noised = integers if mode == "none" else integers + discrete_gaussian(stream, sigma, values)
+    noised = integers if mode == "none" else integers + discrete_gaussian(stream, sigma, release.values)
     return np.asarray(np.clip(noised, -limit, limit), np.int64)
 
 
@@ -84,14 +87,14 @@ def check_noise(noise: float, mode: Mode) -> None:
         raise ReleaseError(msg)
 
 
-def share_sd(*, noise: float, mode: Mode, silos: int, colluders: int, step: float, values: int) -> float:
+def share_sd(release: Release, *, mode: Mode, silos: int, colluders: int, step: float) -> float:
     """Standard deviation of one silo's noise on each coordinate, in units of the statistic.
 
     `distributed`: of the silos, `colluders` and one more (whose patient is protected, and who knows its own noise) may
     be left out of the count; the others' noise alone must reach the charged one. Raises `ReleaseError` as `release`.
     """
-    check_noise(noise, mode)
-    full = noise * (1.0 + step * math.sqrt(values))
+    check_noise(release.noise, mode)
+    full = release.noise * (1.0 + step * math.sqrt(release.values))
     if mode in {"local", "none"}:
         return full
     carriers = silos - 1 - colluders
@@ -101,9 +104,9 @@ def share_sd(*, noise: float, mode: Mode, silos: int, colluders: int, step: floa
     return full / math.sqrt(carriers)
 
 
-def sum_sd(*, noise: float, mode: Mode, silos: int, colluders: int, step: float, values: int) -> float:
+def sum_sd(release: Release, *, mode: Mode, silos: int, colluders: int, step: float) -> float:
     """Standard deviation of the noise on each coordinate of the opened sum, in units of the statistic."""
-    share = share_sd(noise=noise, mode=mode, silos=silos, colluders=colluders, step=step, values=values)
+    share = share_sd(release, mode=mode, silos=silos, colluders=colluders, step=step)
     return share * math.sqrt(silos)
 
 

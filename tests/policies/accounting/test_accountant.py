@@ -12,7 +12,8 @@ from scipy.special import log_ndtr
 
 from policies.accounting import accountant
 from policies.errors import CostError
-from policies.plan.costs import MAX_COUNT, MAX_NOISE, MIN_RATE, Cost, study_costs
+from policies.plan.cost import MAX_COUNT, MAX_NOISE, MIN_RATE, Cost
+from policies.plan.release import plan
 
 DELTA = 1e-5
 
@@ -231,7 +232,7 @@ def test_a_long_plan_of_faint_releases_keeps_its_precision():
 def test_calibration_reaches_its_target_from_below(target, make_study):
     calibrated = accountant.calibrate(make_study(), target)
     for cohort in ("training", "evaluation"):
-        spent = accountant.epsilon([c for c in study_costs(calibrated) if c.cohort == cohort], DELTA)
+        spent = accountant.epsilon([c for c in plan(calibrated).costs() if c.cohort == cohort], DELTA)
         assert 0.998 * target <= spent <= target
 
 
@@ -253,7 +254,7 @@ def test_calibration_refuses_targets_that_mean_nothing(target, make_study):
 
 def test_a_growing_ledger_composes_what_is_new_alone(make_study, composed):
     study = make_study()
-    held = [*study_costs(study), training(0.01, 1.1, 100)]
+    held = [*plan(study).costs(), training(0.01, 1.1, 100)]
     accountant.epsilon(held, DELTA)
     kinds, sums = composed()
     for more in range(1, 4):

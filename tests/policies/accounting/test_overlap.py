@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 from policies.accounting import accountant
 from policies.accounting.overlap import bound, epsilon
 from policies.errors import CostError
-from policies.plan.costs import Cost
+from policies.plan.cost import Cost
 
 DELTA = 1e-5
 HEADS = Cost("training", 1.0, 20.0, 6)

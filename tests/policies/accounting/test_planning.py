@@ -7,7 +7,7 @@ import pytest
 from policies.accounting import accountant, overlap
 from policies.accounting.planning import advise, price
 from policies.errors import CostError
-from policies.plan.costs import round_costs, study_costs, tensor_costs
+from policies.plan.release import plan
 
 DELTA = 1e-5
 # Every patient takes part in every step: priced by a closed formula.
@@ -23,27 +23,27 @@ UNNOISED = {
 
 
 def epsilon_with(make_study, fields, **changes):
-    return accountant.epsilon(study_costs(make_study({**changes, **fields})), DELTA)
+    return accountant.epsilon(plan(make_study({**changes, **fields})).costs(), DELTA)
 
 
 def test_the_prices_are_the_accountants(make_study):
     study = make_study()
     prices = price(study, DELTA)
-    assert prices.total == accountant.epsilon(study_costs(study), DELTA)
+    assert prices.total == accountant.epsilon(plan(study).costs(), DELTA)
     assert prices.total == max(prices.cohorts.values())
     assert set(prices.alone) == {"counts", "heads", "encoder", "metrics"}
-    for tensor, costs in tensor_costs(study).items():
+    for tensor, costs in plan(study).tensor_costs().items():
         assert prices.alone[tensor] == accountant.epsilon(costs, DELTA)
         assert prices.alone[tensor] <= prices.total + 1e-9
     assert prices.dearest_round == max(
-        accountant.epsilon(round_costs(study, r).values(), DELTA) for r in range(study.rounds + 1)
+        accountant.epsilon(plan(study).round_costs(r).values(), DELTA) for r in range(study.rounds + 1)
     )
 
 
 def test_a_patient_of_several_hospitals_costs_more_and_only_of_the_studys(make_study):
     study = make_study({"silos": ["north", "south"], "min_silos": 2, "privacy.mode": "local"})
     prices = price(study, DELTA)
-    assert prices.several == {2: overlap.epsilon([study_costs(study)] * 2, DELTA)}
+    assert prices.several == {2: overlap.epsilon([plan(study).costs()] * 2, DELTA)}
     assert prices.several[2] > prices.total
 
 
@@ -75,7 +75,7 @@ def test_recommended_clips_cost_nothing_and_let_no_more_noise_through_than_plann
     study, advice = make_study(WHOLE), advise(make_study(WHOLE), target, DELTA)
     for noises in filter(None, (advice.scaled, advice.encoder_only)):
         clipped = make_study({**WHOLE, **noises.fields, **noises.clips})
-        assert accountant.epsilon(study_costs(clipped), DELTA) == noises.epsilon
+        assert accountant.epsilon(plan(clipped).costs(), DELTA) == noises.epsilon
         planned = study.encoder.clip * study.encoder.noise
         assert clipped.encoder.clip * clipped.encoder.noise == pytest.approx(planned, rel=0.01)
         assert set(noises.clips) == {"encoder.clip"} | (

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.accounting.totals import beyond, largest, merged
-from policies.plan.costs import MAX_COUNT, Cost
+from policies.plan.cost import MAX_COUNT, Cost
 
 costs = st.lists(
     st.builds(

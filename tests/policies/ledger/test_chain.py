@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from policies.errors import CostError, LedgerTamperedError
 from policies.ledger.chain import GENESIS_PREVIOUS, Genesis, Row, check_chain, genesis_row, next_entry
 from policies.ledger.events import Debit, EntryRef, Event, InForce, Notice, Recovery
-from policies.plan.costs import Cost
+from policies.plan.cost import Cost
 
 GENESIS = Genesis("cardiology", 0.2, 1e-5)
 AT = "2026-01-31T08:00:00+00:00"

@@ -29,7 +29,7 @@ from policies.ledger.cosign import (
     require_head,
 )
 from policies.ledger.events import EXHAUSTED, Debit, EntryRef, Recovery, costs_of
-from policies.plan.costs import Cost
+from policies.plan.cost import Cost
 from support import bending
 
 AT = "2026-01-31T08:00:00+00:00"

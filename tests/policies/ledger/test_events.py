@@ -24,7 +24,7 @@ from policies.ledger.events import (
     read_event,
     recovery_message,
 )
-from policies.plan.costs import Cost
+from policies.plan.cost import Cost
 
 COST = Cost("training", 1.0, 20.0, 3)
 HEAD = EntryRef(7, "a" * 64)

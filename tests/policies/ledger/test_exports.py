@@ -18,7 +18,7 @@ from policies.ledger.chain import Genesis, genesis_row, next_entry
 from policies.ledger.cosign import Cosignature, checkpoint
 from policies.ledger.events import Debit, EntryRef, InForce, Notice, Recovery, costs_of
 from policies.ledger.exports import Export, read_export, recomputed, to_csv, to_json
-from policies.plan.costs import Cost
+from policies.plan.cost import Cost
 from support import bending
 from support.bending import as_json
 

@@ -33,7 +33,8 @@ from policies.ledger.chain import Genesis
 from policies.ledger.events import EntryRef
 from policies.ledger.ledger import Debit, Ledger, read_ledger
 from policies.ledger.store import create_store
-from policies.plan.costs import Cost, round_costs
+from policies.plan.cost import Cost
+from policies.plan.release import plan
 
 DELTA = 1e-5
 OPENING = {
@@ -502,12 +503,12 @@ def test_a_whole_study_is_charged_within_its_foreseen_price(make_study, open_led
     study = make_study()
     ledger = open_ledger()
     for number in range(study.rounds + 1):
-        ledger.charge(Debit(study.digest, "policy", number, 1, round_costs(study, number)))
+        ledger.charge(Debit(study.digest, "policy", number, 1, plan(study).round_costs(number)))
         kinds, sums = composed()
         assert kinds <= 1, "the encoder's releases alone are sampled"
         assert sums <= number, "at most one composition for each charge"
     assert ledger.spent() == pytest.approx(
-        accountant.epsilon([c for n in range(study.rounds + 1) for c in round_costs(study, n).values()], DELTA)
+        accountant.epsilon([c for n in range(study.rounds + 1) for c in plan(study).round_costs(n).values()], DELTA)
     )
 
 

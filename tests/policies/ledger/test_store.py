@@ -21,7 +21,7 @@ from policies.errors import (
 from policies.ledger.chain import Genesis, next_entry
 from policies.ledger.events import Debit, EntryRef
 from policies.ledger.store import Store, create_store, read_ledger
-from policies.plan.costs import Cost
+from policies.plan.cost import Cost
 
 HERE = str(Path(__file__).parent)
 ROOT = str(Path(__file__).parents[3])

@@ -4,7 +4,7 @@ from policies.accounting import accountant
 from policies.ledger.chain import Genesis, genesis_row, next_entry
 from policies.ledger.events import Debit, EntryRef, InForce, Recovery
 from policies.ledger.summary import summarise
-from policies.plan.costs import Cost
+from policies.plan.cost import Cost
 
 GENESIS = Genesis("ward", 0.2, 1e-5)
 HEADS, STEPS, METRICS = Cost("training", 1.0, 20.0, 1), Cost("training", 0.1, 4.0, 5), Cost("evaluation", 1.0, 8.0, 1)

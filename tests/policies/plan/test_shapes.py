@@ -1,7 +1,6 @@
 from __future__ import annotations
 
-import pytest
-
+from policies.plan.release import plan
 from policies.plan.shapes import (
     encoder_values,
     head_values,
@@ -9,9 +8,6 @@ from policies.plan.shapes import (
     is_pooled,
     metric_cells,
     prior_values,
-    ring,
-    tensors,
-    values,
 )
 
 
@@ -20,32 +16,19 @@ def test_sizes_by_hand(make_study):
     study = make_study()
     assert encoder_values(study) == 5 * 8 + 8 + 8 * 4 + 4
     assert [head_values(study, number) for number in (1, 2, 3, 5)] == [20, 20, 40, 40]
-    assert values(study, 0, "counts") == 2
-    assert values(study, 1, "heads") == 20
-    assert values(study, 1, "encoder") == encoder_values(study)
-    assert values(study, 5, "metrics") == 2 * 2 * 10
+    assert plan(study).release(0, "counts").values == 2
+    assert plan(study).release(1, "heads").values == 20
+    assert plan(study).release(1, "encoder").values == encoder_values(study)
+    assert plan(study).release(5, "metrics").values == 2 * 2 * 10
 
 
 def test_cmi_widens_the_encoder_and_may_add_tables(make_study):
     averaged = make_study({"encoder.cmi": 0.1})
     assert encoder_values(averaged) == 5 * 8 + 8 + 8 * 8 + 8
     assert prior_values(averaged) == 2 * 2 * 4
-    assert values(averaged, 1, "encoder") == encoder_values(averaged) + 16
+    assert plan(averaged).release(1, "encoder").values == encoder_values(averaged) + 16
     local = make_study({"encoder.cmi": 0.1, "encoder.prior": "local"})
     assert prior_values(local) == 0
-
-
-def test_the_order_of_sums(make_study):
-    study = make_study()
-    assert tensors(study, 0) == ("counts",)
-    assert tensors(study, 4) == ("heads", "encoder")
-    assert tensors(study, 5) == ("heads", "metrics")
-    assert [is_pooled(study, number) for number in (1, 2, 3)] == [True, True, False]
-
-
-def test_an_unknown_tensor_is_refused(make_study):
-    with pytest.raises(ValueError, match="no tensor is named 'gradient'"):
-        values(make_study(), 1, "gradient")
 
 
 def test_more_classes_widen_heads_tables_and_metrics(make_study):
@@ -54,7 +37,7 @@ def test_more_classes_widen_heads_tables_and_metrics(make_study):
     assert head_values(study, 1) == 15 * 16 // 2 + 15
     assert prior_values(study) == 2 * 3 * 4
     assert metric_cells(study) == (3, 20)
-    assert values(study, 5, "metrics") == 2 * 3 * 20
+    assert plan(study).release(5, "metrics").values == 2 * 3 * 20
 
 
 def test_an_image_network_adds_its_weights_and_its_features(make_study):
@@ -64,8 +47,5 @@ def test_an_image_network_adds_its_weights_and_its_features(make_study):
     assert encoder_values(study) == network + (5 + 6 * 2 * 3) * 8 + 8 + 8 * 4 + 4
 
 
-@pytest.mark.parametrize("sealing", ["ring32", "ring64", "ckks"])
-def test_the_study_chooses_the_encoders_ring_and_no_other(make_study, sealing):
-    study = make_study({"encoder.sealing": sealing})
-    rings = {tensor: ring(study, tensor) for tensor in ("counts", "heads", "encoder", "metrics")}
-    assert rings == {"counts": "ckks", "heads": "ckks", "encoder": sealing, "metrics": "ckks"}
+def test_a_round_is_pooled_until_the_domains_begin(make_study):
+    assert [is_pooled(make_study(), number) for number in (1, 2, 3)] == [True, True, False]

@@ -15,7 +15,8 @@ from policies.accounting import accountant
 from policies.documents.study import Study
 from policies.ledger.chain import Genesis, genesis_row, next_entry
 from policies.ledger.events import Debit, EntryRef, costs_of
-from policies.plan.costs import Cost, round_costs
+from policies.plan.cost import Cost
+from policies.plan.release import plan as plan_of
 
 HERE = Path(__file__).parent
 AT = "2026-01-31T08:00:00+00:00"
@@ -78,7 +79,7 @@ def recorded(name: str) -> dict[str, object]:
     rows, held = [genesis_row(genesis)], list[Cost]()
     for number in range(plan.rounds + 1):
         for attempt in range(1, 1 + REPEATED.get(name, {}).get(number, 1)):
-            costs = round_costs(plan, number)
+            costs = plan_of(plan).round_costs(number)
             if attempt > 1:
                 costs.pop("encoder", None)
             debit = Debit(plan.digest, "p" * 64, number, attempt, costs)

@@ -17,7 +17,7 @@ from crypto.pki.certificates import Trust
 from crypto.pki.identity import Identity, Role, Subject
 from policies.ledger.cosign import Cosigned
 from policies.ledger.ledger import Debit, Ledger, read_history
-from policies.plan.costs import round_costs
+from policies.plan.release import plan
 from silo_agent import assembly
 from silo_agent.cli import main
 from silo_agent.oversight.signing import sign_file
@@ -117,7 +117,7 @@ def charge(hospital, *rounds):
     study = tiny_study()
     with Ledger.open(hospital.parent / "state" / "ledger.sqlite3", **NORTH, budget_epsilon=4.0) as ledger:
         for number in rounds:
-            ledger.charge(Debit(study.digest, "p" * 64, number, 1, round_costs(study, number)))
+            ledger.charge(Debit(study.digest, "p" * 64, number, 1, plan(study).round_costs(number)))
         return ledger.spent()
 
 
@@ -181,8 +181,8 @@ def test_an_unbounded_epsilon_is_a_word_in_the_table_and_in_valid_json(hospital)
     )
     path = hospital.parent / "state" / "ledger.sqlite3"
     with Ledger.open(path, **NORTH, budget_epsilon=4.0, public=True) as ledger:
-        ledger.charge(Debit(study.digest, "p" * 64, 0, 1, round_costs(tiny_study(), 0)))
-        ledger.charge(Debit(study.digest, "p" * 64, 1, 1, round_costs(study, 1)))
+        ledger.charge(Debit(study.digest, "p" * 64, 0, 1, plan(tiny_study()).round_costs(0)))
+        ledger.charge(Debit(study.digest, "p" * 64, 1, 1, plan(study).round_costs(1)))
 
     def refuse(constant):
         pytest.fail(f"{constant} is no JSON")

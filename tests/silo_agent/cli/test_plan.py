@@ -10,7 +10,7 @@ from crypto.errors import CertificateError
 from policies.accounting import accountant
 from policies.documents.study import Study
 from policies.ledger.ledger import Debit, Ledger
-from policies.plan.costs import remaining_costs, round_costs, study_costs
+from policies.plan.release import plan as plan_of
 from silo_agent.cli import main
 from support.ledgers import NORTH
 from support.small_cohort import policy_document, write_yaml
@@ -66,7 +66,7 @@ def test_a_policy_of_another_data_set_than_the_certificates_is_not_planned_with(
 
 
 def test_the_prices_are_shown_to_people_and_programs(study):
-    total = accountant.epsilon(study_costs(tiny_study()), 1e-5)
+    total = accountant.epsilon(plan_of(tiny_study()).costs(), 1e-5)
     shown = invoke("plan", study)
     assert shown.exit_code == 0
     assert re.search(rf"the study\s*│\s*{total:.4f}", shown.output)
@@ -100,9 +100,9 @@ def test_a_study_without_noise_is_unbounded_in_valid_json(quick_path):
 
 
 def test_the_hospitals_policy_and_ledger_have_a_say(hospital, study):
-    spent = charge(hospital, "5" * 64, round_costs(tiny_study(), 0))
+    spent = charge(hospital, "5" * 64, plan_of(tiny_study()).round_costs(0))
     document = json.loads(invoke("plan", study, "-c", hospital, "--json").output)["hospital"]
-    after = accountant.epsilon([*round_costs(tiny_study(), 0).values(), *study_costs(tiny_study())], 1e-5)
+    after = accountant.epsilon([*plan_of(tiny_study()).round_costs(0).values(), *plan_of(tiny_study()).costs()], 1e-5)
     assert document == {
         "taken": True,
         "reason": None,
@@ -118,9 +118,9 @@ def test_the_hospitals_policy_and_ledger_have_a_say(hospital, study):
 
 
 def test_what_the_study_has_spent_already_is_not_counted_twice(hospital, study):
-    charge(hospital, tiny_study().digest, round_costs(tiny_study(), 0))
+    charge(hospital, tiny_study().digest, plan_of(tiny_study()).round_costs(0))
     document = json.loads(invoke("plan", study, "-c", hospital, "--json").output)["hospital"]
-    assert document["after"] == accountant.epsilon(study_costs(tiny_study()), 1e-5)
+    assert document["after"] == accountant.epsilon(plan_of(tiny_study()).costs(), 1e-5)
 
 
 REPEATING = {
@@ -134,13 +134,13 @@ def repeating(hospital, study):
     """What another study spent, and this one's with what its rounds will: its round 1 was attempted three times."""
     write_yaml(study, tiny_document(**REPEATING))
     made = tiny_study(**REPEATING)
-    first, heads = round_costs(made, 1), {"heads": round_costs(made, 1)["heads"]}
+    first, heads = plan_of(made).round_costs(1), {"heads": plan_of(made).round_costs(1)["heads"]}
     for attempt in (1, 2, 3):
         charge(hospital, "5" * 64, heads, 1, attempt)
-    for number, attempt, costs in ((0, 1, round_costs(made, 0)), (1, 1, first), (1, 2, heads), (1, 3, heads)):
+    for number, attempt, costs in ((0, 1, plan_of(made).round_costs(0)), (1, 1, first), (1, 2, heads), (1, 3, heads)):
         charge(hospital, made.digest, costs, number, attempt)
-    spent = [*round_costs(made, 0).values(), *first.values(), *heads.values(), *heads.values()]
-    return [*heads.values()] * 3, [*spent, *remaining_costs(made, 2)]
+    spent = [*plan_of(made).round_costs(0).values(), *first.values(), *heads.values(), *heads.values()]
+    return [*heads.values()] * 3, [*spent, *plan_of(made).costs(2)]
 
 
 def planned(hospital, study):
@@ -153,14 +153,14 @@ def epsilons(*costs):
 
 def test_attempts_that_were_repeated_are_counted_on_top_of_the_plan(hospital, study, repeating):
     other, own = repeating
-    after, once = epsilons([*other, *own], [*other, *study_costs(tiny_study(**REPEATING))])
+    after, once = epsilons([*other, *own], [*other, *plan_of(tiny_study(**REPEATING)).costs()])
     assert planned(hospital, study)["after"] == after
     assert after > once + 0.1
 
 
 def test_a_plan_that_fits_but_for_its_repeated_attempts_is_refused(hospital, study, repeating):
     other, own = repeating
-    plan = study_costs(tiny_study(**REPEATING))
+    plan = plan_of(tiny_study(**REPEATING)).costs()
     alone, once = epsilons(own, plan)
     bent = policy_document("north-ward")
     bent["limits"] |= {"study_epsilon": (alone + once) / 2, "round_epsilon": (alone + once) / 2}
@@ -197,7 +197,7 @@ def test_what_is_recommended_can_be_pasted_and_costs_what_is_said(study):
     said = float(re.search(r"which costs ([0-9.]+)", block)[1])
     pasted = yaml.safe_load(re.split(r"\n# ", block)[0])
     document = tiny_document(**pasted)
-    reached = accountant.epsilon(study_costs(Study.model_validate(document)), 1e-5)
+    reached = accountant.epsilon(plan_of(Study.model_validate(document)).costs(), 1e-5)
     assert reached == pytest.approx(said, abs=5e-5)
     assert 0.79 < reached <= 0.8
     advice = json.loads(invoke("plan", study, "--target-epsilon", "0.8", "--json").output)["advice"]

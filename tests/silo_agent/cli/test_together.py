@@ -9,7 +9,7 @@ from policies.ledger.chain import UNBOUNDED
 from policies.ledger.events import costs_of
 from policies.ledger.exports import Export, to_json
 from policies.ledger.ledger import Debit, Ledger, read_history
-from policies.plan.costs import Cost
+from policies.plan.cost import Cost
 from silo_agent.cli import main
 from silo_agent.oversight.signing import SUFFIX, sign_file
 from support.certificates import data_set_of

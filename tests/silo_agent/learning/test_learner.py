@@ -6,7 +6,7 @@ from PIL import Image
 
 from crypto.rings.rings import RINGS, ring_of
 from policies.plan import shapes
-from policies.plan.costs import round_costs
+from policies.plan.release import plan
 from policies.refusals import Reason, Refused
 from protos.messages import Place, Tensor
 from silo_agent.data.errors import DataError
@@ -18,6 +18,7 @@ from silo_agent.learning.personal import PersonalModel
 from silo_agent.learning.private import dpsgd
 from support.entropy import SeededEntropy
 from support.local_federation import DATA_SET, HOLDOUT, LocalFederation, write_kinds, write_patients
+from support.releases import contribution
 from support.studies import tiny_study
 
 SLOPES = np.array([[7.0, -2.0], [-5.0, 4.0]])
@@ -105,7 +106,7 @@ def test_payloads_are_the_same_integers_with_the_personal_model_on_and_off(tmp_p
     off = LocalFederation.gather(plain, files, tmp_path / "off").run()
     on = LocalFederation.gather(personal, files, tmp_path / "on").run()
 
-    planned = {(r, Tensor(t), s) for r in range(plain.rounds + 1) for t in shapes.tensors(plain, r) for s in files}
+    planned = {(r, Tensor(t), s) for r in range(plain.rounds + 1) for t in plan(plain).tensors(r) for s in files}
     assert set(off.payloads) == set(on.payloads) == planned
     assert {tensor for _, tensor, _ in planned} == set(Tensor)
     for key, integers in off.payloads.items():
@@ -233,9 +234,9 @@ def test_without_noise_a_second_draw_of_a_sum_is_the_same_and_the_training_log_s
     learner = some_learner(tmp_path, **OPEN)
     study, model = learner.study, SharedModel.start(learner.study)
     for tensor, number in ((Tensor.HEADS, 1), (Tensor.COUNTS, 0), (Tensor.METRICS, study.rounds)):
-        first, second = (learner.contribution(tensor, at(study, number), model, 3) for _ in range(2))
+        first, second = (contribution(learner, tensor, at(study, number), model, 3) for _ in range(2))
         assert np.array_equal(first, second)
-    learner.contribution(Tensor.ENCODER, at(study, 1), model, 3)
+    contribution(learner, Tensor.ENCODER, at(study, 1), model, 3)
     lines = (tmp_path / "silos" / "north" / "training.jsonl").read_text().splitlines()
     assert {json.loads(line)["tensor"] for line in lines} == set(Tensor)
     assert {json.loads(line)["noise_multiplier"] for line in lines} == {0.0}
@@ -257,7 +258,7 @@ def test_a_study_with_noise_left_out_that_slipped_through_releases_nothing(tmp_p
     )
     number = {Tensor.COUNTS: 0, Tensor.METRICS: study.rounds}.get(tensor, 1)
     with pytest.raises(LearningError, match="noise"):
-        learner.contribution(tensor, at(study, number), SharedModel.start(study), 3)
+        contribution(learner, tensor, at(study, number), SharedModel.start(study), 3)
 
 
 KINDS = np.array([[[8.0, 0.0], [-8.0, 4.0], [0.0, -8.0]], [[-8.0, 0.0], [8.0, 4.0], [0.0, -8.0]]])
@@ -367,7 +368,7 @@ def test_a_sum_beyond_what_the_roster_can_give_is_refused(tmp_path, tensor, seal
 
 def test_heads_are_adopted_only_where_the_silo_would_have_solved_the_same(learner):
     model, place = SharedModel.start(learner.study), at(learner.study, 1)
-    total = 3 * learner.contribution(Tensor.HEADS, place, model, 3)
+    total = 3 * contribution(learner, Tensor.HEADS, place, model, 3)
     solution = learner.solve(total, place, model, 3)
     adopted = learner.adopt(solution, total, place, model, 3)
     assert adopted.round == 1
@@ -386,7 +387,7 @@ def test_a_domain_below_the_smallest_keeps_the_pooled_head_and_the_other_moves(t
     learner = some_learner(tmp_path, privacy={"smallest_domain": 20})
     model, place = SharedModel.start(learner.study), at(learner.study, learner.study.rounds)
     assert not shapes.is_pooled(learner.study, place.round)
-    total = 3 * learner.contribution(Tensor.HEADS, place, model, 3)
+    total = 3 * contribution(learner, Tensor.HEADS, place, model, 3)
 
     def moved(*counts):
         solution = with_counts(learner, *counts).solve(total, place, model, 3)
@@ -402,7 +403,7 @@ def test_a_domain_below_the_smallest_keeps_the_pooled_head_and_the_other_moves(t
 def test_in_pooled_rounds_every_domain_moves_whatever_its_size(tmp_path):
     learner = with_counts(some_learner(tmp_path, privacy={"smallest_domain": 20}), 0.0, 0.0)
     model, place = SharedModel.start(learner.study), at(learner.study, 1)
-    total = 3 * learner.contribution(Tensor.HEADS, place, model, 3)
+    total = 3 * contribution(learner, Tensor.HEADS, place, model, 3)
     adopted = learner.adopt(learner.solve(total, place, model, 3), total, place, model, 3)
     assert (np.abs(adopted.heads - model.heads) > HEAD_STEP).any(axis=1).all()
 
@@ -412,7 +413,7 @@ def test_a_domain_below_the_smallest_is_not_reported(tmp_path):
     open_ = some_learner(tmp_path / "b", privacy={"smallest_domain": 1})
     for learner, withheld in ((silent, True), (open_, False)):
         last = at(learner.study, learner.study.rounds)
-        total = 3 * learner.contribution(Tensor.METRICS, last, SharedModel.start(learner.study), 3)
+        total = 3 * contribution(learner, Tensor.METRICS, last, SharedModel.start(learner.study), 3)
         total = np.maximum(total, int(5 / learner._step))
         for one in learner.open_metrics(total, 3).by_domain:
             assert (one.patients.value is None) == withheld
@@ -421,7 +422,7 @@ def test_a_domain_below_the_smallest_is_not_reported(tmp_path):
 @pytest.mark.parametrize("shift", [300, -300, 2**62, 2**63 - 1, -(2**63)])
 def test_altered_heads_are_not_adopted(learner, shift):
     model, place = SharedModel.start(learner.study), at(learner.study, 1)
-    total = 3 * learner.contribution(Tensor.HEADS, place, model, 3)
+    total = 3 * contribution(learner, Tensor.HEADS, place, model, 3)
     solution = learner.solve(total, place, model, 3)
     altered = solution.copy()
     with np.errstate(over="ignore"):
@@ -438,12 +439,12 @@ def test_a_contribution_has_the_studys_shape_and_bounds_and_one_line_in_the_trai
     number = {Tensor.COUNTS: 0, Tensor.METRICS: study.rounds}.get(tensor, 1)
     log = tmp_path / "silos" / "north" / "training.jsonl"
     log.write_text("")
-    integers = learner.contribution(tensor, at(study, number), SharedModel.start(study), 3)
+    integers = contribution(learner, tensor, at(study, number), SharedModel.start(study), 3)
     assert integers.dtype == np.int64
-    assert len(integers) == shapes.values(study, number, tensor)
+    assert len(integers) == plan(study).release(number, tensor).values
     assert np.abs(integers).max() <= one_silos_bound(tensor, "ring32")
     (line,) = map(json.loads, log.read_text().splitlines())
-    cost = round_costs(study, number)[tensor]
+    cost = plan(study).round_costs(number)[tensor]
     assert line == {
         "study": study.digest,
         "round": number,
@@ -462,7 +463,7 @@ def test_an_encoder_update_comes_back_from_every_rings_grid(tmp_path):
     for sealing in RINGS:
         learner = some_learner(tmp_path / sealing, encoder={"sealing": sealing})
         model = SharedModel.start(learner.study)
-        integers = learner.contribution(Tensor.ENCODER, at(learner.study, 1), model, 3)
+        integers = contribution(learner, Tensor.ENCODER, at(learner.study, 1), model, 3)
         assert np.abs(integers).max() > UPDATE_STEPS[sealing] // 1000
         vectors[sealing] = learner.open_encoder(integers, model, 1).encoder
     coarsest = learner.study.encoder.max_update / UPDATE_STEPS["ring32"]
@@ -472,14 +473,14 @@ def test_an_encoder_update_comes_back_from_every_rings_grid(tmp_path):
 
 def test_a_second_draw_is_another_draw(learner):
     model, place = SharedModel.start(learner.study), at(learner.study, 1)
-    first, second = (learner.contribution(Tensor.HEADS, place, model, 3) for _ in range(2))
+    first, second = (contribution(learner, Tensor.HEADS, place, model, 3) for _ in range(2))
     assert not np.array_equal(first, second)
 
 
 def test_the_encoder_needs_the_opened_counts(tmp_path):
     fresh = bare_learner(tmp_path)
     with pytest.raises(FileNotFoundError):
-        fresh.contribution(Tensor.ENCODER, at(fresh.study, 1), SharedModel.start(fresh.study), 3)
+        contribution(fresh, Tensor.ENCODER, at(fresh.study, 1), SharedModel.start(fresh.study), 3)
 
 
 def test_a_file_that_cannot_be_used_is_named_before_anything_is_computed(tmp_path):
@@ -513,17 +514,17 @@ def test_a_local_prior_goes_on_from_earlier_rounds_and_never_from_a_lost_draw_of
     study = tiny_study(**changes)
     model = SharedModel.start(study)
     learner, twin = (some_learner(tmp_path / name, **changes) for name in ("one", "twin"))
-    first = learner.contribution(Tensor.ENCODER, at(study, 1), model, 3)
+    first = contribution(learner, Tensor.ENCODER, at(study, 1), model, 3)
     kept = (tmp_path / "one" / "silos" / "north" / "prior-1.f32").read_bytes()
     # A crash before the draw is stored: the next process draws again, with the same source for the sake of the test.
     again = some_learner(tmp_path / "again", **changes)
     (tmp_path / "again" / "silos" / "north" / "prior-1.f32").write_bytes(kept)
-    assert np.array_equal(again.contribution(Tensor.ENCODER, at(study, 1), model, 3), first)
+    assert np.array_equal(contribution(again, Tensor.ENCODER, at(study, 1), model, 3), first)
     # The next round does start from it.
-    with_prior = learner.contribution(Tensor.ENCODER, at(study, 2), model, 3)
-    twin.contribution(Tensor.ENCODER, at(study, 1), model, 3)
+    with_prior = contribution(learner, Tensor.ENCODER, at(study, 2), model, 3)
+    contribution(twin, Tensor.ENCODER, at(study, 1), model, 3)
     (tmp_path / "twin" / "silos" / "north" / "prior-1.f32").unlink()
-    assert not np.array_equal(twin.contribution(Tensor.ENCODER, at(study, 2), model, 3), with_prior)
+    assert not np.array_equal(contribution(twin, Tensor.ENCODER, at(study, 2), model, 3), with_prior)
 
 
 def test_without_a_personal_plan_there_is_no_personal_model(learner, tmp_path):
@@ -547,11 +548,11 @@ def test_which_model_is_taken_is_decided_without_a_look_at_a_record(tmp_path):
     given = {"identified_by": ["patient"], **sources, "device": "cpu"}
     blind = Blind(federation.study, tmp_path / "none.csv", DATA_SET, HOLDOUT, tmp_path, **given)
     with pytest.raises(AssertionError, match="looked at"):
-        blind.contribution(Tensor.COUNTS, at(federation.study, 0), federation.models["north"], 3)
+        contribution(blind, Tensor.COUNTS, at(federation.study, 0), federation.models["north"], 3)
     federation.run()
     model = SharedModel.start(federation.study)
     for number in range(federation.study.rounds + 1):
-        for tensor in map(Tensor, shapes.tensors(federation.study, number)):
+        for tensor in map(Tensor, plan(federation.study).tensors(number)):
             total = sum(federation.payloads[number, tensor, silo] for silo in federation.learners)
             blind.check_sum(tensor, total, 3)
             if tensor is Tensor.COUNTS:

@@ -4,6 +4,7 @@ import torch
 from scipy.special import expit, softmax
 
 from policies.plan import shapes
+from policies.plan.release import plan
 from silo_agent.learning import files
 from silo_agent.learning import model as module
 from silo_agent.learning.encoder.encoder import build_encoder, flatten
@@ -17,7 +18,7 @@ def test_the_start_is_common_and_a_step_is_the_uniform_mean(make_study, cmi, pri
     start = SharedModel.start(study)
     assert start.digest == SharedModel.start(study).digest
     assert not start.heads.any()
-    size = shapes.values(study, 1, "encoder")
+    size = plan(study).release(1, "encoder").values
     total = np.random.default_rng(0).normal(size=size)
     moved = start.with_update(total, 4)
     before = np.concatenate([start.encoder, start.prior])

@@ -10,7 +10,8 @@ import onnx
 import pytest
 from safetensors import safe_open
 
-from policies.plan.costs import Cost, round_costs
+from policies.plan.cost import Cost
+from policies.plan.release import plan
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.evaluation.unknown_domain import Way
 from silo_agent.models import onnx_graph
@@ -298,7 +299,7 @@ def test_epsilon_is_what_was_charged_where_that_is_more(tmp_path):
     planned = card_of(tmp_path, random_model(study))["privacy"]
     assert planned["epsilon"] == planned["epsilon_of_the_plan"]
     assert planned["epsilon_charged_here"] is None
-    twice: list[Cost] = [cost for r in (0, 1, 1, 2, 2) for cost in round_costs(study, r).values()]
+    twice: list[Cost] = [cost for r in (0, 1, 1, 2, 2) for cost in plan(study).round_costs(r).values()]
     export(random_model(study), tmp_path / "charged", folder=tmp_path, files=Format.SAFETENSORS, charged=twice)
     charged = json.loads((tmp_path / "charged" / "model-card.json").read_bytes())["privacy"]
     assert charged["epsilon_of_the_plan"] == planned["epsilon"]

@@ -5,7 +5,7 @@ import pytest
 
 from policies.accounting import accountant
 from policies.plan import shapes
-from policies.plan.costs import study_costs
+from policies.plan.release import plan as plan_of
 from silo_agent.learning.encoder.layers import OPERATIONS, describe
 from silo_agent.learning.evaluation.unknown_domain import network_of
 from silo_agent.models.model_card import ModelFacts, Shares, model_card, to_json
@@ -100,7 +100,7 @@ def test_the_architecture_explains_every_operation_it_uses(kind):
 def test_epsilon_is_the_accountants_for_the_whole_plan():
     study = study_of("linear mlp")
     privacy = card_of(study)["privacy"]
-    assert privacy["epsilon"] == accountant.epsilon(study_costs(study), study.privacy.delta)
+    assert privacy["epsilon"] == accountant.epsilon(plan_of(study).costs(), study.privacy.delta)
     assert (privacy["private"], privacy["delta"], privacy["unit"], privacy["noise"]) == (True, 1e-5, "patient", "local")
     assert "patient" in privacy["protects"][0]
     assert any("epsilons add up" in line for line in privacy["does_not_protect"])
@@ -118,7 +118,7 @@ def test_the_plan_lists_every_release_once():
         ("metrics", 8.0, 5, 5),
     ]
     releases = sum((e["last_round"] - e["first_round"] + 1) * e["count"] for e in plan)
-    assert releases == sum(cost.count for cost in study_costs(study))
+    assert releases == sum(cost.count for cost in plan_of(study).costs())
 
 
 def test_a_study_of_records_says_so():
@@ -135,7 +135,7 @@ def test_distributed_noise_names_how_many_may_collude():
 
 @pytest.mark.parametrize("changes", [NONE])
 def test_public_data_without_noise_is_unbounded_and_protects_nobody(changes):
-    card = card_of(study_of("linear mlp", **changes), charged=study_costs(study_of("linear mlp", **changes)))
+    card = card_of(study_of("linear mlp", **changes), charged=plan_of(study_of("linear mlp", **changes)).costs())
     privacy = json.loads(to_json(card))["privacy"]
     assert [privacy[key] for key in ("epsilon", "epsilon_of_the_plan", "epsilon_charged_here")] == ["unbounded"] * 3
     assert (privacy["private"], privacy["protects"]) == (False, [])

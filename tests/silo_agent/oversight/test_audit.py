@@ -13,7 +13,7 @@ from policies.ledger.cosign import checkpoint
 from policies.ledger.events import Debit, EntryRef, recovery_message
 from policies.ledger.exports import Export, to_json
 from policies.ledger.ledger import Ledger
-from policies.plan.costs import Cost
+from policies.plan.cost import Cost
 from silo_agent.oversight.audit import audit
 from silo_agent.oversight.recovery import recover
 from silo_agent.oversight.signing import sign_file

@@ -7,7 +7,7 @@ from policies.accounting import totals
 from policies.errors import CosignError
 from policies.ledger.events import EXHAUSTED, EntryRef, Recovery, recovery_message
 from policies.ledger.ledger import Debit, Ledger
-from policies.plan.costs import Cost
+from policies.plan.cost import Cost
 from silo_agent.oversight.recovery import checked, recover
 from support.cosigners import cosigned
 from support.ledgers import NORTH

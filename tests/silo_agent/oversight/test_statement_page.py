@@ -9,7 +9,7 @@ from policies.ledger.cosign import Cosignature, checkpoint
 from policies.ledger.events import Debit, EntryRef, InForce, Notice, Recovery
 from policies.ledger.exports import Export
 from policies.ledger.summary import summarise
-from policies.plan.costs import Cost
+from policies.plan.cost import Cost
 from silo_agent.oversight.statement_page import statement_page
 
 AT = "2026-01-31T08:00:00+00:00"

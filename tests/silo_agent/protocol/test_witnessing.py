@@ -10,7 +10,7 @@ from policies.errors import CosignError
 from policies.ledger.chain import Genesis, genesis_row, next_entry
 from policies.ledger.cosign import checkpoint
 from policies.ledger.events import Debit, EntryRef
-from policies.plan.costs import Cost
+from policies.plan.cost import Cost
 from silo_agent.protocol import witnessing
 from silo_agent.protocol.client import CallRefused, Stopped
 from silo_agent.protocol.witnessing import FOLDER, Witness, Witnessing

@@ -7,6 +7,7 @@ from opacus.grad_sample import GradSampleModule
 from torch import nn
 from torch.nn import functional
 
+from policies.plan.release import encoder_release
 from policies.refusals import Reason, Refused
 from silo_agent.learning.encoder import image_networks
 from silo_agent.learning.encoder.encoder import Encoder, build_encoder
@@ -294,6 +295,7 @@ def train(study, encoder, prior, records):
         np.zeros((3, 5)),
         Unread() if records is None else records,
         study.encoder,
+        encoder_release(study),
         domain_weights=np.ones(3),
         prior=prior,
         mode="local",

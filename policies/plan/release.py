@@ -1,0 +1,220 @@
+"""The one plan: what a study releases, round by round, at which noise, in which size and ring.
+
+Guarantees: every sum that leaves a silo is one `Release` of `plan(study)`, which the study's public constants alone
+determine. What is decided on, charged, drawn, sealed, logged and explained is this one object, so no two of them can
+differ: sizes, prices, the order of a round at both ends, the gate, the learner and its log read it, and whoever draws
+noise takes it.
+
+The plan, with R training rounds (docs/architecture.md, "The round"):
+
+| tensor | rounds | cohort | release |
+| --- | --- | --- | --- |
+| counts | 0 | training | one Gaussian of `privacy.count_noise` |
+| heads | 1 .. R | training | one Gaussian, `heads.pooled_noise` in pooled rounds, then `heads.domain_noise` |
+| encoder | 1 .. R-1 | training | `encoder.steps` Poisson-sampled Gaussians of `encoder.noise` |
+| metrics | R | evaluation | one Gaussian of `evaluation.noise` |
+
+With distributed noise the cost is the same: the sum of the honest silos' noise has the standard deviation named here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final, Literal
+
+from policies.documents.study import Study
+from policies.errors import CostError
+from policies.plan import shapes
+from policies.plan.cost import Cohort, Cost
+
+Ring = Literal["ckks", "ring32", "ring64"]
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What holds for a tensor in every study."""
+
+    cohort: Cohort
+    """Whose patients it reads."""
+    noises: tuple[str, ...]
+    """Fields of the study that set its noise, `part.field`."""
+    solved: bool = False
+    """Whether one silo of the roster solves what was opened, and the others check and adopt its solution."""
+    local_noise: bool = False
+    """Whether every silo draws the whole noise, whatever `privacy.mode` says."""
+
+
+KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
+    {
+        "counts": Kind("training", ("privacy.count_noise",)),
+        "heads": Kind("training", ("heads.pooled_noise", "heads.domain_noise"), solved=True),
+        "encoder": Kind("training", ("encoder.noise",), local_noise=True),
+        "metrics": Kind("evaluation", ("evaluation.noise",)),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Release:
+    """One tensor of one round, as a silo releases it. Raises `CostError` for noise that cannot be accounted for.
+
+    Attributes:
+        tensor: its name on the wire.
+        cohort: whose patients are read.
+        noise: standard deviation of each draw's noise, for an l2 sensitivity of 1; 0 in a study of public data alone.
+        sampling_rate: chance with which a patient takes part in one draw (Poisson); 1 means every patient does.
+        count: how many draws it takes: the steps of DP-SGD, else 1.
+        values: length of the summed vector.
+        ring: in which it is summed (docs/design/sums.md, "Rings").
+        solved: whether one silo solves what was opened, and the others check and adopt its solution.
+        resendable: whether what was drawn may be sent again under a new roster at no new charge: it carries all of its
+            noise, or the study has none.
+    """
+
+    tensor: str
+    cohort: Cohort
+    noise: float
+    sampling_rate: float
+    count: int
+    values: int
+    ring: Ring
+    solved: bool
+    resendable: bool
+
+    def __post_init__(self) -> None:
+        _ = self.cost
+
+    @property
+    def cost(self) -> Cost:
+        """What it is charged."""
+        return Cost(self.cohort, self.sampling_rate, self.noise, self.count)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Every release of a study, by round and in the order in which a round sums them."""
+
+    name: str
+    rounds: tuple[tuple[Release, ...], ...]
+
+    def round(self, number: int) -> tuple[Release, ...]:
+        """Releases of one attempt of a round. Round 0 counts, the others train.
+
+        Raises `CostError` for a round that the study does not have: an unknown one must not pass as empty and free.
+        """
+        last = len(self.rounds) - 1
+        if not 0 <= number <= last:
+            msg = f"round {number} is not in the plan of study {self.name}; its rounds are 0 to {last}"
+            raise CostError(msg)
+        return self.rounds[number]
+
+    def release(self, number: int, tensor: str) -> Release:
+        """The release of a tensor in a round. Raises `CostError` if the round has none."""
+        for release in self.round(number):
+            if release.tensor == tensor:
+                return release
+        msg = f"round {number} of study {self.name} does not release {str(tensor)!r}"
+        raise CostError(msg)
+
+    def tensors(self, number: int) -> tuple[str, ...]:
+        """What a round sums, in order. Raises `CostError` for an unknown round."""
+        return tuple(release.tensor for release in self.round(number))
+
+    def ring(self, tensor: str) -> Ring:
+        """The ring of a tensor, the same in every round. Raises `CostError` if the study never releases it."""
+        for release in self:
+            if release.tensor == tensor:
+                return release.ring
+        msg = f"study {self.name} does not release {str(tensor)!r}"
+        raise CostError(msg)
+
+    def round_costs(self, number: int) -> dict[str, Cost]:
+        """Costs of one attempt of a round, by tensor. Raises `CostError` for an unknown round."""
+        return {release.tensor: release.cost for release in self.round(number)}
+
+    def costs(self, first: int = 0) -> list[Cost]:
+        """Costs of the rounds from `first` to the last, if none is repeated, in the order of charging.
+
+        Raises `CostError` for an unknown round.
+        """
+        _ = self.round(first)
+        return [release.cost for releases in self.rounds[first:] for release in releases]
+
+    def repeated_costs(self, number: int, attempts: int) -> list[Cost]:
+        """Costs of a round that was charged in so many attempts, from 1: what is resendable is drawn and charged once.
+
+        Raises `CostError` for an unknown round.
+        """
+        return [release.cost for release in self.round(number) for _ in range(1 if release.resendable else attempts)]
+
+    def tensor_costs(self) -> dict[str, list[Cost]]:
+        """Costs of a run in which no round is repeated, by tensor, in the order in which the tensors appear."""
+        by_tensor: dict[str, list[Cost]] = {}
+        for release in self:
+            by_tensor.setdefault(release.tensor, []).append(release.cost)
+        return by_tensor
+
+    def __iter__(self) -> Iterator[Release]:
+        return (release for releases in self.rounds for release in releases)
+
+
+def plan(study: Study) -> Plan:
+    """The releases of every round of a study, round 0 first."""
+    encoder = encoder_release(study)
+    domains = len(study.data.domains)
+    counts = _release(study, "counts", noise=study.privacy.count_noise, values=domains)
+    metrics = _release(study, "metrics", noise=study.evaluation.noise, values=domains * shapes.metric_values(study))
+    between = [(_heads(study, number), encoder) for number in range(1, study.rounds)]
+    return Plan(study.name, ((counts,), *between, (_heads(study, study.rounds), metrics)))
+
+
+def encoder_release(study: Study) -> Release:
+    """The encoder's update, the same in every round that has one; a study of one round has none."""
+    encoder = study.encoder
+    return _release(
+        study,
+        "encoder",
+        noise=encoder.noise,
+        values=shapes.encoder_values(study) + shapes.prior_values(study),
+        sampling_rate=encoder.sampling_rate,
+        count=encoder.steps,
+        ring=encoder.sealing,
+    )
+
+
+def noise_fields(cohorts: Iterable[Cohort]) -> tuple[str, ...]:
+    """Fields of a study, `part.field`, that set the noise of what these cohorts release."""
+    wanted = set(cohorts)
+    return tuple(field for kind in KINDS.values() if kind.cohort in wanted for field in kind.noises)
+
+
+def _heads(study: Study, number: int) -> Release:
+    heads = study.heads
+    noise = heads.pooled_noise if shapes.is_pooled(study, number) else heads.domain_noise
+    return _release(study, "heads", noise=noise, values=shapes.head_values(study, number))
+
+
+def _release(
+    study: Study,
+    tensor: str,
+    *,
+    noise: float,
+    values: int,
+    sampling_rate: float = 1.0,
+    count: int = 1,
+    ring: Ring = "ckks",
+) -> Release:
+    kind = KINDS[tensor]
+    return Release(
+        tensor=tensor,
+        cohort=kind.cohort,
+        noise=noise,
+        sampling_rate=sampling_rate,
+        count=count,
+        values=values,
+        ring=ring,
+        solved=kind.solved,
+        resendable=kind.local_noise or study.privacy.mode != "distributed",
+    )
