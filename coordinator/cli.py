@@ -19,7 +19,7 @@ from rich.table import Table
 from coordinator.config import CoordinatorConfig, OperatorConfig
 from coordinator.operating import Operator, OperatorError
 from coordinator.server import serve as serve_until_stopped
-from coordinator.store import StoreError
+from coordinator.storage.store import StoreError
 from crypto.errors import CryptoError
 from crypto.pki.enrolment import create_request
 from crypto.pki.identity import Identity, Role, Subject

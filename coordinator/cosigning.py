@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from coordinator.checkpoints import Checkpoints
+from coordinator.storage.checkpoints import Checkpoints
 from crypto.errors import SignatureRefused
 from crypto.pki.certificates import Credential, Trust, require_data_set
 from crypto.pki.dated import signer_at

@@ -39,8 +39,8 @@ from coordinator.core.study import Life, Progress, Script, StudyStateError
 from coordinator.describing import describe, ended_attempt, ended_phases, measure, where
 from coordinator.intake import Intake
 from coordinator.metrics import Metrics
-from coordinator.spool import SUM_FILE, Spool
-from coordinator.store import Store
+from coordinator.storage.spool import SUM_FILE, Spool
+from coordinator.storage.store import Store
 from coordinator.work import check_fetch, check_present, check_upload, work_in
 from policies.documents.study import Study, parse_study
 from policies.plan.release import plan

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from coordinator.aggregation import check_content
 from coordinator.metrics import Metrics
-from coordinator.spool import Spool
-from coordinator.store import Store
+from coordinator.storage.spool import Spool
+from coordinator.storage.store import Store
 from crypto.errors import FrameError
 from protos.chunks import ChunkList, read_chunks, whole_chunks
 from protos.messages import RINGS, UploadHeader

@@ -12,14 +12,14 @@ import structlog
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from prometheus_client import start_http_server
 
-from coordinator.checkpoints import Checkpoints
 from coordinator.config import CoordinatorConfig
 from coordinator.cosigning import Cosigning
 from coordinator.engine import Engine
 from coordinator.metrics import Metrics
 from coordinator.service import OperatorService, SiloService
-from coordinator.spool import Spool
-from coordinator.store import Store
+from coordinator.storage.checkpoints import Checkpoints
+from coordinator.storage.spool import Spool
+from coordinator.storage.store import Store
 from crypto.pki.certificates import Credential, Trust
 from crypto.pki.tls import server_credentials
 from protos.messages import MAX_MESSAGE

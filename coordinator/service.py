@@ -22,8 +22,8 @@ from coordinator.core.study import StudyStateError
 from coordinator.cosigning import Cosigning
 from coordinator.engine import Engine, UnknownStudyError
 from coordinator.metrics import Metrics
-from coordinator.spool import Spool, SpoolFullError
-from coordinator.store import ContentConflictError, StudyExistsError
+from coordinator.storage.spool import Spool, SpoolFullError
+from coordinator.storage.store import ContentConflictError, StudyExistsError
 from crypto.errors import CertificateError, CryptoError, FrameError, SignatureRefused
 from crypto.pki.certificates import Trust
 from crypto.pki.identity import Role

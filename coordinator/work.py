@@ -8,7 +8,7 @@ from coordinator.core import study as studies
 from coordinator.core.round import OutOfTurnError
 from coordinator.core.state import ADDED, COLLECTED, CONFIRMED, RELAYED, SUMMING, Phase, Round
 from coordinator.core.study import Life, Progress
-from coordinator.spool import SUM_FILE
+from coordinator.storage.spool import SUM_FILE
 from crypto.rings import rings
 from crypto.secagg import layout
 from policies.documents.study import Study

@@ -3,9 +3,9 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.checkpoints import Checkpoints
 from coordinator.cosigning import PATIENCE_SECONDS, Cosigning
-from coordinator.store import Store
+from coordinator.storage.checkpoints import Checkpoints
+from coordinator.storage.store import Store
 from crypto.errors import CertificateError, SignatureRefused
 from crypto.pki.certificates import Trust
 from policies.errors import CosignError, LedgerRolledBackError

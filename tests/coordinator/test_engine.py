@@ -17,8 +17,8 @@ from coordinator.core.state import Phase
 from coordinator.core.study import Life
 from coordinator.engine import Engine, UnknownStudyError, script_of
 from coordinator.metrics import Metrics
-from coordinator.spool import SUM_FILE, Spool
-from coordinator.store import Store
+from coordinator.storage.spool import SUM_FILE, Spool
+from coordinator.storage.store import Store
 from protos.messages import MAX_CHUNK, SUM, Answer, Confirm, Note, Part, Place, Task, Tensor, UploadHeader
 from support.contents import digest_of, listed
 from support.rounds import confirm, member

@@ -6,8 +6,8 @@ import pytest
 
 from coordinator.intake import Intake
 from coordinator.metrics import Metrics
-from coordinator.spool import Spool
-from coordinator.store import ContentConflictError, Store
+from coordinator.storage.spool import Spool
+from coordinator.storage.store import ContentConflictError, Store
 from crypto.errors import FrameError
 from crypto.rings.ckks_public import FRAME_BYTES
 from protos import chunks

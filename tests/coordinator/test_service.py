@@ -15,7 +15,7 @@ import grpc
 import pytest
 
 from coordinator import service
-from coordinator.spool import SUM_FILE
+from coordinator.storage.spool import SUM_FILE
 from crypto.errors import CertificateError
 from crypto.pki.certificates import Credential, Trust
 from crypto.pki.identity import Role

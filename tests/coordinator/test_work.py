@@ -11,7 +11,7 @@ from coordinator.core.round import OutOfTurnError, step
 from coordinator.core.state import OVER, SPARING, Phase
 from coordinator.core.study import Life, abort, advance, create, pause, start
 from coordinator.engine import script_of
-from coordinator.spool import SUM_FILE
+from coordinator.storage.spool import SUM_FILE
 from coordinator.work import check_fetch, check_upload, work_in
 from crypto.rings.rings import ring_of
 from crypto.secagg.layout import sealed_values

@@ -20,9 +20,9 @@ import grpc
 import numpy as np
 import pytest
 
-from coordinator.checkpoints import Checkpoints
 from coordinator.cosigning import Cosigning as Hub
-from coordinator.store import Store
+from coordinator.storage.checkpoints import Checkpoints
+from coordinator.storage.store import Store
 from crypto.pki.certificates import Trust
 from policies.accounting import accountant
 from policies.documents.policy import load_policy

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from tenseal import sealapi
 
-from coordinator.spool import SUM_FILE
+from coordinator.storage.spool import SUM_FILE
 from crypto.entropy import SystemEntropy
 from crypto.rings import ckks_secret, seal_format
 from crypto.rings.ckks_public import DEGREE, PRIME, SCALE

@@ -31,7 +31,7 @@ from coordinator.core.round import OutOfTurnError
 from coordinator.core.state import Phase, Round
 from coordinator.core.study import LIVE, Life, Progress, StudyStateError
 from coordinator.engine import script_of
-from coordinator.spool import SUM_FILE
+from coordinator.storage.spool import SUM_FILE
 from coordinator.work import check_fetch, check_present, check_upload, work_in
 from crypto.errors import FrameError
 from crypto.pki.certificates import Credential

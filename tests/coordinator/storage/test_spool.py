@@ -6,8 +6,8 @@ import errno
 
 import pytest
 
-from coordinator import spool as spools
-from coordinator.spool import SUM_FILE, Spool, SpoolFullError
+from coordinator.storage import spool as spools
+from coordinator.storage.spool import SUM_FILE, Spool, SpoolFullError
 from protos.messages import MessageError, Place, require_name
 from support.contents import listed
 from support.rounds import STUDY

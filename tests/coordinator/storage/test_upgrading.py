@@ -12,8 +12,8 @@ from coordinator.core.state import Phase
 from coordinator.core.study import OVER, Life, Progress, create
 from coordinator.describing import describe
 from coordinator.engine import script_of
-from coordinator.store import Store
-from coordinator.upgrading import WHY, upgraded
+from coordinator.storage.store import Store
+from coordinator.storage.upgrading import WHY, upgraded
 from protos import record
 from support.studies import tiny_study
 

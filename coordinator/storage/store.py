@@ -34,7 +34,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from coordinator.core.study import Progress
-from coordinator.upgrading import upgraded
+from coordinator.storage.upgrading import upgraded
 from protos import record
 from protos.messages import PhaseTime, Place, SignedPublication, Tensor, UploadHeader, UploadSize
 

@@ -2,8 +2,8 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from coordinator.checkpoints import Checkpoints
-from coordinator.store import Store
+from coordinator.storage.checkpoints import Checkpoints
+from coordinator.storage.store import Store
 from protos.checkpoints import CosignedCheckpoint, SignedCheckpoint
 
 

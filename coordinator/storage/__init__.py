@@ -1,0 +1,6 @@
+"""What the coordinator keeps: studies and rounds, sealed uploads in files, how far ledgers had come, older databases.
+
+Everything is durable before anybody hears of it. What the bytes mean is not known here.
+"""
+
+__all__ = ["checkpoints", "spool", "store"]
