@@ -1,0 +1,76 @@
+"""The README and the pages under docs/ say what is true: sizes, links, metrics."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from coordinator.metrics import Metrics as CoordinatorMetrics
+from silo_agent.metrics import Metrics as SiloMetrics
+
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+MOST_WORDS = 900
+LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
+FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
+
+
+def name(page):
+    return str(page.relative_to(ROOT))
+
+
+def sections(page):
+    """A page's headings, in order."""
+    text = FENCED.sub("", page.read_text(encoding="utf-8"))
+    return re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+
+
+def anchor(heading):
+    """The anchor that GitHub gives a heading."""
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def rows(registry: CollectorRegistry) -> list[str]:
+    """One row of the page's table per metric."""
+    found = []
+    for collector in dict.fromkeys(registry._names_to_collectors.values()):
+        labels = ", ".join(f"`{label}`" for label in collector._labelnames) or "-"
+        kind = collector._type
+        metric = collector._name + ("_total" if kind == "counter" else "")
+        found.append(f"| `{metric}` | {kind} | {labels} | {collector._documentation} |")
+    return found
+
+
+def test_every_metric_stands_in_the_docs_as_it_is():
+    expected = [*rows(CoordinatorMetrics().registry), *rows(SiloMetrics().registry)]
+    page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    assert [line for line in page.splitlines() if line.startswith("| `fedward_")] == expected
+
+
+def test_the_readme_is_one_page():
+    assert len(README.read_text(encoding="utf-8").split()) <= MOST_WORDS
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_a_page_begins_with_who_it_is_for(page):
+    title, empty, first, *_ = page.read_text(encoding="utf-8").splitlines()
+    assert title.startswith("# ")
+    assert not empty
+    assert first.startswith("For ")
+
+
+@pytest.mark.parametrize("page", [README, *PAGES], ids=name)
+def test_every_relative_link_of_a_page_leads_somewhere(page):
+    broken = []
+    for target in LINK.findall(FENCED.sub("", page.read_text(encoding="utf-8"))):
+        if target.startswith(("http://", "https://")):
+            continue
+        path, _, wanted = target.partition("#")
+        there = (page.parent / path).resolve() if path else page
+        if not there.exists() or (wanted and wanted not in {anchor(heading) for heading in sections(there)}):
+            broken.append(target)
+    assert not broken
