@@ -1,8 +1,8 @@
 """One unambiguous byte form for everything that is signed, hashed or used as a key-derivation label.
 
-Guarantees: two different sequences of parts never have the same bytes, because every part is preceded by its type and
-its length, and the whole by a domain that says what the bytes are for. Leaves it to the callers to choose a domain of
-their own for each purpose.
+Guarantees: two different sequences of parts never have the same bytes. Every part is preceded by its type and its
+length, and the whole by a domain that says what the bytes are for. The callers choose a separate domain for each
+purpose.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _VERSION = b"fedward/1"
 
 
 def canonical(domain: str, *parts: bytes | str | int) -> bytes:
-    """Encode parts under a domain: for each a type byte, a 64-bit little-endian length, the content.
+    """Encode parts under a domain. Each part is a type byte, a 64-bit little-endian length and the content.
 
     Integers are 64-bit little-endian and must lie in [0, 2^64). Raises `SealError` for any other integer.
     """

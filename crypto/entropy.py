@@ -1,4 +1,4 @@
-"""Where randomness comes from. The only source here is the operating system's; seeded ones exist in tests alone."""
+"""Where randomness comes from. The only source here is the operating system; seeded sources exist only in tests."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
-"""Every error of the package, one tree.
+"""All errors of the package, in one tree.
 
-Guarantees: whoever catches `CryptoError` catches everything this package raises on purpose. Each message says what to
-do about it and carries no secret, no private number and no key byte. An `Error` is a fault that can be mended on this
-side; a `Refused` is something another party sent that this side will not accept.
+Guarantees: `except CryptoError` catches everything that this package raises on purpose. Each message says what to do
+about the error and carries no secret, no private number and no key byte. An `Error` is a fault that can be fixed on
+this side. A `Refused` is something that another party sent and that this side does not accept.
 """
 
 from __future__ import annotations
 
-# ruff: noqa: N818  # "Refused" says that the fault is another party's
+# ruff: noqa: N818  # "Refused" says that another party is at fault
 
 
 class CryptoError(Exception):
@@ -19,7 +19,7 @@ class CertificateError(CryptoError):
 
 
 class EnrolmentError(CryptoError):
-    """A key, request or authority cannot be made or used as asked; nothing was overwritten."""
+    """A key, a request or an authority cannot be made or used as asked. Nothing was overwritten."""
 
 
 class SignatureRefused(CryptoError):
@@ -27,7 +27,7 @@ class SignatureRefused(CryptoError):
 
 
 class RosterRefused(CryptoError):
-    """A roster is malformed, or is not the one this silo made an offer for."""
+    """A roster is malformed, or is not the roster that this silo made an offer for."""
 
 
 class SealError(CryptoError):
@@ -35,14 +35,14 @@ class SealError(CryptoError):
 
 
 class OpeningRefused(CryptoError):
-    """A sum does not open to what an honest roster would have summed."""
+    """A sum does not open to the sum that an honest roster would have made."""
 
 
 class RecoveryRefused(CryptoError):
-    """Shares, deposits or reveals of an attempt do not give what the masks of its survivors need."""
+    """Shares, deposits or reveals of an attempt do not give what is needed to take off its survivors' masks."""
 
     def __init__(self, message: str, culprit: str = "") -> None:
-        """`culprit`: the silo whose own signed note shows the fault; empty where no signed evidence shows one."""
+        """`culprit` is the silo whose own signed note shows the fault; empty if no signed evidence shows one."""
         super().__init__(message)
         self.culprit = culprit
 

@@ -1,9 +1,9 @@
 """Key stream: the same secret and label give the same numbers on both sides, and nothing else does.
 
-Guarantees: AES-256 in counter mode under a key derived by HKDF-SHA256 from (key, label), so a stream never shares
-bytes with that of another label; uniform numbers are exact, by rejection; the same calls in the same order give the
-same numbers on every machine; a forked process cannot go on with a stream that its parent goes on with too. Leaves it
-to the callers that no label is used twice.
+Guarantees: a stream is AES-256 in counter mode under a key derived by HKDF-SHA256 from (key, label), so the streams of
+two labels never share bytes. Uniform numbers are exactly uniform, by rejection. The same calls in the same order give
+the same numbers on every machine. A forked process cannot continue a stream of its parent, which may continue it too.
+The callers make sure that no label is used twice.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from crypto.errors import SealError
 
 KEY_BYTES = 32
 _ZEROS = memoryview(bytes(1 << 16))
-"""What is encrypted to get the stream itself, cut so that it stays in the processor's cache."""
+"""The zeros whose encryption is the stream, in a piece that is small enough for the processor's cache."""
 
 
 def derive(key: bytes, info: bytes, *, salt: bytes | None = None) -> bytes:
@@ -34,7 +34,7 @@ class KeyStream:
     """A sequential stream. Each call continues where the last one stopped."""
 
     def __init__(self, key: bytes, label: bytes) -> None:
-        """Start the stream of a 32-byte secret for a label. Raises `SealError` for a secret of another length."""
+        """Start the stream of a 32-byte secret for a label. Raises `SealError` if the secret has another length."""
         if len(key) != KEY_BYTES:
             msg = f"a stream's secret has {KEY_BYTES} bytes; deal the study's keys again"
             raise SealError(msg)
@@ -43,14 +43,14 @@ class KeyStream:
         self._encryptor, self._process = cipher.encryptor(), os.getpid()
 
     def bytes(self, n: int) -> builtins.bytes:
-        """Return the next n bytes. Raises `SealError` in another process than the one that began the stream."""
+        """Return the next n bytes. Raises `SealError` in any process but the one that began the stream."""
         self._require_same_process()
         return self._encryptor.update(builtins.bytes(n))
 
     def fill(self, out: NDArray[np.unsignedinteger]) -> None:
-        """Overwrite a contiguous array with the next bytes; they are little-endian words, as its type should be.
+        """Overwrite a contiguous array with the next bytes. They are little-endian words; so must the array's type be.
 
-        Raises `SealError` in another process than the one that began the stream.
+        Raises `SealError` in any process but the one that began the stream.
         """
         self._require_same_process()
         view = out.view(np.uint8)
@@ -67,9 +67,9 @@ class KeyStream:
         return self._words(n, np.dtype("<u8")).astype(np.uint64, copy=False)
 
     def uniform(self, q: int, n: int) -> NDArray[np.uint64]:
-        """Return n numbers uniform in [0, q), 1 <= q <= 2^64, exactly: words are cut to q's bits, misfits redrawn.
+        """Return n numbers that are exactly uniform in [0, q), for 1 <= q <= 2^64.
 
-        Raises `SealError` for any other q.
+        Each word is cut to the bits of q - 1 and drawn again if it is not below q. Raises `SealError` for any other q.
         """
         if not 1 <= q <= 1 << 64:
             msg = "a uniform number needs a modulus between 1 and 2^64"
@@ -77,7 +77,7 @@ class KeyStream:
         mask, last = np.uint64((1 << (q - 1).bit_length()) - 1), np.uint64(q - 1)
         drawn = self.words64(n)
         np.bitwise_and(drawn, mask, out=drawn)
-        # For a modulus just below a power of two, misfits are so rare that looking for one comes cheaper than listing.
+        # For a modulus just below a power of two, misfits are rare. Looking for one is then cheaper than listing them.
         misfits = np.flatnonzero(drawn > last) if n and drawn.max() > last else np.empty(0, np.intp)
         while misfits.size:
             again = self.words64(misfits.size) & mask
@@ -92,7 +92,7 @@ class KeyStream:
 
     def _require_same_process(self) -> None:
         if os.getpid() != self._process:
-            msg = "a fork would draw the numbers of its parent again; begin a stream of its own there"
+            msg = "a forked process would repeat the numbers of its parent; begin a new stream in the forked process"
             raise SealError(msg)
 
     def __repr__(self) -> str:

@@ -1,7 +1,7 @@
 """Who is who: identities, certificates, the consortium's authority, TLS, and files sealed under a certificate's key.
 
-Stands on the base of `crypto` alone; knows nothing of rosters, sums or masks. Private keys stay in the files that
-`key_files` writes.
+The room stands on the base of `crypto` alone and knows nothing of rosters, sums or masks. Private keys stay in the
+files that `key_files` writes.
 """
 
 __all__ = ["at_rest", "authority", "certificates", "dated", "enrolment", "identity", "tls"]

@@ -1,9 +1,9 @@
 """Secrets that must outlive a process lie on this machine's disk sealed, never in the clear.
 
-Guarantees: AES-256-GCM (NIST SP 800-38D) under a key derived from the party's certificate key, one for each purpose,
-so a copied state folder is useless without that key; a blob that was changed, cut, or sealed for another purpose or
-party gives `SealError`. Leaves it to the installation to keep `key.pem` apart from the folder and its backups, and to
-the caller to erase what is no longer needed.
+Guarantees: secrets are sealed with AES-256-GCM (NIST SP 800-38D) under a key derived from the party's certificate key,
+one for each purpose, so a copied state folder is useless without the certificate key. A blob that was changed, cut, or
+sealed for another purpose or party gives `SealError`. The installation keeps `key.pem` apart from the folder and its
+backups, and the caller erases what is no longer needed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _NONCE = 12
 
 
 class Vault:
-    """Seals for one party and one purpose. Prints only its kind."""
+    """Seals secrets for one party and one purpose. `repr` prints only its kind."""
 
     def __init__(self, credential: Credential, purpose: str, entropy: Entropy) -> None:
         self._cipher = AESGCM(credential.derive(f"at rest: {purpose}"))
@@ -28,7 +28,7 @@ class Vault:
         self._entropy = entropy
 
     def seal(self, plain: bytes) -> bytes:
-        """Nonce (12), ciphertext, tag (16)."""
+        """Return nonce (12 bytes), ciphertext, tag (16)."""
         nonce = self._entropy.bytes(_NONCE)
         return nonce + self._cipher.encrypt(nonce, plain, self._bound)
 
@@ -37,7 +37,7 @@ class Vault:
         try:
             return self._cipher.decrypt(blob[:_NONCE], blob[_NONCE:], self._bound)
         except (InvalidTag, ValueError):
-            msg = "what lies sealed here was not sealed by this key for this purpose, or was changed"
+            msg = "the stored secret was sealed by another key or for another purpose, or was changed since"
             raise SealError(msg) from None
 
     def __repr__(self) -> str:

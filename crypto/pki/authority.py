@@ -1,9 +1,9 @@
 """The consortium's authority: an offline root that certifies silos, coordinators and operators.
 
-Guarantees: it certifies exactly the subject and hosts that the person typed, and only where the request asks for them
-and proves its key; every certificate stands in the register, durably, before it is handed out, and contradicts none
-that stands there (register.py); nothing is overwritten. Leaves it to that person to know whom the request came from,
-and to keep this folder offline.
+Guarantees: the authority certifies exactly the subject and hosts that the person typed, and only if the request asks
+for them and proves its key. Every certificate is in the register, durably, before it is handed out, and contradicts no
+earlier entry (register.py). Nothing is overwritten. The person must know whom the request came from, and must keep this
+folder offline.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ class Request:
     subject: Subject
     hosts: tuple[str, ...]
     fingerprint: str
-    """SHA-256 of the public key (DER), lowercase hex: what two people compare over the telephone."""
+    """SHA-256 of the public key (DER), lowercase hex. Two people compare it over the telephone."""
 
 
 def init(folder: Path, name: str, days: int, *, passphrase: bytes | None = None) -> bytes:
     """Make an authority: `authority.pem`, `authority.key` (mode 0600) and an empty register. Return the certificate.
 
-    The key is encrypted where a passphrase is given. Raises `EnrolmentError`, also where any of the files exists.
+    The key is encrypted if a passphrase is given. Raises `EnrolmentError`, also if any of the files exists.
     """
     if not name or len(name) > 64:  # noqa: PLR2004  # the bound of X.520 on a common name
-        msg = "an authority has a name of 1 to 64 characters; give --name"
+        msg = "the authority's name must have 1 to 64 characters; give --name"
         raise EnrolmentError(msg)
     begin, end = _period(days)
     make_folder(folder)
@@ -68,7 +68,7 @@ def init(folder: Path, name: str, days: int, *, passphrase: bytes | None = None)
 
 
 def read_request(request_pem: bytes) -> Request:
-    """Say what a request asks for. Raises `EnrolmentError` where it is malformed or does not prove its key."""
+    """Return what a request asks for. Raises `EnrolmentError` if it is malformed or does not prove its key."""
     return _read(request_pem)[1]
 
 
@@ -83,9 +83,9 @@ def sign(
 ) -> bytes:
     """Certify a request and return the certificate (PEM), valid for `days`.
 
-    Raises `EnrolmentError` where the request asks for another subject, for hosts that are not given, where the hosts
-    do not fit the role, or where the register has another data set for the silo or another silo for the data set;
-    `CertificateError` where the authority's files cannot be used.
+    Raises `EnrolmentError` if the request asks for another subject or for hosts that are not given, if the hosts do not
+    fit the role, or if the register has another data set for the silo or another silo for the data set. Raises
+    `CertificateError` if the authority's files cannot be used.
     """
     public_key, request = _read(request_pem)
     _check_asked(request, subject, hosts)
@@ -115,7 +115,7 @@ def sign(
 
 def _period(days: int) -> tuple[datetime, datetime]:
     if not 1 <= days <= _MAX_DAYS:
-        msg = f"a certificate lasts 1 to {_MAX_DAYS} days; mend --days"
+        msg = f"a certificate must last 1 to {_MAX_DAYS} days; fix --days"
         raise EnrolmentError(msg)
     now = datetime.now(UTC).replace(microsecond=0)
     return now - _CLOCK_SKEW, now + timedelta(days=days)
@@ -157,10 +157,10 @@ def _read(request_pem: bytes) -> tuple[ec.EllipticCurvePublicKey, Request]:
         subject = subject_of(found)
         hosts = hosts_of(extension(found, x509.SubjectAlternativeName))
     except (ValueError, TypeError, UnsupportedAlgorithm, CertificateError):
-        msg = "this is no signing request with a FedWard identity; make it with FedWard's enrolment"
+        msg = "the file is no signing request with a FedWard identity; make the request with FedWard's enrolment"
         raise EnrolmentError(msg) from None
     if not proven or not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
-        msg = "the request does not prove an ECDSA P-256 key; make it anew with FedWard's enrolment"
+        msg = "the request does not prove an ECDSA P-256 key; make a new request with FedWard's enrolment"
         raise EnrolmentError(msg)
     der = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
     digest = hashes.Hash(hashes.SHA256())
@@ -171,17 +171,20 @@ def _read(request_pem: bytes) -> tuple[ec.EllipticCurvePublicKey, Request]:
 def _check_asked(request: Request, subject: Subject, hosts: Sequence[str]) -> None:
     identity = subject.identity
     if request.subject != subject:
-        msg = f"the request is for {request.subject}, not for {subject}; mend --role, --name, --data-set, or refuse it"
+        msg = (
+            f"the request is for {request.subject}, not for {subject}; fix --role, --name or --data-set, or refuse"
+            " the request"
+        )
         raise EnrolmentError(msg)
     if identity.role is not Role.COORDINATOR and (hosts or request.hosts):
         msg = f"only a coordinator is certified for hosts, not {identity}; make the request without hosts"
         raise EnrolmentError(msg)
     missing = sorted(set(request.hosts) - set(hosts))
     if missing:
-        msg = f"the request asks for the hosts {', '.join(missing)}; give --host for each, or refuse it"
+        msg = f"the request asks for the hosts {', '.join(missing)}; give --host for each, or refuse the request"
         raise EnrolmentError(msg)
     if identity.role is Role.COORDINATOR and not hosts:
-        msg = "a coordinator is reached by a host name; give --host"
+        msg = "a coordinator's certificate needs a host name; give --host"
         raise EnrolmentError(msg)
 
 
@@ -190,16 +193,18 @@ def _load(folder: Path, passphrase: bytes | None) -> tuple[x509.Certificate, ec.
         root = parse_certificate((folder / CERTIFICATE_FILE).read_bytes())
         pem = (folder / KEY_FILE).read_bytes()
     except OSError as error:
-        msg = f"the authority's files cannot be read ({error.strerror}); run `fedward-authority init` there first"
+        msg = (
+            f"the authority's files cannot be read ({error.strerror}); run `fedward-authority init` in the folder first"
+        )
         raise EnrolmentError(msg) from None
     encrypted = b"ENCRYPTED" in pem
     if encrypted and not passphrase:
-        msg = "the authority's key is protected; give its passphrase"
+        msg = "the authority's key is protected by a passphrase; give the passphrase"
         raise EnrolmentError(msg)
     try:
         key = serialization.load_pem_private_key(pem, password=passphrase if encrypted else None)
     except (ValueError, TypeError):
-        msg = "the authority's key does not open; give the passphrase of `fedward-authority init`"
+        msg = "the authority's key cannot be opened; give the passphrase that was set at `fedward-authority init`"
         raise EnrolmentError(msg) from None
     if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != root.public_key():
         msg = f"{KEY_FILE} does not belong to {CERTIFICATE_FILE}; restore both from the same backup"

@@ -1,7 +1,7 @@
 """`fedward-authority`: the consortium's offline root, for the person who keeps it.
 
-Guarantees: shows who is being certified, and for which key, before it writes; writes over nothing; prints one line and
-exits with 1 where something is refused. Leaves the rules to `authority`.
+Guarantees: the command shows who is being certified, and for which key, before it writes. It overwrites nothing. If
+something is refused, it prints one line and exits with 1. The rules are in `authority`.
 
 The passphrase of the authority's key is read from FEDWARD_AUTHORITY_PASSPHRASE, or asked for at a terminal.
 """
@@ -72,9 +72,10 @@ def sign(  # noqa: PLR0917  # typer calls it, by name
     request: Annotated[Path, typer.Argument(help="The party's request (.csr).")],
     role: Annotated[Role, typer.Option(help="What the party is; must be what the request asks for.")],
     name: Annotated[str, typer.Option(help="Who the party is; must be what the request asks for.")],
-    out: Annotated[Path, typer.Option(help="Where to write the certificate; never written over.")],
+    out: Annotated[Path, typer.Option(help="Where to write the certificate; an existing file is never overwritten.")],
     data_set: Annotated[
-        str | None, typer.Option(help="The silo's data set, whose one budget it keeps; for silos alone, and for good.")
+        str | None,
+        typer.Option(help="The data set whose budget the silo keeps. For silos only; it cannot be changed later."),
     ] = None,
     host: Annotated[list[str] | None, typer.Option(help="DNS name or IP address of a coordinator; repeatable.")] = None,
     days: Annotated[int, typer.Option(help="Days until the certificate expires.")] = 90,
@@ -87,7 +88,7 @@ def sign(  # noqa: PLR0917  # typer calls it, by name
         typer.echo(f"the request is for {asked.subject}, hosts: {', '.join(asked.hosts) or 'none'}")
         typer.echo(f"its key has SHA-256 {asked.fingerprint}: compare it with the party")
         if out.exists():
-            msg = f"{out.name} exists already and is never overwritten; choose another --out"
+            msg = f"{out.name} exists already and is never overwritten; choose another path with --out"
             raise EnrolmentError(msg)
         certificate = authority.sign(
             folder, pem, subject=subject, days=days, hosts=host or [], passphrase=_passphrase(confirm=False)
@@ -100,7 +101,7 @@ def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        msg = f"{path.name} cannot be read ({error.strerror}); mend its path"
+        msg = f"{path.name} cannot be read ({error.strerror}); fix the path"
         raise EnrolmentError(msg) from None
 
 

@@ -1,9 +1,9 @@
 """Certificates: whom the consortium's authority vouches for, and signatures by those parties.
 
-Guarantees: an `Identity` comes out of `Trust` only for an ECDSA P-256 certificate issued directly by the authority,
-within its time, with the URIs of one `Subject` and the key usages of its role; each way of failing has its own
-sentence. A `Credential` exists only if its certificate, key and authority belong together. Leaves revocation to the
-deny lists of the two services, and host names to TLS.
+Guarantees: `Trust` returns an `Identity` only for an ECDSA P-256 certificate that the authority itself issued, that is
+valid at the time asked for, and that has the URIs of one `Subject` and the key usages of its role. Each way of failing
+has its own message. A `Credential` exists only if its certificate, key and authority belong together. Revocation is
+left to the deny lists of the two services, and host names to TLS.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ KEY_USES: dict[Role, ObjectIdentifier] = {
 
 
 def fingerprint(certificate_pem: bytes) -> str:
-    """SHA-256 of the certificate's DER form, lowercase hex. Raises `CertificateError` where it is no certificate."""
+    """SHA-256 of the certificate's DER form, lowercase hex. Raises `CertificateError` if this is no certificate."""
     return parse_certificate(certificate_pem).fingerprint(hashes.SHA256()).hex()
 
 
@@ -50,39 +50,39 @@ def parse_certificate(certificate_pem: bytes) -> x509.Certificate:
     except ValueError:
         found = []
     if len(found) != 1:
-        msg = "exactly one PEM certificate is needed; give the file that `fedward-authority sign` wrote"
+        msg = "the file must hold exactly one PEM certificate; give the file that `fedward-authority sign` wrote"
         raise CertificateError(msg)
     return found[0]
 
 
 def subject_of(source: x509.Certificate | x509.CertificateSigningRequest) -> Subject:
-    """Return whom the URIs among the subject alternative names describe. Raises `CertificateError`."""
+    """Return the subject that the URIs among the subject alternative names describe. Raises `CertificateError`."""
     names = extension(source, x509.SubjectAlternativeName)
     return Subject.parse(names.get_values_for_type(x509.UniformResourceIdentifier) if names else [])
 
 
 def require_data_set(certificate_pem: bytes, data_set: str) -> None:
-    """Raise `CertificateError` where the certificate is not a silo's that stands for this data set.
+    """Raise `CertificateError` unless this is the certificate of a silo for this data set.
 
-    Who issued it is for `Trust.identify` to say, before.
+    It does not check who issued the certificate; call `Trust.identify` first.
     """
     subject = subject_of(parse_certificate(certificate_pem))
     if subject.data_set != data_set:
         msg = (
-            f"the certificate is for {subject}, not for the data set {data_set}: a new name refills no budget. Put"
-            " data_set.id in the policy back, or enrol another silo for other patients"
+            f"the certificate is for {subject}, not for the data set {data_set}, and a new name does not refill a"
+            " budget; put back data_set.id in the policy, or enrol another silo for other patients"
         )
         raise CertificateError(msg)
 
 
 def extension(source: x509.Certificate | x509.CertificateSigningRequest, kind: type[E]) -> E | None:
-    """Return the extension of that kind, None where there is none. Raises `CertificateError` where it is malformed."""
+    """Return the extension of that kind, or None if there is none. Raises `CertificateError` if it is malformed."""
     try:
         return source.extensions.get_extension_for_class(kind).value
     except x509.ExtensionNotFound:
         return None
     except (ValueError, x509.DuplicateExtension, x509.UnsupportedGeneralNameType):
-        msg = "the certificate's extensions cannot be read; make its request with FedWard's enrolment, and sign it anew"
+        msg = "the certificate's extensions cannot be read; make a new request with FedWard's enrolment"
         raise CertificateError(msg) from None
 
 
@@ -90,26 +90,26 @@ class Trust:
     """What the consortium's authority vouches for."""
 
     def __init__(self, authority_pem: bytes) -> None:
-        """Take the authority's own certificate. Raises `CertificateError` where it is none."""
+        """Take the authority's own certificate. Raises `CertificateError` if it is not an authority's."""
         root = parse_certificate(authority_pem)
         constraints, usage = extension(root, x509.BasicConstraints), extension(root, x509.KeyUsage)
         is_authority = constraints is not None and constraints.ca and usage is not None and usage.key_cert_sign
         if not is_authority or not _issued(root, root):
-            msg = "this is not an authority's certificate; give the authority.pem of your consortium"
+            msg = "the file is not an authority's certificate; give the authority.pem of your consortium"
             raise CertificateError(msg)
         self._root = root
 
     def identify(self, certificate_pem: bytes, *, role: Role | None = None, now: datetime | None = None) -> Identity:
         """Return whom the authority certified.
 
-        `now` (aware) defaults to the clock. Raises `CertificateError`, each with its own sentence: another authority,
-        expired, not yet valid, no identity, another role, a key or key usage that does not fit.
+        `now` (aware) defaults to the clock. Raises `CertificateError` with a message of its own for each fault: another
+        authority, expired, not yet valid, no identity, another role, a key or key usage that does not fit.
         """
         certificate = parse_certificate(certificate_pem)
         if not _issued(certificate, self._root):
             msg = (
                 f"the certificate was not issued by the authority {_common_name(self._root)!r};"
-                " have its request signed there, or give the authority.pem of the right consortium"
+                " have its request signed by that authority, or give the authority.pem of the right consortium"
             )
             raise CertificateError(msg)
         identity = subject_of(certificate).identity
@@ -117,15 +117,15 @@ class Trust:
         _check_time(certificate, now, f"the certificate of {identity}", "make a new request and have it signed")
         _check_time(self._root, now, "the authority", "the consortium needs a new authority")
         if role is not None and identity.role is not role:
-            msg = f"the certificate is for {identity}, but a {role.value} is needed; use that party's own certificate"
+            msg = f"the certificate is for {identity}, but a {role.value} is needed; give the right party's certificate"
             raise CertificateError(msg)
         _check_usage(certificate, identity)
         return identity
 
     def ran_out(self, certificate_pem: bytes, *, now: datetime | None = None) -> datetime | None:
-        """When the certificate, or the authority behind it, expired; None where both hold at `now` or later.
+        """Return when the certificate, or the authority behind it, expired; None if neither has expired at `now`.
 
-        Raises `CertificateError` where it is none; who issued it is `identify`'s.
+        Raises `CertificateError` if this is no certificate. It does not check who issued it; `identify` does.
         """
         ends = min(one.not_valid_after_utc for one in (parse_certificate(certificate_pem), self._root))
         return ends if ends < (now or datetime.now(UTC)) else None
@@ -141,15 +141,16 @@ class Trust:
     ) -> Identity:
         """Return who signed the message, by a certificate that was valid at `now` (aware; defaults to the clock).
 
-        A signature has no time of its own: whoever gives another `now` than the clock's must say that he took the
-        signer's word for it. Raises `CertificateError`, or `SignatureRefused` where the bytes differ.
+        A signature carries no time of its own. A caller who gives another `now` than the clock's relies on the time
+        that the signer stated, and must say so to its users. Raises `CertificateError`, or `SignatureRefused` if the
+        signature does not fit the bytes.
         """
         identity = self.identify(certificate_pem, role=role, now=now)
         key = cast("ec.EllipticCurvePublicKey", parse_certificate(certificate_pem).public_key())
         try:
             key.verify(signature, message, ec.ECDSA(hashes.SHA256()))
         except InvalidSignature:
-            msg = f"the signature of {identity} does not fit what it came with; have it sent again, then ask that party"
+            msg = f"the signature of {identity} does not fit the signed bytes; have it sent again, then ask that party"
             raise SignatureRefused(msg) from None
         return identity
 
@@ -171,15 +172,15 @@ class Credential:
 
     @classmethod
     def load(cls, certificate: Path, key: Path, authority: Path) -> Self:
-        """Read three PEM files. Raises `CertificateError`, also for a key file that everybody may read."""
+        """Read three PEM files. Raises `CertificateError`, also if every user may read the key file."""
         try:
             mode = key.stat().st_mode
             pems = [path.read_bytes() for path in (certificate, key, authority)]
         except OSError as error:
-            msg = f"{Path(str(error.filename)).name} cannot be read ({error.strerror}); mend its path or its owner"
+            msg = f"{Path(str(error.filename)).name} cannot be read ({error.strerror}); fix its path or its owner"
             raise CertificateError(msg) from None
         if mode & _READABLE_BY_ALL:
-            msg = f"every user of this machine may open {key.name}; run chmod 600 on it, and enrol anew if it leaked"
+            msg = f"every user of this machine may read {key.name}; run chmod 600 on it, and enrol again if it leaked"
             raise CertificateError(msg)
         return cls(certificate_pem=pems[0], key_pem=pems[1], authority_pem=pems[2])
 
@@ -195,11 +196,11 @@ class Credential:
         return key
 
     def sign(self, message: bytes) -> bytes:
-        """Sign with ECDSA P-256 and SHA-256 (DER). The message must say what it is for: see `canonical`."""
+        """Sign with ECDSA P-256 and SHA-256 (DER). The message must say what it is for (see `canonical`)."""
         return self._key.sign(message, ec.ECDSA(hashes.SHA256()))
 
     def derive(self, purpose: str) -> bytes:
-        """32 bytes that only the holder of this private key can know, for one purpose (HKDF-SHA256, RFC 5869)."""
+        """Return 32 bytes for one purpose that only the holder of this private key knows (HKDF-SHA256, RFC 5869)."""
         secret = self._key.private_numbers().private_value.to_bytes(_SCALAR_BYTES, "big")
         return derive(secret, canonical("own secret", purpose))
 

@@ -1,8 +1,9 @@
 """Signatures by certificates that may have expired since.
 
-Guarantees: a signature counts by a certificate that is valid today or, once that expired, by one that was valid at the
-time that the signed content names, and `Signer.expired` says so: the authority vouched for the key at that time, and
-whoever holds the key later can name any time before. That a signature is as old as it says, nothing here shows.
+Guarantees: a signature counts if its certificate is valid today. It also counts if the certificate has expired but was
+valid at the time that the signed content names; `Signer.expired` then says so. The authority vouched for the key at
+that time, but whoever holds the key later can name any earlier time. Nothing here shows that a signature is as old as
+it says.
 """
 
 from __future__ import annotations
@@ -21,7 +22,10 @@ class Signer:
 
     identity: Identity
     expired: datetime | None
-    """When the certificate ran out, where it is valid no more; then it was valid when the content says it was made."""
+    """When the certificate expired; None if it is still valid.
+
+    An expired certificate was valid at the time at which the content says it was made.
+    """
 
 
 def signer_at(
@@ -34,7 +38,7 @@ def signer_at(
     role: Role | None = None,
     now: datetime | None = None,
 ) -> Signer:
-    """Who signed a message: by a certificate that is valid today, or was `at` the time that the message names.
+    """Return who signed a message, by a certificate that is valid today or was valid `at` the time the message names.
 
     `now` (aware) defaults to the clock. Raises `CertificateError`, `SignatureRefused`.
     """
@@ -45,7 +49,7 @@ def signer_at(
     try:
         return Signer(trust.verify(certificate, message, signature, role=role, now=named), expired)
     except CertificateError as error:
-        msg = f"signed at {at}, by its own word: {error}"
+        msg = f"the message says that it was signed at {at}: {error}"
         raise CertificateError(msg) from None
 
 

@@ -1,8 +1,8 @@
 """Enrolment: a party makes its own key, on its own machine, and a request for the authority to sign.
 
-Guarantees: the private key never leaves the folder, is readable by its owner alone and is never overwritten; the
-request carries its subject's URIs and no others. Leaves it to people to carry the request to the authority and to
-recognise each other.
+Guarantees: the private key never leaves the folder, is readable by its owner alone and is never overwritten. The
+request carries its subject's URIs and no others. People carry the request to the authority and make sure of each
+other's identity.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ REQUEST_FILE = "request.csr"
 def create_request(folder: Path, subject: Subject, hosts: Sequence[str] = ()) -> Path:
     """Write `key.pem` (mode 0600) and `request.csr` into the folder; return the request's path.
 
-    `hosts` are the DNS names and IP addresses under which a coordinator is reached. Raises `EnrolmentError`, also
-    where either file exists.
+    `hosts` are the DNS names and IP addresses under which a coordinator is reached. Raises `EnrolmentError`, also if
+    either file exists.
     """
     names = general_names(hosts)
     make_folder(folder)

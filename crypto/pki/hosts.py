@@ -21,7 +21,10 @@ def general_names(hosts: Iterable[str]) -> list[x509.GeneralName]:
             names.append(x509.IPAddress(ipaddress.ip_address(host)))
         except ValueError:
             if not _DNS.fullmatch(host):
-                msg = f"{host!r} is neither a lower-case DNS name nor an IP address; wildcards are not certified"
+                msg = (
+                    f"{host!r} is neither a lower-case DNS name nor an IP address (wildcards are not certified);"
+                    " fix the host"
+                )
                 raise EnrolmentError(msg) from None
             names.append(x509.DNSName(host))
     return names

@@ -1,9 +1,9 @@
 """Who a party is: a role and a name, written into its certificate as the URI `fedward://<role>/<name>`.
 
-A silo's certificate has a second URI, `fedward://data-set/<id>`: the one data set whose privacy budget it keeps.
+A silo's certificate has a second URI, `fedward://data-set/<id>`, for the one data set whose privacy budget it keeps.
 
-Guarantees: an `Identity` or a `Subject` that exists is well formed, and `parse` is the inverse of `uri` and of `uris`;
-no other spelling of a URI is accepted. Leaves it to `certificates` to say whether a party really is that subject.
+Guarantees: every `Identity` and every `Subject` is well formed. `parse` is the inverse of `uri` and of `uris`, and
+accepts no other spelling of a URI. `certificates` checks whether a party really is that subject.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class Identity:
 
     def __post_init__(self) -> None:
         if not isinstance(self.role, Role):
-            msg = f"a role is one of {', '.join(Role)}"
+            msg = f"a role is one of {', '.join(Role)}; choose one of them"
             raise CertificateError(msg)
         if not _NAME.fullmatch(self.name):
-            msg = "a name has 1 to 63 lower-case letters, digits and inner hyphens; choose another"
+            msg = "a name must have 1 to 63 lower-case letters, digits and inner hyphens; choose another name"
             raise CertificateError(msg)
 
     @property
@@ -51,7 +51,7 @@ class Identity:
 
     @classmethod
     def parse(cls, uri: str) -> Self:
-        """Read `fedward://<role>/<name>`. Raises `CertificateError` for every other text."""
+        """Read `fedward://<role>/<name>`. Raises `CertificateError` for any other text."""
         role, slash, name = uri.removeprefix(_SCHEME).partition("/")
         if not uri.startswith(_SCHEME) or not slash or role not in set(Role):
             msg = f"an identity is written {_SCHEME}<role>/<name>, with a role of {', '.join(Role)}"
@@ -68,30 +68,33 @@ class Subject:
 
     identity: Identity
     data_set: str | None = None
-    """`data_set.id` of the silo's policy, spelt like a name; None for every other role."""
+    """`data_set.id` of the silo's policy, spelt like a name; None for all other roles."""
 
     def __post_init__(self) -> None:
         if (self.data_set is None) == (self.identity.role is Role.SILO):
-            msg = f"a silo, and nobody else, is enrolled for one data set: {self.identity} is not; mend --data-set"
+            msg = (
+                f"a silo needs one data set and no other role may have one: this is not so for {self.identity};"
+                " fix --data-set"
+            )
             raise CertificateError(msg)
         if self.data_set is not None and not _NAME.fullmatch(self.data_set):
-            msg = "a data set's id has 1 to 63 lower-case letters, digits and inner hyphens; mend it in the policy"
+            msg = "a data set's id has 1 to 63 lower-case letters, digits and inner hyphens; fix it in the policy"
             raise CertificateError(msg)
 
     @property
     def uris(self) -> tuple[str, ...]:
-        """As it stands in a certificate's subject alternative name."""
+        """The URIs of the subject as they stand in a certificate's subject alternative name."""
         return (self.identity.uri, *([] if self.data_set is None else [f"{_DATA_SET}{self.data_set}"]))
 
     @classmethod
     def parse(cls, uris: Sequence[str]) -> Self:
-        """Read the URIs of a subject alternative name. Raises `CertificateError` for any others than `uris`' result."""
+        """Read the URIs of a subject alternative name. Raises `CertificateError` unless they are what `uris` gives."""
         sets = [uri.removeprefix(_DATA_SET) for uri in uris if uri.startswith(_DATA_SET)]
         names = [uri for uri in uris if not uri.startswith(_DATA_SET)]
         if len(names) != 1 or len(sets) > 1:
             msg = (
-                "the certificate names no FedWard identity (one fedward:// URI, and for a silo one of its data set);"
-                " make the request with FedWard's enrolment"
+                "the certificate does not name one FedWard identity (one fedward:// URI, and for a silo one more for"
+                " its data set); make the request with FedWard's enrolment"
             )
             raise CertificateError(msg)
         identity = Identity.parse(names[0])

@@ -1,7 +1,7 @@
 """Key material on disk: made once, readable by its owner alone, never overwritten.
 
 Guarantees: a file written here did not exist before, has mode 0600 (secret) or 0644 (public) from its first byte on,
-and is on the disk when the call returns. Leaves it to the caller to keep the folder.
+and is on the disk when the call returns. The caller looks after the folder.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from crypto.errors import EnrolmentError
 
 
 def write_new(path: Path, content: bytes, *, secret: bool) -> None:
-    """Create a file and flush it to the disk. Raises `EnrolmentError` where it exists or cannot be written."""
+    """Create a file and flush it to the disk. Raises `EnrolmentError` if it exists or cannot be written."""
     try:
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600 if secret else 0o644)
         with os.fdopen(handle, "wb") as file:
@@ -24,24 +24,24 @@ def write_new(path: Path, content: bytes, *, secret: bool) -> None:
             file.flush()
             os.fsync(file.fileno())
     except FileExistsError:
-        msg = f"{path.name} exists already and is never overwritten; move it away if you mean to begin anew"
+        msg = f"{path.name} exists already and is never overwritten; move it away if you want to start again"
         raise EnrolmentError(msg) from None
     except OSError as error:
-        msg = f"{path.name} cannot be written ({error.strerror}); mend the folder's owner or make room"
+        msg = f"{path.name} cannot be written ({error.strerror}); fix the folder's owner or make room on the disk"
         raise EnrolmentError(msg) from None
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder for its owner alone; an existing one is kept as it is. Raises `EnrolmentError`."""
+    """Create a folder for its owner alone. An existing folder is kept as it is. Raises `EnrolmentError`."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        msg = f"the folder {folder.name} cannot be made ({error.strerror}); choose another"
+        msg = f"the folder {folder.name} cannot be made ({error.strerror}); choose another folder"
         raise EnrolmentError(msg) from None
 
 
 def new_key(passphrase: bytes | None = None) -> tuple[ec.EllipticCurvePrivateKey, bytes]:
-    """Make an ECDSA P-256 key; return it with its PKCS #8 PEM, encrypted where a passphrase is given."""
+    """Make an ECDSA P-256 key. Return it with its PKCS #8 PEM, which is encrypted if a passphrase is given."""
     key = ec.generate_private_key(ec.SECP256R1())
     protection: serialization.KeySerializationEncryption = serialization.NoEncryption()
     if passphrase:

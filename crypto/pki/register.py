@@ -1,10 +1,11 @@
 """The authority's register, `issued.jsonl`: everything it certified, and which silo keeps which data set's budget.
 
-Guarantees: an entry is on the disk before `record` returns; of two processes one waits for the other, so none misses
-what the other certifies; a silo keeps one data set and a data set has one silo for good, expired certificates included,
-so that neither a new name, nor a new silo, nor a reinstallation refills a budget. Silos that were certified before 0.5
-have no data set in it and are bound by their next certificate: until each was certified anew, its data set can still be
-certified for another silo. Leaves it to the person who certifies whether two data sets are different patients.
+Guarantees: an entry is on the disk before `record` returns. If two processes open the register, one waits for the
+other, so neither misses what the other certifies. A silo keeps one data set and a data set has one silo for good,
+expired certificates included, so neither a new name, nor a new silo, nor a reinstallation refills a budget. Silos that
+were certified before 0.5 have no data set in the register; their next certificate binds them, and until then their data
+set can still be certified for another silo. The person who certifies must know whether two data sets are different
+patients.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ REGISTER_FILE = "issued.jsonl"
 
 
 class Register:
-    """The register, while this process alone has it."""
+    """The open register, locked for this process alone."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -33,12 +34,12 @@ class Register:
     @classmethod
     @contextmanager
     def open(cls, folder: Path) -> Iterator[Self]:
-        """Open the register of the authority in this folder. Raises `EnrolmentError` where there is none."""
+        """Open the register of the authority in this folder. Raises `EnrolmentError` if it cannot be opened."""
         try:
             file = (folder / REGISTER_FILE).open("r+b")
         except OSError as error:
             msg = (
-                f"the register cannot be opened ({error.strerror}), so nothing is certified; put {REGISTER_FILE} back"
+                f"the register cannot be opened ({error.strerror}), so nothing is certified; restore {REGISTER_FILE}"
                 " from its newest backup"
             )
             raise EnrolmentError(msg) from None
@@ -47,20 +48,20 @@ class Register:
             yield cls(file)
 
     def require_free(self, subject: Subject) -> None:
-        """Raise `EnrolmentError` where the silo has another data set, or the data set another silo."""
+        """Raise `EnrolmentError` if the silo has another data set, or the data set another silo."""
         for other in self._silos():
             if other == subject:
                 continue
             if other.identity == subject.identity:
                 msg = (
-                    f"{other.identity} was certified for the data set {other.data_set}, and a new name refills no"
-                    " budget; put data_set.id back, or enrol another silo for other patients"
+                    f"{other.identity} was certified for the data set {other.data_set}, and a new name does not refill"
+                    " a budget; put back data_set.id in the policy, or enrol another silo for other patients"
                 )
                 raise EnrolmentError(msg)
             if other.data_set == subject.data_set:
                 msg = (
                     f"the data set {other.data_set} was certified for {other.identity}, whose ledger keeps its budget;"
-                    " enrol that silo again, or give other patients' data set another id"
+                    " enrol that silo again, or, if these are other patients, give their data set another id"
                 )
                 raise EnrolmentError(msg)
 
@@ -82,11 +83,14 @@ class Register:
             self._file.flush()
             os.fsync(self._file.fileno())
         except OSError as error:
-            msg = f"the register cannot be written ({error.strerror}), so nothing is certified; mend {REGISTER_FILE}"
+            msg = (
+                f"the register cannot be written ({error.strerror}), so nothing is certified; check the owner of"
+                f" {REGISTER_FILE} and the room on its disk"
+            )
             raise EnrolmentError(msg) from None
 
     def _silos(self) -> Iterator[Subject]:
-        """Silos and their data sets. Silos certified before 0.5 have none, and are bound by their next certificate."""
+        """Yield silos with their data sets, without the silos certified before 0.5, which have none."""
         self._file.seek(0)
         for number, line in enumerate(self._file, 1):
             try:
@@ -98,8 +102,9 @@ class Register:
                 whole = False
             if not whole:
                 msg = (
-                    f"{REGISTER_FILE}: line {number} is no entry of the register, so nothing is certified; put the file"
-                    " back from its newest backup. A last line that was cut short may go: nothing was handed out for it"
+                    f"{REGISTER_FILE}: line {number} is no entry of the register, so nothing is certified; restore the"
+                    " file from its newest backup. If it is the last line and was cut short, you may delete it: no"
+                    " certificate was handed out for it"
                 )
                 raise EnrolmentError(msg)
             if subject is not None:

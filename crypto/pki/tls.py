@@ -1,9 +1,9 @@
 """TLS for gRPC, both sides authenticated by the consortium's authority.
 
-Guarantees: no connection without a certificate of the authority on both sides; the client checks the server's host
-name, and only coordinators are certified for one. Leaves it to the services to read the caller's identity from the
-connection (`Trust.identify` on gRPC's `x509_pem_cert`) and to refuse roles and revoked certificates: a TLS library
-knows neither.
+Guarantees: both sides of a connection have a certificate of the authority. The client checks the server's host name,
+and only coordinators are certified for one. A TLS library knows neither roles nor revocation, so the services read the
+caller's identity from the connection (`Trust.identify` on gRPC's `x509_pem_cert`) and refuse wrong roles and revoked
+certificates.
 """
 
 from __future__ import annotations
@@ -16,9 +16,12 @@ from crypto.pki.identity import Role
 
 
 def server_credentials(credential: Credential) -> grpc.ServerCredentials:
-    """Serve as a coordinator; callers without a certificate of the authority are refused. Raises `CertificateError`."""
+    """Return a coordinator's credentials, which refuse callers without a certificate of the authority.
+
+    Raises `CertificateError` for any other role.
+    """
     if credential.identity.role is not Role.COORDINATOR:
-        msg = f"only a coordinator serves, not {credential.identity}; give the coordinator's certificate"
+        msg = f"only a coordinator may serve, not {credential.identity}; give the coordinator's certificate"
         raise CertificateError(msg)
     return grpc.ssl_server_credentials(
         [(credential.key_pem, credential.certificate_pem)],
@@ -28,9 +31,9 @@ def server_credentials(credential: Credential) -> grpc.ServerCredentials:
 
 
 def channel_credentials(credential: Credential) -> grpc.ChannelCredentials:
-    """Call a coordinator as this silo or operator. Raises `CertificateError` for a coordinator's own certificate."""
+    """Return the credentials with which this silo or operator calls. Raises `CertificateError` for a coordinator."""
     if credential.identity.role is Role.COORDINATOR:
-        msg = "a coordinator does not call; give the certificate of a silo or an operator"
+        msg = "a coordinator makes no calls; give the certificate of a silo or an operator"
         raise CertificateError(msg)
     return grpc.ssl_channel_credentials(
         root_certificates=credential.authority_pem,

@@ -1,7 +1,7 @@
-"""Three ways to add numbers without reading them: CKKS ciphertexts, integers mod 2^32 and mod 2^64, and their grid.
+"""Three ways to add numbers without reading them (CKKS ciphertexts, integers mod 2^32 and mod 2^64), and their grid.
 
-`rings` and `ckks_public` are all that a coordinator imports. `ckks_secret` holds the key that opens, and `seal_format`
-its sealed form.
+A coordinator imports `rings` and `ckks_public` only. `ckks_secret` holds the key that opens sums, and `seal_format` the
+byte format of SEAL, the library below it.
 """
 
 __all__ = ["ckks_public", "ckks_secret", "grid", "rings"]

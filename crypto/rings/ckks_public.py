@@ -1,19 +1,20 @@
 """CKKS, public side: the parameter set, frames, and adding ciphertexts without any key or homomorphic library.
 
-Guarantees: `add_residues` is the homomorphic addition itself (coefficientwise, mod the prime), bit-identical to SEAL's;
-what `read_frame` returns is reduced and not transparent, and has exactly one frame, which `write_frame` gives back.
-Leaves encryption and opening to the silos (`ckks_secret`), masks to `masks`, and the size of a silo's values to
-`rings`.
+Guarantees: `add_residues` is the homomorphic addition itself (coefficientwise, mod the prime), bit-identical to SEAL's.
+The residues that `read_frame` returns are reduced and not transparent, and have exactly one frame, which `write_frame`
+gives back. Encryption and opening are left to the silos (`ckks_secret`), masks to `masks`, and the size of a silo's
+values to `rings`.
 
-Parameters: ring degree 2048 with one prime of 54 bits, the 128-bit bound for that degree (classical,
-homomorphicencryption.org; SEAL enforces it); symmetric encryption; sums alone, so there is no key-switching prime. A
-ciphertext carries 1024 complex slots: value 2j is the real part of slot j, value 2j + 1 its imaginary part.
+Parameters: the ring degree is 2048 with one prime of 54 bits, the 128-bit bound for that degree (classical,
+homomorphicencryption.org; SEAL enforces it). Encryption is symmetric. Ciphertexts are only added, so there is no
+key-switching prime. A ciphertext carries 1024 complex slots: value 2j is the real part of slot j, value 2j + 1 its
+imaginary part.
 
 Range law. A polynomial m encodes slots z if m(r_j) = SCALE z_j at one primitive 4096th root of unity r_j of every
 conjugate pair, so its coefficient k is (2 / DEGREE) times the sum over the 1024 slots of Re(SCALE z_j r_j^-k), and
 |m_k| <= SCALE max |z_j|. Both parts of a slot of a sum are at most MAX_SUM in magnitude, hence
-|m_k| <= sqrt(2) MAX_SUM SCALE = 2^52.5 < PRIME / 2, with a factor sqrt(2) to spare: a sum in range never wraps around,
-as each ciphertext adds an error of at most 22 to a coefficient (`ckks_secret`).
+|m_k| <= sqrt(2) MAX_SUM SCALE = 2^52.5 < PRIME / 2, with a factor sqrt(2) to spare. Each ciphertext adds an error of at
+most 22 to a coefficient (`ckks_secret`), so a sum in range never wraps around.
 
 Frame. Residue i of (c0, c1), 2 x 2048 of them, is bits 54 i to 54 i + 53 of the frame read as one little-endian
 integer: four residues are 27 bytes. Every bit is used, so the residues have no other frame.
@@ -34,21 +35,21 @@ PRIME = 18014398509404161
 PRIME_BITS = 54
 SCALE = 2.0**17
 FRAME_VALUES = DEGREE
-"""Values of one ciphertext: two to a complex slot."""
+"""Values in one ciphertext, two in each complex slot."""
 RESIDUES = 2 * DEGREE
-"""Residues of one ciphertext: c0, then c1."""
+"""Residues in one ciphertext: c0, then c1."""
 FRAME_BYTES = RESIDUES * PRIME_BITS // 8
 MAX_VALUE = 1 << 30
 """Largest magnitude of one silo's value."""
 MAX_SUM = 1 << 35
 """Largest magnitude of an opened sum: 32 silos at `MAX_VALUE`, or more silos at less."""
 MARGIN = 0.25
-"""An opened value must lie this close to an integer."""
+"""Largest distance of an opened value from an integer."""
 
 PARAMETERS_DIGEST = hashlib.sha256(
     canonical("ckks parameters", DEGREE, PRIME, int(SCALE), FRAME_VALUES, FRAME_BYTES, MAX_VALUE, MAX_SUM)
 ).hexdigest()
-"""Names this parameter set; stands in every key package."""
+"""The name of this parameter set. Every key package carries it."""
 
 _GROUP, _GROUP_BYTES = 4, 4 * PRIME_BITS // 8
 _MASK = np.uint64((1 << PRIME_BITS) - 1)
@@ -57,7 +58,7 @@ _MASK = np.uint64((1 << PRIME_BITS) - 1)
 def read_frame(frame: bytes | bytearray | memoryview) -> NDArray[np.uint64]:
     """Return the residues of one ciphertext, shape (4096,), c0 then c1.
 
-    Raises `FrameError` unless the length is right, every residue below the prime, and c1 not all zero.
+    Raises `FrameError` unless the length is right, every residue is below the prime, and c1 is not all zero.
     """
     if len(frame) != FRAME_BYTES:
         msg = f"a ciphertext frame has {FRAME_BYTES} bytes; send the upload again"
@@ -68,7 +69,7 @@ def read_frame(frame: bytes | bytearray | memoryview) -> NDArray[np.uint64]:
 
 
 def write_frame(residues: NDArray[np.uint64]) -> bytes:
-    """Return the frame of one ciphertext's residues, shape (4096,). Raises `FrameError` for what no frame holds."""
+    """Return the frame of one ciphertext's residues, shape (4096,). Raises `FrameError` if they have no frame."""
     check_residues(residues)
     return pack(residues)
 
@@ -89,7 +90,7 @@ def check_residues(residues: NDArray[np.uint64]) -> None:
 def add_residues(accumulator: NDArray[np.uint64], addend: NDArray[np.uint64]) -> None:
     """Add residues below the prime, in place. The prime has 54 bits, so the sum of two never overflows 64."""
     np.add(accumulator, addend, out=accumulator)
-    # Where the sum is below the prime the subtraction wraps around to a huge word, so the smaller one is right.
+    # If the sum is below the prime, the subtraction wraps around to a huge word. So the smaller of the two is right.
     np.minimum(accumulator, accumulator - np.uint64(PRIME), out=accumulator)
 
 
@@ -100,7 +101,7 @@ def pack(residues: NDArray[np.uint64]) -> bytes:
     _words(packed, 0)[:] = r0 | r1 << 54
     _words(packed, 8)[:] = r1 >> 10 | r2 << 44
     _words(packed, 16)[:] = r2 >> 20 | r3 << 34
-    # The last 24 bits come with the 40 before them: a word from byte 24 on would reach into the next group.
+    # The last 24 bits are written with the 40 before them. A word from byte 24 on would reach into the next group.
     _words(packed, 19)[:] = r2 >> 44 | r3 << 10
     return bytes(packed)
 
@@ -108,7 +109,7 @@ def pack(residues: NDArray[np.uint64]) -> bytes:
 def unpack(packed: bytes | bytearray | memoryview) -> NDArray[np.uint64]:
     """Return the residues, below 2^54, of a multiple of 27 bytes."""
     residues = np.empty((len(packed) // _GROUP_BYTES, _GROUP), dtype=np.uint64)
-    # Each residue lies within eight bytes of its group: where they begin, and its first bit in them.
+    # Each residue lies within eight bytes of its group. A pair says where those bytes begin and at which bit it begins.
     for index, (begin, bit) in enumerate(((0, 0), (6, 6), (13, 4), (19, 10))):
         residues[:, index] = _words(packed, begin) >> bit
     residues &= _MASK

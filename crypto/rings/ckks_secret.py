@@ -1,17 +1,18 @@
 """CKKS, secret side: the key, encryption, and opening sums. The coordinator must never import this module.
 
-Guarantees: what is encrypted lies within the public range; what is opened is an integer vector, each value well
-within half of the distance between two integers and in range, or `OpeningRefused` is raised; an opened sum is the
-same integers at every silo. Decrypted values never leave as floating point: two ciphertexts with their raw decryptions
-give away the key (Li and Micciancio 2021). SEAL exchanges objects through files alone: here they are anonymous files in
-memory, so neither a key nor a ciphertext touches a disk. Leaves masks to `masks`, the frame and the range law to
-`ckks_public`, SEAL's bytes to `seal_format`, and that a silo's values fit a sum of so many silos to `rings`.
+Guarantees: every encrypted value lies within the public range. Opening gives integers in range, if every decrypted
+value is within `MARGIN` of its integer, and raises `OpeningRefused` otherwise. Every silo opens a sum to the same
+integers. Decrypted values never leave as floating point: two ciphertexts with their raw decryptions give away the key
+(Li and Micciancio 2021). SEAL exchanges objects only through files. Here these are anonymous files in memory, so
+neither a key nor a ciphertext touches a disk. Masks are left to `masks`, the frame and the range law to `ckks_public`,
+and SEAL's bytes to `seal_format`. `rings` makes sure that the values of so many silos fit a sum.
 
 Error. SEAL adds to every coefficient a centred binomial of 42 bits (magnitude at most 21, variance 21/2), and encoding
-rounds it (at most 1/2, taken as uniform: variance 1/12). Both are sub-Gaussian with their variance as parameter, and a
-value is a sum of the 2048 errors, each times a cosine or sine, over SCALE: a value of a sum of n silos errs by more
-than MARGIN with a probability of at most 2 exp(-(MARGIN SCALE)^2 / (2048 n (21/2 + 1/12))): below 2^-1000 for 64 silos,
-below 2^-270 for 256. The floating point of encoding and decoding adds less than a thousandth.
+rounds it (at most 1/2, taken as uniform: variance 1/12). Both errors are sub-Gaussian with their variance as parameter.
+The error of a value is the sum of the 2048 errors, each times a cosine or sine, over SCALE. So a value of a sum of n
+silos errs by more than MARGIN with a probability of at most 2 exp(-(MARGIN SCALE)^2 / (2048 n (21/2 + 1/12))). This is
+below 2^-1000 for 64 silos and below 2^-270 for 256. The floating point of encoding and decoding adds less than a
+thousandth.
 """
 
 from __future__ import annotations
@@ -45,10 +46,10 @@ SERIALIZED_BYTES = DEGREE * PRIME_BITS // 8
 
 
 class CkksKey:
-    """The secret key that a roster's silos share. Prints only its kind. Its methods may run in several threads."""
+    """The secret key that a roster's silos share. `repr` prints only its kind. Threads may share it."""
 
     def __init__(self, secret: Any) -> None:
-        """Wrap a secret key of SEAL; use `create` or `from_bytes`."""
+        """Wrap a secret key of SEAL. Callers use `create` or `from_bytes`."""
         context = _context()
         self._secret = secret
         self._encoder = sealapi.CKKSEncoder(context)
@@ -73,7 +74,7 @@ class CkksKey:
         try:
             content = seal_format.write_secret_key(unpack(data))
         except FrameError:
-            msg = "the bytes are no CKKS key; have the key package dealt again"
+            msg = "the bytes are not a CKKS key; have the key package dealt again"
             raise SealError(msg) from None
         secret = sealapi.SecretKey()
         _load(secret, content)
@@ -82,10 +83,10 @@ class CkksKey:
     def encrypt(self, values: NDArray[np.int64]) -> NDArray[np.uint64]:
         """Encrypt 1 to 2048 integers, each at most 2^30 in magnitude, into one ciphertext's residues, shape (4096,).
 
-        Raises `SealError` for another type or shape or a value out of range.
+        Raises `SealError` if the type or shape is another, or a value is out of range.
         """
         if values.ndim != 1 or values.dtype != np.int64 or not 1 <= values.size <= FRAME_VALUES:
-            msg = f"a vector of 1 to {FRAME_VALUES} int64 is encrypted at once; convert or split it first"
+            msg = f"only a vector of 1 to {FRAME_VALUES} int64 can be encrypted at once; convert or split it first"
             raise SealError(msg)
         if values.max() > MAX_VALUE or values.min() < -MAX_VALUE:
             msg = "a value to be encrypted lies outside 2^30; clamp it to the study's bound first"
@@ -100,9 +101,9 @@ class CkksKey:
     def decrypt(self, residues: NDArray[np.uint64], values: int) -> NDArray[np.int64]:
         """Open one ciphertext of a sum, shape (4096,), that holds 1 to 2048 values, and return the integers.
 
-        Raises `FrameError` for what is no ciphertext, `SealError` for another number of values, `OpeningRefused` where
-        a value (or an unused place, which holds zero) is no integer within the margin or out of range: as it is when
-        a silo's masks do not cancel.
+        Raises `FrameError` if this is no ciphertext and `SealError` for another number of values. Raises
+        `OpeningRefused` if a value is out of range or not an integer within the margin, or if an unused place is not
+        zero. This happens if a silo's masks do not cancel.
         """
         if not 1 <= values <= FRAME_VALUES:
             msg = f"a ciphertext holds 1 to {FRAME_VALUES} values; open a longer sum frame by frame"
@@ -112,12 +113,15 @@ class CkksKey:
         self._decryptor.decrypt(ciphertext, plaintext)
         slots = np.array(self._encoder.decode_complex(plaintext), dtype=np.complex128).view(np.float64)
         nearest = np.rint(slots)
-        # Written so that NaN, too, fails; and the range first, as only within it every integer is a float64.
+        # Written so that NaN fails too. The range comes first, because every integer is a float64 only within it.
         if not (np.all(np.abs(slots) <= MAX_SUM + MARGIN) and np.all(np.abs(slots - nearest) <= MARGIN)):
-            msg = "the sum is not of integers in range: a silo is missing, doubled, or saw another round; begin anew"
+            msg = (
+                "the sum does not consist of integers in range: a silo is missing, is counted twice or saw another"
+                " round; begin a new attempt"
+            )
             raise OpeningRefused(msg)
         if nearest[values:].any():
-            msg = "the sum holds values beyond its length: a silo ran another study; begin anew"
+            msg = "the sum holds values beyond its length: a silo ran another study; begin a new attempt"
             raise OpeningRefused(msg)
         return nearest[:values].astype(np.int64)
 
@@ -131,20 +135,23 @@ def _context() -> Any:
 
 
 def _new_context(prime: int) -> Any:
-    """Return SEAL's context of our degree and this prime; `SealError` where SEAL finds less than 128-bit security."""
+    """Return SEAL's context of our degree and this prime. `SealError` if SEAL finds less than 128-bit security."""
     parameters = sealapi.EncryptionParameters(sealapi.SCHEME_TYPE.CKKS)
     parameters.set_poly_modulus_degree(DEGREE)
     parameters.set_coeff_modulus([sealapi.Modulus(prime)])
-    context = sealapi.SEALContext(parameters, False, sealapi.SEC_LEVEL_TYPE.TC128)  # noqa: FBT003  # of SEAL's making
+    context = sealapi.SEALContext(parameters, False, sealapi.SEC_LEVEL_TYPE.TC128)  # noqa: FBT003  # SEAL's signature
     if not context.parameters_set():
-        msg = f"SEAL refuses the parameters: {context.parameters_error_message()}; install FedWard's own versions"
+        msg = (
+            f"SEAL refuses the parameters: {context.parameters_error_message()}; install the versions that"
+            " constraints.txt names"
+        )
         raise SealError(msg)
     return context
 
 
 @contextmanager
 def _memory_file() -> Iterator[tuple[int, str]]:
-    """Give an anonymous file in memory, its descriptor and a path that SEAL can open; it is gone afterwards."""
+    """Give the descriptor of an anonymous file in memory, and a path for SEAL. The file is gone afterwards."""
     descriptor = os.memfd_create("seal")
     try:
         yield descriptor, f"/proc/self/fd/{descriptor}"
@@ -153,7 +160,7 @@ def _memory_file() -> Iterator[tuple[int, str]]:
 
 
 def _saved(thing: Any) -> bytes:
-    """Return a SEAL object's bytes; of too many, the beginning, which does not read."""
+    """Return a SEAL object's bytes. If there are too many, only the beginning is returned, and reading it fails."""
     with _memory_file() as (descriptor, path):
         thing.save(path)
         return os.pread(descriptor, seal_format.MAX_OBJECT, 0)

@@ -1,8 +1,9 @@
 """Fixed point: real numbers on a public grid, as integers that add exactly.
 
-Guarantees: values are clamped to a public bound before they are rounded, never refused for their size; rounding moves
-a value by at most half a step (nearest) or less than one step (stochastic, unbiased); beside what comes in and goes
-out, memory is a chunk. Leaves noise and the range of the rings to others. Step and bound are in the value's own unit.
+Guarantees: values are clamped to a public bound before they are rounded, and never refused for their size. Rounding
+moves a value by at most half a step (nearest) or by less than one step (stochastic, unbiased). The memory needed beside
+input and output is one chunk. Noise and the range of the rings are left to others. Step and bound are in the unit of
+the values.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _CHUNK = 1 << 16
 def to_grid(x: NDArray[np.float64], step: float, bound: float) -> NDArray[np.int64]:
     """Clamp to [-bound, bound], then round to the nearest multiple of step (ties to even). Any shape.
 
-    Raises `SealError` for NaN, or a step and bound that do not fit 53-bit integers.
+    Raises `SealError` for NaN, or if step and bound do not fit 53-bit integers.
     """
     return _on_grid(x, step, bound, np.rint)
 
@@ -31,7 +32,7 @@ def to_grid(x: NDArray[np.float64], step: float, bound: float) -> NDArray[np.int
 def to_grid_stochastic(x: NDArray[np.float64], step: float, bound: float, stream: KeyStream) -> NDArray[np.int64]:
     """Clamp to [-bound, bound], then round up with the probability of the remainder (unbiased). Any shape.
 
-    One 64-bit word of the stream a value, of which 53 bits decide. Raises `SealError` as `to_grid` does.
+    Each value takes one 64-bit word of the stream, of which 53 bits decide. Raises `SealError` as `to_grid` does.
     """
 
     def rounded(scaled: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -52,16 +53,16 @@ def _on_grid(
     bound: float,
     rounded: Callable[[NDArray[np.float64]], NDArray[np.float64]],
 ) -> NDArray[np.int64]:
-    """Clamp, scale and round chunk by chunk: a long vector is not held several times over."""
+    """Clamp, scale and round chunk by chunk, so that memory does not hold a long vector several times."""
     if not (math.isfinite(step) and math.isfinite(bound) and step > 0 and 0 < bound / step <= _MAX_INTEGER):
-        msg = "step and bound of a grid are positive, with at most 2^52 steps up to the bound; mend the study"
+        msg = "step and bound of a grid must be positive, with at most 2^52 steps up to the bound; fix the study"
         raise SealError(msg)
     values = np.asarray(x).reshape(-1)
     integers = np.empty(values.size, dtype=np.int64)
     for begin in range(0, values.size, _CHUNK):
         part = values[begin : begin + _CHUNK].astype(np.float64)
         if np.isnan(part).any():
-            msg = "a value to be sealed is not a number; the computation before it diverged: lower the learning rate"
+            msg = "a value to be sealed is not a number: the computation before it diverged; lower the learning rate"
             raise SealError(msg)
         np.clip(part, -bound, bound, out=part)
         part /= step

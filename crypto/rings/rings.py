@@ -1,9 +1,10 @@
 """The rings in which sealed vectors are added, public side: frames, sizes and addition, without any key.
 
-Guarantees: addition is exact, coordinate by coordinate, mod the ring's modulus; a frame that was read is well formed,
-and no number of additions makes it otherwise. A sealed vector is cut into frames of `frame_values` values. Ciphertext
-frames (`ckks_public`) are always whole; in the integer rings, where values are little-endian words mod 2^32 or 2^64 and
-every word is valid, the last frame is short. Leaves keys, masks and the meaning of the values to the silos (`sealing`).
+Guarantees: addition is exact, coordinate by coordinate, mod the ring's modulus. A frame that was read is well formed,
+and remains so after any number of additions. A sealed vector is cut into frames of `frame_values` values. Ciphertext
+frames (`ckks_public`) are always whole. In the integer rings values are little-endian words mod 2^32 or 2^64, every
+word is valid, and the last frame may be short. Keys, masks and the meaning of the values are left to the silos
+(`sealing`).
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ Kind = Literal["ckks", "ring32", "ring64"]
 
 @dataclass(frozen=True)
 class Ring(ABC):
-    """One way of cutting, checking and adding sealed vectors. In memory a frame is an array of unsigned words."""
+    """One way to cut, check and add sealed vectors. In memory a frame is an array of unsigned words."""
 
     kind: Kind
     frame_values: int
     frame_bytes: int
-    """Of a full frame."""
+    """Bytes of a full frame."""
     max_value: int
     """Largest magnitude of one silo's value."""
     max_sum: int
@@ -39,22 +40,22 @@ class Ring(ABC):
 
     @abstractmethod
     def content_size(self, values: int) -> int:
-        """Bytes of a sealed vector of so many values."""
+        """Return the bytes of a sealed vector of so many values."""
 
     @abstractmethod
     def read(self, frame: bytes | bytearray | memoryview) -> NDArray[np.unsignedinteger]:
-        """Check a frame and return its words, a copy. Raises `FrameError` for anything that is no frame."""
+        """Check a frame and return a copy of its words. Raises `FrameError` if this is no frame."""
 
     @abstractmethod
     def add(self, total: NDArray[np.unsignedinteger], addend: NDArray[np.unsignedinteger]) -> None:
-        """Add words that were read to a total, in place. Raises `FrameError` where lengths differ."""
+        """Add the words of a frame to a total, in place. Raises `FrameError` if the lengths differ."""
 
     @abstractmethod
     def write(self, words: NDArray[np.unsignedinteger]) -> bytes:
-        """Return the frame of which `read` gives these words."""
+        """Return the frame from which `read` gives these words."""
 
     def limit(self, silos: int) -> int:
-        """Largest magnitude of one silo's value that cannot overflow in the sum of so many silos."""
+        """Return the largest magnitude of one silo's value that cannot overflow in the sum of so many silos."""
         return min(self.max_value, self.max_sum // silos)
 
 
@@ -62,15 +63,15 @@ class CiphertextRing(Ring):
     """CKKS ciphertexts: a frame's words are the residues of c0, then of c1 (`ckks_public`)."""
 
     def content_size(self, values: int) -> int:
-        """Whole frames, the last one too."""
+        """Return the bytes of whole frames; the last one is whole too."""
         return self.frame_bytes * -(-values // self.frame_values)
 
     def read(self, frame: bytes | bytearray | memoryview) -> NDArray[np.unsignedinteger]:
-        """Return both polynomials' residues, each below the prime, and c1 not all zero."""
+        """Return the residues of both polynomials. Each is below the prime, and c1 is not all zero."""
         return ckks_public.read_frame(frame)
 
     def add(self, total: NDArray[np.unsignedinteger], addend: NDArray[np.unsignedinteger]) -> None:
-        """Add coefficientwise mod the prime: the homomorphic addition itself."""
+        """Add coefficient by coefficient mod the prime. This is the homomorphic addition itself."""
         _require_one_length(total, addend)
         ckks_public.add_residues(total, addend)
 
@@ -81,13 +82,13 @@ class CiphertextRing(Ring):
 
 @dataclass(frozen=True)
 class IntegerRing(Ring):
-    """Integers mod a power of two, one word a value; negative ones in two's complement."""
+    """Integers mod a power of two, one word for each value, negative ones in two's complement."""
 
     word: np.dtype[np.unsignedinteger]
     """Little-endian, as on the wire."""
 
     def content_size(self, values: int) -> int:
-        """One word a value."""
+        """Return the bytes of one word for each value."""
         return self.word.itemsize * values
 
     def read(self, frame: bytes | bytearray | memoryview) -> NDArray[np.unsignedinteger]:
@@ -112,7 +113,7 @@ class IntegerRing(Ring):
 
 def _require_one_length(total: NDArray[np.unsignedinteger], addend: NDArray[np.unsignedinteger]) -> None:
     if total.shape != addend.shape:
-        msg = "frames that are added have one length; let the silos send their uploads again"
+        msg = "frames that are added must have the same length; let the silos send their uploads again"
         raise FrameError(msg)
 
 
@@ -133,7 +134,7 @@ RINGS: Mapping[str, Ring] = MappingProxyType(
             max_sum=(1 << 31) - 1,
             word=np.dtype("<u4"),
         ),
-        # A word holds more than 2^46, but the linear checks would then be weaker (`checks`).
+        # A word could hold more than 2^46, but the linear checks would then be weaker (`checks`).
         "ring64": IntegerRing(
             "ring64",
             frame_values=1 << 14,
@@ -147,8 +148,8 @@ RINGS: Mapping[str, Ring] = MappingProxyType(
 
 
 def ring_of(kind: str) -> Ring:
-    """The ring of this kind. Raises `FrameError` where there is none."""
+    """Return the ring of this kind. Raises `FrameError` if there is none."""
     if kind not in RINGS:
-        msg = f"{kind!r} is no ring: {', '.join(RINGS)} are; both sides must run the same version of FedWard"
+        msg = f"{kind!r} is none of the rings {', '.join(RINGS)}; both sides must run the same version of FedWard"
         raise FrameError(msg)
     return RINGS[kind]

@@ -1,16 +1,16 @@
-"""The bytes of SEAL 4.3, as TenSEAL 0.3.18 brings it, read and written strictly. The only place that knows them.
+"""The byte format of SEAL 4.3, as packaged by TenSEAL 0.3.18. Only this module knows it; it reads and writes strictly.
 
-Guarantees: SEAL loads no byte that was not written here. What is read has exactly the header, parameters and lengths
-of our parameter set, decompresses to no more than it should, ends where it should, and its residues are reduced;
-everything else gives `FrameError`. (SEAL itself accepts changed scales and transparent ciphertexts: design,
-sealed-sums.md, "What breaks it".) Leaves encryption to `ckks_secret`.
+Guarantees: SEAL loads no byte that was not written here. An object that was read has exactly the header, parameters and
+lengths of our parameter set, decompresses to no more than it should and ends where it should. Its residues are reduced.
+Every other object gives `FrameError`. (SEAL itself accepts changed scales and transparent ciphertexts: design,
+sealed-sums.md, "What breaks it".) Encryption is left to `ckks_secret`.
 
 Layouts, little-endian. An object is a header of 16 bytes (magic, header size, version, compression, reserved, size of
-the whole) and a body, compressed with zstd where SEAL wrote it and plain where this module did. A body is the facts
-and then an array: a plain header, the number of words, the words. Facts of a ciphertext: parms_id, NTT form,
-polynomials, degree, primes, scale, correction factor; of a secret key: parms_id, words, scale. The residues of both
-are in NTT form. With one prime there is no key level: both carry the same parms_id, which is BLAKE2b-256 of scheme,
-degree, primes and plain modulus as 64-bit words.
+the whole object) and a body. The body is compressed with zstd if SEAL wrote it, and plain if this module did. It holds
+the facts and then an array (a plain header, the number of words, the words). The facts of a ciphertext are parms_id,
+NTT form, polynomials, degree, primes, scale and correction factor; those of a secret key are parms_id, words and scale.
+The residues of both are in NTT form. With one prime there is no key level, so both carry the same parms_id: BLAKE2b-256
+of scheme, degree, primes and plain modulus as 64-bit words.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _header(size: int, compression: int = _PLAIN) -> bytes:
 
 
 def _opening(facts: bytes, words: int) -> bytes:
-    """What precedes the words in a body."""
+    """Return the part of a body that precedes the words."""
     return facts + _header(_COUNT.size + 8 * words) + _COUNT.pack(words)
 
 
@@ -48,7 +48,7 @@ _CIPHERTEXT = _opening(struct.pack("<32sBQQQdQ", _PARMS_ID, 1, 2, DEGREE, 1, SCA
 _SECRET_KEY = _opening(struct.pack("<32sQd", _PARMS_ID, DEGREE, 1.0), DEGREE)
 
 MAX_OBJECT = 1 << 16
-"""Every object of ours is smaller, compressed or not: so much of a file is enough to read."""
+"""All our objects are smaller, compressed or not, so reading this many bytes of a file is enough."""
 
 
 def read_ciphertext(data: bytes) -> NDArray[np.uint64]:
@@ -59,7 +59,7 @@ def read_ciphertext(data: bytes) -> NDArray[np.uint64]:
 
 
 def write_ciphertext(residues: NDArray[np.uint64]) -> bytes:
-    """Write residues, shape (4096,), as SEAL loads a ciphertext. Raises `FrameError` for what cannot be one."""
+    """Return residues, shape (4096,), as a ciphertext that SEAL loads. Raises `FrameError` if they cannot be one."""
     check_residues(residues)
     return _write(_CIPHERTEXT, residues)
 
@@ -72,19 +72,19 @@ def read_secret_key(data: bytes) -> NDArray[np.uint64]:
 
 
 def write_secret_key(residues: NDArray[np.uint64]) -> bytes:
-    """Write residues, shape (2048,), as SEAL loads a secret key. Raises `FrameError` for what cannot be one."""
+    """Return residues, shape (2048,), as a secret key that SEAL loads. Raises `FrameError` if they cannot be one."""
     _check_key(residues)
     return _write(_SECRET_KEY, residues)
 
 
 def _check_key(residues: NDArray[np.uint64]) -> None:
-    # A residue of zero would leave one residue of every plaintext in the clear.
+    # If a residue of the key were zero, one residue of every plaintext would be in the clear.
     if residues.shape != (DEGREE,) or int(residues.max()) >= PRIME or not residues.all():
         _refuse("secret key")
 
 
 def _refuse(what: str) -> NoReturn:
-    msg = f"the {what} is not of our parameter set and SEAL version; all silos must run the same version of FedWard"
+    msg = f"the {what} has other parameters or another SEAL version; all silos must run the same version of FedWard"
     raise FrameError(msg) from None
 
 
@@ -97,14 +97,14 @@ def _read(data: bytes, opening: bytes, words: int) -> NDArray[np.uint64]:
 
 
 def _read_body(data: bytes, size: int) -> bytes:
-    """Return the body of one object; compressed, it must announce and hold exactly `size` bytes."""
+    """Return the body of one object. A compressed body must announce and hold exactly `size` bytes."""
     content = data[_HEADER.size :]
     if data.startswith(_header(len(content), _PLAIN)):
         return content
     if not data.startswith(_header(len(content), _ZSTD)):
         _refuse("header")
     try:
-        # Looked at first, because so much memory is set aside before the first byte is decompressed.
+        # The announced size is checked first, because that much memory is reserved before anything is decompressed.
         frame = zstandard.get_frame_parameters(content)
         if (frame.content_size, frame.window_size) != (size, size):
             _refuse("compressed object")

@@ -1,7 +1,7 @@
 """Secure aggregation: a roster agrees on keys, seals its contributions and opens nothing but their sum.
 
-Keys (`agreement`, `packages`), masks (`masks`, `labels`), sealing and opening (`sealing`, `layout`, `checks`), and
-dropouts (`shamir`, `unmasking`, `survivors`), after Bonawitz et al., CCS 2017.
+The room holds keys (`agreement`, `packages`), masks (`masks`, `labels`), sealing and opening (`sealing`, `layout`,
+`checks`), and dropouts (`shamir`, `unmasking`, `survivors`), after Bonawitz et al., CCS 2017.
 """
 
 __all__ = ["agreement", "labels", "layout", "masks", "packages", "sealing", "survivors", "unmasking"]

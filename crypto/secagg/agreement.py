@@ -1,13 +1,13 @@
-"""Key agreement: every two silos of a roster share a secret that the coordinator, who carries the offers, cannot know.
+"""Key agreement: every two silos of a roster share a secret. The coordinator carries the offers but cannot know it.
 
 Guarantees: a secret is derived only from offers and greetings that the named silos signed with their certified keys for
-this study, from X25519 (RFC 7748) and ML-KEM-768 (FIPS 203) together, so it stays secret while either of the two holds
-(HKDF-SHA256, RFC 5869); it depends on the whole roster, so silos that were shown different rosters share nothing.
-Leaves it to the silo's policy whether a roster is large enough, and to its store that the ephemeral key and the
-greeting outlive a restart, and are forgotten after use.
+this study. X25519 (RFC 7748) and ML-KEM-768 (FIPS 203) both enter it, so it stays secret while either of the two holds
+(HKDF-SHA256, RFC 5869). It depends on the whole roster, so silos that were shown different rosters share nothing. The
+silo's policy decides whether a roster is large enough. The silo's store makes sure that the ephemeral key and the
+greeting outlive a restart and are forgotten after use.
 
-The order is `EphemeralKey.create`, then for every roster `greet` (once: a second greeting makes other secrets) and,
-when the greetings of the others are there, `meet`.
+The order of calls: first `EphemeralKey.create`. Then, for every roster, `greet` (once, because a second greeting makes
+other secrets). Then, as soon as the greetings of the others have arrived, `meet`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from crypto.stream import KEY_BYTES, derive
 KEM_BYTES = 1184
 """Length of an ML-KEM-768 encapsulation key."""
 MAX_SIGNATURE = 72
-"""Longest DER form of an ECDSA P-256 signature; each signed note ends with one."""
+"""Longest DER form of an ECDSA P-256 signature. Each signed note ends with a signature."""
 
 _CIPHERTEXT = 1088
 _PRIVATE_BYTES = 32
@@ -55,7 +55,7 @@ class KeyOffer:
 
 @dataclass(frozen=True)
 class RosterEntry:
-    """One silo's offer as the coordinator hands it round."""
+    """One silo's offer as the coordinator distributes it."""
 
     name: str
     certificate_pem: bytes
@@ -66,19 +66,19 @@ class RosterEntry:
     def verify(self, trust: Trust, message: bytes, signature: bytes, *, now: datetime | None = None) -> None:
         """Check that the authority certified the silo of this name, and that this silo signed the message.
 
-        `now` (aware) defaults to the clock. Raises `CertificateError`, `SignatureRefused`, or `RosterRefused` where the
-        entry's name is not its certificate's.
+        `now` (aware) defaults to the clock. Raises `CertificateError`, `SignatureRefused`, or `RosterRefused` if the
+        entry's name is not the name in its certificate.
         """
         identity = trust.identify(self.certificate_pem, role=Role.SILO, now=now)
         if identity.name != self.name:
-            msg = f"the roster calls {identity} {self.name!r}; the coordinator must send the roster as it is"
+            msg = f"the roster gives {identity} the name {self.name!r}; the coordinator must send the roster unchanged"
             raise RosterRefused(msg)
         trust.verify(self.certificate_pem, message, signature, role=Role.SILO)
 
 
 @dataclass(frozen=True)
 class Roster:
-    """Who is in the sums of a study. Raises `RosterRefused` unless sorted by name, without repeats, of two or more."""
+    """The silos whose values are in a study's sums. Raises `RosterRefused` unless two or more, sorted, each once."""
 
     study: str
     entries: tuple[RosterEntry, ...]
@@ -87,7 +87,10 @@ class Roster:
         names = [entry.name for entry in self.entries]
         own = {len({getattr(entry, key) for entry in self.entries}) for key in ("public", "kem")}
         if len(names) < _MIN_SILOS or names != sorted(set(names)) or own != {len(names)}:
-            msg = "a roster lists two or more silos, sorted by name, each once and with keys of its own"
+            msg = (
+                "the roster must list two or more silos, sorted by name, each once and with its own keys; the"
+                " coordinator must send it so"
+            )
             raise RosterRefused(msg)
 
     @property
@@ -97,18 +100,18 @@ class Roster:
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 over study and entries, lowercase hex: names this roster in labels and signatures."""
+        """SHA-256 over study and entries, lowercase hex. Labels and signatures name this roster by it."""
         parts: list[bytes | str] = [self.study]
         for entry in self.entries:
             parts += [entry.name, entry.certificate_pem, entry.public, entry.kem, entry.signature]
         return hashlib.sha256(canonical("roster", *parts)).hexdigest()
 
     def entry(self, name: str) -> RosterEntry:
-        """Return the member of that name. Raises `RosterRefused` where there is none."""
+        """Return the member of that name. Raises `RosterRefused` if there is none."""
         for entry in self.entries:
             if entry.name == name:
                 return entry
-        msg = f"{name!r} is no member of this roster; the coordinator must name its members only"
+        msg = f"{name!r} is no member of this roster; the coordinator must name only members"
         raise RosterRefused(msg)
 
     def verify(self, trust: Trust, *, now: datetime | None = None) -> None:
@@ -121,26 +124,26 @@ class Roster:
                 entry.verify(trust, _offer_message(self.study, entry.public, entry.kem), entry.signature, now=now)
             except SignatureRefused:
                 msg = (
-                    f"the keys in the roster were not offered by {entry.name!r} for this study;"
-                    " ask that silo to offer again"
+                    f"{entry.name!r} did not offer the keys in the roster for this study;"
+                    " ask that silo to offer its keys again"
                 )
                 raise SignatureRefused(msg) from None
 
 
 class PairSecrets(Mapping[str, bytes]):
-    """Other silo's name -> the 32-byte secret shared with it. Prints only its kind."""
+    """Mapping of another silo's name to the 32-byte secret shared with it. `repr` prints only its kind."""
 
     def __init__(self, secrets: Mapping[str, bytes]) -> None:
-        """Copy the secrets. Raises `SealError` where one has another length."""
+        """Copy the secrets. Raises `SealError` if one has another length."""
         if any(len(secret) != KEY_BYTES for secret in secrets.values()):
-            msg = f"a pair secret has {KEY_BYTES} bytes; agree on keys again"
+            msg = f"a pair secret must have {KEY_BYTES} bytes; agree on keys again"
             raise SealError(msg)
         self._secrets = {name: secrets[name] for name in sorted(secrets)}
 
     def check(self, me: str, roster: Roster) -> None:
-        """Raise `SealError` unless these are this silo's secrets with all other members of the roster, and no more."""
+        """Raise `SealError` unless these are this silo's secrets with exactly the other members of the roster."""
         if {me, *self._secrets} != set(roster.names) or me in self._secrets:
-            msg = "the pair secrets are not those of this roster; agree on keys again"
+            msg = "the pair secrets belong to another roster; agree on keys again"
             raise SealError(msg)
 
     def __getitem__(self, name: str) -> bytes:
@@ -158,17 +161,17 @@ class PairSecrets(Mapping[str, bytes]):
 
 @dataclass(frozen=True)
 class Greeting:
-    """What one silo says to the later names of a roster, and what it keeps of it."""
+    """What one silo sends to the members with later names, and what it keeps for itself."""
 
     note: bytes
     """For everybody: magic (16), one ML-KEM-768 ciphertext (1088) for each later name, signature (DER)."""
     secrets: bytes = field(repr=False)
-    """For `EphemeralKey.meet` alone: the roster's digest (32), the pair secret (32) with each later name. Seal it."""
+    """For `EphemeralKey.meet` alone: the roster's digest (32), the pair secret (32) with each later name. Secret."""
 
 
 @dataclass(frozen=True)
 class EphemeralKey:
-    """This silo's key pairs for the rosters of one study. On a disk they lie sealed only (`crypto.pki.at_rest`)."""
+    """This silo's key pairs for the rosters of one study. They touch a disk only sealed (`crypto.pki.at_rest`)."""
 
     study: str
     offer: KeyOffer
@@ -178,7 +181,7 @@ class EphemeralKey:
 
     @classmethod
     def create(cls, credential: Credential, study: str) -> Self:
-        """Make fresh keys and sign them for the study. Raises `SealError` where this machine knows no ML-KEM."""
+        """Make fresh keys and sign them for the study. Raises `SealError` if this machine lacks ML-KEM."""
         private, kem = X25519PrivateKey.generate(), _kem_key(None)
         public, kem_public = private.public_key().public_bytes_raw(), kem.public_key().public_bytes_raw()
         signature = credential.sign(_offer_message(study, public, kem_public))
@@ -186,7 +189,7 @@ class EphemeralKey:
 
     @classmethod
     def restore(cls, credential: Credential, study: str, blob: bytes) -> Self:
-        """The inverse of `to_bytes`. Raises `SealError` where this silo did not sign the keys for the study."""
+        """The inverse of `to_bytes`. Raises `SealError` if this silo did not sign the keys for the study."""
         seeds = blob[: _PRIVATE_BYTES + _SEED_BYTES].ljust(_PRIVATE_BYTES + _SEED_BYTES, b"\0")
         private, kem = X25519PrivateKey.from_private_bytes(seeds[:_PRIVATE_BYTES]), _kem_key(seeds[_PRIVATE_BYTES:])
         public, kem_public = private.public_key().public_bytes_raw(), kem.public_key().public_bytes_raw()
@@ -197,7 +200,7 @@ class EphemeralKey:
                 credential.certificate_pem, message, offer.signature, role=credential.identity.role
             )
         except SignatureRefused:
-            msg = "the stored keys were not signed by this silo for this study; new ones must be offered"
+            msg = "this silo did not sign the stored keys for this study; offer new keys"
             raise SealError(msg) from None
         return cls(study, offer, credential, private, kem)
 
@@ -208,8 +211,8 @@ class EphemeralKey:
     def greet(self, roster: Roster, me: str) -> Greeting:
         """Verify the roster under this silo's own authority and encapsulate a secret to every later name.
 
-        Raises what `Roster.verify` raises, and `RosterRefused` where the roster is for another study, does not hold
-        this very offer, or holds a key that is none.
+        Raises what `Roster.verify` raises, and `RosterRefused` if the roster is for another study, does not hold
+        exactly this offer, or holds bytes that are no key.
         """
         self._check(roster, me)
         ciphertexts, secrets = [], []
@@ -218,7 +221,9 @@ class EphemeralKey:
                 try:
                     kem_secret, ciphertext = MLKEM768PublicKey.from_public_bytes(other.kem).encapsulate()
                 except ValueError:
-                    msg = f"the second key of {other.name!r} is no ML-KEM-768 key; ask that silo to offer again"
+                    msg = (
+                        f"the second key of {other.name!r} is no ML-KEM-768 key; ask that silo to offer its keys again"
+                    )
                     raise RosterRefused(msg) from None
                 ciphertexts.append(ciphertext)
                 secrets.append(self._secret(roster, me, other, kem_secret, ciphertext))
@@ -230,15 +235,15 @@ class EphemeralKey:
     def meet(self, roster: Roster, me: str, own: bytes, greetings: Mapping[str, bytes]) -> PairSecrets:
         """Derive the secret with each other member from this silo's `Greeting.secrets` and the earlier names' notes.
 
-        Notes of other silos are not read. Raises what `greet` raises; `SealError` where `own` was not kept for this
-        roster; `RosterRefused` or `SignatureRefused` where the note of an earlier name is missing, malformed or not
+        Notes of other silos are not read. Raises what `greet` raises, and `SealError` if `own` was not kept for this
+        roster. Raises `RosterRefused` or `SignatureRefused` if the note of an earlier name is missing, malformed or not
         signed by that silo for this roster.
         """
         self._check(roster, me)
         place = roster.names.index(me)
         earlier, later = roster.entries[:place], roster.entries[place + 1 :]
         if len(own) != _DIGEST + KEY_BYTES * len(later) or own[:_DIGEST] != bytes.fromhex(roster.digest):
-            msg = "the kept greeting is not for this roster; greet this roster first"
+            msg = "the stored greeting is for another roster; greet this roster first"
             raise SealError(msg)
         cuts = range(_DIGEST, len(own), KEY_BYTES)
         secrets = {other.name: own[cut : cut + KEY_BYTES] for cut, other in zip(cuts, later, strict=True)}
@@ -249,11 +254,11 @@ class EphemeralKey:
 
     def _check(self, roster: Roster, me: str) -> None:
         if roster.study != self.study or me != self._credential.identity.name:
-            msg = "the roster is for another study or another silo than the offer; offer keys for this one"
+            msg = "this silo's offer is for another study or another silo than the roster; offer keys for this study"
             raise RosterRefused(msg)
         own = [entry for entry in roster.entries if entry.name == me]
         if not own or (own[0].public, own[0].kem) != (self.offer.public, self.offer.kem):
-            msg = "the roster does not hold the keys that this silo offered last; offer again"
+            msg = "the roster does not hold the keys that this silo offered last; offer keys again"
             raise RosterRefused(msg)
         roster.verify(Trust(self._credential.authority_pem))
 
@@ -274,11 +279,16 @@ class EphemeralKey:
         return ciphertexts[names.index(me) - first]
 
     def _secret(self, roster: Roster, me: str, other: RosterEntry, kem_secret: bytes, ciphertext: bytes) -> bytes:
-        """Salt: the roster's digest, which covers all public keys; info: both names in order and the ciphertext."""
+        """Derive the secret of a pair.
+
+        Salt: the roster's digest, which covers all public keys. Info: both names, sorted, and the ciphertext.
+        """
         try:
             shared = self._private.exchange(X25519PublicKey.from_public_bytes(other.public))
         except ValueError:
-            msg = f"the first key of {other.name!r} is no X25519 key, or a weak one; ask that silo to offer again"
+            msg = (
+                f"the first key of {other.name!r} is no X25519 key or a weak one; ask that silo to offer its keys again"
+            )
             raise RosterRefused(msg) from None
         first, second = sorted((me, other.name))
         return derive(
@@ -290,7 +300,7 @@ def _kem_key(seed: bytes | None) -> MLKEM768PrivateKey:
     try:
         return MLKEM768PrivateKey.generate() if seed is None else MLKEM768PrivateKey.from_seed_bytes(seed)
     except UnsupportedAlgorithm:
-        msg = "this machine's cryptography knows no ML-KEM-768; install the version that constraints.txt names"
+        msg = "this machine's `cryptography` package lacks ML-KEM-768; install the version that constraints.txt names"
         raise SealError(msg) from None
 
 

@@ -1,8 +1,8 @@
 """Labels: what a mask, pad or note is for. Two different purposes never share key stream.
 
-Guarantees: `canonical()` differs wherever any field differs. A silo that was handed another study, roster, model,
-round or attempt derives other masks, so its upload makes the sum unusable instead of leaking a difference
-(design: sealed-sums.md, layer 2). Leaves it to the silo's durable store that no label is ever used twice.
+Guarantees: `canonical()` differs if any field differs. A silo that was given another study, roster, model, round or
+attempt derives other masks, so its upload makes the sum unusable instead of leaking a difference
+(design: sealed-sums.md, layer 2). The silo's durable store makes sure that no label is ever used twice.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Label:
     roster: str
     """`Roster.digest`."""
     model: str
-    """Digest of the model the roster starts from (`packages.model_digest`)."""
+    """Digest of the model that the roster starts from (`packages.model_digest`)."""
     round: int
     attempt: int
     tensor: str
@@ -33,5 +33,5 @@ class Label:
 
     @property
     def digest(self) -> str:
-        """SHA-256 of `canonical()`, lowercase hex: what a silo stores to never use the label again."""
+        """SHA-256 of `canonical()`, lowercase hex. A silo stores it so that it never uses the label again."""
         return hashlib.sha256(self.canonical()).hexdigest()

@@ -1,14 +1,14 @@
-"""What covers one silo's upload, and what must be taken off the survivors' sum. Silos only.
+"""The masks that cover one silo's upload, and those that must be taken off the survivors' sum. Silos only.
 
-Guarantees: each upload is covered by key streams that the coordinator, even with all other silos but one, cannot know;
-the streams that survivors share cancel in their sum, bit for bit, and `Unmasking` takes off the rest: the survivors'
-own streams, their streams towards those who dropped out, and, in the integer rings, one group pad for each survivor,
-which hides even the sum (design: sealed-sums.md, layers 2 to 4; Bonawitz et al., CCS 2017). Leaves it to the silo's
-durable store that no label is used twice, since two uploads under one label would leak their difference, and to
-`recovery` that the secrets of an `Unmasking` are those that were committed to.
+Guarantees: each upload is covered by key streams that the coordinator cannot know, even together with all other silos
+but one. The streams that survivors share cancel in their sum, bit for bit. `Unmasking` takes off the rest: the
+survivors' own streams, their streams towards those who dropped out, and, in the integer rings, one group pad for each
+survivor, which hides even the sum (design: sealed-sums.md, layers 2 to 4; Bonawitz et al., CCS 2017). The silo's
+durable store makes sure that no label is used twice, since two uploads under one label would leak their difference.
+`unmasking` makes sure that the secrets of an `Unmasking` are those that were committed to.
 
-One key stream per (secret, kind, label), drawn frame by frame in order. Of a ciphertext c0 alone is covered, uniformly
-mod the prime: nobody opens it without c0.
+There is one key stream per (secret, kind, label), drawn frame by frame in order. Only c0 of a ciphertext is covered,
+uniformly mod the prime, because nobody opens a ciphertext without c0.
 """
 
 from __future__ import annotations
@@ -27,28 +27,31 @@ from crypto.secagg.labels import Label
 from crypto.stream import KEY_BYTES, KeyStream
 
 Term = tuple[bool, KeyStream]
-"""Whether a stream is added (or subtracted), and the stream."""
+"""True if a stream is added, False if it is subtracted; and the stream."""
 
 
 @dataclass(frozen=True)
 class Masks:
-    """What covers one silo's upload of one tensor in one attempt. Prints only its kind."""
+    """The seeds of the masks on one silo's upload of one tensor in one attempt. `repr` prints only its kind."""
 
     me: str
     own: bytes = field(repr=False)
-    """32 bytes that only this silo knows, and whose shares the roster holds."""
+    """32 bytes that only this silo knows. The roster holds shares of them."""
     pairs: Mapping[str, bytes] = field(repr=False)
-    """For every other participant the 32 bytes that both derive."""
+    """Each other participant's name -> the 32 bytes that both silos derive."""
     group: bytes = field(repr=False)
     """32 bytes that every silo of the roster knows."""
 
     def __post_init__(self) -> None:
         if self.me in self.pairs or not self.pairs or not _are_secrets(self.own, self.group, *self.pairs.values()):
-            msg = "masks need a seed of 32 bytes with every other participant, one's own and the group's; begin anew"
+            msg = (
+                "masks need seeds of 32 bytes: one with every other participant, the silo's own and the group's; begin"
+                " a new attempt"
+            )
             raise SealError(msg)
 
     def terms(self, label: Label, kind: Kind) -> list[Term]:
-        """What is added to the plain frames."""
+        """Return the streams that are added to the plain frames."""
         terms = [(self.me < other, _pair_stream(seed, label, kind)) for other, seed in self.pairs.items()]
         terms.append((True, _own_stream(self.own, label, kind)))
         if kind != "ckks":
@@ -58,30 +61,33 @@ class Masks:
 
 @dataclass(frozen=True)
 class Unmasking:
-    """What lies on the sum of the survivors' uploads. Prints only its kind."""
+    """The seeds of the masks on the sum of the survivors' uploads. `repr` prints only its kind."""
 
     own: Mapping[str, bytes] = field(repr=False)
-    """For every survivor its own seed."""
+    """The own seed of every survivor."""
     dropped: Mapping[str, Mapping[str, bytes]] = field(repr=False)
-    """For every participant who is no survivor its pair seeds, with all survivors at least."""
+    """The pair seeds of every participant who is no survivor, at least those with all survivors."""
     group: bytes = field(repr=False)
 
     def __post_init__(self) -> None:
         names = set(self.own)
         seeds = [seed for pairs in self.dropped.values() for seed in pairs.values()]
         if (
-            len(names) < 2  # noqa: PLR2004  # a sum of one is that one's values
+            len(names) < 2  # noqa: PLR2004  # the sum of a single silo would show that silo's values
             or names & set(self.dropped)
             or any(names - set(pairs) for pairs in self.dropped.values())
             or not _are_secrets(self.group, *self.own.values(), *seeds)
         ):
-            msg = "a sum opens with seeds of 32 bytes: two survivors' own or more, and theirs with all who dropped out"
+            msg = (
+                "a sum opens only with seeds of 32 bytes: the own seeds of two or more survivors, and the seeds between"
+                " every survivor and every silo that dropped out; begin a new attempt"
+            )
             raise SealError(msg)
 
     def terms(self, label: Label, kind: Kind) -> list[Term]:
-        """What is added to the sum's frames: what remains is plain."""
+        """Return the streams that are added to the sum's frames to make them plain."""
         terms = [(False, _own_stream(seed, label, kind)) for seed in self.own.values()]
-        # A survivor that comes first by name has added their common stream; now it is subtracted.
+        # If the survivor comes first by name, it added the common stream, which is now subtracted.
         terms += [
             (gone < survivor, _pair_stream(seeds[survivor], label, kind))
             for gone, seeds in self.dropped.items()
@@ -93,7 +99,7 @@ class Unmasking:
 
 
 def apply(ring: Ring, words: NDArray[np.unsignedinteger], terms: Sequence[Term]) -> None:
-    """Add every term to one frame's words, in place. The frames of a vector come in order, each once."""
+    """Add every term to one frame's words, in place. Call this for the frames of a vector in order, once for each."""
     if isinstance(ring, IntegerRing):
         drawn = np.empty(words.size, dtype=ring.word)
         for adds, stream in terms:
@@ -107,7 +113,7 @@ def apply(ring: Ring, words: NDArray[np.unsignedinteger], terms: Sequence[Term])
         if adds:
             ckks_public.add_residues(c0, mask)
         else:
-            # A negative difference wraps around to a huge word; with the prime added it is right, and smaller.
+            # A negative difference wraps around to a huge word. With the prime added it is right, and smaller.
             np.subtract(c0, mask, out=c0)
             np.minimum(c0, c0 + prime, out=c0)
 

@@ -1,8 +1,8 @@
-"""Keys of a roster on their way between silos, and notes that only the roster reads.
+"""Key packages that carry a roster's keys between silos, and notes that only the roster can read.
 
 Guarantees: the coordinator, who carries packages and notes, can neither read nor change them, nor use them for another
 roster, dealer, silo or label (AES-256-GCM, NIST SP 800-38D, keys by HKDF-SHA256). Every malformed or foreign blob gives
-`SealError`. Leaves the meaning of the CKKS key bytes to `ckks_secret`, and who deals to the protocol.
+`SealError`. `ckks_secret` defines the bytes of the CKKS key, and the protocol decides who deals.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ _MAGIC = b"fedward keys 1\0\0"
 _NONCE = 12
 _TAG = 16
 SEAL_BYTES = _NONCE + _TAG
-"""What sealing adds to the length."""
+"""Bytes that sealing adds to a plain text."""
 _WRAP = KEY_BYTES + SEAL_BYTES
 
 
 @dataclass(frozen=True)
 class GroupKeys:
-    """What every silo of a roster holds and nobody else. Prints only its kind."""
+    """The keys that every silo of a roster holds, and nobody else. `repr` prints only its kind."""
 
     ckks: bytes = field(repr=False)
     """The CKKS key with its secret part (`CkksKey.to_bytes`)."""
     group: bytes = field(repr=False)
-    """32 bytes: group pads and notes."""
+    """32 bytes, for group pads and notes."""
     check: bytes = field(repr=False)
-    """32 bytes: model digests and check values."""
+    """32 bytes, for model digests and check values."""
 
     def __post_init__(self) -> None:
         if len(self.group) != KEY_BYTES or len(self.check) != KEY_BYTES or not self.ckks:
-            msg = f"a roster's keys are a CKKS key and two keys of {KEY_BYTES} bytes; deal them again"
+            msg = f"a roster's keys must be a CKKS key and two keys of {KEY_BYTES} bytes; deal them again"
             raise SealError(msg)
 
 
@@ -52,7 +52,7 @@ def deal(keys: GroupKeys, pairs: PairSecrets, me: str, roster: Roster, entropy: 
 
     Layout: magic (16), parameter digest (32), for every other silo in the roster's order a wrapped content key
     (nonce 12, key 32, tag 16), then the content (nonce 12, CKKS key, group key 32, check key 32, tag 16).
-    Raises `SealError` where the pair secrets are not those of the roster.
+    Raises `SealError` if the pair secrets are not those of the roster.
     """
     pairs.check(me, roster)
     content_key = entropy.bytes(KEY_BYTES)
@@ -71,7 +71,7 @@ def take(blob: bytes, pairs: PairSecrets, me: str, dealer: str, roster: Roster) 
     pairs.check(me, roster)
     others = [name for name in roster.names if name != dealer]
     if dealer not in pairs or len(others) == len(roster.names):
-        msg = "a key package comes from another member of the roster; ask the coordinator who deals"
+        msg = "a key package must come from another member of the roster; ask the coordinator who deals the keys"
         raise SealError(msg)
     head = _MAGIC + bytes.fromhex(PARAMETERS_DIGEST)
     body = len(head) + _WRAP * len(others)
@@ -86,23 +86,26 @@ def take(blob: bytes, pairs: PairSecrets, me: str, dealer: str, roster: Roster) 
 
 
 def seal_note(keys: GroupKeys, label: Label, plain: bytes, entropy: Entropy) -> bytes:
-    """Seal bytes for the roster: nonce (12), ciphertext, tag (16), under a key of this label."""
+    """Seal bytes for the roster under a key of this label. Returns nonce (12), ciphertext, tag (16)."""
     return seal_under(_note_key(keys, label), plain, label.canonical(), entropy)
 
 
 def open_note(keys: GroupKeys, label: Label, blob: bytes) -> bytes:
-    """Open a note of the roster for this label. Raises `SealError` where it is not authentic."""
+    """Open a note of the roster for this label. Raises `SealError` if it is not authentic."""
     return open_under(_note_key(keys, label), blob, label.canonical(), "note")
 
 
 def seal_under(key: bytes, plain: bytes, bound: bytes, entropy: Entropy) -> bytes:
-    """AES-256-GCM with associated data: nonce (12), ciphertext, tag (16); `SEAL_BYTES` more than the plain text."""
+    """Seal with AES-256-GCM, with `bound` as associated data.
+
+    Returns nonce (12), ciphertext, tag (16); this is `SEAL_BYTES` longer than the plain text.
+    """
     nonce = entropy.bytes(_NONCE)
     return nonce + AESGCM(key).encrypt(nonce, plain, bound)
 
 
 def open_under(key: bytes, blob: bytes, bound: bytes, what: str) -> bytes:
-    """The inverse of `seal_under`. Raises `SealError`, which calls the blob `what`."""
+    """The inverse of `seal_under`. Raises `SealError`, whose message names the blob by `what`."""
     try:
         return AESGCM(key).decrypt(blob[:_NONCE], blob[_NONCE:], bound)
     except (InvalidTag, ValueError):
@@ -113,8 +116,9 @@ def open_under(key: bytes, blob: bytes, bound: bytes, what: str) -> bytes:
 def model_digest(keys: GroupKeys, previous: str, study: str, made: Sequence[bytes]) -> str:
     """HMAC-SHA256 under the check key over the previous digest, the study and what the step made, lowercase hex.
 
-    `made` is the opened integers and the digest of the model that came of them: silos that hold one model agree on it,
-    who computed another one differs at once, and the coordinator cannot test guesses with it (design: sealed-sums.md,
+    `made` is the opened integers and the digest of the model that was computed from them. Silos that hold the same
+    model get the same digest, and a silo that computed another model gets another digest at once. The coordinator
+    cannot use the digest to test guesses of the model (design: sealed-sums.md,
     layer 2, which binds the integers alone).
     """
     return hmac.digest(keys.check, canonical("model", previous, study, *made), "sha256").hex()

@@ -1,9 +1,9 @@
-"""The two verbs of a silo: seal integers, open a sum. One protocol, three rings.
+"""The two operations of a silo: seal integers, and open a sum. One protocol for three rings.
 
-Guarantees: whatever `seal` gives is masked; a label seals once in the life of a `Sealer`; nothing is sealed that could
-overflow in a sum of the whole study; `open` gives a sum only where it holds every survivor exactly once and nobody
-else, and is what they sealed (`checks`). Both hold one frame in memory, whatever the length. Leaves durable label
-bookkeeping, budgets and rounds to the silo, and the secrets of masks to `recovery`.
+Guarantees: all output of `seal` is masked. A `Sealer` uses a label only once. It seals nothing that could overflow in a
+sum of the whole study. `open` gives a sum only if the sum holds every survivor exactly once and nobody else, and is the
+sum of what they sealed (`checks`). Both hold one frame in memory, whatever the length. The durable record of labels,
+budgets and rounds are left to the silo, and the secrets of masks to `unmasking`.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ Integers = NDArray[np.int64] | NDArray[np.int32]
 
 
 class Sealer:
-    """One silo's keys under one roster. Prints only its kind."""
+    """One silo's keys under one roster. `repr` prints only its kind."""
 
     def __init__(self, me: str, keys: GroupKeys, members: Sequence[str]) -> None:
-        """Take the names of all the study's silos: each has a slot in every vector.
+        """Take the names of all silos of the study (`members`). Each has a slot in every vector.
 
-        Raises `SealError` where this silo is none of them, one is named twice, or the CKKS key is malformed.
+        Raises `SealError` if this silo is none of them, if one is named twice, or if the CKKS key is malformed.
         """
         if me not in members or len(set(members)) != len(members):
-            msg = "the slots of a sum are the study's silos, each once, this one among them; check the study"
+            msg = "the study's list of silos must name each silo once, and this silo too; check the study"
             raise SealError(msg)
         self._me = me
         self._keys = keys
@@ -45,15 +45,15 @@ class Sealer:
         self._used: set[str] = set()
 
     def seal(self, kind: Kind, integers: Integers, label: Label, masks: Masks) -> Iterator[bytes]:
-        """Check a vector of integers, then seal it under a label that was never used; the frames, in order.
+        """Check a vector of integers, seal it under a label that was never used, and yield its frames in order.
 
-        The vector may be a file (numpy's memmap) that does not change until the last frame is out. Raises `SealError`
-        before there is any frame: for a used label, another type or shape, a value above the ring's `limit`, or masks
-        of another silo, roster or study.
+        The vector may be a file (numpy's memmap) that does not change until the last frame has been yielded. Raises
+        `SealError` before the first frame: for a used label, another type or shape, a value above the ring's `limit`,
+        or masks of another silo, roster or study.
         """
         ring = ring_of(kind)
         if integers.ndim != 1 or integers.dtype not in (np.int64, np.int32):
-            msg = "a vector of int64 or int32 is sealed; convert it first"
+            msg = "only a vector of int64 or int32 can be sealed; convert it first"
             raise SealError(msg)
         if masks.me != self._me or masks.group != self._keys.group or not set(masks.pairs) <= set(self._members):
             msg = "the masks are not this silo's under this roster; agree on keys again"
@@ -63,12 +63,12 @@ class Sealer:
             msg = "a value to be sealed could overflow in the study's sum; lower the study's bound or coarsen its grid"
             raise SealError(msg)
         if label.digest in self._used:
-            msg = "this label was used already: resend the stored upload, or begin a new attempt"
+            msg = "this label was used before; resend the stored upload, or begin a new attempt"
             raise SealError(msg)
         self._used.add(label.digest)
         return self._sealed(ring, integers, label, masks.terms(label, kind))
 
-    def open(  # noqa: PLR0917  # what is opened, then where to
+    def open(  # noqa: PLR0917  # what is opened, then the target
         self,
         kind: Kind,
         source: BinaryIO,
@@ -77,15 +77,16 @@ class Sealer:
         unmasking: Unmasking,
         target: NDArray[np.int64] | None = None,
     ) -> NDArray[np.int64]:
-        """Open a sum that lies in a seekable file from here to its end; `values` integers, in `target` where given.
+        """Open the sum that lies in a seekable file from its current position to its end.
 
-        Raises `FrameError` where it has another size (before anything is read) or malformed frames, `OpeningRefused`
-        where it is no sum in range, does not hold every survivor exactly once and nobody else, or was changed. What
-        `target` then holds means nothing. Raises `SealError` for an unfit target.
+        Returns `values` integers, in `target` if it is given. Raises `FrameError` if the sum has another size (before
+        anything is read) or malformed frames. Raises `OpeningRefused` if it is no sum in range, does not hold every
+        survivor exactly once and nobody else, or was changed; the content of `target` then means nothing. Raises
+        `SealError` if `target` has another type or shape.
         """
         opened = np.empty(values, dtype=np.int64) if target is None else target
         if opened.shape != (values,) or opened.dtype != np.int64:
-            msg = f"the sum has {values} values: give a vector of so many int64"
+            msg = f"the sum has {values} values; give a vector of {values} int64 as the target"
             raise SealError(msg)
         try:
             self._open(ring_of(kind), source, opened, label, unmasking)
@@ -120,7 +121,7 @@ class Sealer:
         self, ring: Ring, source: BinaryIO, opened: NDArray[np.int64], label: Label, unmasking: Unmasking
     ) -> None:
         if unmasking.group != self._keys.group or not set(unmasking.own) <= set(self._members):
-            msg = "the survivors are not of this roster and study; begin a new attempt"
+            msg = "the survivors do not belong to this roster and study; begin a new attempt"
             raise OpeningRefused(msg)
         values, size = opened.size, sealed_values(opened.size, len(self._members))
         _require_size(source, ring.content_size(size))
@@ -129,7 +130,7 @@ class Sealer:
         tail = np.empty(size - values, dtype=np.int64)
         for begin in range(0, size, ring.frame_values):
             plain = self._uncover(ring, source, min(ring.frame_values, size - begin), terms)
-            # What is no value any more belongs to the tail.
+            # Everything after the values belongs to the tail.
             inside = min(plain.size, max(0, values - begin))
             opened[begin : begin + inside] = plain[:inside]
             tail[begin + inside - values :][: plain.size - inside] = plain[inside:]
@@ -167,13 +168,13 @@ class Sealer:
 
 
 _UNMASKED_TO_NOISE = (
-    "the masks do not cancel: an upload is missing or doubled, was made for another roster, model, round or attempt, or"
-    " was changed; begin a new attempt"
+    "the masks do not cancel: an upload is missing, is counted twice, was made for another roster, model, round or"
+    " attempt, or was changed; begin a new attempt"
 )
 
 
 def _parts(ring: Ring, vector: Integers) -> Iterator[Integers]:
-    """The vector's values, a frame's worth at a time."""
+    """Yield the vector's values in parts, one for each frame."""
     for begin in range(0, vector.size, ring.frame_values):
         yield vector[begin : begin + ring.frame_values]
 
@@ -183,5 +184,5 @@ def _require_size(source: BinaryIO, size: int) -> None:
     found = source.seek(0, os.SEEK_END) - here
     source.seek(here)
     if found != size:
-        msg = f"the sum has {found} bytes, the study gives it {size}; fetch it again"
+        msg = f"the sum has {found} bytes, but must have {size} in this study; fetch it again"
         raise FrameError(msg)

@@ -1,11 +1,11 @@
 """Shamir's secret sharing (Shamir 1979) of 32-byte secrets over the prime field of p = 2^256 + 297. Silos only.
 
-Guarantees: any `threshold` shares of one dealing give the secret, and fewer are consistent with every secret equally,
-because the polynomial's other coefficients are uniform in [0, p), by rejection. Leaves it to the callers to
-authenticate shares: a wrong share gives another secret, not an error (`recovery` checks commitments).
+Guarantees: any `threshold` shares of one dealing give the secret. Fewer shares say nothing about the secret, because
+the polynomial's other coefficients are uniform in [0, p), by rejection. The callers must authenticate shares: a wrong
+share gives another secret, not an error (`unmasking` checks commitments).
 
-p is the smallest prime above 2^256, so every 32-byte secret is a field element; a share needs one bit more than 32
-bytes and takes 33.
+p is the smallest prime above 2^256, so every 32-byte secret is a field element. A share needs one bit more than 32
+bytes, and so takes 33.
 """
 
 from __future__ import annotations
@@ -23,30 +23,34 @@ _TOP = (1 << PRIME.bit_length()) - 1
 
 
 def split(secret: bytes, threshold: int, holders: int, entropy: Entropy) -> list[bytes]:
-    """Return the shares of holders 1 to `holders`: the polynomial's values there, 33 bytes big-endian each.
+    """Return the shares of holders 1 to `holders`: the polynomial's values at 1, 2, ..., 33 bytes big-endian each.
 
     Raises `SealError` unless the secret has 32 bytes and 1 <= threshold <= holders < p.
     """
     if len(secret) != SECRET_BYTES or not 1 <= threshold <= holders < PRIME:
-        msg = f"shares need a secret of {SECRET_BYTES} bytes and a threshold from 1 to the number of holders"
+        msg = (
+            f"sharing needs a secret of {SECRET_BYTES} bytes and a threshold from 1 to the number of holders; fix the"
+            " secret or the threshold"
+        )
         raise SealError(msg)
     coefficients = [int.from_bytes(secret), *(_uniform(entropy) for _ in range(threshold - 1))]
     return [_value(coefficients, x).to_bytes(SHARE_BYTES) for x in range(1, holders + 1)]
 
 
 def combine(shares: Mapping[int, bytes], threshold: int) -> bytes:
-    """Return the secret from the shares (holder's number, from 1 -> share) of the `threshold` lowest holders given.
+    """Return the secret from the shares of the `threshold` holders with the lowest numbers.
 
-    Raises `SealError` for too few shares, for a malformed one, and where they meet in no 32-byte secret.
+    `shares` maps a holder's number, from 1, to its share. Raises `SealError` for too few shares, for a malformed share,
+    and if the shares do not combine to a 32-byte secret.
     """
     used = {x: int.from_bytes(shares[x]) for x in sorted(shares)[:threshold]}
     fits = all(0 < x < PRIME and len(shares[x]) == SHARE_BYTES and y < PRIME for x, y in used.items())
     if not fits or not 1 <= threshold == len(used):
-        msg = f"a secret needs {threshold} shares of {SHARE_BYTES} bytes from different holders; collect more"
+        msg = f"a secret needs {threshold} shares of {SHARE_BYTES} bytes from different holders; collect more shares"
         raise SealError(msg)
     secret = sum(y * _weight(x, used) for x, y in used.items()) % PRIME
     if secret >= 1 << (8 * SECRET_BYTES):
-        msg = "the shares are not of one dealing; the silo that dealt them must be asked why"
+        msg = "the shares do not come from one dealing; ask the silo that dealt them why"
         raise SealError(msg)
     return secret.to_bytes(SECRET_BYTES)
 
@@ -66,7 +70,7 @@ def _value(coefficients: list[int], x: int) -> int:
 
 
 def _weight(x: int, holders: Mapping[int, int]) -> int:
-    """Lagrange's weight of holder x at zero."""
+    """Return Lagrange's weight of holder x at zero."""
     above, below = 1, 1
     for other in holders:
         if other != x:

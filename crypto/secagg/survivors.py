@@ -1,8 +1,8 @@
-"""Whose uploads are in a sum: the list that silos sign before anybody reveals what unmasks it. Public, no secret.
+"""The list of silos whose uploads are in a sum. Silos sign it before any of them reveals shares. It is public.
 
-Guarantees: with a threshold above half of roster and colluders together, two different lists for one tensor cannot
-both find enough signatures of silos that sign once (Bonawitz et al. 2017; design: sealed-sums.md, layer 3). Leaves it
-to the silo's durable store that it signs at most one list per study, round and tensor.
+Guarantees: the threshold is above half of roster and colluders together. So two different lists for one tensor cannot
+both get enough signatures of silos that sign only once (Bonawitz et al. 2017; design: sealed-sums.md, layer 3). The
+silo's durable store makes sure that it signs at most one list per study, round and tensor.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ _MIN_SILOS = 2
 
 
 def threshold(silos: int, colluders: int, min_silos: int) -> int:
-    """How many silos must sign and reveal: T = max(t + 1, (n + t) // 2 + 1, min_silos).
+    """Return how many silos must sign and reveal: T = max(t + 1, (n + t) // 2 + 1, min_silos).
 
-    n = `silos` of the roster, t = `colluders` that may work with the coordinator. T > t: they cannot reveal alone.
-    2T > n + t: two lists would share more than t signers, so an honest silo would have signed twice. Raises
-    `RosterRefused` where T is above n, or a number makes no sense.
+    n is the number of `silos` in the roster, t the number of `colluders` that may work with the coordinator. T > t:
+    colluders cannot reveal alone. 2T > n + t: two signed lists would share more than t signers, so an honest silo would
+    have signed twice. Raises `RosterRefused` if T is above n, or if a number makes no sense.
     """
     needed = max(colluders + 1, (silos + colluders) // 2 + 1, min_silos)
     if silos < _MIN_SILOS or colluders < 0 or needed > silos:
         msg = (
             f"a roster of {silos} is too small for {colluders} colluders and at least {min_silos} silos in a sum:"
-            f" {needed} would have to sign; wait for more silos"
+            f" {needed} silos would have to sign; wait for more silos"
         )
         raise RosterRefused(msg)
     return needed
@@ -53,7 +53,7 @@ class Attempt:
 
 @dataclass(frozen=True)
 class SurvivorList:
-    """Whose uploads of one tensor were added. Raises `RosterRefused` unless two silos or more, sorted, each once."""
+    """Silos whose uploads of one tensor were added. Raises `RosterRefused` unless two or more, sorted, each once."""
 
     attempt: Attempt
     tensor: str
@@ -61,20 +61,20 @@ class SurvivorList:
 
     def __post_init__(self) -> None:
         if len(self.names) < _MIN_SILOS or list(self.names) != sorted(set(self.names)):
-            msg = "survivors are two or more silos, sorted by name, each once; the coordinator must send them so"
+            msg = "survivors must be two or more silos, sorted by name, each once; the coordinator must send them so"
             raise RosterRefused(msg)
 
     def to_sign(self) -> bytes:
-        """Return what a silo signs: attempt, tensor and names."""
+        """Return the bytes that a silo signs: attempt, tensor and names."""
         return canonical("survivors", self.attempt.canonical(), self.tensor, *self.names)
 
     def signed_by(
         self, certificates: Mapping[str, bytes], signatures: Mapping[str, bytes], trust: Trust
     ) -> tuple[str, ...]:
-        """Return the survivors that signed this very list, sorted.
+        """Return the survivors that signed exactly this list, sorted.
 
-        `certificates`: name -> PEM, of the roster. `signatures`: name -> DER; those of others than survivors, without a
-        certificate for that silo, or over other bytes are ignored.
+        `certificates` maps the roster's names to PEM, `signatures` names to DER. A signature is ignored if its silo is
+        no survivor, if there is no certificate for that silo, or if it is over other bytes.
         """
         message = self.to_sign()
         return tuple(

@@ -1,16 +1,16 @@
-"""An attempt's self-masks, and how the survivors take masks off a sum when others drop out. Silos only.
+"""The own masks of an attempt, and how the survivors take masks off a sum if other silos drop out. Silos only.
 
-Guarantees: of every silo the roster learns its own mask key or its attempt key, never both, and only from `threshold`
-members' shares; every share, key and pair seed is checked against what its dealer signed before anything was uploaded,
-so whoever dealt wrongly is named; a note of another attempt, tensor, roster, survivor list or sender is refused
-(Bonawitz et al., CCS 2017; design: sealed-sums.md, layer 3). Leaves it to the callers that a silo shares once in an
-attempt, signs one survivor list, and calls `make_reveal` only after `threshold` survivors have signed it
-(`SurvivorList.signed_by`); and to `crypto.secagg.checks` to refuse an upload whose masks are not those that were
-shared.
+Guarantees: the roster learns either a silo's own mask key or its attempt key, never both, and only from the shares of
+`threshold` members. Every share, key and pair seed is checked against what its dealer signed before anything was
+uploaded, so a silo that dealt wrongly is named. A note of another attempt, tensor, roster, survivor list or sender is
+refused (Bonawitz et al., CCS 2017; design: sealed-sums.md, layer 3). The callers make sure that a silo shares once in
+an attempt, signs one survivor list, and calls `make_reveal` only after `threshold` survivors have signed that list
+(`SurvivorList.signed_by`). `crypto.secagg.checks` refuses an upload whose masks are not the shared ones.
 
-A pair seed has two owners, who may both be gone, and long-term pair secrets are never shared: hence each silo deposits
-its attempt's pair seeds, sealed under the attempt key. Every silo commits (SHA-256 over a label and 32 random bytes or
-more) to all that it deals; the two commitments to one pair seed are equal, so everybody can compare them.
+A pair seed has two owners, who may both drop out, and long-term pair secrets are never shared. Therefore each silo
+deposits its attempt's pair seeds, sealed under the attempt key. Every silo commits (SHA-256 over a label and 32 random
+bytes or more) to everything that it deals. The two commitments to one pair seed are equal, so everybody can compare
+them.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ from crypto.secagg.survivors import Attempt, SurvivorList
 from crypto.stream import KEY_BYTES, derive
 
 Part = Literal["own", "key"]
-"""A silo's two secrets for a tensor: the key of its own mask, revealed of survivors; its attempt key, of the others."""
+"""A silo's two secrets for a tensor: the key of its own mask (revealed if the silo survives) and its attempt key."""
 Spot = tuple[str, Part]
-"""Tensor and part: which of one silo's secrets of an attempt."""
+"""Tensor and part. They say which of one silo's secrets of an attempt is meant."""
 
 _PARTS: tuple[Part, ...] = ("own", "key")
 
@@ -45,7 +45,7 @@ _HASH = 32
 
 @dataclass(frozen=True)
 class AttemptSecrets:
-    """What one silo draws for an attempt: by tensor, 32 bytes each. Prints only its kind."""
+    """The secrets that one silo draws for an attempt, 32 bytes for each tensor. `repr` prints only the kind."""
 
     own: Mapping[str, bytes] = field(repr=False)
     keys: Mapping[str, bytes] = field(repr=False)
@@ -53,17 +53,17 @@ class AttemptSecrets:
     def __post_init__(self) -> None:
         secrets = [*self.own.values(), *self.keys.values()]
         if not self.own or set(self.own) != set(self.keys) or any(len(secret) != KEY_BYTES for secret in secrets):
-            msg = f"an attempt has two secrets of {KEY_BYTES} bytes for each of its tensors; draw them again"
+            msg = f"an attempt must have two secrets of {KEY_BYTES} bytes for each of its tensors; draw them again"
             raise SealError(msg)
 
     @classmethod
     def create(cls, tensors: Iterable[str], entropy: Entropy) -> Self:
-        """Draw fresh ones."""
+        """Draw fresh secrets."""
         names = sorted(set(tensors))
         return cls(*({name: entropy.bytes(KEY_BYTES) for name in names} for _ in _PARTS))
 
     def to_bytes(self) -> bytes:
-        """JSON, hexadecimal. Secret: seal it before it touches a disk."""
+        """Return JSON with hexadecimal secrets. Seal it before it touches a disk."""
         plain = [{name: secret.hex() for name, secret in part.items()} for part in (self.own, self.keys)]
         return json.dumps(plain, sort_keys=True).encode()
 
@@ -80,33 +80,33 @@ class AttemptSecrets:
 
 @dataclass(frozen=True)
 class Bundle:
-    """What one member's shares note gives to this silo. Prints its owner and kind only."""
+    """What this silo reads in one member's shares note. `repr` prints only its owner and kind."""
 
     owner: str
     attempt: Attempt
     digest: bytes = field(repr=False)
     """SHA-256 of the note."""
     shares: Mapping[Spot, bytes] = field(repr=False)
-    """Those that this silo holds."""
+    """The shares that this silo holds."""
     commitments: Mapping[Spot, Mapping[str, bytes]] = field(repr=False)
-    """By holder to its share; under the empty name to the secret."""
+    """Commitments by holder, each to that holder's share. The empty name has the commitment to the secret."""
     pairs: Mapping[str, Mapping[str, bytes]] = field(repr=False)
-    """By tensor and other member: the commitment to their pair seed."""
+    """By tensor and other member: the commitment to the pair seed with that member."""
     deposits: Mapping[str, bytes] = field(repr=False)
     """By tensor: the pair seeds with all other members in the roster's order, sealed under the attempt key."""
 
 
 @dataclass(frozen=True)
 class Recovered:
-    """What lies on the survivors' sum, and whose reveals were of no use for it."""
+    """The masks on the survivors' sum, and the silos whose reveals were ignored."""
 
     unmasking: Unmasking
     ignored: tuple[str, ...]
-    """Silos whose reveals were not authentic, for another list or other shares notes, or wrong; sorted."""
+    """Silos whose reveals were wrong, not authentic, or for another list or other shares notes; sorted."""
 
 
 def pair_seed(pair: bytes, attempt: Attempt, tensor: str) -> bytes:
-    """Derive the 32 bytes of two silos for one tensor of an attempt from their pair secret; the same at both ends."""
+    """Derive the 32 bytes of two silos for one tensor of an attempt from their pair secret. Both get the same."""
     return derive(pair, canonical("pair seed", attempt.canonical(), tensor))
 
 
@@ -120,12 +120,12 @@ def make_bundle(  # noqa: PLR0917  # a protocol step's dataflow
     credential: Credential,
     entropy: Entropy,
 ) -> bytes:
-    """Share an attempt's secrets among all members of the roster, this silo included: the shares note.
+    """Make the shares note, which shares an attempt's secrets among all members of the roster, this silo included.
 
-    Layout, for k tensors in sorted order and n members in the roster's: magic (16); for each tensor and part the
-    commitments to secret and shares (32 each, 1 + n); for each tensor those to the pair seeds (32 each, n - 1); for
-    each member its 2k shares (33 each) sealed; for each tensor the n - 1 pair seeds (32 each) sealed; signature (DER).
-    Raises `SealError` where the pair secrets are not the roster's or the threshold is above n.
+    Layout, for k tensors in sorted order and n members in the roster's order: magic (16); for each tensor and part the
+    commitments to secret and shares (32 each, 1 + n); for each tensor the commitments to the pair seeds (32 each,
+    n - 1); for each member its 2k shares (33 each) sealed; for each tensor the n - 1 pair seeds (32 each) sealed;
+    signature (DER). Raises `SealError` if the pair secrets are not the roster's or the threshold is above n.
     """
     _require_roster(attempt, roster, pairs, me)
     names, others = roster.names, [name for name in roster.names if name != me]
@@ -166,9 +166,10 @@ def read_bundle(  # noqa: PLR0917  # a protocol step's dataflow
 ) -> Bundle:
     """Check a member's shares note (this silo's own too) and open the shares in it that are for this silo.
 
-    `roster` must be verified. Raises `RecoveryRefused`: without a culprit where the note is malformed or not signed by
-    its owner for this attempt, with the owner as culprit where it signed shares or pair seeds that are wrong for this
-    silo; `SealError` where the pair secrets are not the roster's, `CertificateError` where a certificate expired.
+    `roster` must be verified. Raises `RecoveryRefused` without a culprit if the note is malformed or its owner did not
+    sign it for this attempt, and with the owner as culprit if the owner signed shares or pair seeds that are wrong for
+    this silo. Raises `SealError` if the pair secrets are not the roster's, and `CertificateError` if a certificate has
+    expired.
     """
     _require_roster(attempt, roster, pairs, me)
     entry, names, ordered = roster.entry(owner), roster.names, sorted(set(tensors))
@@ -183,7 +184,7 @@ def read_bundle(  # noqa: PLR0917  # a protocol step's dataflow
     try:
         entry.verify(trust, _bundle_message(attempt, owner, ordered, threshold, blob[:end]), blob[end:])
     except SignatureRefused:
-        msg = f"the shares note of {owner!r} was not signed by that silo for this attempt; have it sent again"
+        msg = f"{owner!r} did not sign its shares note for this attempt; have the note sent again"
         raise RecoveryRefused(msg) from None
     pieces = _Pieces(blob, len(_MAGIC))
     commitments = {
@@ -224,9 +225,9 @@ def make_reveal(  # noqa: PLR0917  # a protocol step's dataflow
 ) -> bytes:
     """Reveal this silo's share of each survivor's own mask key, and of each other participant's attempt key.
 
-    Sealed to the roster for this list, sender and these shares notes; inside, one share (33) for each participant in
-    sorted order and the signature (DER). Raises `RecoveryRefused` where survivors, participants and bundles do not fit
-    each other, or this silo is no survivor.
+    The reveal is sealed to the roster for this list, this sender and these shares notes. It holds one share (33) for
+    each participant in sorted order and the signature (DER). Raises `RecoveryRefused` if survivors, participants and
+    bundles do not fit each other, or if this silo is no survivor.
     """
     held = _held(bundles, survivors, participants)
     if me not in survivors.names:
@@ -248,12 +249,13 @@ def read_reveals(  # noqa: PLR0917  # a protocol step's dataflow
     threshold: int,
     trust: Trust,
 ) -> Recovered:
-    """Combine the shares that survivors revealed (sender -> note) into what lies on their sum.
+    """Combine the shares that survivors revealed (`blobs`: sender -> note) into the masks that lie on their sum.
 
-    `roster` must be verified. A note that is of no use is ignored and its sender named in the result; which ones those
-    are changes nothing in the rest of the result. Raises `RecoveryRefused`: without a culprit where fewer than
-    `threshold` notes are left or the arguments do not fit each other, with the dealer as culprit where its shares do
-    not combine to the secret, or its deposit does not hold the seeds, that it committed to.
+    `roster` must be verified. A note that cannot be used is ignored, and the result names its sender; the rest of the
+    result does not depend on which notes were ignored. Raises `RecoveryRefused` without a culprit if fewer than
+    `threshold` notes are left or the arguments do not fit each other. Raises it with the dealer as culprit if the
+    dealer's shares do not combine to the secret that it committed to, or its deposit does not hold the seeds that it
+    committed to.
     """
     held = _held(bundles, survivors, participants)
     revealed: dict[int, list[bytes]] = {}
@@ -268,7 +270,7 @@ def read_reveals(  # noqa: PLR0917  # a protocol step's dataflow
     if len(revealed) < threshold:
         msg = (
             f"{len(revealed)} of the {threshold} reveals that the sum needs can be used (ignored:"
-            f" {', '.join(ignored) or 'none'}); wait for more, or begin a new attempt"
+            f" {', '.join(ignored) or 'none'}); wait for more reveals, or begin a new attempt"
         )
         raise RecoveryRefused(msg)
     own: dict[str, bytes] = {}
@@ -298,7 +300,7 @@ class _Pieces:
 def _require_roster(attempt: Attempt, roster: Roster, pairs: PairSecrets, me: str) -> None:
     pairs.check(me, roster)
     if attempt.roster != roster.digest:
-        msg = "the attempt is under another roster; agree on keys with this one first"
+        msg = "the attempt belongs to another roster; agree on keys with this roster first"
         raise RecoveryRefused(msg)
 
 
@@ -308,13 +310,13 @@ def _held(bundles: Mapping[str, Bundle], survivors: SurvivorList, participants: 
     held = [bundles[name] for name in names if name in bundles]
     fits = [bundle.attempt == survivors.attempt and survivors.tensor in bundle.deposits for bundle in held]
     if not set(survivors.names) <= set(names) or [bundle.owner for bundle in held] != names or not all(fits):
-        msg = "survivors, participants and their shares notes are not of one attempt; begin a new attempt"
+        msg = "survivors, participants and their shares notes do not belong to one attempt; begin a new attempt"
         raise RecoveryRefused(msg)
     return held
 
 
 def _spot(bundle: Bundle, survivors: SurvivorList) -> Spot:
-    """Which secret of the bundle's owner the survivors reveal: one, whatever is asked for."""
+    """Return which secret of the bundle's owner the survivors reveal. It is always only one of the two."""
     return survivors.tensor, "own" if bundle.owner in survivors.names else "key"
 
 
@@ -332,11 +334,11 @@ def _open_reveal(
     keys: GroupKeys,
     trust: Trust,
 ) -> list[bytes]:
-    """Return a share for each bundle. Raises `CryptoError` for any other note, or one from no survivor."""
+    """Return a share for each bundle. Raises `CryptoError` if the note is wrong or its sender no survivor."""
     entry, context, end = roster.entry(sender), _reveal_context(held, survivors, sender), SHARE_BYTES * len(held)
     plain = open_under(derive(keys.group, context), blob, context, "reveal")
     if sender not in survivors.names or not end < len(plain) <= end + MAX_SIGNATURE:
-        msg = f"{sender!r} sent a reveal of another length, or is no survivor; its shares cannot be used"
+        msg = f"the reveal of {sender!r} has a wrong length, or the silo is no survivor; its shares cannot be used"
         raise RecoveryRefused(msg)
     shares = _Pieces(plain, 0).take(SHARE_BYTES, len(held))
     entry.verify(trust, _reveal_message(context, shares), plain[end:])
@@ -348,7 +350,7 @@ def _open_reveal(
 
 
 def _combine(bundle: Bundle, survivors: SurvivorList, shares: Mapping[int, bytes], threshold: int) -> bytes:
-    """Return the owner's secret. Every share fits its commitment, so a failure is the dealer's."""
+    """Return the owner's secret. Every share fits its commitment, so a failure is the dealer's fault."""
     try:
         secret = combine(shares, threshold)
     except SealError:
@@ -376,19 +378,19 @@ def _withdraw(bundle: Bundle, survivors: SurvivorList, key: bytes, roster: Roste
 
 
 def _compare_pairs(bundle: Bundle, bundles: Mapping[str, Bundle], survivors: SurvivorList) -> None:
-    """Raise where the two owners of a pair seed committed to different ones: one of them lies, nothing shows which."""
+    """Raise if the two owners of a pair seed committed to different seeds. One of them lies; nothing shows which."""
     gone, tensor = bundle.owner, survivors.tensor
     for name in survivors.names:
         if bundle.pairs[tensor][name] != bundles[name].pairs[tensor][gone]:
-            msg = f"{gone!r} and {name!r} committed to different seeds for each other; begin a new attempt, ask both"
+            msg = f"{gone!r} and {name!r} committed to different seeds; ask both why, and begin a new attempt"
             raise RecoveryRefused(msg)
 
 
 def _shares_key(pairs: PairSecrets, owner: str, holder: str, bound: bytes) -> bytes:
     """Derive the key between dealer and holder.
 
-    A dealer keeps its own shares under all its pair secrets at once: only all other silos together know those, and from
-    all the others together no sum hides anything.
+    A dealer keeps its own shares under all its pair secrets at once. Only all other silos together know all of these,
+    and a sum hides nothing from all other silos together anyway.
     """
     other = {owner, holder} & set(pairs)
     return derive(b"".join(pairs[name] for name in sorted(other or set(pairs))), bound)
@@ -411,7 +413,7 @@ def _bundle_message(attempt: Attempt, owner: str, tensors: Sequence[str], thresh
 
 
 def _reveal_context(held: Sequence[Bundle], survivors: SurvivorList, sender: str) -> bytes:
-    """Bind a reveal to list, sender and the participants' notes: who holds another note reveals something else."""
+    """Bind a reveal to list, sender and the participants' notes. A silo that holds another note reveals other bytes."""
     return canonical("reveal", survivors.to_sign(), sender, *(part for b in held for part in (b.owner, b.digest)))
 
 

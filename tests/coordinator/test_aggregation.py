@@ -157,9 +157,9 @@ def test_a_file_is_checked_to_its_end(tmp_path, kind, bad):
 
 def test_there_is_no_other_ring(tmp_path):
     paths = write(tmp_path, [b"1234", b"1234"])
-    with pytest.raises(FrameError, match="is no ring"):
+    with pytest.raises(FrameError, match="is none of the rings"):
         check_content(paths[0], "clear")
-    with pytest.raises(FrameError, match="is no ring"):
+    with pytest.raises(FrameError, match="is none of the rings"):
         add(paths, "clear", tmp_path / "sum")
     assert not (tmp_path / "sum").exists()
 

@@ -192,7 +192,7 @@ def test_a_coordinator_that_cannot_serve_says_why(run, log_stays, hub_file, chan
 def test_a_silo_s_certificate_does_not_serve(run, log_stays, authority, tmp_path):
     code, _, err = run("serve", "-c", coordinator_file(tmp_path, authority.credential("silo", "no-server")))
     assert code == 1
-    assert "only a coordinator serves, not fedward://silo/no-server" in err
+    assert "only a coordinator may serve, not fedward://silo/no-server" in err
 
 
 def test_the_console_script_exits_with_1(tmp_path):

@@ -426,7 +426,7 @@ def test_a_signature_over_something_else(scene, gathering):
         silo.credential.sign(b"other"),
         list(scene.silos.values())[1].credential.sign(header.canonical()),
     ):
-        with refused(Code.UNAUTHENTICATED, "does not fit what it came with; have it sent again"):
+        with refused(Code.UNAUTHENTICATED, "does not fit the signed bytes; have it sent again"):
             silo.upload(header, content, signature=signature)
     assert silo.stored(header) == (0, False)
 
@@ -972,7 +972,7 @@ def test_a_signature_of_somebody_else_is_refused(publishing):
     other = list(scene.silos.values())[1]
     fields = silo.signed(silo.publication())
     for signature in (other.signed(silo.publication())["signature"], silo.credential.sign(fields["publication"]), b"x"):
-        with refused(Code.UNAUTHENTICATED, "does not fit what it came with"):
+        with refused(Code.UNAUTHENTICATED, "does not fit the signed bytes"):
             confirm_metrics(scene, silo, publication=fields["publication"], signature=signature)
     assert silo.name in scene.status().waiting_for
 

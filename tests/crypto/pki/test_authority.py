@@ -99,7 +99,7 @@ def test_a_request_must_prove_its_key(root, north):
 
 def test_times_are_bounded(root, north, tmp_path):
     for days in (0, -1, 40_000):
-        with pytest.raises(EnrolmentError, match="mend --days"):
+        with pytest.raises(EnrolmentError, match="fix --days"):
             authority.sign(root, north, subject=NORTH, days=days)
     with pytest.raises(EnrolmentError, match="outlive the authority"):
         authority.sign(root, north, subject=NORTH, days=200)
@@ -110,7 +110,7 @@ def test_times_are_bounded(root, north, tmp_path):
 def test_a_passphrase_is_needed_where_one_was_given(tmp_path, north):
     root = tmp_path / "safe"
     authority.init(root, "Safe", 100, passphrase=b"long and secret")
-    for wrong, sentence in ((None, "give its passphrase"), (b"guess", "does not open")):
+    for wrong, sentence in ((None, "give the passphrase"), (b"guess", "cannot be opened")):
         with pytest.raises(EnrolmentError, match=sentence):
             authority.sign(root, north, subject=NORTH, days=9, passphrase=wrong)
     pem = authority.sign(root, north, subject=NORTH, days=9, passphrase=b"long and secret")

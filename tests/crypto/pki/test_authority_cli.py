@@ -62,7 +62,7 @@ def test_another_name_or_a_missing_file_is_refused(run, tmp_path):
         party = ("--role", "silo", "--name", name, "--data-set", data_set)
         wrong = run("sign", "root", "a/request.csr", *party, "--out", "b.pem")
         assert (wrong.exit_code, (tmp_path / "b.pem").exists()) == (1, False)
-        assert f"not for fedward://silo/{name} with the data set {data_set}; mend --role, --name" in wrong.output
+        assert f"not for fedward://silo/{name} with the data set {data_set}; fix --role, --name" in wrong.output
     missing = run("sign", "root", "none.csr", "--role", "silo", "--name", "b", "--data-set", "b", "--out", "b.pem")
     assert "none.csr cannot be read" in missing.output
 
@@ -112,7 +112,7 @@ def test_the_passphrase_comes_from_the_environment_or_a_terminal(run, tmp_path, 
         "--out",
         "a.pem",
     )
-    assert "give its passphrase" in run(*arguments).output
+    assert "give the passphrase" in run(*arguments).output
     monkeypatch.setattr(authority_cli.typer, "prompt", lambda *_, **__: "long and secret")
     monkeypatch.setattr(authority_cli, "_at_terminal", lambda: True)
     assert run(*arguments).exit_code == 0

@@ -76,7 +76,7 @@ def test_a_silo_stands_for_the_data_set_of_its_certificate(silos, coordinator):
         (silos["south"].certificate_pem, "fedward://silo/south with the data set south-ward"),
         (coordinator.certificate_pem, "fedward://coordinator/hub"),
     ):
-        with pytest.raises(CertificateError, match=f"is for {holder}, not for the data set north-ward: a new name"):
+        with pytest.raises(CertificateError, match=f"is for {holder}, not for the data set north-ward, and a new name"):
             require_data_set(pem, "north-ward")
 
 
@@ -120,14 +120,14 @@ def test_an_expired_authority_is_named(trust, authority_folder):
 @pytest.mark.parametrize(
     ("extensions", "sentence"),
     [
-        (leaf(), "no FedWard identity"),
-        (leaf("fedward://silo/a", "fedward://silo/b"), "no FedWard identity"),
+        (leaf(), "one FedWard identity"),
+        (leaf("fedward://silo/a", "fedward://silo/b"), "one FedWard identity"),
         (leaf("https://silo/a"), "an identity is written"),
         (leaf("fedward://silo/a"), "names no data set; make a new request"),
-        (leaf(*URIS, "fedward://data-set/b"), "no FedWard identity"),
-        (leaf(URIS[1]), "no FedWard identity"),
+        (leaf(*URIS, "fedward://data-set/b"), "one FedWard identity"),
+        (leaf(URIS[1]), "one FedWard identity"),
         (leaf("fedward://silo/a", "fedward://data-set/A"), "a data set's id has"),
-        (leaf("fedward://operator/a", "fedward://data-set/a"), "a silo, and nobody else"),
+        (leaf("fedward://operator/a", "fedward://data-set/a"), "a silo needs one data set"),
         (leaf(*URIS, ca=True), "key usages"),
         (leaf(*URIS, signs=False), "key usages"),
         (leaf(*URIS, use=ExtendedKeyUsageOID.SERVER_AUTH), "key usages"),

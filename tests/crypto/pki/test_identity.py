@@ -76,5 +76,5 @@ def test_no_other_subject_is_accepted(uris):
 
 @pytest.mark.parametrize(("role", "data_set"), [(Role.SILO, None), (Role.COORDINATOR, "a"), (Role.OPERATOR, "a")])
 def test_a_silo_and_nobody_else_has_a_data_set(role, data_set):
-    with pytest.raises(CertificateError, match="mend --data-set"):
+    with pytest.raises(CertificateError, match="fix --data-set"):
         Subject(Identity(role, "a"), data_set)

@@ -69,7 +69,7 @@ def test_plain_text_is_not_answered(port):
 
 
 def test_roles_do_not_swap_sides(silos, coordinator):
-    with pytest.raises(CertificateError, match="only a coordinator serves"):
+    with pytest.raises(CertificateError, match="only a coordinator may serve"):
         server_credentials(silos["north"])
-    with pytest.raises(CertificateError, match="does not call"):
+    with pytest.raises(CertificateError, match="makes no calls"):
         channel_credentials(coordinator)

@@ -227,7 +227,7 @@ def test_masks_are_whole(change):
     ids=["one survivor", "own", "group", "both", "not with all", "pair"],
 )
 def test_an_unmasking_is_whole(change):
-    with pytest.raises(SealError, match="a sum opens with"):
+    with pytest.raises(SealError, match="a sum opens only with"):
         dataclasses.replace(Seeds(("ash", "elm", "oak")).unmasking(("ash", "elm")), **change)
 
 

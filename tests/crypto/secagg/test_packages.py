@@ -56,7 +56,7 @@ def test_it_opens_for_nobody_else(meeting, package):
     fewer = PairSecrets({name: pairs["north"][name] for name in ("south",)})
     with pytest.raises(SealError):
         take(package, fewer, "north", "south", smaller)
-    with pytest.raises(SealError, match="not those of this roster"):
+    with pytest.raises(SealError, match="belong to another roster"):
         take(package, fewer, "north", "south", roster)
     with pytest.raises(SealError, match="not authentic"):
         take(package, pairs["north"], "north", "west", roster)
@@ -128,7 +128,7 @@ def test_keys_do_not_print_and_have_their_lengths():
 
 def test_dealing_needs_the_secrets_of_the_roster(meeting):
     roster, pairs = meeting
-    with pytest.raises(SealError, match="not those of this roster"):
+    with pytest.raises(SealError, match="belong to another roster"):
         deal(KEYS, pairs["north"], "south", roster, SeededEntropy(1))
 
 

@@ -303,7 +303,7 @@ def test_a_sum_of_another_size_is_refused_before_it_is_read(kind):
 
     right = RINGS[kind].content_size(sealed_values(SUM_SIZE, len(MEMBERS)))
     for size in (0, right - 1, right + 1, 2 * right):
-        with pytest.raises(FrameError, match=f"heads of round 3.* has {size} bytes, the study gives it {right}"):
+        with pytest.raises(FrameError, match=f"heads of round 3.* has {size} bytes, but must have {right}"):
             sealer().open(kind, Unread(bytes(size)), SUM_SIZE, LABEL, Seeds(NAMES).unmasking(NAMES))
     with pytest.raises(AssertionError):
         sealer().open(kind, Unread(bytes(right)), SUM_SIZE, LABEL, Seeds(NAMES).unmasking(NAMES))
@@ -326,7 +326,7 @@ def test_survivors_of_another_study_or_roster_are_refused(kind):
     foreign = Seeds((*NAMES, "box")).unmasking((*NAMES, "box"))
     other = dataclasses.replace(Seeds(NAMES).unmasking(NAMES), group=b"x" * 32)
     for unmasking in (foreign, other):
-        with pytest.raises(OpeningRefused, match="not of this roster and study"):
+        with pytest.raises(OpeningRefused, match="do not belong to this roster and study"):
             sealer().open(kind, source, SUM_SIZE, LABEL, unmasking)
 
 
@@ -335,7 +335,7 @@ def test_a_label_seals_once(kind):
     silo, masks = sealer(), Seeds(NAMES).masks("ash")
     silo.seal(kind, np.zeros(3, np.int64), LABEL, masks)
     for again in RINGS:
-        with pytest.raises(SealError, match="used already"):
+        with pytest.raises(SealError, match="used before"):
             silo.seal(again, np.ones(3, np.int64), LABEL, masks)
     silo.seal(kind, np.zeros(3, np.int64), dataclasses.replace(LABEL, attempt=1), masks)
 
@@ -380,7 +380,7 @@ def test_there_is_no_fourth_ring():
         lambda: sealer().seal("clear", np.zeros(1, np.int64), LABEL, masks),
         lambda: sealer().open("clear", io.BytesIO(), 1, LABEL, unmasking),
     ):
-        with pytest.raises(FrameError, match="is no ring"):
+        with pytest.raises(FrameError, match="is none of the rings"):
             refused()
 
 

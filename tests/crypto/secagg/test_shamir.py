@@ -110,11 +110,11 @@ def test_each_dealing_differs_and_wrong_shares_give_another_secret():
     try:
         assert combine(mixed, 3) != b"s" * 32
     except SealError as fault:
-        assert "not of one dealing" in str(fault)  # noqa: PT017  # both ends are right
+        assert "do not come from one dealing" in str(fault)  # noqa: PT017  # both ends are right
 
 
 def test_points_beyond_every_secret_are_refused():
-    with pytest.raises(SealError, match="not of one dealing"):
+    with pytest.raises(SealError, match="do not come from one dealing"):
         combine({1: (1 << 256).to_bytes(33)}, 1)
     assert combine({1: ((1 << 256) - 1).to_bytes(33)}, 1) == b"\xff" * 32
 

@@ -238,7 +238,7 @@ def test_a_note_of_another_attempt_roster_owner_or_form_is_refused_without_a_cul
         trio.make("north", attempt=other.attempt)
     with pytest.raises(RosterRefused, match="'hub' is no member"):
         trio.read(note, "hub", "north")
-    with pytest.raises(SealError, match="not those of this roster"):
+    with pytest.raises(SealError, match="belong to another roster"):
         trio.read(note, "west", "north", roster=Roster(STUDY, roster.entries[1:]))
 
 
@@ -346,10 +346,10 @@ def test_survivors_participants_and_notes_belong_together(trio):
         ({}, SurvivorList(later, TENSOR, ("north", "south")), THREE),
         ({}, SurvivorList(trio.attempt, "counts", ("north", "south")), THREE),
     ):
-        with pytest.raises(RecoveryRefused, match="not of one attempt") as refused:
+        with pytest.raises(RecoveryRefused, match="do not belong to one attempt") as refused:
             trio.reveal("north", listed, participants, **change)
         assert refused.value.culprit == ""
-        with pytest.raises(RecoveryRefused, match="not of one attempt"):
+        with pytest.raises(RecoveryRefused, match="do not belong to one attempt"):
             trio.recover({}, listed, participants, **change)
 
 

@@ -264,7 +264,7 @@ def test_a_third_party_checks_an_export_with_the_authoritys_certificate_alone(ex
     assert f"stated {spent:.4f}, recomputed {spent:.4f}" in said
     content = out.read_bytes()
     out.write_bytes(content.replace(b'"budget": 4.0', b'"budget": 9.0'))
-    assert "does not fit what it came with" in sentence(*arguments)
+    assert "does not fit the signed bytes" in sentence(*arguments)
     out.write_bytes(content)
     (hospital.parent / "ledger.json.sig").unlink()
     assert "no detached signature" in sentence(*arguments)

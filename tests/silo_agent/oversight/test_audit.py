@@ -118,10 +118,10 @@ def test_only_the_silo_that_is_certified_for_the_data_set_exports_its_ledger(qui
 @pytest.mark.parametrize(
     ("changes", "why"),
     [
-        ({"responsible": "B. Schmidt"}, "does not fit what it came with"),
-        ({"covers": (EntryRef(2, "e" * 64),)}, "does not fit what it came with"),
-        ({"costs": (Cost("training", 1.0, 90.0, 1),)}, "does not fit what it came with"),
-        ({"signature": "00"}, "does not fit what it came with"),
+        ({"responsible": "B. Schmidt"}, "does not fit the signed bytes"),
+        ({"covers": (EntryRef(2, "e" * 64),)}, "does not fit the signed bytes"),
+        ({"costs": (Cost("training", 1.0, 90.0, 1),)}, "does not fit the signed bytes"),
+        ({"signature": "00"}, "does not fit the signed bytes"),
         ({"signature": "no hex"}, "not written in hex"),
         ({"certificate": "PEM"}, "exactly one PEM certificate"),
         ({"certificate": "\u00e9"}, "exactly one PEM certificate"),
