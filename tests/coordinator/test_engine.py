@@ -460,7 +460,7 @@ class Play:
                     self.perform(silo)
         return self.status
 
-    def act(self, silo):
+    def perform(self, silo):
         work = self.engine.poll(silo, "one", 0)
         place = work.place
         if work.task is Task.DECIDE:

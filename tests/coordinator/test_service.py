@@ -387,7 +387,7 @@ def test_who_may_not_state_or_sign_is_refused_by_its_code(scene):
         cosign(other, place, signed(stated(silo, 1), other.credential))
     with refused(Code.INVALID_ARGUMENT, "nobody asked"):
         witness(other, witnessed(mine, other.credential))
-    with refused(Code.INVALID_ARGUMENT, "statement.signature: is empty"):
+    with refused(Code.INVALID_ARGUMENT, "checkpoint.signature: is empty"):
         silo.silo.Countersign(unsigned(place, mine))
     with refused(Code.FAILED_PRECONDITION, "is not the current one"):
         cosign(silo, replace(place, attempt=9), mine)

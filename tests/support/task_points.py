@@ -23,9 +23,9 @@ class TaskCrash:
 
     def install(self) -> None:
         """Stand between the agent and its duties, for the life of the process."""
-        act, say = Duties.perform, Duties.say
-        Duties.perform = self._watched(act, before="asked", after="kept")  # type: ignore[method-assign]  # the same, watched
-        Duties.say = self._watched(say, before="", after="told")  # type: ignore[method-assign]  # the same, watched
+        perform, report = Duties.perform, Duties.report
+        Duties.perform = self._watched(perform, before="asked", after="kept")  # type: ignore[method-assign]  # the same, watched
+        Duties.report = self._watched(report, before="", after="told")  # type: ignore[method-assign]  # the same, watched
 
     def _watched(
         self, half: Callable[[Duties, Running, Work, Place], None], *, before: str, after: str
