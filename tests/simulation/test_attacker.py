@@ -74,9 +74,9 @@ def correlation(attacker, silo, tensor, content):
 def resealed(federation, attacker, silo, tensor, zero):
     """What the silo would have sent, had the streams with these silos been zero."""
     work, session = attacker.work(tensor), session_of(federation, silo)
-    masks = session.masks(work.roster, work.place, tensor, work.participants)
+    masks = session.within(work.roster).masks(work.place, tensor, work.participants)
     weak = WeakMasks(masks.me, masks.own, masks.pairs, masks.group, frozenset(zero))
-    sealer = session.sealer(work.roster, federation.study.silos)
+    sealer = session.within(work.roster).sealer(federation.study.silos)
     kind, values = shapes.ring(federation.study, tensor), plain(federation.study, silo, 1, tensor)
     return b"".join(sealer.seal(kind, values, federation.witness.labels[work.place, tensor], weak))
 
