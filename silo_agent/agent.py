@@ -28,12 +28,13 @@ from silo_agent.learning.errors import LearningError
 from silo_agent.learning.learner import Learner, SolutionError, SumError
 from silo_agent.learning.model import SharedModel
 from silo_agent.metrics import Metrics
+from silo_agent.protocol.attempt import Running
 from silo_agent.protocol.catching_up import CatchUpError
 from silo_agent.protocol.client import CallRefused, Client, ContentError
 from silo_agent.protocol.cosigning import Cosigning
 from silo_agent.protocol.journal import Journal, Standing
 from silo_agent.protocol.session import Session
-from silo_agent.protocol.tasks import Duties, Running
+from silo_agent.protocol.tasks import Tasks
 from silo_agent.storage.retention import today
 from silo_agent.storage.state import State, StateError, SurvivorsError
 
@@ -77,7 +78,7 @@ class Agent:
         self._client, self._gate, self._state, self._metrics = client, gate, state, metrics
         self._learners, self._sessions, self._session = learners, sessions, session
         self._cosigning = Cosigning(client, gate)
-        self._duties = Duties(client, gate, state, metrics, entropy, cosigning=self._cosigning)
+        self._tasks = Tasks(client, gate, state, metrics, entropy, cosigning=self._cosigning)
         self._journal = Journal(state)
         self._running: dict[str, Running] = {}
         self._refused: Work | None = None
@@ -127,10 +128,10 @@ class Agent:
                 running = self._require(place.study)
                 if not turns.repeats(running.turn, work):
                     following = turns.take(running.turn, work)
-                    self._duties.perform(running, work, place)
+                    self._tasks.perform(running.attempt(work, place))
                     running.turn = following
                     self._keep(running)
-                self._duties.report(running, work, place)
+                self._tasks.report(running.attempt(work, place))
             except FAULTS as fault:
                 self._dispute(work, place, fault)
 
@@ -215,13 +216,13 @@ class Agent:
         turn = turns.sit(running.turn, place)
         if turn.committed > self._state.committed(place.study):
             self._commit(running, place.study, turn.committed)
-        held = self._duties.held(place.study, turn.committed) if turn.committed >= 0 else None
+        held = self._tasks.held(place.study, turn.committed) if turn.committed >= 0 else None
         if turn.committed >= 0 and held is None:
             log.error("the model on the disk is not the one that was kept; a peer's is taken", round=turn.committed)
             turn = replace(turn, behind=True)
         running.model, running.digest = held or (SharedModel.start(running.study), "")
         if not turn.behind:
-            self._duties.model_path(place.study, place.round).unlink(missing_ok=True)
+            self._tasks.model_path(place.study, place.round).unlink(missing_ok=True)
         running.turn, running.total = turn, None
         self._keep(running)
 

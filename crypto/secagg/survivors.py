@@ -36,8 +36,8 @@ def threshold(silos: int, colluders: int, min_silos: int) -> int:
 
 
 @dataclass(frozen=True)
-class Attempt:
-    """One attempt at one round under one roster."""
+class AttemptRef:
+    """Names one attempt at one round under one roster: what its signatures and shares are bound to."""
 
     study: str
     """Digest of the study."""
@@ -55,7 +55,7 @@ class Attempt:
 class SurvivorList:
     """Silos whose uploads of one tensor were added. Raises `RosterRefused` unless two or more, sorted, each once."""
 
-    attempt: Attempt
+    attempt: AttemptRef
     tensor: str
     names: tuple[str, ...]
 

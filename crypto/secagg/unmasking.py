@@ -29,7 +29,7 @@ from crypto.secagg.agreement import MAX_SIGNATURE, PairSecrets, Roster
 from crypto.secagg.masks import Unmasking
 from crypto.secagg.packages import SEAL_BYTES, GroupKeys, open_under, seal_under
 from crypto.secagg.shamir import SHARE_BYTES, combine, split
-from crypto.secagg.survivors import Attempt, SurvivorList
+from crypto.secagg.survivors import AttemptRef, SurvivorList
 from crypto.stream import KEY_BYTES, derive
 
 Part = Literal["own", "key"]
@@ -83,7 +83,7 @@ class Bundle:
     """What this silo reads in one member's shares note. `repr` prints only its owner and kind."""
 
     owner: str
-    attempt: Attempt
+    attempt: AttemptRef
     digest: bytes = field(repr=False)
     """SHA-256 of the note."""
     shares: Mapping[Spot, bytes] = field(repr=False)
@@ -105,14 +105,14 @@ class Recovered:
     """Silos whose reveals were wrong, not authentic, or for another list or other shares notes; sorted."""
 
 
-def pair_seed(pair: bytes, attempt: Attempt, tensor: str) -> bytes:
+def pair_seed(pair: bytes, attempt: AttemptRef, tensor: str) -> bytes:
     """Derive the 32 bytes of two silos for one tensor of an attempt from their pair secret. Both get the same."""
     return derive(pair, canonical("pair seed", attempt.canonical(), tensor))
 
 
 def make_bundle(  # noqa: PLR0917  # a protocol step's dataflow
     secrets: AttemptSecrets,
-    attempt: Attempt,
+    attempt: AttemptRef,
     me: str,
     roster: Roster,
     pairs: PairSecrets,
@@ -156,7 +156,7 @@ def make_bundle(  # noqa: PLR0917  # a protocol step's dataflow
 def read_bundle(  # noqa: PLR0917  # a protocol step's dataflow
     blob: bytes,
     owner: str,
-    attempt: Attempt,
+    attempt: AttemptRef,
     tensors: Iterable[str],
     me: str,
     roster: Roster,
@@ -297,7 +297,7 @@ class _Pieces:
         return [self._blob[at : at + size] for at in range(begin, self._at, size)]
 
 
-def _require_roster(attempt: Attempt, roster: Roster, pairs: PairSecrets, me: str) -> None:
+def _require_roster(attempt: AttemptRef, roster: Roster, pairs: PairSecrets, me: str) -> None:
     pairs.check(me, roster)
     if attempt.roster != roster.digest:
         msg = "the attempt belongs to another roster; agree on keys with this roster first"
@@ -396,19 +396,19 @@ def _shares_key(pairs: PairSecrets, owner: str, holder: str, bound: bytes) -> by
     return derive(b"".join(pairs[name] for name in sorted(other or set(pairs))), bound)
 
 
-def _bound(purpose: str, attempt: Attempt, owner: str, to: str) -> bytes:
+def _bound(purpose: str, attempt: AttemptRef, owner: str, to: str) -> bytes:
     return canonical(purpose, attempt.canonical(), owner, to)
 
 
-def _commit(attempt: Attempt, owner: str, spot: Spot, holder: str, value: bytes) -> bytes:
+def _commit(attempt: AttemptRef, owner: str, spot: Spot, holder: str, value: bytes) -> bytes:
     return hashlib.sha256(canonical("commitment", attempt.canonical(), owner, *spot, holder, value)).digest()
 
 
-def _commit_pair(attempt: Attempt, tensor: str, seed: bytes) -> bytes:
+def _commit_pair(attempt: AttemptRef, tensor: str, seed: bytes) -> bytes:
     return hashlib.sha256(canonical("pair commitment", attempt.canonical(), tensor, seed)).digest()
 
 
-def _bundle_message(attempt: Attempt, owner: str, tensors: Sequence[str], threshold: int, body: bytes) -> bytes:
+def _bundle_message(attempt: AttemptRef, owner: str, tensors: Sequence[str], threshold: int, body: bytes) -> bytes:
     return canonical("shares note", attempt.canonical(), owner, threshold, body, *tensors)
 
 

@@ -3,4 +3,4 @@
 Whose turn it is stands in `silo_agent.core`; what may leave is the gate's; what is computed is `learning`'s.
 """
 
-__all__ = ["catching_up", "client", "cosigning", "journal", "session", "tasks", "witnessing"]
+__all__ = ["attempt", "catching_up", "client", "cosigning", "journal", "session", "tasks", "witnessing"]

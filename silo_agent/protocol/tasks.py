@@ -1,15 +1,14 @@
-"""The tasks of an attempt, each in two halves: `act` computes and keeps, `say` tells the coordinator what was kept.
+"""The tasks of an attempt, each in two halves: `perform` computes and keeps, `report` tells the coordinator of it.
 
-`say` reads durable state alone, so it can be repeated after a crash and gives the same bytes. Whose turn it is, and
+`report` reads durable state alone, so it can be repeated after a crash and gives the same bytes. Whose turn it is, and
 that a standing is durable between the halves, is `agent`'s; training, sums and keys are `learner`'s, `gate`'s and
-`session`'s.
+`membership`'s.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
 from hashlib import sha256
 from pathlib import Path
 
@@ -19,29 +18,22 @@ from numpy.typing import NDArray
 from crypto.entropy import Entropy
 from crypto.errors import OpeningRefused, RosterRefused
 from crypto.rings.rings import ring_of
-from crypto.secagg.labels import Label
-from crypto.secagg.layout import sealed_values
 from crypto.secagg.packages import model_digest, open_note, seal_note
-from crypto.secagg.sealing import Sealer
-from crypto.secagg.survivors import SurvivorList, threshold
 from crypto.secagg.unmasking import Bundle
-from policies.documents.study import Study
 from policies.plan.note_sizes import note_limit
-from policies.plan.release import plan
-from protos.messages import SUM, Confirm, Note, Place, Publication, Task, Tensor, Work
-from silo_agent.core import turns
-from silo_agent.core.turns import OutOfTurnError, Turn
-from silo_agent.gate import Gate, Order
+from protos.messages import SUM, Confirm, Note, Place, Publication, Task, Tensor
+from silo_agent.core.turns import OutOfTurnError
+from silo_agent.gate import Gate
 from silo_agent.learning.errors import ModelFileError
-from silo_agent.learning.learner import Learner, Results, SolutionError
+from silo_agent.learning.learner import Results, SolutionError
 from silo_agent.learning.model import SharedModel
 from silo_agent.metrics import Metrics
 from silo_agent.protocol import publishing
+from silo_agent.protocol.attempt import Attempt
 from silo_agent.protocol.catching_up import Current, pack, unpack
 from silo_agent.protocol.client import Client
 from silo_agent.protocol.cosigning import Cosigning
 from silo_agent.protocol.mail import Mail
-from silo_agent.protocol.session import Session
 from silo_agent.storage.state import State, write_whole
 
 _NOTES = {
@@ -57,26 +49,7 @@ PUBLICATION = "publication.json"
 COUNTS = "counts.json"
 
 
-@dataclass
-class Running:
-    """One study under way at this silo."""
-
-    study: Study
-    learner: Learner
-    session: Session
-    turn: Turn
-    model: SharedModel
-    """What the current attempt computes from; a candidate once the round is finished."""
-    digest: str = ""
-    """Keyed digest of `model`, equal at all silos."""
-    total: NDArray[np.int64] | None = None
-    """The opened sum of the heads, until they are adopted."""
-    sealer: tuple[str, Sealer] | None = None
-    bundles: tuple[Place, dict[str, Bundle]] | None = None
-    """What the participants have shared for an attempt."""
-
-
-class Duties:
+class Tasks:
     """What a silo does when it is asked."""
 
     def __init__(
@@ -91,10 +64,7 @@ class Duties:
     ) -> None:
         self._client, self._gate, self._state, self._entropy = client, gate, state, entropy
         self._mail, self._cosigning = Mail(client, state, metrics), cosigning
-
-    def perform(self, running: Running, work: Work, place: Place) -> None:
-        """Do the task: change `running`, and keep what `say` will need. Nothing has left when it returns."""
-        acts: dict[Task, Callable[[Running, Work, Place], None]] = {
+        self._performs: Mapping[Task, Callable[[Attempt], None]] = {
             Task.GREET: self._greet,
             Task.DEAL: self._deal,
             Task.TAKE: self._take,
@@ -108,175 +78,166 @@ class Duties:
             Task.SOLVE: self._solve,
             Task.ADOPT: self._adopt,
         }
-        self._require_sizes(running, work, place)
-        acts[work.task](running, work, place)
 
-    def report(self, running: Running, work: Work, place: Place) -> None:
+    def perform(self, attempt: Attempt) -> None:
+        """Do what the attempt's work asks, and keep what `report` will need. Nothing has left when it returns."""
+        _require_sizes(attempt)
+        self._performs[attempt.work.task](attempt)
+
+    def report(self, attempt: Attempt) -> None:
         """Tell the coordinator what the last task gave."""
+        work, place = attempt.work, attempt.place
         if work.task in _NOTES:
             note = _NOTES[work.task]
             tensor = work.tensor if note is Note.REVEAL else None
-            self._mail.send(running.session.me, place, note, self._mail.note_path(place, note, tensor), tensor=tensor)
+            self._mail.send(attempt.me, place, note, self._mail.note_path(place, note, tensor), tensor=tensor)
         elif work.task is Task.CONTRIBUTE and work.tensor is not None:
-            sealed = self._gate.sealed(self._order(running, work, place, work.tensor))
+            sealed = self._gate.sealed(attempt.order(work.tensor))
             if sealed is None:
                 msg = f"the sealed {work.tensor} of this attempt is gone; a new attempt is needed"
                 raise OutOfTurnError(msg)
-            values, kind = self._values(running, place, work.tensor), plan(running.study).ring(work.tensor)
-            self._mail.send(running.session.me, place, kind, sealed, tensor=work.tensor, values=values)
+            release = attempt.release(work.tensor)
+            values = attempt.sealed_values(release)
+            self._mail.send(attempt.me, place, release.ring, sealed, tensor=work.tensor, values=values)
         else:
-            self._client.confirm(self._confirmation(running, work, place))
+            self._client.confirm(self._confirmation(attempt))
 
     # --- keys and catching up -------------------------------------------------------------------------------------
-    def _greet(self, running: Running, work: Work, place: Place) -> None:
-        self._decide_roster(running, work, place)
-        write_whole(self._mail.note_path(place, Note.GREETING), running.session.greet(work.roster))
+    def _greet(self, attempt: Attempt) -> None:
+        self._decide_roster(attempt)
+        self._keep_note(attempt, Note.GREETING, attempt.membership.greet())
 
-    def _deal(self, running: Running, work: Work, place: Place) -> None:
-        self._decide_roster(running, work, place)
-        self._meet(running, work, place)
-        write_whole(self._mail.note_path(place, Note.KEYS), running.session.deal(work.roster, place))
+    def _deal(self, attempt: Attempt) -> None:
+        self._decide_roster(attempt)
+        self._meet(attempt)
+        self._keep_note(attempt, Note.KEYS, attempt.membership.deal(attempt.place))
 
-    def _take(self, running: Running, work: Work, place: Place) -> None:
-        self._decide_roster(running, work, place)
-        self._meet(running, work, place)
-        package = self._mail.fetch_note(work, place, Note.KEYS)
-        running.session.take(work.roster, work.actor, package)
+    def _take(self, attempt: Attempt) -> None:
+        self._decide_roster(attempt)
+        self._meet(attempt)
+        package = self._mail.fetch_note(attempt.work, attempt.place, Note.KEYS)
+        attempt.membership.take(attempt.work.actor, package)
 
-    def _meet(self, running: Running, work: Work, place: Place) -> None:
-        running.sealer = None
-        running.session.meet(work.roster, self._mail.fetch_notes(work, place, Note.GREETING))
+    def _meet(self, attempt: Attempt) -> None:
+        greetings = self._mail.fetch_notes(attempt.work, attempt.place, Note.GREETING)
+        attempt.membership.meet(greetings)
 
-    def _decide_roster(self, running: Running, work: Work, place: Place) -> None:
-        strangers = sorted({member.silo for member in work.roster}.difference(running.study.silos))
+    def _decide_roster(self, attempt: Attempt) -> None:
+        strangers = sorted(attempt.members.difference(attempt.study.silos))
         if strangers:
             msg = f"{', '.join(strangers)} is not among study.silos and cannot be in its roster"
             raise RosterRefused(msg)
-        self._gate.decide(running.study, place, roster_size=len(work.roster))
+        self._gate.decide(attempt.study, attempt.place, roster_size=len(attempt.work.roster))
 
-    def _share(self, running: Running, work: Work, place: Place) -> None:
-        counts = tuple(float(count) for count in json.loads(self._counts_path(place).read_bytes()))
-        plain = pack(Current(running.model, running.digest, counts))
-        self._seal_note(running, work, place, Note.MODEL, plain)
+    def _share(self, attempt: Attempt) -> None:
+        running = attempt.running
+        counts = tuple(float(count) for count in json.loads(self._counts_path(attempt.place).read_bytes()))
+        self._seal_note(attempt, Note.MODEL, pack(Current(running.model, running.digest, counts)))
 
-    def _catch_up(self, running: Running, work: Work, place: Place) -> None:
-        plain = self._open_note(running, work, place, Note.MODEL)
-        current = unpack(running.study, place.round - 1, plain)
+    def _catch_up(self, attempt: Attempt) -> None:
+        plain, place, running = self._open_note(attempt, Note.MODEL), attempt.place, attempt.running
+        current = unpack(attempt.study, place.round - 1, plain)
         write_whole(self._counts_path(place), json.dumps(current.counts).encode())
         self.keep_candidate(place.study, place.round - 1, current.model, current.digest)
         running.model, running.digest = current.model, current.digest
 
     # --- mask and seal --------------------------------------------------------------------------------------------
-    def _exchange(self, running: Running, work: Work, place: Place) -> None:
-        self._decide_roster(running, work, place)
-        tensors, needed = self._tensors(running, place), self._threshold(running, work)
-        bundle = running.session.share(work.roster, place, tensors, needed)
-        write_whole(self._mail.note_path(place, Note.SHARES), bundle)
+    def _exchange(self, attempt: Attempt) -> None:
+        self._decide_roster(attempt)
+        tensors, needed = attempt.tensors, attempt.threshold
+        self._keep_note(attempt, Note.SHARES, attempt.membership.share(attempt.place, tensors, needed))
 
-    def _contribute(self, running: Running, work: Work, place: Place) -> None:
-        tensor, silos = running.turn.tensor, len(work.participants)
-        if running.session.me not in work.participants:
+    def _contribute(self, attempt: Attempt) -> None:
+        running, place, tensor = attempt.running, attempt.place, attempt.tensor
+        if attempt.me not in attempt.participants:
             msg = "the participants do not name this silo, which is asked for its contribution"
             raise OutOfTurnError(msg)
-        self._require_whole(running, work, work.participants)
-        self._mail.receive_shares(work, place)
-        self._bundles(running, work, place)
+        _require_whole(attempt, attempt.participants)
+        self._mail.receive_shares(attempt.work, place)
+        self._bundles(attempt)
+        silos = len(attempt.participants)
         self._gate.contribute(
-            self._order(running, work, place, tensor),
-            self._sealer(running, work),
-            running.session.masks(work.roster, place, tensor, work.participants),
+            attempt.order(tensor),
+            attempt.sealer,
+            attempt.membership.masks(place, tensor, attempt.participants),
             lambda charged, release: running.learner.contribution(release, charged, running.model, silos),
             lambda: self._cosigning.ask(place),
         )
 
-    def _order(self, running: Running, work: Work, place: Place, tensor: Tensor) -> Order:
-        roster = running.session.roster(work.roster).digest
-        return Order(running.study, place, tensor, work.participants, roster, running.digest)
-
     # --- who is in the sum ----------------------------------------------------------------------------------------
-    def _sign(self, running: Running, work: Work, place: Place) -> None:
+    def _sign(self, attempt: Attempt) -> None:
         """Commit to one survivor list for this sum of this round: durably, and for ever (threat-model.md)."""
-        survivors, tensor = work.survivors, running.turn.tensor
-        if running.session.me not in survivors or len(survivors) < self._threshold(running, work):
+        survivors, tensor = attempt.survivors, attempt.tensor
+        if attempt.me not in survivors or len(survivors) < attempt.threshold:
             msg = f"{', '.join(survivors)} are too few, or not this silo, to be summed"
             raise OutOfTurnError(msg)
-        self._require_whole(running, work, survivors)
-        self._gate.decide(running.study, place, roster_size=len(survivors))
-        self._state.commit_to_survivors(place, tensor, survivors)
+        _require_whole(attempt, survivors)
+        self._gate.decide(attempt.study, attempt.place, roster_size=len(survivors))
+        self._state.commit_to_survivors(attempt.place, tensor, survivors)
 
-    def _reveal(self, running: Running, work: Work, place: Place) -> None:
+    def _reveal(self, attempt: Attempt) -> None:
         """Nothing is revealed before enough silos have signed the list that this silo has signed."""
-        path, survivors = self._mail.note_path(place, Note.REVEAL, work.tensor), self._survivors(running, work, place)
-        signatures = {signature.silo: signature.signature for signature in work.signatures}
-        signers = running.session.signers(work.roster, survivors, signatures)
-        needed = self._threshold(running, work)
+        survivors, needed = attempt.survivor_list, attempt.threshold
+        signatures = {signature.silo: signature.signature for signature in attempt.work.signatures}
+        signers = attempt.membership.signers(survivors, signatures)
         if len(signers) < needed:
             msg = f"{len(signers)} silos have signed who is in the sum, {needed} must; begin a new attempt"
             raise OpeningRefused(msg)
+        path = self._mail.note_path(attempt.place, Note.REVEAL, attempt.work.tensor)
         if not path.exists():
-            bundles = self._bundles(running, work, place)
-            write_whole(path, running.session.reveal(work.roster, bundles, survivors, work.participants))
-
-    def _survivors(self, running: Running, work: Work, place: Place) -> SurvivorList:
-        attempt = running.session.attempt(work.roster, place)
-        return SurvivorList(attempt, str(running.turn.tensor), work.survivors)
-
-    def _require_whole(self, running: Running, work: Work, names: tuple[str, ...]) -> None:
-        """With distributed noise each share of it is needed: nobody may be missing."""
-        missing = sorted({member.silo for member in work.roster}.difference(names))
-        if missing and running.study.privacy.mode == "distributed":
-            msg = f"with distributed noise nobody may be missing, and {', '.join(missing)} is; begin a new attempt"
-            raise OpeningRefused(msg)
+            bundles = self._bundles(attempt)
+            write_whole(path, attempt.membership.reveal(bundles, survivors, attempt.participants))
 
     # --- open and solve -------------------------------------------------------------------------------------------
-    def _open(self, running: Running, work: Work, place: Place) -> None:
-        tensor, silos = running.turn.tensor, len(work.survivors)
-        total = self._open_sum(running, work, place)
-        running.learner.check_sum(tensor, total, silos)
+    def _open(self, attempt: Attempt) -> None:
+        running, place, tensor = attempt.running, attempt.place, attempt.tensor
+        learner, silos, total = running.learner, len(attempt.survivors), self._open_sum(attempt)
+        learner.check_sum(tensor, total, silos)
         if tensor is Tensor.COUNTS:
-            running.learner.open_counts(total)
+            learner.open_counts(total)
         elif tensor is Tensor.ENCODER:
-            running.model = running.learner.open_encoder(total, running.model, silos)
+            running.model = learner.open_encoder(total, running.model, silos)
         elif tensor is Tensor.METRICS:
-            self._publish(running, place, running.learner.open_metrics(total, silos))
+            self._publish(attempt, learner.open_metrics(total, silos))
         else:
             running.total = total
-        running.digest = self._next_digest(running, work, np.ascontiguousarray(total, "<i8").data, running.model)
-        if tensor is running.turn.plan[place.round][-1]:
+        running.digest = _next_digest(attempt, np.ascontiguousarray(total, "<i8").data, running.model)
+        if tensor == attempt.tensors[-1]:
             # The model of a finished round lies on disk before anybody hears that it is finished.
             self.keep_candidate(place.study, place.round, running.model, running.digest)
 
-    def _open_sum(self, running: Running, work: Work, place: Place) -> NDArray[np.int64]:
-        tensor, study = running.turn.tensor, running.study
-        unmasking = running.session.unmasking(
-            work.roster,
-            self._mail.fetch_notes(work, place, Note.REVEAL, tensor),
-            self._bundles(running, work, place),
-            self._survivors(running, work, place),
-            participants=work.participants,
-            threshold=self._threshold(running, work),
+    def _open_sum(self, attempt: Attempt) -> NDArray[np.int64]:
+        tensor, place = attempt.tensor, attempt.place
+        notes, bundles = self._mail.fetch_notes(attempt.work, place, Note.REVEAL, tensor), self._bundles(attempt)
+        unmasking = attempt.membership.unmasking(
+            notes,
+            bundles,
+            attempt.survivor_list,
+            participants=attempt.participants,
+            threshold=attempt.threshold,
         )
-        values, label = plan(study).release(place.round, tensor).values, self._order(running, work, place, tensor).label
-        with self._mail.sum(work, place, tensor) as file:
-            return self._sealer(running, work).open(plan(study).ring(tensor), file, values, label, unmasking)
+        release, label = attempt.release(tensor), attempt.order(tensor).label
+        with self._mail.sum(attempt.work, place, tensor) as file:
+            return attempt.sealer.open(release.ring, file, release.values, label, unmasking)
 
-    def _publish(self, running: Running, place: Place, results: Results) -> None:
-        if running.study.publish:
-            blob = publishing.publication(running.study, results).canonical()
-            write_whole(self._state.study_folder(place.study) / PUBLICATION, blob)
+    def _publish(self, attempt: Attempt, results: Results) -> None:
+        if attempt.study.publish:
+            blob = publishing.publication(attempt.study, results).canonical()
+            write_whole(self._publication_path(attempt.place), blob)
 
-    def _solve(self, running: Running, work: Work, place: Place) -> None:
-        solution = running.learner.solve(_total(running), place, running.model, len(work.survivors))
-        self._seal_note(running, work, place, Note.HEADS, solution.astype("<i8").tobytes())
+    def _solve(self, attempt: Attempt) -> None:
+        running, silos = attempt.running, len(attempt.survivors)
+        solution = running.learner.solve(attempt.total, attempt.place, running.model, silos)
+        self._seal_note(attempt, Note.HEADS, solution.astype("<i8").tobytes())
 
-    def _adopt(self, running: Running, work: Work, place: Place) -> None:
-        plain = self._open_note(running, work, place, Note.HEADS)
+    def _adopt(self, attempt: Attempt) -> None:
+        plain, running = self._open_note(attempt, Note.HEADS), attempt.running
         if len(plain) % 8:
             msg = "the solved heads are no sequence of 64-bit integers"
             raise SolutionError(msg)
-        solution = np.frombuffer(plain, "<i8")
-        model = running.learner.adopt(solution, _total(running), place, running.model, len(work.survivors))
-        digest = self._next_digest(running, work, plain, model)
+        solution, silos = np.frombuffer(plain, "<i8"), len(attempt.survivors)
+        model = running.learner.adopt(solution, attempt.total, attempt.place, running.model, silos)
+        digest = _next_digest(attempt, plain, model)
         running.model, running.digest, running.total = model, digest, None
 
     # --- files ----------------------------------------------------------------------------------------------------
@@ -303,86 +264,70 @@ class Duties:
     def _counts_path(self, place: Place) -> Path:
         return self._state.study_folder(place.study) / COUNTS
 
+    def _publication_path(self, place: Place) -> Path:
+        return self._state.study_folder(place.study) / PUBLICATION
+
+    # --- notes ----------------------------------------------------------------------------------------------------
+    def _keep_note(self, attempt: Attempt, note: Note, content: bytes) -> None:
+        write_whole(self._mail.note_path(attempt.place, note), content)
+
+    def _seal_note(self, attempt: Attempt, note: Note, plain: bytes) -> None:
+        """Seal a note once in an attempt; if it lies there already, those bytes stay."""
+        if not self._mail.note_path(attempt.place, note).exists():
+            sealed = seal_note(attempt.membership.keys, attempt.note_label(note), plain, self._entropy)
+            self._keep_note(attempt, note, sealed)
+
+    def _open_note(self, attempt: Attempt, note: Note) -> bytes:
+        blob = self._mail.fetch_note(attempt.work, attempt.place, note)
+        return open_note(attempt.membership.keys, attempt.note_label(note), blob)
+
     # --- inside ---------------------------------------------------------------------------------------------------
-    def _confirmation(self, running: Running, work: Work, place: Place) -> Confirm:
+    def _confirmation(self, attempt: Attempt) -> Confirm:
+        work, place = attempt.work, attempt.place
         if work.task is Task.TAKE:
             return Confirm(place, Task.TAKE)
         if work.task is Task.SIGN:
-            signature = self._client.sign(self._survivors(running, work, place).to_sign())
+            signature = self._client.sign(attempt.survivor_list.to_sign())
             return Confirm(place, Task.SIGN, work.tensor, signature=signature)
         tensor = work.tensor if work.task is Task.OPEN else None
         publication = signature = b""
-        if tensor is Tensor.METRICS and running.study.publish:
-            publication = (self._state.study_folder(place.study) / PUBLICATION).read_bytes()
+        if tensor is Tensor.METRICS and attempt.study.publish:
+            publication = self._publication_path(place).read_bytes()
             signature = self._client.sign(Publication.to_sign(publication))
-        return Confirm(place, work.task, tensor, model=running.digest, publication=publication, signature=signature)
+        digest = attempt.running.digest
+        return Confirm(place, work.task, tensor, model=digest, publication=publication, signature=signature)
 
-    def _tensors(self, running: Running, place: Place) -> list[str]:
-        return [str(tensor) for tensor in running.turn.plan[place.round]]
-
-    def _require_sizes(self, running: Running, work: Work, place: Place) -> None:
-        """Refuse what is larger than the study implies before a byte of it is fetched."""
-        for part in work.parts:
-            if part.kind != SUM:
-                limit = note_limit(running.study, place.round, part.kind)
-            else:
-                tensor = running.turn.tensor
-                limit = ring_of(plan(running.study).ring(tensor)).content_size(self._values(running, place, tensor))
-            if part.size > limit:
-                msg = f"the coordinator offers a {part.kind} of {part.size} bytes; the study implies at most {limit}"
-                raise OutOfTurnError(msg)
-
-    def _values(self, running: Running, place: Place, tensor: Tensor) -> int:
-        """Of a sealed tensor: its own, the roster's slots, the checks."""
-        return sealed_values(plan(running.study).release(place.round, tensor).values, len(running.study.silos))
-
-    def _threshold(self, running: Running, work: Work) -> int:
-        """Shares that open a secret: fixed by the study and the roster, so that all silos deal alike."""
-        study = running.study
-        return threshold(len(work.roster), study.privacy.colluders, study.min_silos)
-
-    def _bundles(self, running: Running, work: Work, place: Place) -> dict[str, Bundle]:
+    def _bundles(self, attempt: Attempt) -> dict[str, Bundle]:
         """What the participants have shared for this attempt, read and checked once."""
-        known = running.bundles[1] if running.bundles is not None and running.bundles[0] == place else {}
-        if not set(work.participants) <= set(known):
-            tensors, needed = self._tensors(running, place), self._threshold(running, work)
-            notes = self._mail.shares(place, work.participants)
-            known = running.session.read_shares(work.roster, place, tensors, needed, notes)
-            running.bundles = (place, known)
-        return known
-
-    def _sealer(self, running: Running, work: Work) -> Sealer:
-        """One sealer per roster and keys dealt to it: it remembers which labels it has used."""
-        digest = running.session.roster(work.roster).digest
-        if running.sealer is None or running.sealer[0] != digest:
-            running.sealer = (digest, running.session.sealer(work.roster, running.study.silos))
-        return running.sealer[1]
-
-    def _next_digest(self, running: Running, work: Work, opened: bytes | memoryview, model: SharedModel) -> str:
-        """Bound to what was opened and to what this silo made of it: who computes otherwise is set apart at once."""
-        keys, made = running.session.keys(work.roster), bytes.fromhex(model.digest)
-        return model_digest(keys, running.digest, running.study.digest, [sha256(opened).digest(), made])
-
-    def _note_label(self, running: Running, work: Work, place: Place, note: Note) -> Label:
-        # Who catches up does not know the model yet that the others hold.
-        model = "" if note is Note.MODEL else running.digest
-        roster = running.session.roster(work.roster).digest
-        return Label(place.study, roster, model, place.round, place.attempt, f"note-{note}")
-
-    def _seal_note(self, running: Running, work: Work, place: Place, note: Note, plain: bytes) -> None:
-        """Seal a note once in an attempt; where it lies already, those bytes stay."""
-        path = self._mail.note_path(place, note)
-        if not path.exists():
-            keys, label = running.session.keys(work.roster), self._note_label(running, work, place, note)
-            write_whole(path, seal_note(keys, label, plain, self._entropy))
-
-    def _open_note(self, running: Running, work: Work, place: Place, note: Note) -> bytes:
-        blob = self._mail.fetch_note(work, place, note)
-        return open_note(running.session.keys(work.roster), self._note_label(running, work, place, note), blob)
+        if not set(attempt.participants) <= set(attempt.bundles):
+            tensors, needed = attempt.tensors, attempt.threshold
+            notes = self._mail.shares(attempt.place, attempt.participants)
+            attempt.bundles = attempt.membership.read_shares(attempt.place, tensors, needed, notes)
+        return attempt.bundles
 
 
-def _total(running: Running) -> NDArray[np.int64]:
-    if running.total is None:
-        msg = "the heads' sum has not been opened"
-        raise turns.OutOfTurnError(msg)
-    return running.total
+def _require_sizes(attempt: Attempt) -> None:
+    """Refuse what is larger than the study implies before a byte of it is fetched."""
+    for part in attempt.work.parts:
+        if part.kind != SUM:
+            limit = note_limit(attempt.study, attempt.place.round, part.kind)
+        else:
+            release = attempt.release(attempt.tensor)
+            limit = ring_of(release.ring).content_size(attempt.sealed_values(release))
+        if part.size > limit:
+            msg = f"the coordinator offers a {part.kind} of {part.size} bytes; the study implies at most {limit}"
+            raise OutOfTurnError(msg)
+
+
+def _require_whole(attempt: Attempt, names: tuple[str, ...]) -> None:
+    """With distributed noise each share of it is needed: nobody may be missing."""
+    missing = sorted(attempt.members.difference(names))
+    if missing and attempt.study.privacy.mode == "distributed":
+        msg = f"with distributed noise nobody may be missing, and {', '.join(missing)} is; begin a new attempt"
+        raise OpeningRefused(msg)
+
+
+def _next_digest(attempt: Attempt, opened: bytes | memoryview, model: SharedModel) -> str:
+    """Bound to what was opened and to what this silo made of it: who computes otherwise is set apart at once."""
+    keys, made = attempt.membership.keys, bytes.fromhex(model.digest)
+    return model_digest(keys, attempt.running.digest, attempt.study.digest, [sha256(opened).digest(), made])

@@ -144,7 +144,7 @@ def test_nothing_is_revealed_without_enough_signatures_over_this_very_list(five,
     place, roster = signed(coordinator)
     north = silos["north"]
     asked = coordinator.work(Task.REVEAL, place, roster, Tensor.HEADS)
-    coordinator.survivor_list = north.agent._duties._survivors(north.running, asked, place)
+    coordinator.survivor_list = north.running.attempt(asked, place).survivor_list
     given = tuple(Signature(*one) for one in sorted(fault(coordinator, coordinator.signatures).items()))
     stood = standing(silos)
     for name in FIVE:

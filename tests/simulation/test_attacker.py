@@ -13,6 +13,7 @@ from crypto.rings.ckks_public import DEGREE, FRAME_VALUES, MAX_VALUE, RESIDUES, 
 from crypto.rings.ckks_secret import CkksKey
 from crypto.secagg.survivors import threshold
 from policies.plan.release import plan
+from policies.plan.release import plan as plan_of
 from protos.messages import Task, Tensor
 from support.memory import WINDOW, encodings, search
 from support.simulated_attacker import Attacker, WeakMasks, polynomial, raw_slots, session_of, solved_key
@@ -74,10 +75,10 @@ def correlation(attacker, silo, tensor, content):
 def resealed(federation, attacker, silo, tensor, zero):
     """What the silo would have sent, had the streams with these silos been zero."""
     work, session = attacker.work(tensor), session_of(federation, silo)
-    masks = session.masks(work.roster, work.place, tensor, work.participants)
+    masks = session.within(work.roster).masks(work.place, tensor, work.participants)
     weak = WeakMasks(masks.me, masks.own, masks.pairs, masks.group, frozenset(zero))
-    sealer = session.sealer(work.roster, federation.study.silos)
-    kind, values = plan(federation.study).ring(tensor), plain(federation.study, silo, 1, tensor)
+    sealer = session.within(work.roster).sealer(federation.study.silos)
+    kind, values = plan_of(federation.study).ring(tensor), plain(federation.study, silo, 1, tensor)
     return b"".join(sealer.seal(kind, values, federation.witness.labels[work.place, tensor], weak))
 
 

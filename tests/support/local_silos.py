@@ -14,8 +14,8 @@ from silo_agent.agent import Agent, UnknownDataError
 from silo_agent.gate import Gate
 from silo_agent.learning.learner import Learner
 from silo_agent.metrics import Metrics
+from silo_agent.protocol.attempt import Running
 from silo_agent.protocol.session import Session
-from silo_agent.protocol.tasks import Running
 from silo_agent.storage.state import State
 from support.certificates import data_set_of
 from support.local_coordinator import LocalCoordinator

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from crypto.entropy import Entropy, SystemEntropy
 from crypto.pki.certificates import Credential
-from crypto.secagg.unmasking import Bundle
+from crypto.secagg.unmasking import AttemptSecrets, Bundle
 from protos.messages import Member, Place
 from silo_agent.protocol.session import Session
 
@@ -32,37 +32,51 @@ def roster_of(sessions: Sessions) -> Members:
 def greeted(sessions: Sessions) -> tuple[Members, dict[str, bytes]]:
     """The roster, and what each has said to it."""
     roster = roster_of(sessions)
-    return roster, {name: session.greet(roster) for name, session in sessions.items()}
+    return roster, {name: session.within(roster).greet() for name, session in sessions.items()}
 
 
 def met(sessions: Sessions) -> Members:
     """A roster in which every two have a secret."""
     roster, greetings = greeted(sessions)
     for session in sessions.values():
-        session.meet(roster, greetings)
+        session.within(roster).meet(greetings)
     return roster
 
 
 def dealt(sessions: Sessions, dealer: str = "south") -> tuple[Members, bytes]:
     """A roster with its keys, and the package that brought them."""
     roster = met(sessions)
-    package = sessions[dealer].deal(roster, PLACE)
+    package = sessions[dealer].within(roster).deal(PLACE)
     for session in sessions.values():
-        session.take(roster, dealer, package)
+        session.within(roster).take(dealer, package)
     return roster, package
 
 
 def shared(sessions: Sessions, place: Place = PLACE) -> tuple[Members, dict[str, bytes]]:
     """A roster with its keys, and what each has shared for an attempt."""
     roster, _ = dealt(sessions)
-    return roster, {name: session.share(roster, place, TENSORS, NEEDED) for name, session in sessions.items()}
+    return roster, {name: session.within(roster).share(place, TENSORS, NEEDED) for name, session in sessions.items()}
 
 
 def bundles_of(
     sessions: Sessions, roster: Members, notes: Mapping[str, bytes], place: Place = PLACE
 ) -> dict[str, dict[str, Bundle]]:
     """What each reads in what all have shared."""
-    return {name: session.read_shares(roster, place, TENSORS, NEEDED, notes) for name, session in sessions.items()}
+    return {
+        name: session.within(roster).read_shares(place, TENSORS, NEEDED, notes) for name, session in sessions.items()
+    }
+
+
+def secrets_of(session: Session, roster: Members) -> list[bytes]:
+    """All that must be seen by this silo alone, or by it and one peer."""
+    drawn = AttemptSecrets.from_bytes(session._store.stored.shared.secrets)
+    masks = [session.within(roster).masks(PLACE, tensor, NAMES) for tensor in TENSORS]
+    return [
+        *drawn.own.values(),
+        *drawn.keys.values(),
+        *session._store.stored.met.pairs.values(),
+        *(seed for mask in masks for seed in mask.pairs.values()),
+    ]
 
 
 def flipped(note: bytes, at: int) -> bytes:

@@ -26,6 +26,7 @@ from crypto.secagg.masks import Masks, Term, Unmasking, _group_stream, _own_stre
 from crypto.secagg.survivors import SurvivorList, threshold
 from crypto.secagg.unmasking import Bundle
 from policies.plan.release import plan
+from policies.plan.release import plan as plan_of
 from protos.messages import Note, Place, Task, Tensor, Work, note_slot
 from silo_agent.protocol.session import Session
 from support.simulated_coordinator import read_frames
@@ -54,7 +55,7 @@ class Attacker:
         self._seen, self._received = dict(federation.coordinator.seen), list(federation.coordinator.received)
         self._heard = list(federation.silos[colluder].heard)
         self.session = session_of(federation, colluder)
-        self.keys = self.session.keys(self._heard[-1].roster)
+        self.keys = self.session.within(self._heard[-1].roster).keys
         self.ckks = CkksKey.from_bytes(self.keys.ckks)
 
     # --- what it has ---------------------------------------------------------------------------------------------
@@ -70,18 +71,17 @@ class Attacker:
         """What all have shared, as far as the colluder can open it."""
         work, place = self.work(tensor), self._place(tensor)
         notes = {name: self._seen[place, note_slot(Note.SHARES, None), name] for name in work.participants}
-        tensors = plan(self.study).tensors(place.round)
-        return self.session.read_shares(work.roster, place, tensors, self._threshold(work), notes)
+        tensors = plan_of(self.study).tensors(place.round)
+        return self.session.within(work.roster).read_shares(place, tensors, self._threshold(work), notes)
 
     def unmasking(self, tensor: Tensor) -> Unmasking:
         """What the survivors have revealed to each other, the colluder among them."""
         work, place = self.work(tensor), self._place(tensor)
         slot = note_slot(Note.REVEAL, tensor)
-        return self.session.unmasking(
-            work.roster,
+        return self.session.within(work.roster).unmasking(
             {name: self._seen[place, slot, name] for name in work.survivors if (place, slot, name) in self._seen},
             self.bundles(tensor),
-            SurvivorList(self.session.attempt(work.roster, place), tensor, work.survivors),
+            SurvivorList(self.session.within(work.roster).attempt(place), tensor, work.survivors),
             participants=work.participants,
             threshold=self._threshold(work),
         )
@@ -116,7 +116,7 @@ class Attacker:
         work, place, revealed = self.work(tensor), self._place(tensor), self.unmasking(tensor)
         kind, label = plan(self.study).ring(tensor), self.witness.labels[place, tensor]
         # The seeds with the colluder, and those that a dropped silo's attempt key has opened.
-        mine = self.session.masks(work.roster, place, tensor, work.participants).pairs
+        mine = self.session.within(work.roster).masks(place, tensor, work.participants).pairs
         seeds = {self.colluder: mine[silo], **revealed.dropped.get(silo, {})}
         seeds |= {gone: pairs[silo] for gone, pairs in revealed.dropped.items() if gone != silo}
         yield from ((silo < other, _pair_stream(seed, label, kind)) for other, seed in seeds.items())

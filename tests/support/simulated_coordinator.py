@@ -37,7 +37,7 @@ from crypto.errors import FrameError
 from crypto.pki.certificates import Credential
 from crypto.rings.rings import ring_of
 from crypto.secagg.agreement import Roster, RosterEntry
-from crypto.secagg.survivors import Attempt, SurvivorList
+from crypto.secagg.survivors import AttemptRef, SurvivorList
 from policies.documents.study import Study
 from policies.plan.release import plan
 from protos import record
@@ -213,7 +213,7 @@ class SimulatedCoordinator:
     def _list(self, survivors: tuple[str, ...]) -> SurvivorList:
         round_, study = self.round, self.study.digest
         entries = (RosterEntry(m.silo, m.certificate_pem, m.public_key, m.kem_key, m.signature) for m in round_.members)
-        attempt = Attempt(study, Roster(study, tuple(entries)).digest, round_.place.round, round_.place.attempt)
+        attempt = AttemptRef(study, Roster(study, tuple(entries)).digest, round_.place.round, round_.place.attempt)
         return SurvivorList(attempt, str(round_.tensor), survivors)
 
     def _round(self, place: Place) -> Round:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -37,6 +37,7 @@ from silo_agent.gate import Order
 from silo_agent.learning.model import SharedModel
 from silo_agent.metrics import Metrics
 from silo_agent.protocol.client import CallRefused
+from silo_agent.protocol.membership import Membership
 from silo_agent.protocol.session import Session, session_name
 from silo_agent.protocol.tasks import COUNTS
 from silo_agent.storage.state import State, write_whole
@@ -277,7 +278,7 @@ class SimulatedSilo:
 
 
 class WitnessedSession(Session):
-    """Shows the witness what it reveals: read from the note itself, as any member of the roster reads it."""
+    """Its memberships show the witness what they reveal."""
 
     silo: SimulatedSilo
 
@@ -287,18 +288,22 @@ class WitnessedSession(Session):
         session.silo = silo
         return session
 
-    def reveal(
-        self,
-        members: tuple[Member, ...],
-        bundles: Mapping[str, Bundle],
-        survivors: SurvivorList,
-        participants: Any,
-    ) -> bytes:
-        note = super().reveal(members, bundles, survivors, participants)
+    def within(self, members: tuple[Member, ...]) -> Membership:
+        membership = super().within(members)
+        membership.__class__ = WitnessedMembership
+        membership.silo = self.silo  # type: ignore[attr-defined]  # the line above gives it one
+        return membership
+
+
+class WitnessedMembership(Membership):
+    """Shows the witness what it reveals: read from the note itself, as any member of the roster reads it."""
+
+    silo: SimulatedSilo
+
+    def reveal(self, bundles: Mapping[str, Bundle], survivors: SurvivorList, participants: Sequence[str]) -> bytes:
+        note = super().reveal(bundles, survivors, participants)
         held = _held(bundles, survivors, participants)
-        shares = _open_reveal(
-            note, self.me, held, survivors, roster=self.roster(members), keys=self.keys(members), trust=self._trust
-        )
+        shares = _open_reveal(note, self.me, held, survivors, roster=self.roster, keys=self.keys, trust=self._trust)
         parts = {}
         for bundle, share in zip(held, shares, strict=True):
             (part,) = (part for (tensor, part), mine in bundle.shares.items() if mine == share)

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from protos.messages import Place, Task, Tensor, Work
-from silo_agent.protocol.tasks import Duties, Running
+from protos.messages import Task, Tensor
+from silo_agent.protocol.attempt import Attempt
+from silo_agent.protocol.tasks import Tasks
 
 
 @dataclass(frozen=True)
@@ -22,18 +23,19 @@ class TaskCrash:
     round: int
 
     def install(self) -> None:
-        """Stand between the agent and its duties, for the life of the process."""
-        perform, report = Duties.perform, Duties.report
-        Duties.perform = self._watched(perform, before="asked", after="kept")  # type: ignore[method-assign]  # the same, watched
-        Duties.report = self._watched(report, before="", after="told")  # type: ignore[method-assign]  # the same, watched
+        """Stand between the agent and its tasks, for the life of the process."""
+        perform, report = Tasks.perform, Tasks.report
+        Tasks.perform = self._watched(perform, before="asked", after="kept")  # type: ignore[method-assign]  # the same, watched
+        Tasks.report = self._watched(report, before="", after="told")  # type: ignore[method-assign]  # the same, watched
 
     def _watched(
-        self, half: Callable[[Duties, Running, Work, Place], None], *, before: str, after: str
-    ) -> Callable[[Duties, Running, Work, Place], None]:
-        def watched(duties: Duties, running: Running, work: Work, place: Place) -> None:
+        self, half: Callable[[Tasks, Attempt], None], *, before: str, after: str
+    ) -> Callable[[Tasks, Attempt], None]:
+        def watched(tasks: Tasks, attempt: Attempt) -> None:
+            work, place = attempt.work, attempt.place
             due = (work.task, work.tensor, place.round) == (self.task, self.tensor, self.round)
             self._die(due and self.when == before)
-            half(duties, running, work, place)
+            half(tasks, attempt)
             self._die(due and self.when == after)
 
         return watched

@@ -17,7 +17,7 @@ from crypto.secagg.labels import Label
 from crypto.secagg.masks import Masks, Unmasking, apply
 from crypto.secagg.packages import GroupKeys
 from crypto.secagg.sealing import Sealer
-from crypto.secagg.survivors import Attempt
+from crypto.secagg.survivors import AttemptRef
 
 MEMBERS = ("ash", "elm", "fir", "oak", "yew")
 PARTICIPANTS = MEMBERS[:4]
@@ -34,7 +34,7 @@ def digest(name):
 
 
 LABEL = Label(digest("study"), digest("roster"), digest("model"), 7, 2, "encoder.update")
-ATTEMPT = Attempt(LABEL.study, LABEL.roster, LABEL.round, LABEL.attempt)
+ATTEMPT = AttemptRef(LABEL.study, LABEL.roster, LABEL.round, LABEL.attempt)
 
 
 def seeds():

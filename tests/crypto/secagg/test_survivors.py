@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from crypto.errors import RosterRefused, SealError
 from crypto.pki.certificates import Trust
-from crypto.secagg.survivors import Attempt, SurvivorList, threshold
+from crypto.secagg.survivors import AttemptRef, SurvivorList, threshold
 
-ATTEMPT = Attempt("5" * 64, "a" * 64, 3, 1)
+ATTEMPT = AttemptRef("5" * 64, "a" * 64, 3, 1)
 NAMES = ("north", "south", "west")
 
 

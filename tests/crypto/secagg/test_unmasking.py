@@ -15,7 +15,7 @@ from crypto.secagg import unmasking
 from crypto.secagg.agreement import PairSecrets, Roster
 from crypto.secagg.packages import SEAL_BYTES, GroupKeys
 from crypto.secagg.shamir import SHARE_BYTES
-from crypto.secagg.survivors import Attempt, SurvivorList, threshold
+from crypto.secagg.survivors import AttemptRef, SurvivorList, threshold
 from crypto.secagg.unmasking import AttemptSecrets, make_bundle, make_reveal, pair_seed, read_bundle, read_reveals
 from support.entropy import SeededEntropy
 
@@ -34,7 +34,7 @@ class Consortium:
         self.credentials, self.roster, self.pairs, self.needed = credentials, roster, pairs, needed
         self.names = roster.names
         self.trust = Trust(next(iter(credentials.values())).authority_pem)
-        self.attempt = Attempt(STUDY, roster.digest, 4, number)
+        self.attempt = AttemptRef(STUDY, roster.digest, 4, number)
         self.secrets = {name: AttemptSecrets.create(TENSORS, SeededEntropy(name.encode())) for name in self.names}
         self.notes = {name: self.make(name) for name in self.names}
         self.held = {me: {owner: self.read(self.notes[owner], owner, me) for owner in self.names} for me in self.names}

@@ -142,8 +142,8 @@ def test_heads_that_the_sums_do_not_give_are_disputed(federation, plain):
     solver = coordinator.solve(place, roster)
     running = silos[solver].running
     asked = coordinator.work(Task.SOLVE, place, roster, Tensor.HEADS, solver)
-    label = silos[solver].agent._duties._note_label(running, asked, place, Note.HEADS)
-    keys = running.session.keys(roster)
+    attempt = running.attempt(asked, place)
+    label, keys = attempt.note_label(Note.HEADS), attempt.membership.keys
     coordinator.content[place, "note-heads", solver] = seal_note(keys, label, plain, SystemEntropy())
     other = next(name for name in SILOS if name != solver)
     coordinator.ask(other, coordinator.work(Task.ADOPT, place, roster, Tensor.HEADS, solver))

@@ -1,0 +1,215 @@
+"""This silo in one roster: what it says to the members, the secrets with each of them, the keys, an attempt's masks.
+
+Guarantees: the roster is verified before it is used, and holds this silo's own key; secrets are on the disk before
+anybody hears of them; greeting, dealing and sharing again in one attempt give the same bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+import structlog
+
+from crypto.entropy import Entropy
+from crypto.errors import SealError
+from crypto.pki.certificates import Credential, Trust
+from crypto.rings.ckks_secret import CkksKey
+from crypto.secagg.agreement import PairSecrets, Roster, RosterEntry
+from crypto.secagg.masks import Masks, Unmasking
+from crypto.secagg.packages import GroupKeys, deal, take
+from crypto.secagg.sealing import Sealer
+from crypto.secagg.survivors import AttemptRef, SurvivorList
+from crypto.secagg.unmasking import (
+    AttemptSecrets,
+    Bundle,
+    make_bundle,
+    make_reveal,
+    pair_seed,
+    read_bundle,
+    read_reveals,
+)
+from crypto.stream import KEY_BYTES
+from protos.messages import Member, Place
+from silo_agent.protocol.key_store import Dealt, KeyStore, Met, Shared
+
+log = structlog.get_logger()
+
+
+class Membership:
+    """Bound to one roster of one study. Prints only its kind. Every method may raise what `roster` raises."""
+
+    def __init__(
+        self,
+        study: str,
+        own: Member,
+        members: tuple[Member, ...],
+        *,
+        credential: Credential,
+        entropy: Entropy,
+        store: KeyStore,
+    ) -> None:
+        """`own` is this silo as it offered itself, `members` are the roster's, as the coordinator gives them."""
+        self.own, self.members, self.me = own, members, own.silo
+        self._study, self._credential, self._entropy, self._store = study, credential, entropy, store
+        self._trust = Trust(credential.authority_pem)
+        self._sealer: tuple[list[str], Sealer] | None = None
+
+    @cached_property
+    def roster(self) -> Roster:
+        """The roster; every certificate and signature in it is checked, once. Raises `CryptoError`."""
+        if self.own not in self.members:
+            msg = "the roster does not hold this silo's own key; the coordinator's roster cannot be trusted"
+            raise SealError(msg)
+        roster = Roster(
+            self._study,
+            tuple(RosterEntry(m.silo, m.certificate_pem, m.public_key, m.kem_key, m.signature) for m in self.members),
+        )
+        roster.verify(self._trust)
+        return roster
+
+    # --- keys -----------------------------------------------------------------------------------------------------
+    def greet(self) -> bytes:
+        """What this silo says to a new roster; to one roster always the same bytes."""
+        met = self._store.stored.met
+        if met is None or met.roster != self.roster.digest:
+            greeting = self._store.ephemeral.greet(self.roster, self.me)
+            met = Met(self.roster.digest, greeting.note, greeting.secrets)
+            self._store.greeted(met)
+        return met.greeting
+
+    def meet(self, greetings: Mapping[str, bytes]) -> None:
+        """Agree on a secret with every member, from what each has said. Raises `CryptoError`."""
+        self._sealer = None
+        met = self._require_met()
+        pairs = self._store.ephemeral.meet(self.roster, self.me, met.secrets, greetings)
+        if met.pairs != dict(pairs):
+            self._store.met(replace(met, pairs=dict(pairs)))
+
+    def deal(self, place: Place) -> bytes:
+        """Make the roster's keys and seal them to its members; in one attempt always the same bytes."""
+        dealt = self._store.stored.dealt
+        if dealt is None or dealt.roster != self.roster.digest or dealt.place != place:
+            keys = GroupKeys(
+                ckks=CkksKey.create().to_bytes(),
+                group=self._entropy.bytes(KEY_BYTES),
+                check=self._entropy.bytes(KEY_BYTES),
+            )
+            package = deal(keys, self._pairs(), self.me, self.roster, self._entropy)
+            dealt = Dealt(self.roster.digest, keys.ckks, keys.group, keys.check, place, package)
+            self._store.dealt(dealt)
+        return dealt.package
+
+    def take(self, dealer: str, package: bytes) -> None:
+        """Open the keys that `dealer` sealed to this silo; the dealer has them already."""
+        if dealer != self.me:
+            keys = take(package, self._pairs(), self.me, dealer, self.roster)
+            self._store.dealt(Dealt(self.roster.digest, keys.ckks, keys.group, keys.check))
+
+    @property
+    def keys(self) -> GroupKeys:
+        """The keys of this roster. Raises `SealError` if none were dealt."""
+        dealt = self._store.stored.dealt
+        if dealt is None or dealt.roster != self.roster.digest:
+            msg = "no keys were dealt to this roster"
+            raise SealError(msg)
+        return dealt.keys
+
+    def sealer(self, silos: Sequence[str]) -> Sealer:
+        """Seals for, and opens sums of, this roster; `silos` are all of the study.
+
+        One for the keys that were dealt: it remembers which labels it has used.
+        """
+        names = sorted(silos)
+        if self._sealer is None or self._sealer[0] != names:
+            self._sealer = (names, Sealer(self.me, self.keys, names))
+        return self._sealer[1]
+
+    # --- an attempt -----------------------------------------------------------------------------------------------
+    def attempt(self, place: Place) -> AttemptRef:
+        """What signatures and shares of an attempt are bound to."""
+        return AttemptRef(self._study, self.roster.digest, place.round, place.attempt)
+
+    def share(self, place: Place, tensors: Sequence[str], threshold: int) -> bytes:
+        """Draw the attempt's secrets and share them among the roster; in one attempt always the same bytes."""
+        shared = self._store.stored.shared
+        if shared is None or (shared.roster, shared.place) != (self.roster.digest, place):
+            secrets = AttemptSecrets.create(tensors, self._entropy)
+            bundle = make_bundle(
+                secrets,
+                self.attempt(place),
+                self.me,
+                self.roster,
+                self._pairs(),
+                threshold,
+                self._credential,
+                self._entropy,
+            )
+            shared = Shared(self.roster.digest, place, secrets.to_bytes(), bundle)
+            self._store.shared(shared)
+        return shared.bundle
+
+    def read_shares(
+        self, place: Place, tensors: Sequence[str], threshold: int, notes: Mapping[str, bytes]
+    ) -> dict[str, Bundle]:
+        """What each silo has shared. Raises `RecoveryRefused` by name."""
+        attempt, pairs = self.attempt(place), self._pairs()
+        return {
+            owner: read_bundle(note, owner, attempt, tensors, self.me, self.roster, pairs, threshold, self._trust)
+            for owner, note in notes.items()
+        }
+
+    def masks(self, place: Place, tensor: str, participants: Sequence[str]) -> Masks:
+        """What covers this silo's upload. Raises `SealError` if the attempt's secrets are gone."""
+        shared, attempt, pairs = self._store.stored.shared, self.attempt(place), self._pairs()
+        if shared is None or (shared.roster, shared.place) != (attempt.roster, place):
+            msg = "the secrets of this attempt are gone; begin a new attempt"
+            raise SealError(msg)
+        own = AttemptSecrets.from_bytes(shared.secrets).own[tensor]
+        seeds = {name: pair_seed(pairs[name], attempt, tensor) for name in participants if name != self.me}
+        return Masks(self.me, own, seeds, self.keys.group)
+
+    def reveal(self, bundles: Mapping[str, Bundle], survivors: SurvivorList, participants: Sequence[str]) -> bytes:
+        """This silo's shares of what the survivors' sum is opened with, sealed to the roster."""
+        return make_reveal(bundles, survivors, participants, self.me, self.keys, self._credential, self._entropy)
+
+    def unmasking(
+        self,
+        notes: Mapping[str, bytes],
+        bundles: Mapping[str, Bundle],
+        survivors: SurvivorList,
+        *,
+        participants: Sequence[str],
+        threshold: int,
+    ) -> Unmasking:
+        """What lies on the survivors' sum, from what they revealed. Raises `RecoveryRefused`."""
+        recovered = read_reveals(
+            notes, bundles, survivors, participants, self.roster, self.keys, threshold, self._trust
+        )
+        if recovered.ignored:
+            log.warning("reveals of no use", silos=recovered.ignored, round=survivors.attempt.round)
+        return recovered.unmasking
+
+    def signers(self, survivors: SurvivorList, signatures: Mapping[str, bytes]) -> tuple[str, ...]:
+        """Members who have signed this very list."""
+        certificates = {member.silo: member.certificate_pem for member in self.members}
+        return survivors.signed_by(certificates, signatures, self._trust)
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+    def _require_met(self) -> Met:
+        met = self._store.stored.met
+        if met is None or met.roster != self.roster.digest:
+            msg = "this roster was not greeted; the coordinator must begin a new attempt"
+            raise SealError(msg)
+        return met
+
+    def _pairs(self) -> PairSecrets:
+        met = self._require_met()
+        if not met.pairs:
+            msg = "the roster's greetings have not been read"
+            raise SealError(msg)
+        return PairSecrets(met.pairs)
+
+    def __repr__(self) -> str:
+        return "Membership(secret)"
