@@ -21,8 +21,8 @@ from scipy.stats import t
 from bench import flamby, hospitals
 from bench.hospitals import Array, Cohorts, Study
 from bench.table import OUT, Figure, judge
-from deploy.demo.federation import FederationError
 from deploy.demo.sources import Source, load_source
+from deploy.local.processes import FederationError
 
 SPLITS = tuple(f"heart-{number}" for number in range(1, 6))
 """Names of splits that no choice was made on: the studies were tuned on splits named tune-0 to tune-59."""

@@ -17,11 +17,13 @@ from rich.console import Console
 
 from bench import flamby
 from deploy.demo import baselines, gather
-from deploy.demo.federation import Federation, FederationError
 from deploy.demo.report_data import SealedDomain, SiloBudget
-from deploy.demo.run import empty
-from deploy.demo.sources import DATA_SET, Source, silo_policy
-from deploy.demo.watching import bars, watch
+from deploy.demo.sources import Source
+from deploy.local.federation import Federation
+from deploy.local.folders import empty
+from deploy.local.processes import FederationError
+from deploy.local.silo_policies import DATA_SET, silo_policy
+from deploy.local.watching import bars, watch
 from silo_agent.data.reader import read_records
 from silo_agent.data.records import Records
 from silo_agent.data.split import split

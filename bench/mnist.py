@@ -23,10 +23,11 @@ from rich.console import Console
 
 from bench.table import OUT, Figure, judge
 from deploy.demo import gather
-from deploy.demo.federation import Federation, FederationError
-from deploy.demo.run import empty
 from deploy.demo.sources import load_source
-from deploy.demo.watching import bars, watch
+from deploy.local.federation import Federation
+from deploy.local.folders import empty
+from deploy.local.processes import FederationError
+from deploy.local.watching import bars, watch
 from policies.documents.study import Study
 from protos.messages import StudyResults
 from silo_agent.data.reader import read_records

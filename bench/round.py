@@ -21,9 +21,9 @@ import yaml
 from rich.console import Console
 
 from bench.table import OUT, Figure, judge
-from deploy.demo.federation import Federation
-from deploy.demo.run import empty
-from deploy.demo.watching import bars, watch
+from deploy.local.federation import Federation
+from deploy.local.folders import empty
+from deploy.local.watching import bars, watch
 from policies.documents.study import Study
 from policies.plan import shapes
 

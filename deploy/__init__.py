@@ -1,1 +1,1 @@
-"""What is run, not imported: the demo, and what puts FedWard into a hospital. Not part of the installed packages."""
+"""What puts FedWard's parties into place: `local`, a federation on one machine, is installed; the demo is not."""

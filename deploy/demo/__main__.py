@@ -10,8 +10,8 @@ import typer
 from rich.console import Console
 
 from coordinator.operating import OperatorError
-from deploy.demo.federation import FederationError
 from deploy.demo.run import Demo, Request
+from deploy.local.processes import FederationError
 from policies.documents.document import DocumentError
 
 

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from deploy.demo.federation import Federation, run
 from deploy.demo.recount import recount
 from deploy.demo.report_data import (
     Interval,
@@ -20,9 +19,10 @@ from deploy.demo.report_data import (
     SiloBudget,
     TensorBytes,
 )
+from deploy.local import ledgers
+from deploy.local.federation import Federation
+from deploy.local.processes import run
 from policies.documents.study import Study
-from policies.ledger.chain import UNBOUNDED
-from policies.plan.release import plan
 from protos.messages import RINGS, StudyStatus, Tensor
 
 PHASES = {
@@ -45,13 +45,10 @@ PHASES = {
 
 def budgets(federation: Federation) -> tuple[SiloBudget, ...]:
     """Each silo's ledger, and the epsilon counted again from its training log."""
-    found = []
-    for silo in federation.data:
-        ledger = _json("fedward-silo", "ledger", "show", "--json", "-c", str(federation.config(silo)))
-        log = federation.state(silo) / "training.jsonl"
-        spent = math.inf if ledger["spent"] == UNBOUNDED else float(ledger["spent"])
-        found.append(SiloBudget(silo, spent, recount(log, ledger["delta"]), ledger["budget"]))
-    return tuple(found)
+    return tuple(
+        SiloBudget(one.silo, one.spent, recount(federation.state(one.silo) / "training.jsonl", one.delta), one.budget)
+        for one in ledgers.budgets(federation)
+    )
 
 
 def sealed_results(federation: Federation) -> tuple[SealedDomain, ...]:

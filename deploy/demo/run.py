@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,10 +12,12 @@ from rich.console import Console
 from rich.progress import Progress
 
 from deploy.demo import baselines, cohort, gather, report
-from deploy.demo.federation import Federation, FederationError
 from deploy.demo.report_data import Method, PersonalResult, ReportData
 from deploy.demo.sources import Source, load_source
-from deploy.demo.watching import bars, watch
+from deploy.local.federation import Federation
+from deploy.local.folders import empty
+from deploy.local.processes import FederationError
+from deploy.local.watching import bars, stage, watch
 from policies.documents.study import Study
 from protos.messages import StudyStatus
 from silo_agent.data.reader import read_fitting_records, read_records
@@ -25,7 +25,6 @@ from silo_agent.data.records import Records
 from silo_agent.data.split import split
 
 STUDY_SECONDS = 900.0
-MARK = ".made-by-fedward-demo"
 
 
 @dataclass(frozen=True)
@@ -147,25 +146,6 @@ class Demo:
                 "hospitals alone", "mean of the hospitals, no privacy", tuple(np.mean(alone, axis=0)), spread=spread
             ),
         )
-
-
-@contextlib.contextmanager
-def stage(progress: Progress, name: str) -> Iterator[None]:
-    """One bar that is full when its work is done."""
-    task = progress.add_task(name, total=1, note="")
-    yield
-    progress.update(task, completed=1)
-
-
-def empty(folder: Path) -> None:
-    """Begin with an empty folder; only one that an earlier demo made is emptied."""
-    if folder.exists() and any(folder.iterdir()):
-        if not (folder / MARK).exists():
-            msg = f"{folder} holds files that no demo made; give another folder with OUT=<folder>"
-            raise FederationError(msg)
-        shutil.rmtree(folder)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / MARK).touch()
 
 
 def training_records(source: Source, silo: str, file: Path) -> Records:

@@ -9,12 +9,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from policies.documents.document import Closed, parse_document, read_document
+from deploy.local.silo_policies import silo_policy
+from policies.documents.document import Closed, read_document
 from policies.documents.policy import Policy
 from policies.documents.study import Name, Study, load_study
-
-DATA_SET = "{data_set}"
-"""Stands in a demo's policy for the name of the silo's data set."""
 
 
 class DataFiles(Closed):
@@ -32,23 +30,13 @@ class Source:
     study: Study
     study_file: Path
     policy: str
-    """Text of every silo's policy, with `DATA_SET` for its data set."""
+    """Text of every silo's policy, with `silo_policies.DATA_SET` for its data set."""
     title: str
     files: Mapping[str, str]
 
     def policy_of(self, silo: str) -> Policy:
         """A silo's policy; its data set is named after it."""
         return silo_policy(self.policy, silo, self.study_file)
-
-
-def silo_text(policy: str, silo: str) -> str:
-    """The text of one silo's policy, out of that of every silo's."""
-    return policy.replace(DATA_SET, silo)
-
-
-def silo_policy(policy: str, silo: str, study_file: Path) -> Policy:
-    """The same, read. Raises `DocumentError` naming the `policy.yaml` beside the study."""
-    return parse_document(silo_text(policy, silo), Policy, study_file.parent / "policy.yaml")
 
 
 def load_source(folder: Path) -> Source:

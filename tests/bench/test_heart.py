@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from bench import heart
-from deploy.demo.federation import FederationError
 from deploy.demo.report_data import Interval, SealedDomain, SiloBudget
+from deploy.local.processes import FederationError
 
 SILOS = ("one", "two", "three", "four")
 

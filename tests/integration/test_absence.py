@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deploy.demo.federation import COORDINATOR, OPERATOR, Federation, run
+from deploy.local.federation import Federation
+from deploy.local.parties import COORDINATOR, OPERATOR
+from deploy.local.processes import run
 from policies.ledger.ledger import read_ledger
 from protos.messages import StudyStatus
 from support.prepared import prepare

@@ -19,7 +19,8 @@ import crypto.secagg.sealing
 from crypto.entropy import SystemEntropy
 from crypto.pki.certificates import Credential
 from crypto.rings.ckks_secret import CkksKey
-from deploy.demo.federation import COORDINATOR, Federation
+from deploy.local.federation import Federation
+from deploy.local.parties import COORDINATOR
 from policies.ledger.ledger import Ledger
 from protos.messages import Tensor
 from silo_agent.agent import Agent

@@ -14,8 +14,10 @@ import pytest
 import yaml
 
 from coordinator.operating import OperatorError
-from deploy.demo.federation import COORDINATOR, Federation, script
 from deploy.demo.recount import recount
+from deploy.local.federation import Federation
+from deploy.local.parties import COORDINATOR
+from deploy.local.processes import script
 from policies.ledger.ledger import Debit, Ledger
 from policies.plan.cost import Cost
 from support.prepared import prepare

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 import yaml
 
-from deploy.demo.federation import COORDINATOR, Federation
+from deploy.local.federation import Federation
+from deploy.local.parties import COORDINATOR
 from policies.ledger.ledger import read_ledger
 from policies.plan import shapes
 from silo_agent.data.reader import read_records

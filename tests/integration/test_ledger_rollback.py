@@ -13,8 +13,8 @@ from typing import Self
 
 import pytest
 
-from deploy.demo.federation import run
 from deploy.demo.recount import recount
+from deploy.local.processes import run
 from policies.documents.study import Study
 from policies.ledger.events import Debit, Recovery
 from policies.ledger.ledger import read_history

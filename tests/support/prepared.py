@@ -7,7 +7,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from deploy.demo.federation import Federation
+from deploy.local.federation import Federation
 
 
 def prepare(federation: Federation) -> None:

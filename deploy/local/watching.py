@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
+from collections.abc import Iterator
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from deploy.demo.federation import Federation, FederationError
+from deploy.local.federation import Federation
+from deploy.local.processes import FederationError
 from protos.messages import StudyStatus
 
 OVER = ("finished", "ended", "aborted")
 
 
 def bars(console: Console) -> Progress:
-    """The demo's progress display."""
+    """The progress display."""
     return Progress(
         TextColumn("{task.description:<34}"),
         BarColumn(bar_width=32),
@@ -25,8 +28,16 @@ def bars(console: Console) -> Progress:
     )
 
 
+@contextlib.contextmanager
+def stage(progress: Progress, name: str) -> Iterator[None]:
+    """One bar that is full when its work is done."""
+    task = progress.add_task(name, total=1, note="")
+    yield
+    progress.update(task, completed=1)
+
+
 def watch(federation: Federation, progress: Progress, *, limit: float, pause: float = 0.2) -> StudyStatus:
-    """Follow a study to its end. Raises `FederationError` where it does not finish within `limit` seconds."""
+    """Follow a study to its end. Raises `FederationError` if it does not finish within `limit` seconds."""
     study = federation.study
     task = progress.add_task("training: rounds", total=study.rounds + 1, note="")
     until = time.monotonic() + limit

@@ -1,0 +1,90 @@
+"""`fedward`: a whole federation on this machine, for trying a study before hospitals are asked to join it."""
+
+from __future__ import annotations
+
+import math
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from coordinator.operating import OperatorError
+from deploy.local.federation import Federation
+from deploy.local.folders import begin, find_data
+from deploy.local.ledgers import Budget, budgets
+from deploy.local.processes import FederationError
+from deploy.local.silo_policies import check_common
+from deploy.local.watching import bars, stage, watch
+from policies.documents.study import load_study
+from policies.errors import PolicyError
+
+app = typer.Typer(help="A federation on one machine.", no_args_is_help=True, pretty_exceptions_enable=False)
+
+
+@app.callback()
+def _group() -> None:
+    """Keeps `local` a command of its own name while it is the only one."""
+
+
+@app.command()
+def local(
+    study: Annotated[Path, typer.Argument(metavar="STUDY", help="study.yaml")],
+    data: Annotated[Path, typer.Option(help="Folder with one file for each silo: SILO.csv or SILO.parquet.")],
+    policy: Annotated[Path, typer.Option(help="Every silo's policy; \"{data_set}\" in it stands for the silo's name.")],
+    out: Annotated[Path, typer.Option(help="New folder for certificates, ledgers, models and logs.")],
+    limit: Annotated[float, typer.Option(min=1, help="Seconds after which a study is given up.")] = 3600.0,
+) -> None:
+    """Start authority, coordinator and every silo on loopback, run the study, and stop them again."""
+    silos = load_study(study).silos
+    files = find_data(data, silos)
+    text = policy.read_text(encoding="utf-8")
+    check_common(text, silos, policy)
+    begin(out)
+    console, federation = Console(), Federation(out, study, files, text)
+    with bars(console) as progress:
+        with stage(progress, "certificates"):
+            federation.prepare()
+        try:
+            with stage(progress, "coordinator and agents start"):
+                federation.start()
+            federation.begin()
+            watch(federation, progress, limit=limit)
+            federation.wait_for_silos()
+        finally:
+            federation.stop()
+        with stage(progress, "ledgers"):
+            found = budgets(federation)
+    console.print(shown(found))
+    for silo in silos:
+        typer.echo(f"{silo}: models and training log in {federation.state(silo)}")
+
+
+def shown(found: Sequence[Budget]) -> Table:
+    """What every ledger says."""
+    title = f"Epsilon at delta {found[0].delta:g}"
+    table = Table("silo", "spent", "budget", "left", title=title, title_justify="left")
+    for one in found:
+        left = max(0.0, one.budget - one.spent) if math.isfinite(one.spent) else 0.0
+        table.add_row(one.silo, f"{one.spent:.3f}", f"{one.budget:g}", f"{left:.3f}")
+    return table
+
+
+def main() -> None:
+    """Run; a fault is a sentence on stderr and exit code 1."""
+    # Whoever ends this command ends the processes that it has started.
+    signal.signal(signal.SIGTERM, _interrupt)
+    try:
+        app()
+    except (FederationError, OperatorError, PolicyError, OSError) as error:
+        typer.echo(f"fedward: {error}", err=True)
+        sys.exit(1)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,173 @@
+"""A whole federation on one machine: an authority, a coordinator and one agent per data file, each its own process.
+
+Uses the command lines that operators and hospitals use, over mutual TLS on loopback.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import subprocess
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from coordinator.config import OperatorConfig
+from coordinator.operating import Operator
+from deploy.local.parties import (
+    COORDINATOR,
+    Enrolment,
+    Place,
+    configure_coordinator,
+    configure_operator,
+    configure_silo,
+)
+from deploy.local.processes import Parties, log_tail, run
+from deploy.local.silo_policies import silo_policy, silo_text
+from policies.documents.policy import Policy
+from policies.documents.study import Study, load_study
+
+
+@dataclass
+class Federation:
+    """Set up by `prepare`, run as a context manager."""
+
+    folder: Path
+    study_file: Path
+    data: Mapping[str, Path]
+    policy: str
+    """Text of every silo's policy; `silo_policies.DATA_SET` stands for its data set."""
+    threads: int | None = 1
+    parties: Parties = field(default_factory=Parties)
+    _passphrase: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
+
+    @property
+    def place(self) -> Place:
+        """Where everything lies."""
+        return Place(self.folder)
+
+    @property
+    def study(self) -> Study:
+        """The study to run."""
+        return load_study(self.study_file)
+
+    @property
+    def processes(self) -> dict[str, subprocess.Popen[bytes]]:
+        """The running parties by name."""
+        return self.parties.processes
+
+    def policy_of(self, silo: str) -> Policy:
+        """A silo's policy. Raises `DocumentError`."""
+        return silo_policy(self.policy, silo, self.study_file)
+
+    # --- setting up -----------------------------------------------------------------------------------------------
+    def prepare(self) -> None:
+        """Authority, enrolment and certificates."""
+        enrolment = Enrolment(self.place, self._passphrase)
+        enrolment.enrol({silo: self.policy_of(silo).data_set.id for silo in self.data})
+        configure_coordinator(self.place)
+
+    # --- running --------------------------------------------------------------------------------------------------
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def start(self) -> None:
+        """Start every process; if one fails, stop them again."""
+        try:
+            self.start_coordinator()
+            self.configure()
+            for name in self.data:
+                self.start_silo(name)
+        except BaseException:
+            self.stop()
+            raise
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.stop()
+
+    def start_coordinator(self) -> None:
+        """Start the coordinator and learn its ports."""
+        self._start(COORDINATOR, "fedward-coordinator", "serve", "-c", self.place.coordinator_file)
+        self.port = int(self._await_log(COORDINATOR, "serving")["port"])
+        configure_operator(self.place, self.port)
+
+    def configure(self) -> None:
+        """Write every silo's configuration and policy, and open its ledger."""
+        study = self.study.name
+        for silo, file in self.data.items():
+            policy = silo_text(self.policy, silo)
+            configure_silo(
+                self.place, silo, port=self.port, policy=policy, data={study: file}, threads=self.threads
+            )  # fmt: skip
+        with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+            list(pool.map(self._open_ledger, self.data))
+
+    def start_silo(self, name: str) -> None:
+        """Start one silo's agent."""
+        self._start(name, "fedward-silo", "run", "--until-finished", "-c", self.config(name))
+
+    def config(self, silo: str) -> Path:
+        """A silo's `agent.yaml`."""
+        return self.place.agent_file(silo)
+
+    def state(self, silo: str) -> Path:
+        """A silo's state of the study: models, results, training log."""
+        return self.place.state(silo) / "studies" / self.study.digest
+
+    def metrics_port(self, name: str) -> int:
+        """Where a running process shows its metrics."""
+        started = "serving" if name == COORDINATOR else "agent starts"
+        return int(self._await_log(name, started)["metrics_port"])
+
+    @contextlib.contextmanager
+    def operator(self) -> Iterator[Operator]:
+        """The operator's connection."""
+        client = Operator(OperatorConfig.load(self.place.operator_file))
+        try:
+            yield client
+        finally:
+            client.close()
+
+    def begin(self) -> None:
+        """Create and start the study with the operator's own commands."""
+        operator = ("-o", self.place.operator_file)
+        run("fedward-coordinator", "study", "create", self.study_file, *operator)
+        run("fedward-coordinator", "study", "start", self.study.digest, *operator)
+
+    def check(self) -> None:
+        """Raise `FederationError` if a process has failed; an agent ends well when its study is over."""
+        self.parties.check()
+
+    def wait_for_silos(self, seconds: float = 60.0) -> None:
+        """Wait until every agent has heard that the study is over and has ended."""
+        for name in self.data:
+            self.parties.wait(name, seconds)
+        self.check()
+
+    def stop(self) -> None:
+        """End what was started."""
+        self.parties.stop()
+
+    def log(self, name: str) -> Path:
+        """What a process writes."""
+        return self.place.party(name) / "log.jsonl"
+
+    def log_tail(self, name: str) -> str:
+        """The end of a process's log."""
+        return log_tail(self.log(name))
+
+    # --- inside ---------------------------------------------------------------------------------------------------
+    def _open_ledger(self, name: str) -> None:
+        if not (self.place.state(name) / "ledger.sqlite3").exists():
+            run("fedward-silo", "ledger", "create", "-c", self.config(name))
+
+    def _start(self, name: str, program: str, *arguments: str | Path) -> None:
+        self.parties.start(name, self.log(name), program, *arguments, threads=self.threads)
+
+    def _await_log(self, name: str, event: str) -> dict[str, Any]:
+        return self.parties.await_event(name, self.log(name), event)

@@ -1,0 +1,124 @@
+"""The parties of a local federation: where each lies, its certificate and its configuration.
+
+Certificates are made by the commands that operators and hospitals use.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from deploy.local.processes import run
+
+COORDINATOR: Final = "coordinator"
+OPERATOR: Final = "operator"
+LOOPBACK: Final = "127.0.0.1"
+_CREDENTIAL: Final = {"certificate": "certificate.pem", "key": "key.pem", "authority": "authority.pem"}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the parts of a federation lie below one folder."""
+
+    root: Path
+
+    def party(self, name: str) -> Path:
+        """Folder of one party: key, certificate, configuration, state, log."""
+        return self.root / name
+
+    @property
+    def authority(self) -> Path:
+        """The authority's folder; never given to the coordinator."""
+        return self.root / "authority"
+
+    @property
+    def coordinator_file(self) -> Path:
+        """The coordinator's configuration."""
+        return self.party(COORDINATOR) / "coordinator.yaml"
+
+    @property
+    def operator_file(self) -> Path:
+        """The operator's configuration."""
+        return self.party(OPERATOR) / "operator.yaml"
+
+    def agent_file(self, silo: str) -> Path:
+        """A silo's configuration."""
+        return self.party(silo) / "agent.yaml"
+
+    def state(self, silo: str) -> Path:
+        """Folder of a silo's state: ledger, models, outbox."""
+        return self.party(silo) / "state"
+
+
+@dataclass(frozen=True)
+class Enrolment:
+    """Gives every party a key and a certificate of one authority."""
+
+    place: Place
+    passphrase: str
+    """Of the authority's key."""
+
+    def enrol(self, data_sets: Mapping[str, str]) -> None:
+        """Make the authority, then enrol coordinator, operator and silos; `data_sets` names each silo's.
+
+        Raises `FederationError`.
+        """
+        self.place.root.mkdir(parents=True, exist_ok=True)
+        run("fedward-authority", "init", self.place.authority, "--name", "demo", env=self._secret)
+        with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+            silos = [("silo", silo, ["--data-set", data_set]) for silo, data_set in data_sets.items()]
+            hub = ("coordinator", COORDINATOR, ["--host", LOOPBACK])
+            list(pool.map(lambda party: self._enrol(*party), [hub, ("operator", OPERATOR, []), *silos]))
+
+    def _enrol(self, role: str, name: str, claims: list[str]) -> None:
+        folder = self.place.party(name)
+        if role == "silo":
+            run("fedward-silo", "enrol", folder, "--name", name, *claims)
+        else:
+            run("fedward-coordinator", "enrol", folder, "--role", role, "--name", name, *claims)
+        run(
+            "fedward-authority", "sign", self.place.authority, folder / "request.csr", "--role", role, "--name", name,
+            "--out", folder / "certificate.pem", *claims, env=self._secret,
+        )  # fmt: skip
+        (folder / "authority.pem").write_bytes((self.place.authority / "authority.pem").read_bytes())
+
+    @property
+    def _secret(self) -> dict[str, str]:
+        return {"FEDWARD_AUTHORITY_PASSPHRASE": self.passphrase}
+
+
+def configure_coordinator(place: Place) -> None:
+    """Write `coordinator.yaml`: loopback, ports that are free."""
+    write_yaml(place.coordinator_file, {**_CREDENTIAL, "port": 0, "metrics_port": 0, "data": "data"})
+
+
+def configure_operator(place: Place, port: int) -> None:
+    """Write `operator.yaml` for the coordinator at this port."""
+    write_yaml(place.operator_file, {**_CREDENTIAL, "coordinator": f"{LOOPBACK}:{port}"})
+
+
+def configure_silo(
+    place: Place, silo: str, *, port: int, policy: str, data: Mapping[str, Path], threads: int | None
+) -> None:
+    """Write a silo's `policy.yaml` and `agent.yaml`; `data` names its file of every study by the study's name."""
+    (place.party(silo) / "policy.yaml").write_text(policy, encoding="utf-8")
+    config: dict[str, object] = {
+        **_CREDENTIAL,
+        "coordinator": f"{LOOPBACK}:{port}",
+        "policy": "policy.yaml",
+        "state": "state",
+        "data": {study: str(file.resolve()) for study, file in data.items()},
+    }
+    if threads is not None:
+        config["threads"] = threads
+    write_yaml(place.agent_file(silo), config)
+
+
+def write_yaml(path: Path, content: Mapping[str, object]) -> None:
+    """Write a configuration file; JSON is YAML."""
+    path.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
