@@ -23,6 +23,7 @@ from deploy.local import ledgers
 from deploy.local.federation import Federation
 from deploy.local.processes import run
 from policies.documents.study import Study
+from policies.plan.release import plan
 from protos.messages import RINGS, StudyStatus, Tensor
 
 PHASES = {
