@@ -1,9 +1,9 @@
 """The bytes of SEAL 4.3, as TenSEAL 0.3.18 brings it, read and written strictly. The only place that knows them.
 
-Guarantees: SEAL loads no byte that was not written here. What is read has exactly the header, parameters and lengths
-of our parameter set, decompresses to no more than it should, ends where it should, and its residues are reduced;
-everything else gives `FrameError`. (SEAL itself accepts changed scales and transparent ciphertexts: design,
-sealed-sums.md, "What breaks it".) Leaves encryption to `ckks_secret`.
+Guarantees: SEAL loads no byte that was not written here. What is read has exactly the header, parameters and lengths of
+our parameter set, decompresses to no more than it should, ends where it should, and its residues are reduced;
+everything else gives `FrameError`. (SEAL itself accepts changed scales and transparent ciphertexts:
+docs/design/sums.md, "What breaks it".) Leaves encryption to `ckks_secret`.
 
 Layouts, little-endian. An object is a header of 16 bytes (magic, header size, version, compression, reserved, size of
 the whole) and a body, compressed with zstd where SEAL wrote it and plain where this module did. A body is the facts

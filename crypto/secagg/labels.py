@@ -2,7 +2,7 @@
 
 Guarantees: `canonical()` differs wherever any field differs. A silo that was handed another study, roster, model,
 round or attempt derives other masks, so its upload makes the sum unusable instead of leaking a difference
-(design: sealed-sums.md, layer 2). Leaves it to the silo's durable store that no label is ever used twice.
+(docs/design/sums.md, "Labels"). Leaves it to the silo's durable store that no label is ever used twice.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Guarantees: each upload is covered by key streams that the coordinator, even with all other silos but one, cannot know;
 the streams that survivors share cancel in their sum, bit for bit, and `Unmasking` takes off the rest: the survivors'
 own streams, their streams towards those who dropped out, and, in the integer rings, one group pad for each survivor,
-which hides even the sum (design: sealed-sums.md, layers 2 to 4; Bonawitz et al., CCS 2017). Leaves it to the silo's
+which hides even the sum (docs/design/sums.md, "Masks"; Bonawitz et al., CCS 2017). Leaves it to the silo's
 durable store that no label is used twice, since two uploads under one label would leak their difference, and to
 `recovery` that the secrets of an `Unmasking` are those that were committed to.
 

@@ -114,8 +114,8 @@ def model_digest(keys: GroupKeys, previous: str, study: str, made: Sequence[byte
     """HMAC-SHA256 under the check key over the previous digest, the study and what the step made, lowercase hex.
 
     `made` is the opened integers and the digest of the model that came of them: silos that hold one model agree on it,
-    who computed another one differs at once, and the coordinator cannot test guesses with it (design: sealed-sums.md,
-    layer 2, which binds the integers alone).
+    who computed another one differs at once, and the coordinator cannot test guesses with it (docs/design/sums.md,
+    "Labels").
     """
     return hmac.digest(keys.check, canonical("model", previous, study, *made), "sha256").hex()
 

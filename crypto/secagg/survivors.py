@@ -1,7 +1,7 @@
 """Whose uploads are in a sum: the list that silos sign before anybody reveals what unmasks it. Public, no secret.
 
 Guarantees: with a threshold above half of roster and colluders together, two different lists for one tensor cannot
-both find enough signatures of silos that sign once (Bonawitz et al. 2017; design: sealed-sums.md, layer 3). Leaves it
+both find enough signatures of silos that sign once (Bonawitz et al. 2017; docs/design/sums.md, "Thresholds"). Leaves it
 to the silo's durable store that it signs at most one list per study, round and tensor.
 """
 

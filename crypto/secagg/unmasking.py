@@ -3,7 +3,7 @@
 Guarantees: of every silo the roster learns its own mask key or its attempt key, never both, and only from `threshold`
 members' shares; every share, key and pair seed is checked against what its dealer signed before anything was uploaded,
 so whoever dealt wrongly is named; a note of another attempt, tensor, roster, survivor list or sender is refused
-(Bonawitz et al., CCS 2017; design: sealed-sums.md, layer 3). Leaves it to the callers that a silo shares once in an
+(Bonawitz et al., CCS 2017; docs/design/sums.md, "Dropouts"). Leaves it to the callers that a silo shares once in an
 attempt, signs one survivor list, and calls `make_reveal` only after `threshold` survivors have signed it
 (`SurvivorList.signed_by`); and to `crypto.secagg.checks` to refuse an upload whose masks are not those that were
 shared.

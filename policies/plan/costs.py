@@ -4,7 +4,7 @@ Guarantees: every tensor that leaves a silo has a `Cost`, drawn from the study's
 price depends on private data. Adding the costs up is accountant.py, remembering them is ledger.py; that the noise
 named here is really drawn is the trainer's duty.
 
-The plan, with R training rounds (design: privacy.md, architecture.md "The way of the data in one round"):
+The plan, with R training rounds (docs/design/noise.md, "Accounting"; docs/architecture.md, "The round"):
 
 | tensor | rounds | cohort | release |
 | --- | --- | --- | --- |

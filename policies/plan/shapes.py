@@ -49,7 +49,7 @@ def metric_cells(study: Study) -> tuple[int, int]:
 
 
 def is_pooled(study: Study, round_number: int) -> bool:
-    """Whether this round moves one pooled head (privacy.md, "Repair")."""
+    """Whether this round moves one pooled head (docs/design/heads.md, "Pooled rounds first")."""
     return round_number <= study.heads.pooled_rounds
 
 
@@ -71,7 +71,7 @@ def values(study: Study, round_number: int, tensor: str) -> int:
 
 
 def ring(study: Study, tensor: str) -> Literal["ckks", "ring32", "ring64"]:
-    """The ring in which a tensor is summed (sealed-sums.md): the encoder's as the study says, all else CKKS."""
+    """The ring of a tensor's sum (docs/design/sums.md, "Rings"): the encoder's as the study says, all else CKKS."""
     return study.encoder.sealing if tensor == "encoder" else "ckks"
 
 

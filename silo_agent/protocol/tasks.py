@@ -195,7 +195,7 @@ class Duties:
 
     # --- who is in the sum ----------------------------------------------------------------------------------------
     def _sign(self, running: Running, work: Work, place: Place) -> None:
-        """Commit to one survivor list for this sum of this round: durably, and for ever (threat-model.md)."""
+        """Commit durably to one survivor list for a sum of a round, for ever (docs/design/sums.md, "Thresholds")."""
         survivors, tensor = work.survivors, running.turn.tensor
         if running.session.me not in survivors or len(survivors) < self._threshold(running, work):
             msg = f"{', '.join(survivors)} are too few, or not this silo, to be summed"
