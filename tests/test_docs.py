@@ -76,6 +76,15 @@ def test_every_relative_link_of_a_page_leads_somewhere(page):
     assert not broken
 
 
+@pytest.mark.parametrize("page", [README, *PAGES], ids=name)
+def test_every_module_page_and_folder_that_a_page_names_is_there(page):
+    named = re.findall(
+        r"`((?:protos|crypto|policies|coordinator|silo_agent|deploy|bench|tests|docs)/(?:[\w./-]*(?:/|\.py|\.md))?)`",
+        FENCED.sub("", page.read_text(encoding="utf-8")),
+    )
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
 def sources():
     """Every Python file and every .proto of the repository, but what is generated."""
     folders = ("protos", "crypto", "policies", "coordinator", "silo_agent", "deploy", "bench", "tests")
