@@ -8,9 +8,10 @@ never drawn twice for one charge; a mask label seals one byte string for ever. W
 policy comes into force as an entry of the ledger, when the agent starts (approval.py). What is computed is the
 caller's business (`learner`); how it is sealed is `crypto.secagg.sealing`'s.
 
-With local noise a release may be sent again under a new roster at no cost (privacy.md, "Noise": post-processing). With
-distributed noise a new attempt is a new draw and a new charge, and a draw is sealed for one roster and model alone: the
-difference of two sums that hold the same shares of noise would lay bare a silo that is in one of them only.
+With local noise a release may be sent again under a new roster at no cost (docs/design/noise.md, "Distributed noise":
+post-processing). With distributed noise a new attempt is a new draw and a new charge, and a draw is sealed for one
+roster and model alone: the difference of two sums that hold the same shares of noise would lay bare a silo that is in
+one of them only.
 """
 
 from __future__ import annotations

@@ -74,3 +74,49 @@ def test_every_relative_link_of_a_page_leads_somewhere(page):
         if not there.exists() or (wanted and wanted not in {anchor(heading) for heading in sections(there)}):
             broken.append(target)
     assert not broken
+
+
+@pytest.mark.parametrize("page", [README, *PAGES], ids=name)
+def test_every_module_page_and_folder_that_a_page_names_is_there(page):
+    named = re.findall(
+        r"`((?:protos|crypto|policies|coordinator|silo_agent|deploy|bench|tests|docs)/(?:[\w./-]*(?:/|\.py|\.md))?)`",
+        FENCED.sub("", page.read_text(encoding="utf-8")),
+    )
+    assert [path for path in named if not (ROOT / path).exists()] == []
+
+
+def sources():
+    """Every Python file and every .proto of the repository, but what is generated."""
+    folders = ("protos", "crypto", "policies", "coordinator", "silo_agent", "deploy", "bench", "tests")
+    files = [path for folder in folders for path in (ROOT / folder).rglob("*") if path.suffix in {".py", ".proto"}]
+    return [path for path in files if "_pb2" not in path.name and path != Path(__file__)]
+
+
+def in_one_line(path):
+    """A source without its line breaks, so that a citation may be wrapped, in a comment too."""
+    return re.sub(r"\s*\n\s*(?:#|//)?\s*", " ", path.read_text(encoding="utf-8"))
+
+
+def test_every_page_and_section_that_a_source_cites_exists():
+    r"""A citation is `docs/PAGE.md`, or `docs/PAGE.md, "SECTION"` with further sections after `and`."""
+    found, broken = 0, []
+    for path in sources():
+        for page, cited in re.findall(r'(docs/[\w/-]+\.md)((?:(?:,|,? and) "[^"]+")*)', in_one_line(path)):
+            there = ROOT / page
+            wanted = re.findall(r'"([^"]+)"', cited)
+            found += 1
+            if not there.exists() or not set(wanted) <= set(sections(there)):
+                broken.append(f"{name(path)}: {page} {', '.join(wanted)}")
+    assert found > 20, "the pattern of a citation finds hardly any"
+    assert not broken
+
+
+def test_a_source_cites_no_page_that_lies_outside_the_repository():
+    known = {"README.md", "CHANGELOG.md", "model-card.md"}
+    strangers = [
+        f"{name(path)}: {page}"
+        for path in sources()
+        for page in re.findall(r"(?<![\w/\"'}.-])[\w-]+\.md\b", path.read_text(encoding="utf-8"))
+        if page not in known
+    ]
+    assert not strangers

@@ -8,7 +8,7 @@ as an argument. An event that repeats what is already so changes nothing; one th
 `OutOfTurnError` and changes nothing. The first effect of every change is `Persist`: the shell stores before it speaks.
 
 From the exchange on a silo that is late, or has lost its keys, is set aside for the rest of the attempt, where at least
-`Round.threshold` others stay (sealed-sums.md, "Self-masks with Shamir shares"); what it sends then is out of turn. The
+`Round.threshold` others stay (docs/design/sums.md, "Dropouts"); what it sends then is out of turn. The
 list of whose contributions a sum has is fixed when the gathering ends, and there is one for each tensor: also in later
 attempts at the same round, because no silo signs a second one.
 

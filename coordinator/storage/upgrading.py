@@ -1,8 +1,8 @@
 """States of studies as versions 0.1 and 0.2 stored them, in today's form.
 
 Guarantees: a study that was over stays over, with its place, so that its history and results are found. One that was
-not is aborted by name: its silos agree on keys in a way that no later version speaks (README, "Upgrading"). Its roster
-is left out, because it lacks the keys that a member has today.
+not is aborted by name: its silos agree on keys in a way that no later version speaks (docs/operating.md, "Upgrading").
+Its roster is left out, because it lacks the keys that a member has today.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 Guarantees: SEAL loads no byte that was not written here. An object that was read has exactly the header, parameters and
 lengths of our parameter set, decompresses to no more than it should and ends where it should. Its residues are reduced.
-Every other object gives `FrameError`. (SEAL itself accepts changed scales and transparent ciphertexts: design,
-sealed-sums.md, "What breaks it".) Encryption is left to `ckks_secret`.
+Every other object gives `FrameError`. (SEAL itself accepts changed scales and transparent ciphertexts:
+docs/design/sums.md, "What breaks it".) Encryption is left to `ckks_secret`.
 
 Layouts, little-endian. An object is a header of 16 bytes (magic, header size, version, compression, reserved, size of
 the whole object) and a body. The body is compressed with zstd if SEAL wrote it, and plain if this module did. It holds

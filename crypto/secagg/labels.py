@@ -2,7 +2,7 @@
 
 Guarantees: `canonical()` differs if any field differs. A silo that was given another study, roster, model, round or
 attempt derives other masks, so its upload makes the sum unusable instead of leaking a difference
-(design: sealed-sums.md, layer 2). The silo's durable store makes sure that no label is ever used twice.
+(docs/design/sums.md, "Labels"). The silo's durable store makes sure that no label is ever used twice.
 """
 
 from __future__ import annotations

@@ -118,8 +118,7 @@ def model_digest(keys: GroupKeys, previous: str, study: str, made: Sequence[byte
 
     `made` is the opened integers and the digest of the model that was computed from them. Silos that hold the same
     model get the same digest, and a silo that computed another model gets another digest at once. The coordinator
-    cannot use the digest to test guesses of the model (design: sealed-sums.md,
-    layer 2, which binds the integers alone).
+    cannot use the digest to test guesses of the model (docs/design/sums.md, "Labels").
     """
     return hmac.digest(keys.check, canonical("model", previous, study, *made), "sha256").hex()
 

@@ -1,7 +1,7 @@
 """The list of silos whose uploads are in a sum. Silos sign it before any of them reveals shares. It is public.
 
 Guarantees: the threshold is above half of roster and colluders together. So two different lists for one tensor cannot
-both get enough signatures of silos that sign only once (Bonawitz et al. 2017; design: sealed-sums.md, layer 3). The
+both get enough signatures of silos that sign only once (Bonawitz et al. 2017; docs/design/sums.md, "Thresholds"). The
 silo's durable store makes sure that it signs at most one list per study, round and tensor.
 """
 

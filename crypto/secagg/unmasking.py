@@ -3,7 +3,7 @@
 Guarantees: the roster learns either a silo's own mask key or its attempt key, never both, and only from the shares of
 `threshold` members. Every share, key and pair seed is checked against what its dealer signed before anything was
 uploaded, so a silo that dealt wrongly is named. A note of another attempt, tensor, roster, survivor list or sender is
-refused (Bonawitz et al., CCS 2017; design: sealed-sums.md, layer 3). The callers make sure that a silo shares once in
+refused (Bonawitz et al., CCS 2017; docs/design/sums.md, "Dropouts"). The callers make sure that a silo shares once in
 an attempt, signs one survivor list, and calls `make_reveal` only after `threshold` survivors have signed that list
 (`SurvivorList.signed_by`). `crypto.secagg.checks` refuses an upload whose masks are not the shared ones.
 

@@ -27,7 +27,7 @@ _CLOSE: Final = 1e-3
 _WIDEN: Final = 1.5
 """Ratio of the steps in which a bracket is looked for."""
 _LEAST_HEAD_CLIP: Final = 0.5
-"""Below it probabilities were measured to come out too low (README, "Decisions")."""
+"""Below it probabilities were measured to come out too low (docs/design/heads.md, "Clip")."""
 _LEAST_NOISE: Final = 0.5
 """Noise of the encoder below which none is recommended: it would be slow to price and hide next to nobody."""
 _MOST_NOISE: Final = 1e4

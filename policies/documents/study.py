@@ -1,7 +1,7 @@
 """The study: what is learned, from which columns, at which price. Written once, named by its digest.
 
 A study is public among the roster. Everything a silo's training depends on stands here as a public constant:
-nothing in it may be derived from private data (design: privacy.md, "Public constants"). The digest is the SHA-256
+nothing in it may be derived from private data (docs/design/noise.md, "Public constants"). The digest is the SHA-256
 of the canonical JSON form, so two YAML files that mean the same study have the same digest.
 """
 
@@ -225,7 +225,7 @@ class HeadPlan(Closed):
     1 clips nothing. Below 1 the noise is small beside what most patients give, and rare, badly predicted ones count
     less, as in DP-SGD: scores keep their order better, and probabilities come out too low for a rare outcome."""
     repair: Positive = 1.0
-    """c of privacy.md: eigenvalues below c * sd_H * sqrt(2K) are lifted to it."""
+    """c of docs/design/heads.md, "Repair": eigenvalues below c * sd_H * sqrt(2K) are lifted to it."""
     max_step: Positive = 8.0
     """Trust region: a head moves at most this far (l2) in one round."""
 
@@ -279,8 +279,9 @@ class Privacy(Closed):
 
     delta: Annotated[float, Field(gt=0, lt=1e-2)]
     mode: Literal["local", "distributed", "none"]
-    """Who carries the noise of head, count and metric sums (privacy.md, "Noise"). Encoder noise is always local.
-    `none`: no noise anywhere, for data that every silo's policy declares public; everything is sealed all the same."""
+    """Who carries the noise of head, count and metric sums (docs/design/noise.md, "Distributed noise"). Encoder noise
+    is always local. `none`: no noise anywhere, for data that every silo's policy declares public; everything is sealed
+    all the same."""
     colluders: Annotated[int, Field(ge=0, le=1000)] = 1
     """t: silos that may pool what they know with the coordinator. Recovery from a dropout needs more shares than they
     hold, and distributed noise withstands them."""

@@ -5,7 +5,7 @@ write instead, in place of "unknown field". Only what the schema has refused is 
 refused here, whatever its columns are called. `personal` may ask for any of it, since the personal model never leaves.
 That the code itself does nothing of the kind is shown elsewhere (`silo_agent.learning.private.accountable`).
 
-Source: privacy.md, "What may feed an upload" and "MMD is a batch statistic".
+Source: docs/design/noise.md, "What may feed an upload".
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """The ledger's file: rows of the chain in SQLite, appended durably or not at all.
 
-Guarantees: `Store.append` returns only after a commit with `journal_mode=DELETE` and `synchronous=EXTRA` (design:
-architecture.md, "State that must survive"; threat-model.md on WAL), and otherwise raises with the file as it was; a
-(study, round, tensor, attempt) stands in it at most once (UNIQUE); after a failure that leaves the disk's state unknown
-the store refuses everything until it is opened anew; a file that was moved, replaced or written by someone else is
-refused. What the rows mean is chain.py, what may be appended is ledger.py, that one process writes is lock.py.
+Guarantees: `Store.append` returns only after a commit with `journal_mode=DELETE` and `synchronous=EXTRA`
+(docs/architecture.md, "State that must survive"), and otherwise raises with the file as it was; a (study, round,
+tensor, attempt) stands in it at most once (UNIQUE); after a failure that leaves the disk's state unknown the store
+refuses everything until it is opened anew; a file that was moved, replaced or written by someone else is refused. What
+the rows mean is chain.py, what may be appended is ledger.py, that one process writes is lock.py.
 """
 
 from __future__ import annotations

@@ -54,5 +54,5 @@ def metric_values(study: Study) -> int:
 
 
 def is_pooled(study: Study, round_number: int) -> bool:
-    """Whether this round moves one pooled head (privacy.md, "Repair")."""
+    """Whether this round moves one pooled head (docs/design/heads.md, "Pooled rounds first")."""
     return round_number <= study.heads.pooled_rounds

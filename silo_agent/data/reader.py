@@ -1,8 +1,8 @@
 """A silo's file, read against the study's schema (`policies.documents.study.DataSchema`).
 
-Guarantees that every input is computed from the record's own cells and public constants alone: no mean, no quantile,
-no vocabulary of the silo's data enters (privacy.md: every patient's input would otherwise depend on every other).
-A domain or class that is absent is normal.
+Guarantees that every input is computed from the record's own cells and public constants alone: no mean, no quantile, no
+vocabulary of the silo's data enters (docs/design/noise.md, "Public constants": every patient's input would otherwise
+depend on every other). A domain or class that is absent is normal.
 
 A record with a value outside the schema is a fault with its place for people inside the hospital (`read_records`,
 `check_records`), and simply not there for what others see something of (`read_fitting_records`). That faults come to

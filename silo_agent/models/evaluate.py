@@ -1,8 +1,8 @@
 """How good a silo's models are on a labelled file, by domain: the shared model and the personal one. Exact.
 
 For files that the hospital may look at freely (public test patients, its own records). Nothing is released, nothing is
-charged, and nothing that is found here may steer a study (privacy.md, "Ledger": accepting a model on private data is a
-release).
+charged, and nothing that is found here may steer a study (docs/design/noise.md, "What may feed an upload": accepting a
+model on private data is a release).
 """
 
 from __future__ import annotations

@@ -166,7 +166,7 @@ class Tasks:
 
     # --- who is in the sum ----------------------------------------------------------------------------------------
     def _sign(self, attempt: Attempt) -> None:
-        """Commit to one survivor list for this sum of this round: durably, and for ever (threat-model.md)."""
+        """Commit durably to one survivor list for a sum of a round, for ever (docs/design/sums.md, "Thresholds")."""
         survivors, tensor = attempt.survivors, attempt.tensor
         if attempt.me not in survivors or len(survivors) < attempt.threshold:
             msg = f"{', '.join(survivors)} are too few, or not this silo, to be summed"

@@ -2,10 +2,10 @@
 
 Guarantees: nothing of a study that still runs is touched; that a removal has begun is durable before the first file
 goes, nothing private of that study is used from then on, and a crash on the way leaves a state from which the next look
-goes on.
-What stays is listed (`_STAYS`), so that a new kind of file is removed and not forgotten: what all silos of the study
-hold and the ledger has charged, and the training log, which holds no patient and shows that the ledger is right
-(threat-model.md, invariant 1). Labels, releases and survivor lists stay as used up (`State.begin_removal`).
+goes on. What stays is listed (`_STAYS`), so that a new kind of file is removed and not forgotten: what all silos of the
+study hold and the ledger has charged, and the training log, which holds no patient and shows that the ledger is right
+(docs/design/threat-model.md, "Invariants" 1). Labels, releases and survivor lists stay as used up
+(`State.begin_removal`).
 
 The days are the machine's, in UTC, and a clock can be wrong. What is lost early cannot be brought back, what is kept a
 day longer can still be removed: so the clock's word is taken only when a later day confirms it (`weigh`). A clock that

@@ -229,7 +229,7 @@ class State:
         """From now on nothing private of the study is used, whatever of its files is left. Durable.
 
         Of a release only stays that its charge was used: the digest of few integers would tell them. Labels and
-        survivor lists stay as they are (threat-model.md, invariants 2 to 4).
+        survivor lists stay as they are (docs/design/threat-model.md, "Invariants" 2 to 4).
         """
         with self._transaction() as connection:
             _replace(connection, ending)

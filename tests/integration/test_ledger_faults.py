@@ -2,7 +2,7 @@
 
 A hospital's gate, the coordinator's word and another hospital's memory in one process, on disks that stay. The process
 is killed before and after every durable write of any of them, and copies of their disks are put back in every
-combination that leaves one of them its memory (threat-model.md, "stale backup", and invariants 1 and 4).
+combination that leaves one of them its memory (docs/design/threat-model.md, "Threats", and "Invariants" 1 and 4).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """An older copy of a ledger in the place of the newest one: real processes, and the whole folder put back, not a file.
 
-threat-model.md, "stale backup -> budget rollback": it refuses to train until a signed recovery charges the gap.
+docs/design/threat-model.md, "Threats", a stale backup: it refuses to train until a signed recovery charges the gap.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Kill -9 before and after durable writes of the coordinator and of one silo: the study ends as if nothing had been.
 
-Same models, same results, same ledgers, same training logs, bit for bit (threat-model.md, invariants 1, 3, 4, 5 and 8).
-The tests take one crash point in `STRIDE`; `make reliability` takes every one.
+Same models, same results, same ledgers, same training logs, bit for bit (docs/design/threat-model.md, "Invariants" 1,
+3, 4, 5 and 9). The tests take one crash point in `STRIDE`; `make reliability` takes every one.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """What anybody but the hospital itself can count is the same whatever its patients, their number and their records.
 
-privacy.md, "Encoder": batch size, rate and the N of all scaling are public constants. Nor does anything tell whether
-records fit a study, whose author chooses the bounds. The time a computation takes is not covered (docs/privacy.md says
-so).
+docs/design/noise.md, "Public constants": batch size, rate and the N of all scaling are public constants. Nor does
+anything tell whether records fit a study, whose author chooses the bounds. The time a computation takes is not covered
+(docs/privacy.md says so).
 """
 
 import re

@@ -1,4 +1,5 @@
-"""The strongest attacker of threat-model.md: a coordinator that kept everything, and one silo that gives it its keys.
+"""The strongest attacker of docs/design/threat-model.md, "Threats": a coordinator that kept everything, and one silo
+that gives it its keys.
 
 It has the CKKS key, the group and check keys, the colluder's pair secrets and shares, every byte that ever reached the
 coordinator, and whatever the colluder can open of it. It takes off an upload all that it knows, decrypts what is left,

@@ -1,6 +1,6 @@
 """Sees all that a simulated federation seals, sends, signs, reveals and opens, and checks the invariants of the sums.
 
-The numbers are those of threat-model.md, "Invariants". What it has seen outlives every crash, of whomever.
+The numbers are those of docs/design/threat-model.md, "Invariants". What it has seen outlives every crash, of whomever.
 """
 
 from __future__ import annotations
@@ -168,7 +168,8 @@ class Witness:
         return survivors
 
     def _threshold(self, place: Place) -> int:
-        """T of sealed-sums.md, computed here on its own: T > t, 2T > n + t, and at least `min_silos`."""
+        """T of docs/design/sums.md, "Thresholds", computed here on its own: T > t, 2T > n + t, and at least
+        `min_silos`."""
         silos, colluders = self.roster_sizes[place], self.study.privacy.colluders
         return max(colluders + 1, (silos + colluders) // 2 + 1, self.study.min_silos)
 

@@ -1,4 +1,7 @@
-"""FedDAR's domain weights u_m = L / (M L_m), from a charged, noised, sealed count sum (algorithms.md s.1)."""
+"""FedDAR's domain weights u_m = L / (M L_m), from a charged, noised, sealed count sum.
+
+Source: docs/design/heads.md, "Domain weights".
+"""
 
 from __future__ import annotations
 

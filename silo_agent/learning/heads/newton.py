@@ -1,7 +1,7 @@
-"""One Newton step per head from the opened, noised sums, with the repair of privacy.md.
+"""One Newton step per head from the opened, noised sums, with the repair of docs/design/heads.md, "Repair".
 
 Pure float64 numpy on public values (opened sums are differentially private). Not bit-identical over machines: one
-silo of the roster solves and the others check (architecture.md, "Open").
+silo of the roster solves and the others check (docs/design/heads.md, "What is solved and checked").
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Second-order sums of the heads (FedDAR Eq. 8 at the common head), and their packed form of l2 sensitivity 1.
 
-Guarantees the bound of privacy.md, "Heads": however many records a patient has, in whatever domains, adding or
-removing this patient moves the packed vector by at most 1 in l2. Feature norms are enforced here and not merely
-expected, and so is that every term is finite, whatever finite heads somebody sends. Noise and sealing come later.
+Guarantees the bound of docs/design/heads.md, "Joint sensitivity 1": however many records a patient has, in whatever
+domains, adding or removing this patient moves the packed vector by at most 1 in l2. Feature norms are enforced here and
+not merely expected, and so is that every term is finite, whatever finite heads somebody sends. Noise and sealing come
+later.
 
 A head has one row of K = k + 1 weights for two classes (the logit of the second), and one row per class for more (a
 softmax); W = rows x K. One record's terms are H = S (x) z z' and g = e (x) z with ||z||^2 <= C^2. Two classes:
@@ -125,7 +126,7 @@ def centred(
 
 
 def hessian_noise_sd(statistic_sd: float, *, classes: int) -> float:
-    """Noise of svec(H), for noise of `statistic_sd` on every coordinate of the packed vector: sd_H of privacy.md."""
+    """sd_H of docs/design/heads.md, "Repair": the noise of svec(H), for `statistic_sd` on each value of `pack`."""
     return float(statistic_sd / _scales(classes)[0])
 
 

@@ -7,7 +7,7 @@ no tensor is trained elsewhere that the loss reads. So a batch statistic is foun
 Left to others: that what the loss reads as a constant (heads, the start) was released or charged before, which the
 audit judges (tests/audit, one_patient_less), and how large the noise is (dpsgd).
 
-Sources: privacy.md, "What may feed an upload"; Opacus' own validator looks at layers alone, and passes MMD.
+Sources: docs/design/noise.md, "What may feed an upload"; Opacus' own validator looks at layers alone, and passes MMD.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """From a statistic of l2 sensitivity 1 to noised integers: the only way out for counts, head and metric sums.
 
-Guarantees: the integers lie on a public grid and inside public bounds; the noise covers the sensitivity after
-rounding, 1 + step sqrt(d) (privacy.md, "Noise"); nothing is refused for a private value. Without noise nothing is
-released unless the mode is `none`, the one for public data. That the statistic is finite and has sensitivity 1 is its
-maker's promise; that the ledger was charged and the data are public where no noise is asked for is the gate's.
+Guarantees: the integers lie on a public grid and inside public bounds; the noise covers the sensitivity after rounding,
+1 + step sqrt(d) (docs/design/noise.md, "Discrete Gaussian"); nothing is refused for a private value. Without noise
+nothing is released unless the mode is `none`, the one for public data. That the statistic is finite and has sensitivity
+1 is its maker's promise; that the ledger was charged and the data are public where no noise is asked for is the gate's.
 """
 
 from __future__ import annotations

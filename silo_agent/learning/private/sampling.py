@@ -1,4 +1,4 @@
-"""Poisson sampling of patients, one random record of each (privacy.md, "Encoder").
+"""Poisson sampling of patients, one random record of each (docs/design/noise.md, "DP-SGD").
 
 Guarantees that every patient enters a step independently with probability at most `rate`, from a cryptographic
 stream; a patient enters with one record however many it has.

@@ -1,7 +1,8 @@
 """Multi-kernel maximum mean discrepancy between paired features, with kernel weights of greatest test power.
 
-A batch statistic: it has no gradient per patient, so it may act on a model that never leaves the silo and nowhere
-else (privacy.md, "Encoder"). Formulas: Gretton et al. 2012, "Optimal kernel choice"; algorithms.md s.5.
+A batch statistic: it has no gradient per patient, so it may act on a model that never leaves the silo and nowhere else
+(docs/design/noise.md, "What may feed an upload"). Formulas: Gretton et al. 2012, "Optimal kernel choice";
+docs/design/terms.md, "Ditto and MK-MMD".
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""FedSR's class-conditional prior r(z|y): one Gaussian per class, as tables (algorithms.md s.3).
+"""FedSR's class-conditional prior r(z|y): one Gaussian per class, as tables (docs/design/terms.md, "FedSR").
 
 `nn.Embedding` because Opacus finds the per-sample gradient of a table look-up, and finds none for a bare Parameter.
 """
