@@ -32,8 +32,9 @@ from protos.messages import SUM, Confirm, Note, Place, Publication, Task, Tensor
 from silo_agent.core import turns
 from silo_agent.core.turns import OutOfTurnError, Turn
 from silo_agent.gate import Gate, Order
-from silo_agent.learning.errors import ModelFileError
-from silo_agent.learning.learner import Learner, Results, SolutionError
+from silo_agent.learning.errors import ModelFileError, SolutionError
+from silo_agent.learning.evaluation.evaluation import Results
+from silo_agent.learning.learner import Learner
 from silo_agent.learning.model import SharedModel
 from silo_agent.metrics import Metrics
 from silo_agent.protocol import publishing
@@ -233,14 +234,10 @@ class Duties:
         tensor, silos = running.turn.tensor, len(work.survivors)
         total = self._open_sum(running, work, place)
         running.learner.check_sum(tensor, total, silos)
-        if tensor is Tensor.COUNTS:
-            running.learner.open_counts(total)
-        elif tensor is Tensor.ENCODER:
-            running.model = running.learner.open_encoder(total, running.model, silos)
-        elif tensor is Tensor.METRICS:
-            self._publish(running, place, running.learner.open_metrics(total, silos))
-        else:
-            running.total = total
+        opened = running.learner.open(tensor, total, place, running.model, silos)
+        running.model, running.total = opened.model, opened.unsolved
+        if opened.results is not None:
+            self._publish(running, place, opened.results)
         running.digest = self._next_digest(running, work, np.ascontiguousarray(total, "<i8").data, running.model)
         if tensor is running.turn.plan[place.round][-1]:
             # The model of a finished round lies on disk before anybody hears that it is finished.

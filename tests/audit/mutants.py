@@ -19,12 +19,13 @@ from crypto.stream import KEY_BYTES, KeyStream
 from policies.refusals import Reason
 from protos.messages import Tensor
 from silo_agent.gate import Gate
-from silo_agent.learning.learner import Learner, train_encoder
+from silo_agent.learning.contributions.encoder import EncoderUpdates, train_encoder
+from silo_agent.learning.learner import Learner
 from silo_agent.learning.personal import PersonalModel
 from silo_agent.learning.private import dpsgd, release
 from silo_agent.learning.private.dpsgd import _Optimizer
 from silo_agent.learning.private.sampling import PatientSampler
-from silo_agent.learning.terms.mmd import kernel_weights, mk_mmd, pair_statistics
+from silo_agent.learning.terms.mk_mmd import kernel_weights, mk_mmd, pair_statistics
 from support.entropy import SeededEntropy
 
 
@@ -112,7 +113,8 @@ def fixed_seed() -> Iterator[None]:
         return KeyStream(bytes(KEY_BYTES), label)
 
     with (
-        patch("silo_agent.learning.learner.KeyStream", stream),
+        patch("silo_agent.learning.contributions.drawing.KeyStream", stream),
+        patch("silo_agent.learning.contributions.encoder.KeyStream", stream),
         patch("silo_agent.learning.private.dpsgd.KeyStream", stream),
     ):
         yield
@@ -122,11 +124,11 @@ def fixed_seed() -> Iterator[None]:
 def scale_from_patients() -> Iterator[None]:
     """The denominator of the gradient sum is q N, of the silo's own N (Opacus issues 571 and 819)."""
 
-    def train(encoder, heads, records, plan, **rest):
-        expected = max(round(plan.sampling_rate * records.patient_count), 1)
-        return train_encoder(encoder, heads, records, plan.model_copy(update={"batch_size": expected}), **rest)
+    def train(encoder, heads, records, plan, cost, **rest):
+        expected = max(round(cost.sampling_rate * records.patient_count), 1)
+        return train_encoder(encoder, heads, records, plan.model_copy(update={"batch_size": expected}), cost, **rest)
 
-    with patch("silo_agent.learning.learner.train_encoder", train):
+    with patch("silo_agent.learning.contributions.encoder.train_encoder", train):
         yield
 
 
@@ -208,7 +210,13 @@ def _two_of_any_head(gate: Gate) -> bool:
 @contextmanager
 def pooled_rounds_with_domain_noise() -> Iterator[None]:
     """Heads of every round draw what is charged for the rounds of domain heads."""
-    with patch.object(Learner, "_head_noise", lambda self, _: self.study.heads.domain_noise):
+    cost = Learner._cost
+
+    def drawn(self, tensor, place):
+        charged = cost(self, tensor, place)
+        return replace(charged, noise=self.study.heads.domain_noise) if tensor is Tensor.HEADS else charged
+
+    with patch.object(Learner, "_cost", drawn):
         yield
 
 
@@ -240,12 +248,17 @@ def charged_afterwards() -> Iterator[None]:
 @contextmanager
 def prior_without_noise() -> Iterator[None]:
     """A local r(z|y) is fitted to the records without clip or noise, and the uploaded encoder trains against it."""
-    real = Learner._prior
+    real, contribute = EncoderUpdates._prior, EncoderUpdates.contribute
+    cohorts = {}
+
+    def noted(self, cost, cohort, *rest):
+        cohorts[self] = cohort
+        return contribute(self, cost, cohort, *rest)
 
     def fitted(self, model, number):
         prior = real(self, model, number)
         if prior is not None:
-            records = self._training
+            records = cohorts[self]
             with torch.no_grad():
                 mean, _ = model.build_encoder().moments(torch.tensor(records.inputs))
                 table = prior.mean.weight
@@ -253,22 +266,22 @@ def prior_without_noise() -> Iterator[None]:
                     table[int(label)] = mean[torch.tensor(records.labels == label)].mean(dim=0)
         return prior
 
-    with patch.object(Learner, "_prior", fitted):
+    with patch.object(EncoderUpdates, "contribute", noted), patch.object(EncoderUpdates, "_prior", fitted):
         yield
 
 
 @contextmanager
 def personal_heads_feed_upload() -> Iterator[None]:
     """DP-SGD on the encoder reads the personal model's heads, which were trained without noise, where there are any."""
-    real = Learner._contribute_encoder
+    real = EncoderUpdates.contribute
 
-    def contribute(self, place, model, silos):
-        path = self._folder / "personal.safetensors"
+    def contribute(self, cost, cohort, place, *given):
+        path, (model, silos) = self._setting.folder / "personal.safetensors", given
         if path.exists():
             model = replace(model, heads=PersonalModel.load(path).network.heads.detach().numpy().astype(np.float64))
-        return real(self, place, model, silos)
+        return real(self, cost, cohort, place, model, silos)
 
-    with patch.object(Learner, "_contribute_encoder", contribute):
+    with patch.object(EncoderUpdates, "contribute", contribute):
         yield
 
 
@@ -309,9 +322,9 @@ def prior_beside_the_step() -> Iterator[None]:
     """The noised step is given the encoder alone; the two tables of r(z|y) are left to be trained without noise."""
     begin = _Optimizer.__init__
 
-    def optimizer(self, inner, plan, stream):
+    def optimizer(self, inner, plan, noise, stream):
         encoder = inner.param_groups[0]["params"][:-2]
-        begin(self, torch.optim.SGD(encoder, lr=plan.learning_rate), plan, stream)
+        begin(self, torch.optim.SGD(encoder, lr=plan.learning_rate), plan, noise, stream)
 
     with patch.object(_Optimizer, "__init__", optimizer):
         yield

@@ -13,10 +13,14 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from policies.plan import shapes
+from policies.plan.costs import round_costs
 from protos.messages import Place, Tensor
 from silo_agent.data.records import Records
+from silo_agent.learning.contributions.drawing import Grid
+from silo_agent.learning.contributions.heads import HEAD_STEP
 from silo_agent.learning.encoder.encoder import flatten
-from silo_agent.learning.learner import HEAD_STEP, Learner, SolutionError
+from silo_agent.learning.errors import SolutionError
+from silo_agent.learning.learner import Learner
 from silo_agent.learning.model import HEAD_BOUND, SharedModel
 from silo_agent.learning.private import dpsgd
 from support.entropy import SeededEntropy
@@ -87,7 +91,8 @@ def released(learner, tensor, model, records):
     """Integers times their grid's step, and the accounted sensitivity after rounding."""
     learner._records = records, records
     integers = learner.contribution(tensor, Place(model.study.digest, model.round, 1), model, 3)
-    return integers * learner._step, 1.0 + learner._step * len(integers) ** 0.5
+    step = Grid.of(learner.study).step
+    return integers * step, 1.0 + step * len(integers) ** 0.5
 
 
 def apart(gone):
@@ -140,6 +145,8 @@ def summed(model, records):
             model.heads,
             records,
             model.study.encoder,
+            round_costs(model.study, 1)["encoder"],
+            family=model.family,
             domain_weights=np.ones(2),
             prior=model.build_prior(),
             mode="none",
@@ -169,7 +176,7 @@ def test_a_gradient_of_any_size_is_clipped_or_counts_as_zero(clip, size):
     """It is the second of three records', and in one part of what is trained; the other parts are as large as clips."""
     parameters = [torch.nn.Parameter(torch.zeros(2)), torch.nn.Parameter(torch.zeros(1))]
     study = tiny_study(encoder={"clip": clip})
-    optimizer = dpsgd._Optimizer(torch.optim.SGD(parameters, lr=1.0), study.encoder, None)
+    optimizer = dpsgd._Optimizer(torch.optim.SGD(parameters, lr=1.0), study.encoder, 0.0, None)
     parameters[0].grad_sample = torch.tensor([[0.0, 0.0], [size, 0.6 * clip], [0.0, 0.0]])
     parameters[1].grad_sample = torch.tensor([[0.0], [0.2 * clip], [0.0]])
     optimizer.clip_and_accumulate()

@@ -7,14 +7,16 @@ from opacus.grad_sample import GradSampleModule
 from torch import nn
 from torch.nn import functional
 
+from policies.plan.costs import round_costs
 from policies.refusals import Reason, Refused
 from silo_agent.learning.encoder import image_networks
 from silo_agent.learning.encoder.encoder import Encoder, build_encoder
+from silo_agent.learning.families.registry import family_of
 from silo_agent.learning.private import dpsgd
 from silo_agent.learning.private.accountable import require_apart, require_layers, require_noised
 from silo_agent.learning.private.dpsgd import require_accountable, train_encoder
-from silo_agent.learning.terms.mmd import kernel_weights, mk_mmd, pair_statistics
-from silo_agent.learning.terms.prior import Prior
+from silo_agent.learning.terms.cmi import Prior
+from silo_agent.learning.terms.mk_mmd import kernel_weights, mk_mmd, pair_statistics
 from support.entropy import SeededEntropy
 
 pytestmark = pytest.mark.filterwarnings("ignore:Full backward hook is firing")
@@ -294,6 +296,8 @@ def train(study, encoder, prior, records):
         np.zeros((3, 5)),
         Unread() if records is None else records,
         study.encoder,
+        round_costs(study, 1)["encoder"],
+        family=family_of(study.data.label.count),
         domain_weights=np.ones(3),
         prior=prior,
         mode="local",

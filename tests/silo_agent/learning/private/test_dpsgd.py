@@ -1,4 +1,5 @@
 import dataclasses
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -7,11 +8,13 @@ import torch
 from policies.plan import shapes
 from silo_agent.learning.encoder.encoder import build_encoder, flatten
 from silo_agent.learning.errors import LearningError
+from silo_agent.learning.families.registry import family_of
 from silo_agent.learning.private import dpsgd
 from silo_agent.learning.private.dpsgd import train_encoder
 from silo_agent.learning.private.noise import gaussian
-from silo_agent.learning.terms.losses import cross_entropy, gaussian_kl, squared_norm
-from silo_agent.learning.terms.prior import Prior
+from silo_agent.learning.terms.cmi import Prior, gaussian_kl
+from silo_agent.learning.terms.cross_entropy import cross_entropy
+from silo_agent.learning.terms.l2r import squared_norm
 from support.entropy import SeededEntropy
 
 DOMAINS = 3
@@ -34,6 +37,15 @@ def heads_of(study, seed=1):
     return np.random.default_rng(seed).normal(size=(DOMAINS, shapes.head_width(study))) * 3
 
 
+def charged(plan):
+    """What a ledger would be charged for the plan; more than a `Cost` would take."""
+    return SimpleNamespace(noise=plan.noise, sampling_rate=plan.sampling_rate, count=plan.steps)
+
+
+def family(study):
+    return family_of(study.data.label.count)
+
+
 def train(
     study, records, *, entropy=0, device="cpu", weights=(0.5, 1.0, 2.0), prior=None, heads=None, mode="local", **changes
 ):
@@ -46,6 +58,8 @@ def train(
         heads_of(study) if heads is None else heads,
         records,
         plan,
+        charged(plan),
+        family=family(study),
         domain_weights=np.array(weights),
         prior=prior,
         mode=mode,
@@ -68,7 +82,7 @@ def one_at_a_time(study, records, latent, weights=(0.5, 1.0, 2.0)):
         images = None if records.images is None else torch.tensor(records.images.take(slice(i, i + 1)))
         mean, deviation = encoder.moments(x, images)
         phi = encoder.squash(mean if deviation is None else mean + deviation * latent[i : i + 1])
-        loss = weights[int(d)] * cross_entropy(phi, heads, d, y) + plan.l2r * squared_norm(phi)
+        loss = weights[int(d)] * cross_entropy(family(study), phi, heads, d, y) + plan.l2r * squared_norm(phi)
         if deviation is not None:
             loss = loss + plan.cmi * gaussian_kl(mean, deviation, *prior(y))
         parts = torch.autograd.grad(loss.sum(), parameters)
@@ -268,7 +282,7 @@ def test_what_is_given_stays_as_it_was(make_study, make_records):
     heads, before = heads_of(study), flatten(encoder)
     kept = heads.copy()
     train_encoder(
-        encoder, heads, make_records(30), study.encoder,
+        encoder, heads, make_records(30), study.encoder, charged(study.encoder), family=family(study),
         domain_weights=np.ones(3), prior=prior, mode="local", entropy=SeededEntropy(0),
     )  # fmt: skip
     np.testing.assert_array_equal(flatten(encoder), before)
@@ -288,6 +302,7 @@ def test_a_plan_and_a_model_that_do_not_fit_are_refused(make_study, make_records
         with pytest.raises(LearningError, match="cmi"):
             train_encoder(
                 encoder, heads_of(study), make_records(5), other.encoder,
+                charged(other.encoder), family=family(study),
                 domain_weights=np.ones(3), prior=prior, mode="local", entropy=SeededEntropy(0),
             )  # fmt: skip
 
@@ -303,6 +318,7 @@ def test_the_log_and_the_texts_hold_public_numbers_only(make_study, make_records
     study, log = make_study(), Log()
     update = train_encoder(
         build_encoder(study.model, study.data, stochastic=False), heads_of(study), make_records(30), study.encoder,
+        charged(study.encoder), family=family(study),
         domain_weights=np.ones(3), prior=None, mode="local", entropy=SeededEntropy(0), log=log,
     )  # fmt: skip
     assert log.events == [("encoder trained", {"steps": 3})]
@@ -321,6 +337,7 @@ def test_training_without_noise_lowers_the_loss(make_study, make_records, silent
         with torch.no_grad():
             losses.append(
                 cross_entropy(
+                    family(study),
                     encoder(torch.tensor(records.inputs)),
                     torch.tensor(heads, dtype=torch.float32),
                     torch.tensor(records.domains),
