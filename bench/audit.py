@@ -51,7 +51,8 @@ from policies.plan.release import Release
 from protos.messages import Place, Tensor
 from silo_agent.data.records import Records
 from silo_agent.gate import Gate, Order
-from silo_agent.learning.learner import UPDATE_STEPS, Learner
+from silo_agent.learning.contributions.encoder import UPDATE_STEPS
+from silo_agent.learning.learner import Learner
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.private import noise
 from silo_agent.learning.private.release import grid
@@ -207,7 +208,7 @@ def canary_values(silo: AuditedSilo) -> dict[str, Array]:
     study, plan = silo.study, silo.study.encoder
     start, model = SharedModel.start(study), measuring_model(study)
     counts = silo.values(Tensor.COUNTS, 0, start)
-    silo.learner.open_counts(silo.uploads[-1])
+    silo.open_counts(start)
     silo.values(Tensor.HEADS, 1, start)
     weights = silo.values(Tensor.ENCODER, 1, training_model(study))[:CANARIES]
     heads = _blocks(silo.values(Tensor.HEADS, 2, model)) @ head_direction()
@@ -281,6 +282,11 @@ class AuditedSilo:
 
         self.gate.contribute(order, cast("Sealer", self), cast("Masks", None), compute, self._cosigned)
         return self.uploads[-1]
+
+    def open_counts(self, model: SharedModel) -> None:
+        """Open the last upload as if it were the sum of everybody's counts."""
+        place = Place(self.study.digest, 0, 1)
+        self.learner.open(Tensor.COUNTS, self.uploads[-1], place, model, len(self.study.silos))
 
     def _cosigned(self) -> list[Cosignature]:
         checkpoint = self.gate.checkpoint()

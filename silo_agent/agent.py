@@ -25,7 +25,7 @@ from silo_agent.core.turns import OutOfTurnError, Stage, Turn
 from silo_agent.data.errors import DataError
 from silo_agent.gate import Gate
 from silo_agent.learning.errors import LearningError
-from silo_agent.learning.learner import Learner, SolutionError, SumError
+from silo_agent.learning.learner import Learner
 from silo_agent.learning.model import SharedModel
 from silo_agent.metrics import Metrics
 from silo_agent.protocol.attempt import Running
@@ -47,8 +47,6 @@ FAULTS = (
     StateError,
     DataError,
     LearningError,
-    SolutionError,
-    SumError,
     CatchUpError,
     MessageError,
 )

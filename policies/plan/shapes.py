@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from policies.documents.study import BINARY, Study
-from policies.plan import architectures
+from policies.documents.study import Study
+from policies.plan import architectures, terms
+from policies.plan.families import form_of
 
 
 def encoder_values(study: Study) -> int:
     """Weights of the shared encoder; a stochastic one (FedSR) has two outputs per coordinate."""
     model, image = study.model, study.data.image
-    outputs = model.representation * (2 if study.encoder.cmi > 0 else 1)
+    outputs = model.representation * (2 if terms.is_stochastic(study.encoder) else 1)
     pixels = 0 if image is None else architectures.features(model, image)
     widths = (study.data.inputs + pixels, *model.hidden, outputs)
     layers = sum(a * b + b for a, b in pairwise(widths))
@@ -23,15 +24,13 @@ def encoder_values(study: Study) -> int:
 
 
 def prior_values(study: Study) -> int:
-    """FedSR's tables r(z|y), mean and raw deviation per class, where they are averaged."""
-    averaged = study.encoder.cmi > 0 and study.encoder.prior == "averaged"
-    return 2 * study.data.label.count * study.model.representation if averaged else 0
+    """Tables that a term trains with the encoder, where they are averaged: of FedSR's CMI those of r(z|y)."""
+    return terms.averaged_values(study)
 
 
 def head_width(study: Study) -> int:
     """W: weights of one head. K = k + 1 for two classes (one logit), C K for more (a softmax of C logits)."""
-    classes = study.data.label.count
-    return (1 if classes == BINARY else classes) * (study.model.representation + 1)
+    return form_of(study.data.label.count).logits * (study.model.representation + 1)
 
 
 def head_values(study: Study, round_number: int) -> int:
@@ -43,8 +42,8 @@ def head_values(study: Study, round_number: int) -> int:
 
 def metric_cells(study: Study) -> tuple[int, int]:
     """Cells of one domain's metric sum: (C, bins of the score), for more than two classes (C, 2 x bins)."""
-    classes, bins = study.data.label.count, study.evaluation.bins
-    return classes, bins if classes == BINARY else 2 * bins
+    form = form_of(study.data.label.count)
+    return form.classes, form.cells_per_bin * study.evaluation.bins
 
 
 def metric_values(study: Study) -> int:

@@ -2,7 +2,7 @@
 
 Guarantees that a patient (a record, where the policy's unit is that) lies in exactly one of the two cohorts whatever
 the study, the file's order and format or the other patients, so that the budgets of the two compose in parallel
-(`policies.plan.costs`). What identifies a patient is the policy's word (`data_set.identified_by`), which `decide` holds
+(`policies.plan.cost`). What identifies a patient is the policy's word (`data_set.identified_by`), which `decide` holds
 every study to.
 """
 

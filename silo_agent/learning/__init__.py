@@ -1,7 +1,7 @@
-"""What a silo computes from its records: statistics, noise, encoder training, solving, models, metrics.
+"""What a silo computes from its records: contributions, families, terms, noise, training, models, metrics.
 
 Everything here works on one silo's data and the study's public constants. Charging the ledger comes before, sealing
 after; neither is done here.
 """
 
-__all__ = ["device", "encoder", "errors", "evaluation", "learner", "model", "personal", "private"]
+__all__ = ["contributions", "device", "encoder", "errors", "evaluation", "learner", "model", "personal", "private"]

@@ -13,3 +13,11 @@ class ReleaseError(LearningError):
 
 class ModelFileError(LearningError):
     """A model's bytes are damaged, of another study, or of another form."""
+
+
+class SolutionError(LearningError):
+    """The solver's heads are not what the opened sums give."""
+
+
+class SumError(LearningError):
+    """An opened sum is no sum of this roster's contributions."""

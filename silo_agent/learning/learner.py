@@ -1,74 +1,36 @@
-"""What one study computes at one silo: contributions from its records, and what opened sums make of the model.
+"""One study at one silo: holds its records, and hands each sum to the contribution that it is made by.
 
-Two halves. `contribute_*` reads private records and returns noised integers on a public grid; the gate calls it after
-the charge and nothing else may. `open_*`, `solve` and `adopt` read opened sums alone, so all silos get the same from
-the same integers. The formulas are `silo_agent.learning`'s; this module fits them to the study's numbers.
+Two halves. `contribution` reads private records and returns noised integers on a public grid; the gate calls it after
+the charge and nothing else may. `open`, `solve` and `adopt` read opened sums alone, so all silos get the same from the
+same integers. What each tensor's sum is made of stands in `contributions`.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
-import structlog
-from numpy.typing import NDArray
 
 from crypto.entropy import Entropy
-from crypto.rings.grid import from_grid, to_grid, to_grid_stochastic
-from crypto.rings.rings import ring_of
-from crypto.stream import KEY_BYTES, KeyStream
 from policies.documents.study import Study
-from policies.plan import shapes
+from policies.plan.cost import Cohort
 from policies.plan.release import Release, plan
 from protos.messages import Place, Tensor
 from silo_agent.data.reader import read_fitting_records
 from silo_agent.data.records import Records
 from silo_agent.data.split import split
+from silo_agent.learning.contributions.contribution import Contribution, Integers, Opened, Setting
+from silo_agent.learning.contributions.counts import Counts
+from silo_agent.learning.contributions.encoder import EncoderUpdates
+from silo_agent.learning.contributions.heads import Heads
+from silo_agent.learning.contributions.metrics import Metrics
 from silo_agent.learning.device import choose_device
-from silo_agent.learning.encoder.encoder import flatten, unflatten
-from silo_agent.learning.evaluation.evaluation import DomainResult, results_from_histograms, score_histograms
-from silo_agent.learning.heads.domain_weights import domain_counts, domain_weights
-from silo_agent.learning.heads.newton import solve
-from silo_agent.learning.heads.sums import centred, hessian_noise_sd, pack, second_order_sums, unpack
-from silo_agent.learning.model import HEAD_BOUND, SharedModel
+from silo_agent.learning.errors import SumError
+from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
-from silo_agent.learning.private.dpsgd import require_accountable, train_encoder
-from silo_agent.learning.private.release import grid, noised, rounding_sd, sum_sd
-from silo_agent.learning.terms.prior import Prior
+from silo_agent.learning.private.dpsgd import require_accountable
 from silo_agent.logs import TrainingLog
-from silo_agent.storage.state import write_whole
-
-log = structlog.get_logger()
-Integers = NDArray[np.int64]
-UPDATE_STEPS = {"ring32": 1 << 21, "ring64": 1 << 36, "ckks": 1 << 25}
-"""Grid steps of an encoder coordinate between 0 and `max_update`, by ring: the sum of 256 silos fits each."""
-HEAD_STEP = 2.0**-20
-ROUNDING_MARGIN = 128.0
-"""Without noise, directions in which nobody lies hold what rounding to the grid left there. Repaired as if it were this
-much larger, it moves a head by about 0.006 at most; curvature that patients bring lies far above."""
-HEAD_TOLERANCE = 2.0**-12
-"""How far a solved head may lie from this silo's own solution; eigensolvers of two machines differ by far less."""
-
-
-class SolutionError(Exception):
-    """The solver's heads are not what the opened sums give."""
-
-
-class SumError(Exception):
-    """An opened sum is no sum of this roster's contributions."""
-
-
-@dataclass(frozen=True)
-class Results:
-    """What the sealed, noised metric sums say of each domain, with 95 % intervals; `noise_sd` is on every cell."""
-
-    study: str
-    domains: tuple[str, ...]
-    by_domain: tuple[DomainResult, ...]
-    noise_sd: float
 
 
 class Learner:
@@ -94,14 +56,19 @@ class Learner:
         Raises `Refused` where what the encoder's updates are made of cannot be accounted for.
         """
         require_accountable(study)
-        self.study, self._folder, self._entropy, self._personal_entropy = study, folder, entropy, personal_entropy
+        self.study, self._folder, self._personal_entropy = study, folder, personal_entropy
         self._device = choose_device(device)
         self._data, self._data_set, self._holdout = data, data_set, holdout
         self._identified_by = tuple(identified_by)
         self._records: tuple[Records, Records] | None = None
-        self._log = TrainingLog(folder / "training.jsonl")
-        self._limit = ring_of("ckks").limit(len(study.silos))
-        self._step, self._bound = grid(study.privacy.max_patients, self._limit)
+        setting = Setting(study, folder, entropy, self._device, TrainingLog(folder / "training.jsonl"))
+        self._heads = Heads(setting)
+        self._contributions: Mapping[Tensor, Contribution] = {
+            Tensor.COUNTS: Counts(setting),
+            Tensor.HEADS: self._heads,
+            Tensor.ENCODER: EncoderUpdates(setting),
+            Tensor.METRICS: Metrics(setting),
+        }
 
     # --- private half ---------------------------------------------------------------------------------------------
     def load(self) -> None:
@@ -110,85 +77,19 @@ class Learner:
             records = read_fitting_records(self._data, self.study.data, self._identified_by)
             self._records = split(records, self._data_set, self._holdout)
 
+    def cohort(self, name: Cohort) -> Records:
+        """The records of those who are trained on, or of those held out for evaluation. Raises `DataError`."""
+        self.load()
+        training, evaluation = self._records  # type: ignore[misc]  # load() has just filled it
+        return training if name == "training" else evaluation
+
     def contribution(self, release: Release, place: Place, model: SharedModel, silos: int) -> Integers:
         """This silo's noised integers of a release. Only the gate calls this, after the charge."""
-        makers: dict[str, Callable[[Release, Place, SharedModel, int], Integers]] = {
-            Tensor.COUNTS: self._contribute_counts,
-            Tensor.HEADS: self._contribute_heads,
-            Tensor.ENCODER: self._contribute_encoder,
-            Tensor.METRICS: self._contribute_metrics,
-        }
-        self.load()
-        integers = makers[release.tensor](release, place, model, silos)
+        contribution = self._contributions[Tensor(release.tensor)]
+        integers = contribution.contribute(release, self.cohort(release.cohort), place, model, silos)
         if len(integers) != release.values:
-            msg = f"{release.tensor} has {len(integers)} values, the study's shape says otherwise"
+            msg = f"{release.tensor} has {len(integers)} values; the study's plan says {release.values}"
             raise ValueError(msg)
-        return integers
-
-    def _contribute_counts(self, release: Release, place: Place, _model: SharedModel, silos: int) -> Integers:
-        records = self._training
-        counts = domain_counts(records.domains, records.patients, len(self.study.data.domains))
-        return self._noised(counts, release, place, silos)
-
-    def _contribute_heads(self, release: Release, place: Place, model: SharedModel, silos: int) -> Integers:
-        records = self._training
-        hessian, gradient = second_order_sums(
-            model.features(records.inputs, records.images, self._device),
-            records.labels,
-            records.domains,
-            records.patients,
-            model.heads,
-            pooled=shapes.is_pooled(self.study, place.round),
-            clip=self.study.heads.clip,
-        )
-        return self._noised(pack(hessian, gradient, classes=self.study.data.label.count), release, place, silos)
-
-    def _contribute_encoder(self, release: Release, place: Place, model: SharedModel, _silos: int) -> Integers:
-        study, plan = self.study, self.study.encoder
-        update = train_encoder(
-            model.build_encoder(),
-            model.heads,
-            self._training,
-            plan,
-            release,
-            domain_weights=domain_weights(self._counts(), plan.weight_clip),
-            prior=self._prior(model, place.round),
-            mode=study.privacy.mode,
-            entropy=self._entropy,
-            device=self._device,
-        )
-        self._log.record(place, release)
-        if update.prior is not None and plan.prior == "local":
-            write_whole(self._prior_path(place.round), flatten(update.prior).astype("<f4").tobytes())
-        stream = KeyStream(self._entropy.bytes(KEY_BYTES), b"encoder rounding")
-        return to_grid_stochastic(update.vector, self._update_step, plan.max_update, stream)
-
-    def _contribute_metrics(self, release: Release, place: Place, model: SharedModel, silos: int) -> Integers:
-        records = self._evaluation
-        histograms = score_histograms(
-            model.predict(records.inputs, records.domains, records.images, self._device),
-            records.labels,
-            records.domains,
-            records.patients,
-            count=len(self.study.data.domains),
-            bins=self.study.evaluation.bins,
-        )
-        return self._noised(histograms, release, place, silos)
-
-    def _noised(self, statistic: NDArray[np.float64], release: Release, place: Place, silos: int) -> Integers:
-        privacy = self.study.privacy
-        integers = noised(
-            statistic,
-            release,
-            mode=privacy.mode,
-            silos=silos,
-            colluders=privacy.colluders,
-            step=self._step,
-            bound=self._bound,
-            limit=self._limit,
-            stream=KeyStream(self._entropy.bytes(KEY_BYTES), release.tensor.encode()),
-        )
-        self._log.record(place, release)
         return integers
 
     def train_personal(self, model: SharedModel) -> None:
@@ -196,118 +97,36 @@ class Learner:
 
         Once for every round: a process that begins again trains nothing anew that it has trained.
         """
-        plan = self.study.personal
-        if plan is None:
+        wanted = self.study.personal
+        if wanted is None:
             return
         self.load()
         path = self._folder / "personal.safetensors"
         personal = PersonalModel.load(path) if path.exists() else PersonalModel.start(model)
         if path.exists() and personal.round >= model.round:
             return
-        personal.train(model, self._training, plan, entropy=self._personal_entropy, device=self._device).save(path)
+        training = self.cohort("training")
+        personal.train(model, training, wanted, entropy=self._personal_entropy, device=self._device).save(path)
 
     # --- public half ----------------------------------------------------------------------------------------------
     def check_sum(self, tensor: Tensor, total: Integers, silos: int) -> None:
         """Refuse a sum that `silos` clamped contributions cannot give. Raises `SumError`."""
-        bound = UPDATE_STEPS[self.study.encoder.sealing] if tensor is Tensor.ENCODER else self._limit
-        if np.abs(total).max(initial=0) > silos * bound:
+        if np.abs(total).max(initial=0) > silos * self._contributions[tensor].limit:
             msg = f"the opened {tensor} is no sum of {silos} contributions: one exceeds the study's bound"
             raise SumError(msg)
 
-    def open_counts(self, total: Integers) -> None:
-        """Remember the domains' noised sizes; the encoder's domain weights follow from them."""
-        counts = from_grid(total, self._step)
-        write_whole(self._folder / "counts.json", json.dumps(counts.tolist()).encode())
+    def open(self, tensor: Tensor, total: Integers, place: Place, model: SharedModel, silos: int) -> Opened:
+        """What the opened sum of a tensor means for the model."""
+        return self._contributions[tensor].open(self._release(tensor, place), total, place, model, silos)
 
     def solve(self, total: Integers, place: Place, model: SharedModel, silos: int) -> Integers:
-        """Heads from the opened sums, on the public grid."""
-        study = self.study
-        pooled = shapes.is_pooled(study, place.round)
-        blocks = 1 if pooled else len(study.data.domains)
-        classes, width = study.data.label.count, shapes.head_width(study)
-        hessian, gradient = unpack(from_grid(total, self._step), blocks, width, classes=classes)
-        sd = self._sum_sd(plan(study).release(place.round, Tensor.HEADS), silos)
-        if not sd:
-            sd = ROUNDING_MARGIN * rounding_sd(silos=silos, step=self._step)
-        sums = centred(hessian, gradient, classes=classes)
-        heads = solve(model.heads, *sums, hessian_noise_sd(sd, classes=classes), study.heads, pooled=pooled)
-        if not pooled:
-            heads = np.where(self._small_domains()[:, None], model.heads, heads)
-        return to_grid(heads.ravel(), HEAD_STEP, HEAD_BOUND)
+        """Heads from the opened sum of the heads, on the public grid."""
+        return self._heads.solve(self._release(Tensor.HEADS, place), total, place, model, silos)
 
     def adopt(self, solution: Integers, total: Integers, place: Place, model: SharedModel, silos: int) -> SharedModel:
         """Take the solver's heads where this silo's own solution agrees. Raises `SolutionError`."""
-        own = self.solve(total, place, model, silos)
-        slack, most = int(HEAD_TOLERANCE / HEAD_STEP), int(HEAD_BOUND / HEAD_STEP)
-        low, high = np.maximum(own - slack, -most), np.minimum(own + slack, most)
-        # Compared, not subtracted: a solver may send -2^63, whose distance overflows.
-        if solution.shape != own.shape or ((solution < low) | (solution > high)).any():
-            msg = "the solved heads are not what the opened sums give"
-            raise SolutionError(msg)
-        return model.with_heads(from_grid(solution, HEAD_STEP).reshape(model.heads.shape), place.round)
+        return self._heads.adopt(solution, self._release(Tensor.HEADS, place), total, place, model, silos=silos)
 
-    def open_encoder(self, total: Integers, model: SharedModel, silos: int) -> SharedModel:
-        """Add the uniform mean of the silos' updates to the shared encoder."""
-        return model.with_update(from_grid(total, self._update_step), silos)
-
-    def open_metrics(self, total: Integers, silos: int) -> Results:
-        """Metrics by domain from the noised histograms; written to `results.json`."""
-        study = self.study
-        sums = from_grid(total, self._step)
-        noise_sd = self._sum_sd(plan(study).release(study.rounds, Tensor.METRICS), silos)
-        by_domain = results_from_histograms(
-            sums,
-            noise_sd,
-            count=len(study.data.domains),
-            classes=study.data.label.count,
-            bins=study.evaluation.bins,
-            rng=np.random.default_rng(0),
-            smallest=study.privacy.smallest_domain,
-        )
-        results = Results(study.digest, study.data.domains, by_domain, noise_sd)
-        write_whole(self._folder / "results.json", json.dumps(asdict(results), indent=1).encode())
-        return results
-
-    # --- inside ---------------------------------------------------------------------------------------------------
-    @property
-    def _update_step(self) -> float:
-        plan = self.study.encoder
-        return plan.max_update / UPDATE_STEPS[plan.sealing]
-
-    @property
-    def _training(self) -> Records:
-        self.load()
-        return self._records[0]  # type: ignore[index]  # load() has just filled it
-
-    @property
-    def _evaluation(self) -> Records:
-        self.load()
-        return self._records[1]  # type: ignore[index]  # load() has just filled it
-
-    def _sum_sd(self, release: Release, silos: int) -> float:
-        privacy = self.study.privacy
-        return sum_sd(release, mode=privacy.mode, silos=silos, colluders=privacy.colluders, step=self._step)
-
-    def _counts(self) -> NDArray[np.float64]:
-        return np.array(json.loads((self._folder / "counts.json").read_bytes()), np.float64)
-
-    def _small_domains(self) -> NDArray[np.bool_]:
-        """Which domains (M,) hold too few patients, by the noised counts, for a head of their own."""
-        smallest, domains = self.study.privacy.smallest_domain, len(self.study.data.domains)
-        return self._counts() < smallest if smallest else np.zeros(domains, np.bool_)
-
-    def _prior(self, model: SharedModel, round_number: int) -> Prior | None:
-        """The r(z|y) that a round's training starts from; where it is local, what the rounds before it left.
-
-        Never what the same round left: were its draw lost in a crash and made again, two trainings would have fed it
-        for one charge.
-        """
-        prior = model.build_prior()
-        if prior is not None and self.study.encoder.prior == "local":
-            kept = [path for r in range(1, round_number) if (path := self._prior_path(r)).exists()]
-            if kept:
-                unflatten(prior, np.frombuffer(kept[-1].read_bytes(), "<f4"))
-        return prior
-
-    def _prior_path(self, round_number: int) -> Path:
-        return self._folder / f"prior-{round_number}.f32"
+    def _release(self, tensor: Tensor, place: Place) -> Release:
+        """The release that a sum was made of."""
+        return plan(self.study).release(place.round, tensor)

@@ -14,15 +14,16 @@ from typing import Any, Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.special import expit, softmax
 
 from policies.documents.study import Study
-from policies.plan import shapes
+from policies.plan import shapes, terms
 from silo_agent.data.images import Images
 from silo_agent.learning import files
 from silo_agent.learning.encoder.encoder import Encoder, build_encoder, features, flatten, unflatten
 from silo_agent.learning.errors import ModelFileError
-from silo_agent.learning.terms.prior import Prior
+from silo_agent.learning.families.family import Family
+from silo_agent.learning.families.registry import family_of
+from silo_agent.learning.terms.cmi import Prior
 
 HEAD_BOUND = 2.0**10
 """Largest weight of a solved head: the solver clamps to it, on every silo."""
@@ -86,7 +87,7 @@ class SharedModel:
     @classmethod
     def start(cls, study: Study) -> Self:
         """The common start: encoder from the public seed, heads zero."""
-        encoder = flatten(build_encoder(study.model, study.data, stochastic=study.encoder.cmi > 0))
+        encoder = flatten(build_encoder(study.model, study.data, stochastic=terms.is_stochastic(study.encoder)))
         averaged = shapes.prior_values(study) > 0
         prior = np.zeros(0, np.float32)
         if averaged:
@@ -96,13 +97,13 @@ class SharedModel:
 
     def build_encoder(self) -> Encoder:
         """The encoder as a module on the CPU; a copy, free to be trained."""
-        encoder = Encoder(self.study.model, self.study.data, stochastic=self.study.encoder.cmi > 0)
+        encoder = Encoder(self.study.model, self.study.data, stochastic=terms.is_stochastic(self.study.encoder))
         unflatten(encoder, self.encoder)
         return encoder
 
     def build_prior(self) -> Prior | None:
-        """The averaged r(z|y) as a module, or its start where the study keeps it local; None without CMI."""
-        if not self.study.encoder.cmi > 0:
+        """The averaged r(z|y) as a module, or its start where the study keeps it local; None without such a term."""
+        if not terms.table_values(self.study):
             return None
         prior = Prior(self.study.model.representation, self.study.data.label.count)
         if len(self.prior):
@@ -139,10 +140,15 @@ class SharedModel:
         phi = self.features(inputs, images, device).cpu().numpy().astype(np.float64)
         rows = max(_CHUNK // self.heads.shape[1], 1)
         parts = [
-            probabilities(_logits(phi[start : start + rows], self.heads[domains[start : start + rows]]))
+            self.family.probabilities(_logits(phi[start : start + rows], self.heads[domains[start : start + rows]]))
             for start in range(0, max(len(phi), 1), rows)
         ]
         return np.concatenate(parts)
+
+    @property
+    def family(self) -> Family:
+        """The family of the study's outcomes."""
+        return family_of(self.study.data.label.count)
 
     @property
     def digest(self) -> str:
@@ -176,14 +182,6 @@ class SharedModel:
     def load(cls, path: Path) -> Self:
         """Read a model. Raises `ModelFileError`, also where there is no file."""
         return cls.from_bytes(files.read(path))
-
-
-def probabilities(logits: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Probability of every class, (n, C), from logits (n, 1) of the second of two classes or (n, C) of more."""
-    if logits.shape[1] > 1:
-        return np.asarray(softmax(logits, axis=1), np.float64)
-    second = expit(logits)
-    return np.concatenate([1.0 - second, second], axis=1)
 
 
 def _logits(phi: NDArray[np.float64], own: NDArray[np.float64]) -> NDArray[np.float64]:

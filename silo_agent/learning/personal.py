@@ -1,8 +1,8 @@
-"""The personal model: Ditto and MK-MMD against the frozen shared model. It never leaves the silo.
+"""The personal model: trained on the silo's own records, held to the frozen shared model. It never leaves the silo.
 
 It reads the shared model as a constant and feeds nothing that is uploaded, so it costs no privacy budget and may use
-batch statistics and unclipped gradients. Its file is as private as the records it was trained on.
-Sources: Li et al. 2021 (Ditto, Algorithm 1); docs/design/terms.md, "Ditto and MK-MMD".
+terms that are no record's own, and unclipped gradients. Its file is as private as the records it was trained on.
+Sources: Li et al. 2021 (Ditto, Algorithm 1); algorithms.md s.5.
 """
 
 from __future__ import annotations
@@ -19,22 +19,23 @@ from torch import nn
 
 from crypto.entropy import Entropy
 from policies.documents.study import Personal, Study
-from policies.plan import shapes
+from policies.plan import shapes, terms
 from silo_agent.data.images import Images
 from silo_agent.data.records import Records
 from silo_agent.learning import files
 from silo_agent.learning.encoder.encoder import Encoder, features, flatten, unflatten
 from silo_agent.learning.errors import ModelFileError
-from silo_agent.learning.model import SharedModel, probabilities
-from silo_agent.learning.terms.losses import cross_entropy, head_logits
-from silo_agent.learning.terms.mmd import kernel_weights, mk_mmd, pair_statistics
+from silo_agent.learning.families.family import Family
+from silo_agent.learning.families.registry import family_of
+from silo_agent.learning.heads.logits import head_logits
+from silo_agent.learning.model import SharedModel
+from silo_agent.learning.terms.registry import model_loss
+from silo_agent.learning.terms.term import Batch, Seen
 
 _KIND = "personal"
 _MOMENTUM = 0.9
 _CHUNK = 1 << 22
 """Most values of one intermediate matrix of a prediction."""
-_PAIRS = 2
-"""Fewest records for which a kernel covariance exists."""
 
 
 class _Network(nn.Module):
@@ -71,10 +72,9 @@ class PersonalModel:
         entropy: Entropy,
         device: torch.device | str = "cpu",
     ) -> Self:
-        """Minimise cross-entropy + ditto/2 |w - w_shared|^2 + mmd MK-MMD^2(phi(x), phi_shared(x)) for `plan.epochs`.
+        """Minimise the terms of `plan` (`terms.of_personal`) for `plan.epochs`; the shared model is the constant one.
 
-        SGD with momentum, started anew. The kernel weights are chosen anew on every batch and held fixed in its
-        gradient. Without records the model stays as it is.
+        SGD with momentum, started anew. Without records the model stays as it is.
         """
         anchor = _Network(shared.build_encoder(), shared.heads).to(device).requires_grad_(requires_grad=False)
         network = copy.deepcopy(self.network).to(device)
@@ -85,9 +85,21 @@ class PersonalModel:
             for start in range(0, len(records), plan.batch_size):
                 optimizer.zero_grad()
                 chosen = order[start : start + plan.batch_size]
-                torch.autograd.backward(_objective(network, anchor, records, chosen, plan))
+                torch.autograd.backward(_objective(network, anchor, self._batch(network, records, chosen), plan))
                 optimizer.step()
         return type(self)(self.study, shared.round, network.to("cpu"))
+
+    def _batch(self, network: _Network, records: Records, chosen: NDArray[np.int64]) -> Batch:
+        device = network.heads.device
+        return Batch(
+            x=torch.tensor(records.inputs[chosen], device=device),
+            images=None if records.images is None else torch.tensor(records.images.take(chosen), device=device),
+            y=torch.tensor(records.labels[chosen], device=device),
+            domains=torch.tensor(records.domains[chosen], device=device),
+            weights=None,
+            heads=network.heads,
+            family=self.family,
+        )
 
     def predict(
         self,
@@ -103,7 +115,12 @@ class PersonalModel:
         with torch.no_grad():
             pairs = zip(torch.split(phi, rows), torch.split(torch.tensor(domains, device=device), rows), strict=True)
             logits = [head_logits(part, network.heads, own).double().cpu().numpy() for part, own in pairs]
-        return probabilities(np.concatenate(logits))
+        return self.family.probabilities(np.concatenate(logits))
+
+    @property
+    def family(self) -> Family:
+        """The family of the study's outcomes."""
+        return family_of(self.study.data.label.count)
 
     def to_bytes(self) -> bytes:
         """The model as safetensors, study included. Private."""
@@ -118,7 +135,7 @@ class PersonalModel:
         if set(tensors) != {"encoder", "heads"} or tensors["heads"].shape != shape:
             msg = "the model file lacks a tensor of its study; train the personal model again"
             raise ModelFileError(msg)
-        encoder = Encoder(study.model, study.data, stochastic=study.encoder.cmi > 0)
+        encoder = Encoder(study.model, study.data, stochastic=terms.is_stochastic(study.encoder))
         try:
             unflatten(encoder, tensors["encoder"].astype(np.float32))
         except ValueError:
@@ -136,21 +153,6 @@ class PersonalModel:
         return cls.from_bytes(files.read(path))
 
 
-def _objective(
-    network: _Network, anchor: _Network, records: Records, chosen: NDArray[np.int64], plan: Personal
-) -> torch.Tensor:
-    device = network.heads.device
-    x = torch.tensor(records.inputs[chosen], device=device)
-    domains = torch.tensor(records.domains[chosen], device=device)
-    images = None if records.images is None else torch.tensor(records.images.take(chosen), device=device)
-    phi = network.encoder(x, images)
-    loss = cross_entropy(phi, network.heads, domains, torch.tensor(records.labels[chosen], device=device)).mean()
-    if plan.ditto > 0.0:
-        pairs = zip(network.parameters(), anchor.parameters(), strict=True)
-        loss = loss + plan.ditto / 2.0 * torch.stack([((own - shared) ** 2).sum() for own, shared in pairs]).sum()
-    if plan.mmd > 0.0 and len(chosen) >= _PAIRS:
-        with torch.no_grad():
-            reference = anchor.encoder(x, images)
-        statistics = pair_statistics(phi, reference)
-        loss = loss + plan.mmd * mk_mmd(statistics, kernel_weights(statistics))
-    return loss
+def _objective(network: _Network, anchor: _Network, batch: Batch, plan: Personal) -> torch.Tensor:
+    seen = Seen(batch, network.encoder(batch.x, batch.images))
+    return model_loss(terms.of_personal(plan), seen, network, anchor)

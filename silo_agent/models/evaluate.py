@@ -50,7 +50,12 @@ def evaluate(folder: Path, round_number: int, data: Path, *, personal_kept: bool
     def by_domain(predictor: SharedModel | PersonalModel) -> tuple[Quality, ...]:
         probabilities = predictor.predict(records.inputs, records.domains, records.images)
         return tuple(
-            quality(probabilities[records.domains == m], records.labels[records.domains == m], study.evaluation.bins)
+            quality(
+                probabilities[records.domains == m],
+                records.labels[records.domains == m],
+                study.evaluation.bins,
+                model.family,
+            )
             for m in range(len(study.data.domains))
         )
 

@@ -90,7 +90,7 @@ def export(
     study, prefix = model.study, _PRIVATE_PREFIX if personal else ""
     shares, counted = domain_shares(folder, len(study.data.domains))
     encoder, heads = network_of(model)
-    network = describe(encoder, heads, shares, inputs=study.data.inputs)
+    network = describe(encoder, heads, shares, model.family, inputs=study.data.inputs)
     kinds = [kind for kind in (Format.SAFETENSORS, Format.ONNX) if files in (kind, Format.BOTH)]
     names = {str(kind): f"{prefix}model.{kind}" for kind in kinds}
     digest = model.digest if isinstance(model, SharedModel) else hashlib.sha256(model.to_bytes()).hexdigest()

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from policies.documents.study import Study
 from protos.messages import Figure, Publication
-from silo_agent.learning.evaluation.evaluation import Estimate
-from silo_agent.learning.learner import Results
+from silo_agent.learning.evaluation.evaluation import Estimate, Results
 
 _DIGITS = {"patients": 0}
 _USUAL_DIGITS = 3

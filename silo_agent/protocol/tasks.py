@@ -24,8 +24,8 @@ from policies.plan.note_sizes import note_limit
 from protos.messages import SUM, Confirm, Note, Place, Publication, Task, Tensor
 from silo_agent.core.turns import OutOfTurnError
 from silo_agent.gate import Gate
-from silo_agent.learning.errors import ModelFileError
-from silo_agent.learning.learner import Results, SolutionError
+from silo_agent.learning.errors import ModelFileError, SolutionError
+from silo_agent.learning.evaluation.evaluation import Results
 from silo_agent.learning.model import SharedModel
 from silo_agent.metrics import Metrics
 from silo_agent.protocol import publishing
@@ -193,14 +193,10 @@ class Tasks:
         running, place, tensor = attempt.running, attempt.place, attempt.tensor
         learner, silos, total = running.learner, len(attempt.survivors), self._open_sum(attempt)
         learner.check_sum(tensor, total, silos)
-        if tensor is Tensor.COUNTS:
-            learner.open_counts(total)
-        elif tensor is Tensor.ENCODER:
-            running.model = learner.open_encoder(total, running.model, silos)
-        elif tensor is Tensor.METRICS:
-            self._publish(attempt, learner.open_metrics(total, silos))
-        else:
-            running.total = total
+        opened = learner.open(tensor, total, place, running.model, silos)
+        running.model, running.total = opened.model, opened.unsolved
+        if opened.results is not None:
+            self._publish(attempt, opened.results)
         running.digest = _next_digest(attempt, np.ascontiguousarray(total, "<i8").data, running.model)
         if tensor == attempt.tensors[-1]:
             # The model of a finished round lies on disk before anybody hears that it is finished.

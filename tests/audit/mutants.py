@@ -20,12 +20,13 @@ from policies.plan.release import plan
 from policies.refusals import Reason
 from protos.messages import Tensor
 from silo_agent.gate import Gate
-from silo_agent.learning.learner import Learner, train_encoder
+from silo_agent.learning.contributions.encoder import EncoderUpdates, train_encoder
+from silo_agent.learning.learner import Learner
 from silo_agent.learning.personal import PersonalModel
 from silo_agent.learning.private import dpsgd, release
 from silo_agent.learning.private.dpsgd import _Optimizer
 from silo_agent.learning.private.sampling import PatientSampler
-from silo_agent.learning.terms.mmd import kernel_weights, mk_mmd, pair_statistics
+from silo_agent.learning.terms.mk_mmd import kernel_weights, mk_mmd, pair_statistics
 from support.entropy import SeededEntropy
 
 
@@ -113,7 +114,8 @@ def fixed_seed() -> Iterator[None]:
         return KeyStream(bytes(KEY_BYTES), label)
 
     with (
-        patch("silo_agent.learning.learner.KeyStream", stream),
+        patch("silo_agent.learning.contributions.drawing.KeyStream", stream),
+        patch("silo_agent.learning.contributions.encoder.KeyStream", stream),
         patch("silo_agent.learning.private.dpsgd.KeyStream", stream),
     ):
         yield
@@ -127,7 +129,7 @@ def scale_from_patients() -> Iterator[None]:
         expected = max(round(release.sampling_rate * records.patient_count), 1)
         return train_encoder(encoder, heads, records, plan.model_copy(update={"batch_size": expected}), release, **rest)
 
-    with patch("silo_agent.learning.learner.train_encoder", train):
+    with patch("silo_agent.learning.contributions.encoder.train_encoder", train):
         yield
 
 
@@ -247,12 +249,17 @@ def charged_afterwards() -> Iterator[None]:
 @contextmanager
 def prior_without_noise() -> Iterator[None]:
     """A local r(z|y) is fitted to the records without clip or noise, and the uploaded encoder trains against it."""
-    real = Learner._prior
+    real, contribute = EncoderUpdates._prior, EncoderUpdates.contribute
+    cohorts = {}
+
+    def noted(self, cost, cohort, *rest):
+        cohorts[self] = cohort
+        return contribute(self, cost, cohort, *rest)
 
     def fitted(self, model, number):
         prior = real(self, model, number)
         if prior is not None:
-            records = self._training
+            records = cohorts[self]
             with torch.no_grad():
                 mean, _ = model.build_encoder().moments(torch.tensor(records.inputs))
                 table = prior.mean.weight
@@ -260,22 +267,22 @@ def prior_without_noise() -> Iterator[None]:
                     table[int(label)] = mean[torch.tensor(records.labels == label)].mean(dim=0)
         return prior
 
-    with patch.object(Learner, "_prior", fitted):
+    with patch.object(EncoderUpdates, "contribute", noted), patch.object(EncoderUpdates, "_prior", fitted):
         yield
 
 
 @contextmanager
 def personal_heads_feed_upload() -> Iterator[None]:
     """DP-SGD on the encoder reads the personal model's heads, which were trained without noise, where there are any."""
-    real = Learner._contribute_encoder
+    real = EncoderUpdates.contribute
 
-    def contribute(self, place, model, silos):
-        path = self._folder / "personal.safetensors"
+    def contribute(self, cost, cohort, place, *given):
+        path, (model, silos) = self._setting.folder / "personal.safetensors", given
         if path.exists():
             model = replace(model, heads=PersonalModel.load(path).network.heads.detach().numpy().astype(np.float64))
-        return real(self, place, model, silos)
+        return real(self, cost, cohort, place, model, silos)
 
-    with patch.object(Learner, "_contribute_encoder", contribute):
+    with patch.object(EncoderUpdates, "contribute", contribute):
         yield
 
 

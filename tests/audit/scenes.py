@@ -59,7 +59,8 @@ def silo(
 def begin(held: AuditedSilo) -> SharedModel:
     """Round 0, and the model at the start."""
     start = SharedModel.start(held.study)
-    held.learner.open_counts(held.contribute(Tensor.COUNTS, 0, start))
+    held.contribute(Tensor.COUNTS, 0, start)
+    held.open_counts(start)
     return start
 
 

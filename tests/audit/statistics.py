@@ -25,7 +25,7 @@ from policies.ledger.ledger import read_history, read_ledger
 from policies.plan.release import plan
 from protos.messages import Place, Tensor
 from silo_agent.data.records import Records
-from silo_agent.learning.learner import UPDATE_STEPS
+from silo_agent.learning.contributions.encoder import UPDATE_STEPS
 from silo_agent.learning.private import dpsgd
 from silo_agent.oversight.signing import verifier
 from support.entropy import SeededEntropy

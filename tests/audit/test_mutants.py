@@ -9,6 +9,7 @@ from policies.ledger.ledger import read_ledger
 from policies.refusals import Refused
 from silo_agent import gate
 from silo_agent.learning import learner
+from silo_agent.learning.contributions import drawing, encoder
 from silo_agent.learning.private import dpsgd, release, sampling
 
 NINE = {
@@ -66,8 +67,17 @@ def test_a_planted_fault_is_gone_afterwards(fault):
     assert _replaceable() == parts
 
 
+_REPLACED = (
+    gate.Gate,
+    learner.Learner,
+    encoder.EncoderUpdates,
+    dpsgd._Optimizer,
+    sampling.PatientSampler,
+)
+
+
 def _replaceable():
     return [
-        *(vars(module).copy() for module in (learner, dpsgd, release)),
-        *(dict(vars(kind)) for kind in (gate.Gate, learner.Learner, dpsgd._Optimizer, sampling.PatientSampler)),
+        *(vars(module).copy() for module in (learner, drawing, encoder, dpsgd, release)),
+        *(dict(vars(kind)) for kind in _REPLACED),
     ]

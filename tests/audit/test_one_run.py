@@ -88,10 +88,11 @@ def test_the_attacker_knows_what_a_canary_adds_to_its_head():
         records.domains,
         records.patients,
         model.heads,
+        family=model.family,
         pooled=False,
         clip=0.5,
     )
-    block = audit._blocks(pack(*sums, classes=2))
+    block = audit._blocks(pack(*sums, model.family))
     np.testing.assert_allclose(block[7], audit.head_direction(), atol=1e-6)
     assert np.abs(np.delete(block, 7, axis=0)).max() == 0.0
 

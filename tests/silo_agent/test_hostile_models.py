@@ -16,8 +16,11 @@ from policies.plan import shapes
 from policies.plan.release import encoder_release, plan
 from protos.messages import Place, Tensor
 from silo_agent.data.records import Records
+from silo_agent.learning.contributions.drawing import Grid
+from silo_agent.learning.contributions.heads import HEAD_STEP
 from silo_agent.learning.encoder.encoder import flatten
-from silo_agent.learning.learner import HEAD_STEP, Learner, SolutionError
+from silo_agent.learning.errors import SolutionError
+from silo_agent.learning.learner import Learner
 from silo_agent.learning.model import HEAD_BOUND, SharedModel
 from silo_agent.learning.private import dpsgd
 from support.entropy import SeededEntropy
@@ -89,7 +92,8 @@ def released(learner, tensor, model, records):
     """Integers times their grid's step, and the accounted sensitivity after rounding."""
     learner._records = records, records
     integers = contribution(learner, tensor, Place(model.study.digest, model.round, 1), model, 3)
-    return integers * learner._step, 1.0 + learner._step * len(integers) ** 0.5
+    step = Grid.of(learner.study).step
+    return integers * step, 1.0 + step * len(integers) ** 0.5
 
 
 def apart(gone):
@@ -143,6 +147,7 @@ def summed(model, records):
             records,
             model.study.encoder,
             encoder_release(model.study),
+            family=model.family,
             domain_weights=np.ones(2),
             prior=model.build_prior(),
             mode="none",

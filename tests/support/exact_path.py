@@ -24,8 +24,9 @@ from crypto.secagg.packages import GroupKeys, model_digest
 from policies.documents.study import Study
 from policies.plan.release import plan
 from protos.messages import Place, Tensor
+from silo_agent.learning.contributions.contribution import Integers
 from silo_agent.learning.device import limit_threads
-from silo_agent.learning.learner import Integers, Learner
+from silo_agent.learning.learner import Learner
 from silo_agent.learning.model import SharedModel
 from silo_agent.protocol import publishing
 
@@ -56,14 +57,11 @@ def walk(study: Study, sums: Sums, solutions: Solutions, silos: int) -> dict[str
                 total = sums[number, str(tensor)]
                 learner.check_sum(tensor, total, silos)
                 opened = total.astype("<i8").tobytes()
-                if tensor is Tensor.COUNTS:
-                    learner.open_counts(total)
-                elif tensor is Tensor.ENCODER:
-                    model = learner.open_encoder(total, model, silos)
-                elif tensor is Tensor.METRICS:
-                    figures = publishing.publication(study, learner.open_metrics(total, silos))
-                    found["published"] = figures.canonical().decode()
-                else:
+                means = learner.open(tensor, total, place, model, silos)
+                model = means.model
+                if means.results is not None:
+                    found["published"] = publishing.publication(study, means.results).canonical().decode()
+                if means.unsolved is not None:
                     own = learner.solve(total, place, model, silos)
                     found["solutions"][str(number)] = own.tolist()
                     model = learner.adopt(solutions.get(number, own), total, place, model, silos)

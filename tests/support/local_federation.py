@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 from policies.documents.study import Study
 from policies.plan.release import Release, plan
 from protos.messages import Place, Tensor
-from silo_agent.learning.learner import Integers, Learner, Results
+from silo_agent.learning.contributions.contribution import Integers
+from silo_agent.learning.evaluation.evaluation import Results
+from silo_agent.learning.learner import Learner
 from silo_agent.learning.model import SharedModel
 from support.entropy import SeededEntropy
 
@@ -127,12 +129,9 @@ class LocalFederation:
             solution = self.learners[solver].solve(total, place, self.models[solver], silos)
         for silo, learner in self.learners.items():
             learner.check_sum(tensor, total, silos)
-            model = self.models[silo]
-            if tensor is Tensor.COUNTS:
-                learner.open_counts(total)
-            elif tensor is Tensor.ENCODER:
-                self.models[silo] = learner.open_encoder(total, model, silos)
-            elif tensor is Tensor.METRICS:
-                self.results[silo] = learner.open_metrics(total, silos)
-            elif solution is not None:
-                self.models[silo] = learner.adopt(solution, total, place, model, silos)
+            opened = learner.open(tensor, total, place, self.models[silo], silos)
+            self.models[silo] = opened.model
+            if opened.results is not None:
+                self.results[silo] = opened.results
+            if solution is not None:
+                self.models[silo] = learner.adopt(solution, total, place, opened.model, silos)

@@ -34,6 +34,7 @@ from protos.chunks import ChunkList
 from protos.messages import Answer, Confirm, Member, Part, Place, Task, Tensor, UploadHeader, Work
 from silo_agent.agent import Agent
 from silo_agent.gate import Order
+from silo_agent.learning.contributions.contribution import Opened
 from silo_agent.learning.model import SharedModel
 from silo_agent.metrics import Metrics
 from silo_agent.protocol.client import CallRefused
@@ -167,15 +168,13 @@ class _Learner:
         assert silos == len(work.survivors)
         self.silo.witness.opens(work.place, tensor, work.survivors, total)
 
-    def open_counts(self, total: NDArray[np.int64]) -> None:
-        write_whole(self.folder / COUNTS, json.dumps(total.astype(float).tolist()).encode())
-
-    def open_encoder(self, total: NDArray[np.int64], model: SharedModel, silos: int) -> SharedModel:
-        # Within the study's `max_update`: a silo takes no model from another one that its rounds could not give.
-        return model.with_update((total % 2**20).astype(np.float64) * 2.0**-20, silos)
-
-    def open_metrics(self, total: NDArray[np.int64], silos: int) -> None:
-        return
+    def open(self, tensor: Tensor, total: NDArray[np.int64], place: Place, model: SharedModel, silos: int) -> Opened:
+        if tensor is Tensor.COUNTS:
+            write_whole(self.folder / COUNTS, json.dumps(total.astype(float).tolist()).encode())
+        if tensor is Tensor.ENCODER:
+            # Within the study's `max_update`: a silo takes no model from another that its rounds could not give.
+            model = model.with_update((total % 2**20).astype(np.float64) * 2.0**-20, silos)
+        return Opened(model, unsolved=total if tensor is Tensor.HEADS else None)
 
     def solve(self, total: NDArray[np.int64], place: Place, model: SharedModel, silos: int) -> NDArray[np.int64]:
         return total[: model.heads.size] + place.attempt

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from silo_agent.learning.encoder.encoder import Encoder
+from silo_agent.learning.families.family import Family
 
 Array = NDArray[np.float32] | NDArray[np.float64]
 OPERATIONS: Mapping[str, str] = {
@@ -62,7 +63,9 @@ class Network:
     tensors: Mapping[str, Array]
 
 
-def describe(encoder: Encoder, heads: NDArray[np.float64], weights: NDArray[np.float64], *, inputs: int) -> Network:
+def describe(
+    encoder: Encoder, heads: NDArray[np.float64], weights: NDArray[np.float64], family: Family, *, inputs: int
+) -> Network:
     """List a network: `heads` (M, W) as in the model, `weights` (M,) of the domains where a record's is unknown.
 
     `inputs` = d of the records. Raises TypeError for a module that no operation here stands for.
@@ -82,7 +85,7 @@ def describe(encoder: Encoder, heads: NDArray[np.float64], weights: NDArray[np.f
     by_head = heads.reshape(len(heads), -1, encoder.representation + 1).astype(np.float64)
     walk.tensors |= {"heads.weight": by_head[:, :, :-1].copy(), "heads.bias": by_head[:, :, -1].copy()}
     walk.add("linear_by_domain", (value,), "logits", {"weight": "heads.weight", "bias": "heads.bias"})
-    walk.add("two_classes" if by_head.shape[1] == 1 else "softmax", ("logits",), "by_domain")
+    walk.add(family.operation, ("logits",), "by_domain")
     walk.tensors["domains.weight"] = np.vstack([np.eye(len(heads)), weights])
     walk.add("choose_domain", ("by_domain", "domain"), "probabilities", {"weight": "domains.weight"})
     return Network(tuple(walk.layers), walk.tensors)

@@ -11,17 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import logit
 from scipy.stats import rankdata
 
-from policies.documents.study import BINARY
 from silo_agent.learning.evaluation import intervals
 from silo_agent.learning.evaluation.calibration import calibration_error
+from silo_agent.learning.families.family import Family
 
-LOGIT_RANGE = 5.0
-"""Bins of two classes have equal widths in logit(p) over [-5, 5], open at both ends: outcomes are rare, and equal
-widths in p would put nearly all patients into one bin. The threshold 0 is an edge; where the number of bins is odd, the
-one left over lies below -5. A model whose logits spread less than a bin's width needs more bins."""
 _DRAWS = 2000
 _LEVEL = (2.5, 97.5)
 
@@ -37,7 +32,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class DomainResult:
-    """What a noised sum says of one domain. `auc` is None for more than two classes.
+    """What a noised sum says of one domain. `auc` is None where the family has none.
 
     `calibration` estimates the error that many patients would show; the exact one of few lies above it, as sampling
     alone adds to a sum of absolute values. `patients` are those counted, so only the noise is in its interval.
@@ -48,6 +43,16 @@ class DomainResult:
     balanced_accuracy: Estimate
     calibration: Estimate
     patients: Estimate
+
+
+@dataclass(frozen=True)
+class Results:
+    """What the sealed, noised metric sums say of each domain, with 95 % intervals; `noise_sd` is on every cell."""
+
+    study: str
+    domains: tuple[str, ...]
+    by_domain: tuple[DomainResult, ...]
+    noise_sd: float
 
 
 @dataclass(frozen=True)
@@ -69,24 +74,22 @@ def score_histograms(
     labels: NDArray[np.int64],
     domains: NDArray[np.int64],
     patients: NDArray[np.int64],
+    family: Family,
     *,
     count: int,
     bins: int,
 ) -> NDArray[np.float64]:
     """Patients by domain, class and cell: float64 (count * C * cells,), C order, l2 sensitivity 1.
 
-    `count` = M, `probabilities` (n, C). Cells of `shapes.metric_cells`: for C = 2 the bin of the positive label's
-    logit; for more [wrong, right] x bin of the confidence. A patient with several records is shared out evenly over
-    them, so every patient adds 1 in all.
+    `count` = M, `probabilities` (n, C). Cells of `shapes.metric_cells`: the bin of the score, in as many parts as the
+    family has sides. A patient with several records is shared out evenly over them, so every patient adds 1 in all.
     """
-    classes = probabilities.shape[1]
-    width = bins if classes == BINARY else 2 * bins
+    form = family.form
+    classes, width = form.classes, form.cells_per_bin * bins
     shape = (count, classes, width)
     if not len(patients):
         return np.zeros(count * classes * width)
-    cell = _bins_of(probabilities, bins)
-    if classes != BINARY:
-        cell = cell + bins * (_decisions(probabilities) == labels)
+    cell = _bins_of(probabilities, bins, family) + bins * family.side(probabilities, labels)
     cells = np.ravel_multi_index((domains, labels, cell), shape)
     weight = 1.0 / np.bincount(patients)[patients]
     return np.bincount(cells, weights=weight, minlength=count * classes * width).astype(np.float64)
@@ -95,9 +98,9 @@ def score_histograms(
 def results_from_histograms(
     sums: NDArray[np.float64],
     noise_sd: float,
+    family: Family,
     *,
     count: int,
-    classes: int,
     bins: int,
     rng: np.random.Generator,
     smallest: int = 0,
@@ -109,14 +112,14 @@ def results_from_histograms(
     interval is a basic bootstrap, Poisson patients and fresh noise around the cells. The rest: `intervals`,
     `calibration`.
     """
-    domains = sums.reshape(count, classes, -1)
-    aucs = [_domain_auc(cells, noise_sd, rng) if classes == BINARY else None for cells in domains]
-    right = _right_cells(classes, bins)
-    edges = _edges(classes, bins)
+    domains = sums.reshape(count, family.form.classes, -1)
+    aucs = [_domain_auc(cells, noise_sd, rng) if family.has_auc else None for cells in domains]
+    right = family.right_cells(bins)
+    edges = family.edges(bins)
     return tuple(
         _withheld(smallest, with_auc=area is not None)
         if cells.sum() < smallest
-        else _domain_result(cells, noise_sd, right, edges, rng=rng, area=area)
+        else _domain_result(cells, noise_sd, right, edges, rng=rng, area=area, family=family)
         for cells, area in zip(domains, aucs, strict=True)
     )
 
@@ -131,21 +134,20 @@ def auc(scores: NDArray[np.float64], labels: NDArray[np.int64]) -> float | None:
     return float((ranks - positives * (positives + 1) / 2.0) / (positives * negatives))
 
 
-def quality(probabilities: NDArray[np.float64], labels: NDArray[np.int64], bins: int) -> Quality:
+def quality(probabilities: NDArray[np.float64], labels: NDArray[np.int64], bins: int, family: Family) -> Quality:
     """Exact metrics of records, `probabilities` (n, C); the calibration error is over the study's bins."""
     n, classes = probabilities.shape
     if not n:
         return Quality(None, None, None, None, 0)
-    right = _decisions(probabilities) == labels
+    right = family.decisions(probabilities) == labels
     sizes = np.bincount(labels, minlength=classes)
     balanced = None
     if sizes.min() > 0:
         balanced = float((np.bincount(labels, weights=right, minlength=classes) / sizes).mean())
-    binary = classes == BINARY
-    happened, claimed = (labels, probabilities[:, 1]) if binary else (right, probabilities.max(axis=1))
-    gaps = np.bincount(_bins_of(probabilities, bins), weights=happened - claimed, minlength=bins)
+    happened, claimed = family.claim(probabilities, labels)
+    gaps = np.bincount(_bins_of(probabilities, bins, family), weights=happened - claimed, minlength=bins)
     return Quality(
-        auc=auc(probabilities[:, 1], labels) if binary else None,
+        auc=auc(claimed, labels) if family.has_auc else None,
         accuracy=float(right.mean()),
         balanced_accuracy=balanced,
         calibration=float(np.abs(gaps).sum() / n),
@@ -153,41 +155,9 @@ def quality(probabilities: NDArray[np.float64], labels: NDArray[np.int64], bins:
     )
 
 
-def _decisions(probabilities: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The predicted class; of two the positive one from 0.5 on."""
-    if probabilities.shape[1] == BINARY:
-        return (probabilities[:, 1] >= 0.5).astype(np.int64)  # noqa: PLR2004
-    return np.asarray(np.argmax(probabilities, axis=1), np.int64)
-
-
-def _edges(classes: int, bins: int) -> NDArray[np.float64]:
-    """Edges (bins + 1,) of the score's bins: logits of the positive label, or confidence from 1/C to 1."""
-    if classes == BINARY:
-        half = bins // 2
-        width = LOGIT_RANGE / half
-        edges = np.linspace(-LOGIT_RANGE, LOGIT_RANGE, 2 * half + 1)
-        edges[half] = 0.0  # the threshold, which rounding misses for some numbers of bins
-        return edges if bins % 2 == 0 else np.concatenate([[edges[0] - width], edges])
-    return np.linspace(1.0 / classes, 1.0, bins + 1)
-
-
-def _bins_of(probabilities: NDArray[np.float64], bins: int) -> NDArray[np.int64]:
-    """The bin (n,) of every row's score; the outermost bins are open. What is no number counts as undecided."""
-    classes = probabilities.shape[1]
-    if classes == BINARY:
-        with np.errstate(divide="ignore"):
-            scores = logit(np.nan_to_num(np.clip(probabilities[:, 1], 0.0, 1.0), nan=0.5))
-    else:
-        scores = np.nan_to_num(probabilities.max(axis=1), nan=1.0 / classes)
-    return np.asarray(np.searchsorted(_edges(classes, bins)[1:-1], scores, "right"), np.int64)
-
-
-def _right_cells(classes: int, bins: int) -> NDArray[np.float64]:
-    """Which cells (C, cells) are predicted rightly: 1, else 0."""
-    if classes != BINARY:
-        return np.tile(np.repeat([0.0, 1.0], bins), (classes, 1))
-    above = (np.arange(bins) >= (bins + 1) // 2).astype(np.float64)
-    return np.stack([1.0 - above, above])
+def _bins_of(probabilities: NDArray[np.float64], bins: int, family: Family) -> NDArray[np.int64]:
+    """The bin (n,) of every row's score; the outermost bins are open."""
+    return np.asarray(np.searchsorted(family.edges(bins)[1:-1], family.scores(probabilities), "right"), np.int64)
 
 
 def _withheld(smallest: int, *, with_auc: bool) -> DomainResult:
@@ -204,6 +174,7 @@ def _domain_result(
     *,
     rng: np.random.Generator,
     area: Estimate | None,
+    family: Family,
 ) -> DomainResult:
     shares = [intervals.share(own, where, noise_sd) for own, where in zip(cells, right, strict=True)]
     accuracy = intervals.share(cells.ravel(), right.ravel(), noise_sd)
@@ -211,7 +182,7 @@ def _domain_result(
         auc=area,
         accuracy=_share(accuracy),
         balanced_accuracy=_share(intervals.mean(shares)),
-        calibration=_UNKNOWN if accuracy is None else _estimate(calibration_error(cells, noise_sd, edges, rng)),
+        calibration=_UNKNOWN if accuracy is None else _estimate(calibration_error(cells, noise_sd, edges, rng, family)),
         patients=_estimate(intervals.number(cells.ravel(), noise_sd)),
     )
 

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 from silo_agent.data.images import Images
 from silo_agent.learning.encoder.encoder import Encoder, features
 from silo_agent.learning.errors import ModelFileError
-from silo_agent.learning.model import SharedModel, probabilities
+from silo_agent.learning.families.family import Family
+from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
 
 Model = SharedModel | PersonalModel
@@ -71,7 +72,7 @@ def predict_ensemble(
     """Mean of all heads' probabilities, weighted by `shares` (M,): float64 (n, C). The encoder runs once."""
     encoder, heads = network_of(model)
     phi = features(encoder, inputs, images, device).cpu().numpy().astype(np.float64)
-    parts = [share * _under(phi, head) for share, head in zip(shares, heads, strict=True) if share > 0.0]
+    parts = [share * _under(model.family, phi, head) for share, head in zip(shares, heads, strict=True) if share > 0.0]
     return np.asarray(np.sum(parts, axis=0), np.float64)
 
 
@@ -85,10 +86,10 @@ def predict_pooled(
     """Probabilities (n, C) under the heads' mean, weighted by `shares` (M,). Of a pooled model that is its one head."""
     encoder, heads = network_of(model)
     phi = features(encoder, inputs, images, device).cpu().numpy().astype(np.float64)
-    return _under(phi, shares @ heads)
+    return _under(model.family, phi, shares @ heads)
 
 
-def _under(phi: NDArray[np.float64], head: NDArray[np.float64]) -> NDArray[np.float64]:
+def _under(family: Family, phi: NDArray[np.float64], head: NDArray[np.float64]) -> NDArray[np.float64]:
     """Probabilities (n, C) of features (n, k) under one head (W,)."""
     rows = head.reshape(-1, phi.shape[1] + 1)
-    return probabilities(phi @ rows[:, :-1].T + rows[:, -1])
+    return family.probabilities(phi @ rows[:, :-1].T + rows[:, -1])

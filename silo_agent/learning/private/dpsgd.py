@@ -27,17 +27,21 @@ from torch import nn
 
 from crypto.entropy import Entropy
 from crypto.stream import KEY_BYTES, KeyStream
-from policies.documents.study import BINARY, DataSchema, EncoderPlan, Model, Study
+from policies.documents.study import DataSchema, EncoderPlan, Model, Study
+from policies.plan import terms
 from policies.plan.release import Release, encoder_release
 from silo_agent.data.records import Records
 from silo_agent.learning.encoder.encoder import Encoder, flatten, unflatten
 from silo_agent.learning.errors import LearningError
+from silo_agent.learning.families.family import Family
+from silo_agent.learning.families.registry import family_of
 from silo_agent.learning.private import accountable
 from silo_agent.learning.private.noise import gaussian
 from silo_agent.learning.private.release import Mode, check_noise
 from silo_agent.learning.private.sampling import PatientSampler
-from silo_agent.learning.terms.losses import cross_entropy, gaussian_kl, squared_norm
-from silo_agent.learning.terms.prior import Prior
+from silo_agent.learning.terms.cmi import Prior
+from silo_agent.learning.terms.registry import record_losses, require_per_record
+from silo_agent.learning.terms.term import Batch, Latent, Seen
 
 # Opacus hooks every layer; torch warns that nobody wants a gradient with respect to the records. Nobody does.
 warnings.filterwarnings("ignore", "Full backward hook is firing", UserWarning)
@@ -134,6 +138,7 @@ def train_encoder(
     plan: EncoderPlan,
     release: Release,
     *,
+    family: Family,
     domain_weights: NDArray[np.float64],
     prior: Prior | None,
     mode: Mode,
@@ -141,15 +146,19 @@ def train_encoder(
     device: torch.device | str = "cpu",
     log: Log | None = None,
 ) -> EncoderUpdate:
-    """Train a copy of `encoder` (and of `prior`) for `release.count` steps and return the change.
+    """Train a copy of `encoder` (and of `prior`) and return the change: sampled and noised as was charged.
 
-    Per-sample loss: u_m CE(head_m(z), y) + l2r |z|^2 + cmi KL(q(z|x) || r(z|y)), u = `domain_weights` (M,), `heads`
-    (M, W) frozen. `prior` must be given exactly where `plan.cmi` > 0. No patients at all is a normal state: the
+    `release` says how many steps there are, with which sampling rate and noise; `plan` the rest. Per-sample loss: the
+    terms of the plan (`terms.of_upload`), the cross-entropy times u_m of `domain_weights` (M,), under the frozen
+    `heads` (M, W). `prior` must be given exactly where a term is stochastic. No patients at all is a normal state: the
     update is noise. `mode` is the study's, `none` exactly if `release.noise` is 0. Raises `LearningError` for an
-    encoder, a plan and a mode that do not fit, `Refused` for parts that cannot be accounted for (accountable.py).
+    encoder, a plan and a mode that do not fit, `Refused` for terms and parts that cannot be accounted for
+    (terms/registry.py, accountable.py).
     """
     check_noise(release.noise, mode)
-    if (prior is not None) != (plan.cmi > 0) or encoder.stochastic != (plan.cmi > 0):
+    require_per_record(terms.of_upload(plan))
+    stochastic = terms.is_stochastic(plan)
+    if (prior is not None) != stochastic or encoder.stochastic != stochastic:
         msg = "a prior and a stochastic encoder belong to a study with encoder.cmi above 0, and only to it"
         raise LearningError(msg)
     trained = _Trained(copy.deepcopy(encoder), copy.deepcopy(prior)).to(device).train()
@@ -158,7 +167,7 @@ def train_encoder(
     hooked, optimizer = _prepare(trained, plan, release, KeyStream(key, b"dpsgd noise"))
     sampler = PatientSampler(records.patients, release.sampling_rate, KeyStream(key, b"dpsgd sampling"))
     latent = KeyStream(key, b"dpsgd latent")
-    batches = _Batches(records, heads, domain_weights, torch.device(device))
+    batches = _Batches(records, heads, domain_weights, family, torch.device(device))
     size = max(PART_BYTES // _bytes_per_record(trained), 1)
     for _ in range(release.count):
         drawn = sampler.draw()
@@ -186,6 +195,7 @@ def require_accountable(study: Study) -> None:
     Reads made-up records alone, so it comes before any charge. Layers are examined at full size; losses and gradients
     on the same architecture with few values in each layer, since how records meet does not depend on how many.
     """
+    require_per_record(terms.of_upload(study.encoder))
     accountable.require_layers(_untrained(study.model, study.data, study.encoder))
     model, data = _small(study.model, study.data)
     trained = _untrained(model, data, study.encoder).double().train()
@@ -207,7 +217,7 @@ def require_accountable(study: Study) -> None:
             images=images,
             y=batch.y[part],
             domains=batch.domains[part],
-            weights=batch.weights[part],
+            weights=None if batch.weights is None else batch.weights[part],
         )
         return _losses(trained, own, study.encoder, latent[part])
 
@@ -215,18 +225,18 @@ def require_accountable(study: Study) -> None:
 
 
 def _untrained(model: Model, data: DataSchema, plan: EncoderPlan) -> _Trained:
-    stochastic = plan.cmi > 0
+    stochastic = terms.is_stochastic(plan)
     prior = Prior(model.representation, data.label.count) if stochastic else None
     return _Trained(Encoder(model, data, stochastic=stochastic), prior)
 
 
 def _prepare(
-    trained: _Trained, plan: EncoderPlan, release: Release, noise: KeyStream
+    trained: _Trained, plan: EncoderPlan, release: Release, stream: KeyStream
 ) -> tuple[GradSampleModule, _Optimizer]:
     """Gradients by record, and the one step that clips and noises them. Raises `Refused`."""
     accountable.require_layers(trained)
     hooked = GradSampleModule(trained, loss_reduction="sum")
-    optimizer = _Optimizer(torch.optim.SGD(trained.parameters(), lr=plan.learning_rate), plan, release, noise)
+    optimizer = _Optimizer(torch.optim.SGD(trained.parameters(), lr=plan.learning_rate), plan, release, stream)
     accountable.require_noised(trained, optimizer)
     return hooked, optimizer
 
@@ -247,42 +257,38 @@ def _small(model: Model, data: DataSchema) -> tuple[Model, DataSchema]:
     )
 
 
-def _made_up(trained: _Trained, data: DataSchema, rng: np.random.Generator) -> tuple[_Batch, NDArray[np.float64]]:
+def _made_up(trained: _Trained, data: DataSchema, rng: np.random.Generator) -> tuple[Batch, NDArray[np.float64]]:
     """Public records that nobody has, in float64, all different; and what a stochastic encoder draws for them."""
     count, k = len(_LABELS), trained.encoder.representation
     image = data.image
     images = None
     if image is not None:
         images = torch.from_numpy(rng.uniform(-1, 1, (count, image.channels, image.height, image.width)))
-    rows = data.label.count if data.label.count > BINARY else 1
-    batch = _Batch(
+    family = family_of(data.label.count)
+    batch = Batch(
         torch.from_numpy(rng.uniform(-1, 1, (count, data.inputs))),
         images,
         torch.tensor(_LABELS),
         torch.tensor(_DOMAINS),
         torch.from_numpy(rng.uniform(0.5, 2.0, count)),
-        torch.from_numpy(rng.normal(size=(max(_DOMAINS) + 1, rows * (k + 1)))),
+        torch.from_numpy(rng.normal(size=(max(_DOMAINS) + 1, family.form.logits * (k + 1)))),
+        family,
     )
     return batch, rng.normal(size=(count, k))
-
-
-@dataclass(frozen=True, repr=False)
-class _Batch:
-    x: torch.Tensor
-    images: torch.Tensor | None
-    y: torch.Tensor
-    domains: torch.Tensor
-    weights: torch.Tensor
-    heads: torch.Tensor
 
 
 class _Batches:
     """The records on the device, once; images only as they are asked for."""
 
     def __init__(
-        self, records: Records, heads: NDArray[np.float64], weights: NDArray[np.float64], device: torch.device
+        self,
+        records: Records,
+        heads: NDArray[np.float64],
+        weights: NDArray[np.float64],
+        family: Family,
+        device: torch.device,
     ) -> None:
-        self._device = device
+        self._device, self._family = device, family
         self._images = records.images
         self._x = torch.tensor(records.inputs, device=device)
         self._y = torch.tensor(records.labels, device=device)
@@ -290,11 +296,11 @@ class _Batches:
         self._weights = torch.tensor(weights, dtype=torch.float32, device=device)
         self._heads = torch.tensor(heads, dtype=torch.float32, device=device)
 
-    def take(self, drawn: NDArray[np.int64]) -> _Batch:
+    def take(self, drawn: NDArray[np.int64]) -> Batch:
         rows = torch.from_numpy(drawn).to(self._device)
         domains = self._domains[rows]
         images = None if self._images is None else torch.tensor(self._images.take(drawn), device=self._device)
-        return _Batch(self._x[rows], images, self._y[rows], domains, self._weights[domains], self._heads)
+        return Batch(self._x[rows], images, self._y[rows], domains, self._weights[domains], self._heads, self._family)
 
 
 def _bytes_per_record(trained: _Trained) -> int:
@@ -303,17 +309,17 @@ def _bytes_per_record(trained: _Trained) -> int:
     return _FLOAT * (weights + _MAPS * trained.encoder.largest_map)
 
 
-def _losses(trained: _Trained, batch: _Batch, plan: EncoderPlan, latent: NDArray[np.float64] | None) -> torch.Tensor:
+def _losses(trained: _Trained, batch: Batch, plan: EncoderPlan, latent: NDArray[np.float64] | None) -> torch.Tensor:
     """Loss of every record, (b,); `latent` (b, k) standard normals where the encoder is stochastic."""
     mean, deviation = trained.encoder.moments(batch.x, batch.images)
     drawn = mean
     if deviation is not None and latent is not None:
         drawn = mean + deviation * torch.from_numpy(latent).to(mean)
     phi = trained.encoder.squash(drawn)
-    losses = batch.weights * cross_entropy(phi, batch.heads, batch.domains, batch.y) + plan.l2r * squared_norm(phi)
+    moments = None
     if deviation is not None and trained.prior is not None:
-        losses = losses + plan.cmi * gaussian_kl(mean, deviation, *trained.prior(batch.y))
-    return losses
+        moments = Latent(mean, deviation, trained.prior)
+    return record_losses(terms.of_upload(plan), Seen(batch, phi, moments))
 
 
 def _no_gradients(trained: _Trained) -> None:

@@ -73,8 +73,9 @@ def noised(
     # Makers leave out what is not finite record by record, so none of this comes. It protects nobody: a zero for a sum
     # is as far from it as all its patients. But to refuse would tell of a patient too, and then for nothing.
     integers = to_grid(np.nan_to_num(statistic, nan=0.0, posinf=bound, neginf=-bound), step, bound)
-    noised = integers if mode == "none" else integers + discrete_gaussian(stream, sigma, release.values)
-    return np.asarray(np.clip(noised, -limit, limit), np.int64)
+    if mode != "none":
+        integers = integers + discrete_gaussian(stream, sigma, release.values)
+    return np.asarray(np.clip(integers, -limit, limit), np.int64)
 
 
 def check_noise(noise: float, mode: Mode) -> None:
@@ -91,7 +92,7 @@ def share_sd(release: Release, *, mode: Mode, silos: int, colluders: int, step: 
     """Standard deviation of one silo's noise on each coordinate, in units of the statistic.
 
     `distributed`: of the silos, `colluders` and one more (whose patient is protected, and who knows its own noise) may
-    be left out of the count; the others' noise alone must reach the charged one. Raises `ReleaseError` as `release`.
+    be left out of the count; the others' noise alone must reach the charged one. Raises `ReleaseError` as `noised`.
     """
     check_noise(release.noise, mode)
     full = release.noise * (1.0 + step * math.sqrt(release.values))

@@ -10,9 +10,13 @@ from policies.plan.release import plan
 from policies.refusals import Reason, Refused
 from protos.messages import Place, Tensor
 from silo_agent.data.errors import DataError
-from silo_agent.learning.errors import LearningError
-from silo_agent.learning.evaluation.evaluation import quality
-from silo_agent.learning.learner import HEAD_STEP, UPDATE_STEPS, Learner, SolutionError, SumError
+from silo_agent.learning.contributions.drawing import Grid
+from silo_agent.learning.contributions.encoder import UPDATE_STEPS
+from silo_agent.learning.contributions.heads import HEAD_STEP
+from silo_agent.learning.errors import LearningError, SolutionError, SumError
+from silo_agent.learning.evaluation import evaluation
+from silo_agent.learning.families.registry import family_of
+from silo_agent.learning.learner import Learner
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
 from silo_agent.learning.private import dpsgd
@@ -49,6 +53,10 @@ def learner(tmp_path):
     return some_learner(tmp_path)
 
 
+def quality(probabilities, labels, bins):
+    return evaluation.quality(probabilities, labels, bins, family_of(probabilities.shape[1]))
+
+
 def some_learner(folder, seed=9, **changes):
     federation = LocalFederation.gather(
         tiny_study(**changes), patients(folder / "data", 40), folder / "silos", seed=seed
@@ -80,8 +88,7 @@ def test_another_column_in_the_file_of_a_study_of_records_leaves_both_cohorts_as
     cohorts = []
     for file in (narrow, wide):
         learner = bare_learner(tmp_path, file, data={"patient": None})
-        learner.load()
-        cohorts.append((learner._training.inputs.tolist(), learner._evaluation.inputs.tolist()))
+        cohorts.append((learner.cohort("training").inputs.tolist(), learner.cohort("evaluation").inputs.tolist()))
     assert cohorts[0] == cohorts[1]
     assert all(cohorts[0])
 
@@ -134,7 +141,7 @@ def test_the_shared_model_and_the_results_are_equal_bits_at_every_silo(tmp_path)
 def pooled_solution(federation):
     """Newton's method to the end on everybody's records at one place, on the features of the same encoder."""
     model = federation.models["north"]
-    records = [learner._training for learner in federation.learners.values()]
+    records = [learner.cohort("training") for learner in federation.learners.values()]
     x, y, domains = (np.concatenate([getattr(r, name) for r in records]) for name in ("inputs", "labels", "domains"))
     z = np.hstack([model.features(x).numpy().astype(float), np.ones((len(x), 1))])
     return np.stack([newton(z[domains == m], y[domains == m]) for m in range(len(model.heads))])
@@ -155,7 +162,7 @@ def test_with_next_to_no_noise_the_heads_are_those_of_the_pooled_records(tmp_pat
     wanted = pooled_solution(federation)
     assert np.abs(wanted).max() > 3
     assert np.abs(model.heads - wanted).max() < 0.02 * np.abs(wanted).max()
-    held_out = [learner._evaluation for learner in federation.learners.values()]
+    held_out = [learner.cohort("evaluation") for learner in federation.learners.values()]
     x, y, domains = (np.concatenate([getattr(r, name) for r in held_out]) for name in ("inputs", "labels", "domains"))
     scores = model.predict(x, domains)
     for m, published in enumerate(federation.results["north"].by_domain):
@@ -195,7 +202,7 @@ def test_unnoised_heads_are_those_of_the_pooled_records(tmp_path):
     heads, wanted = federation.models["north"].heads, pooled_solution(federation)
     assert np.abs(wanted).max() > 3
     np.testing.assert_allclose(heads, wanted, atol=1e-6 * np.abs(wanted).max())
-    held_out = [learner._evaluation for learner in federation.learners.values()]
+    held_out = [learner.cohort("evaluation") for learner in federation.learners.values()]
     x, y, domains = (np.concatenate([getattr(r, name) for r in held_out]) for name in ("inputs", "labels", "domains"))
     scores = federation.models["north"].predict(x, domains)
     for m, published in enumerate(federation.results["north"].by_domain):
@@ -240,7 +247,8 @@ def test_without_noise_a_second_draw_of_a_sum_is_the_same_and_the_training_log_s
     lines = (tmp_path / "silos" / "north" / "training.jsonl").read_text().splitlines()
     assert {json.loads(line)["tensor"] for line in lines} == set(Tensor)
     assert {json.loads(line)["noise_multiplier"] for line in lines} == {0.0}
-    assert learner.open_metrics(first, 3).noise_sd == 0.0
+    opened = learner.open(Tensor.METRICS, first, at(study, study.rounds), model, 3)
+    assert opened.results.noise_sd == 0.0
 
 
 @pytest.mark.parametrize("tensor", Tensor)
@@ -277,7 +285,7 @@ def test_three_classes_are_learned_by_domain(tmp_path):
     federation = LocalFederation.gather(tiny_study(**changes), files, tmp_path / "silos").run()
     model = federation.models["north"]
     assert model.heads.shape == (2, 9)
-    held_out = [learner._evaluation for learner in federation.learners.values()]
+    held_out = [learner.cohort("evaluation") for learner in federation.learners.values()]
     x, y, domains = (np.concatenate([getattr(r, name) for r in held_out]) for name in ("inputs", "labels", "domains"))
     probabilities = model.predict(x, domains)
     for m, published in enumerate(federation.results["north"].by_domain):
@@ -379,7 +387,9 @@ def test_heads_are_adopted_only_where_the_silo_would_have_solved_the_same(learne
 
 def with_counts(learner, *counts):
     """As if round 0 had opened these noised counts."""
-    learner.open_counts(np.round(np.array(counts) / learner._step).astype(np.int64))
+    study = learner.study
+    total = np.round(np.array(counts) / Grid.of(study).step).astype(np.int64)
+    learner.open(Tensor.COUNTS, total, at(study, 0), SharedModel.start(study), 3)
     return learner
 
 
@@ -413,9 +423,10 @@ def test_a_domain_below_the_smallest_is_not_reported(tmp_path):
     open_ = some_learner(tmp_path / "b", privacy={"smallest_domain": 1})
     for learner, withheld in ((silent, True), (open_, False)):
         last = at(learner.study, learner.study.rounds)
-        total = 3 * contribution(learner, Tensor.METRICS, last, SharedModel.start(learner.study), 3)
-        total = np.maximum(total, int(5 / learner._step))
-        for one in learner.open_metrics(total, 3).by_domain:
+        model = SharedModel.start(learner.study)
+        total = 3 * contribution(learner, Tensor.METRICS, last, model, 3)
+        total = np.maximum(total, int(5 / Grid.of(learner.study).step))
+        for one in learner.open(Tensor.METRICS, total, last, model, 3).results.by_domain:
             assert (one.patients.value is None) == withheld
 
 
@@ -463,9 +474,10 @@ def test_an_encoder_update_comes_back_from_every_rings_grid(tmp_path):
     for sealing in RINGS:
         learner = some_learner(tmp_path / sealing, encoder={"sealing": sealing})
         model = SharedModel.start(learner.study)
-        integers = contribution(learner, Tensor.ENCODER, at(learner.study, 1), model, 3)
+        place = at(learner.study, 1)
+        integers = contribution(learner, Tensor.ENCODER, place, model, 3)
         assert np.abs(integers).max() > UPDATE_STEPS[sealing] // 1000
-        vectors[sealing] = learner.open_encoder(integers, model, 1).encoder
+        vectors[sealing] = learner.open(Tensor.ENCODER, integers, place, model, 1).model.encoder
     coarsest = learner.study.encoder.max_update / UPDATE_STEPS["ring32"]
     for sealing in ("ckks", "ring64"):
         np.testing.assert_allclose(vectors[sealing], vectors["ring32"], atol=2 * coarsest)
@@ -555,15 +567,12 @@ def test_which_model_is_taken_is_decided_without_a_look_at_a_record(tmp_path):
         for tensor in map(Tensor, plan(federation.study).tensors(number)):
             total = sum(federation.payloads[number, tensor, silo] for silo in federation.learners)
             blind.check_sum(tensor, total, 3)
-            if tensor is Tensor.COUNTS:
-                blind.open_counts(total)
-            elif tensor is Tensor.HEADS:
+            opened = blind.open(tensor, total, at(federation.study, number), model, 3)
+            model = opened.model
+            if opened.unsolved is not None:
                 solution = blind.solve(total, at(federation.study, number), model, 3)
                 model = blind.adopt(solution, total, at(federation.study, number), model, 3)
-            elif tensor is Tensor.ENCODER:
-                model = blind.open_encoder(total, model, 3)
-            else:
-                assert blind.open_metrics(total, 3) == federation.results["north"]
+            assert opened.results == (federation.results["north"] if tensor is Tensor.METRICS else None)
     assert model.digest == federation.models["north"].digest
 
 

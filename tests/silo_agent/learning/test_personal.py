@@ -9,7 +9,7 @@ from silo_agent.learning.encoder.encoder import flatten
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
-from silo_agent.learning.terms.mmd import kernel_weights, mk_mmd, pair_statistics
+from silo_agent.learning.terms.mk_mmd import kernel_weights, mk_mmd, pair_statistics
 from support.entropy import SeededEntropy
 
 PLAN = Personal(epochs=3, learning_rate=0.05, batch_size=32, ditto=0.0, mmd=0.0)

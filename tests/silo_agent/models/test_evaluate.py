@@ -67,7 +67,7 @@ def test_it_is_the_quality_of_what_the_model_predicts(folder, study):
         probabilities = model.predict(records.inputs, records.domains)
         for m in range(2):
             own = records.domains == m
-            assert found[m] == quality(probabilities[own], records.labels[own], study.evaluation.bins)
+            assert found[m] == quality(probabilities[own], records.labels[own], study.evaluation.bins, model.family)
 
 
 def test_without_a_personal_model_there_is_none(folder):

@@ -25,7 +25,7 @@ def card_of(study, *, personal=False, **options):
     model = random_model(study)
     encoder, heads = network_of(model)
     shares = np.full(len(heads), 1 / len(heads))
-    network = describe(encoder, heads, shares, inputs=study.data.inputs)
+    network = describe(encoder, heads, shares, model.family, inputs=study.data.inputs)
     given = {"version": "7.8.9", "files": {"onnx": "model.onnx"}, "quality": None, "charged": None}
     facts = ModelFacts("d" * 64, 2, personal)
     return model_card(study, facts, network, Shares(shares, counted=False), **{**given, **options})

@@ -13,7 +13,7 @@ from support.models import STUDIES, random_model, study_of
 def graph_of(study, **metadata):
     model = random_model(study)
     encoder, heads = network_of(model)
-    network = describe(encoder, heads, np.full(len(heads), 1 / len(heads)), inputs=study.data.inputs)
+    network = describe(encoder, heads, np.full(len(heads), 1 / len(heads)), model.family, inputs=study.data.inputs)
     data = study.data
     return build(network, inputs=data.inputs, image=data.image, classes=data.label.count, metadata=metadata)
 

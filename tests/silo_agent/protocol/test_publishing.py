@@ -1,8 +1,7 @@
 import pytest
 
 from protos.messages import Publication
-from silo_agent.learning.evaluation.evaluation import DomainResult, Estimate
-from silo_agent.learning.learner import Results
+from silo_agent.learning.evaluation.evaluation import DomainResult, Estimate, Results
 from silo_agent.protocol.publishing import publication
 from support.studies import tiny_study
 

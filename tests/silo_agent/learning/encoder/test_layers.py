@@ -13,7 +13,7 @@ def network(study):
     model = random_model(study)
     encoder, heads = network_of(model)
     shares = np.full(len(heads), 1 / len(heads))
-    return model, describe(encoder, heads, shares, inputs=study.data.inputs)
+    return model, describe(encoder, heads, shares, model.family, inputs=study.data.inputs)
 
 
 @pytest.mark.parametrize("kind", STUDIES)
@@ -79,13 +79,13 @@ def test_a_module_without_a_word_for_it_is_an_error(module, why):
     encoder, heads = network_of(model)
     encoder.layers.append(module)
     with pytest.raises(TypeError, match=why):
-        describe(encoder, heads, np.array([0.5, 0.5]), inputs=2)
+        describe(encoder, heads, np.array([0.5, 0.5]), model.family, inputs=2)
 
 
 def test_tensors_are_copies():
     model = random_model(study_of("linear mlp"))
     encoder, heads = network_of(model)
-    found = describe(encoder, heads, np.array([0.5, 0.5]), inputs=2)
+    found = describe(encoder, heads, np.array([0.5, 0.5]), model.family, inputs=2)
     before = {name: array.copy() for name, array in found.tensors.items()}
     with torch.no_grad():
         for parameter in encoder.parameters():

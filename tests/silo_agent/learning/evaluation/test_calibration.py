@@ -2,9 +2,9 @@ import numpy as np
 import pytest
 from scipy.special import expit, softmax
 
-from silo_agent.learning.evaluation import evaluation
 from silo_agent.learning.evaluation.calibration import calibration_error
 from silo_agent.learning.evaluation.evaluation import quality, score_histograms
+from silo_agent.learning.families.registry import family_of
 
 
 def cohort(r, n, classes, separation, sharpness):
@@ -22,12 +22,14 @@ def cohort(r, n, classes, separation, sharpness):
 
 def opened(r, n, classes, bins, sd, *model):
     p, y = cohort(r, n, classes, *model)
-    cells = score_histograms(p, y, np.zeros(n, np.int64), np.arange(n), count=1, bins=bins)
-    return (cells + r.normal(0, 1, cells.shape) * sd).reshape(classes, -1), quality(p, y, bins).calibration
+    family = family_of(classes)
+    cells = score_histograms(p, y, np.zeros(n, np.int64), np.arange(n), family, count=1, bins=bins)
+    return (cells + r.normal(0, 1, cells.shape) * sd).reshape(classes, -1), quality(p, y, bins, family).calibration
 
 
 def estimate(cells, sd, classes, bins):
-    return calibration_error(cells, sd, evaluation._edges(classes, bins), np.random.default_rng(0))
+    family = family_of(classes)
+    return calibration_error(cells, sd, family.edges(bins), np.random.default_rng(0), family)
 
 
 MODELS = [(1.5, 1.0), (1.5, 2.0), (2.0, 0.5), (4.0, 1.0)]

@@ -5,14 +5,15 @@ from hypothesis import strategies as st
 from scipy.special import expit, softmax
 
 from policies.plan import shapes
+from silo_agent.learning.evaluation import evaluation
 from silo_agent.learning.evaluation.evaluation import (
     Estimate,
     Quality,
     auc,
-    quality,
     results_from_histograms,
     score_histograms,
 )
+from silo_agent.learning.families.registry import family_of
 
 M, BINS = 2, 10
 
@@ -38,12 +39,17 @@ def many(seed, n, classes=4, separation=1.5):
 
 def histograms(p, y, d, patients=None, bins=BINS):
     patients = np.arange(len(y)) if patients is None else patients
-    return score_histograms(p if p.ndim == 2 else pair(p), y, d, patients, count=M, bins=bins)
+    p = p if p.ndim == 2 else pair(p)
+    return score_histograms(p, y, d, patients, family_of(p.shape[1]), count=M, bins=bins)
+
+
+def quality(probabilities, labels, bins):
+    return evaluation.quality(probabilities, labels, bins, family_of(probabilities.shape[1]))
 
 
 def results(sums, noise_sd, *, classes=2, bins=BINS, seed=0):
     rng = np.random.default_rng(seed)
-    return results_from_histograms(sums, noise_sd, count=M, classes=classes, bins=bins, rng=rng)
+    return results_from_histograms(sums, noise_sd, family_of(classes), count=M, bins=bins, rng=rng)
 
 
 # --- what leaves ------------------------------------------------------------------------------------------------------
@@ -88,7 +94,7 @@ def test_odd_probabilities_and_nobody_at_all_have_their_place():
 def test_a_record_of_many_classes_lies_at_its_class_whether_it_was_right_and_its_confidence():
     p = np.array([[0.5, 0.3, 0.2], [0.1, 0.15, 0.75], [0.98, 0.01, 0.01]])
     y, d = np.array([0, 1, 0]), np.array([0, 1, 1])
-    sums = score_histograms(p, y, d, np.arange(3), count=M, bins=4)
+    sums = score_histograms(p, y, d, np.arange(3), family_of(p.shape[1]), count=M, bins=4)
     # Edges at 1/3, 1/2, 2/3, 5/6, 1.
     expected = np.zeros((M, 3, 8))
     expected[0, 0, 4 + 1] = expected[1, 1, 2] = expected[1, 0, 4 + 3] = 1
@@ -220,7 +226,7 @@ def test_of_a_domain_below_the_smallest_nothing_is_said_but_that(classes):
 
     def said(smallest):
         rng = np.random.default_rng(0)
-        return results_from_histograms(sums, 0.0, count=M, classes=classes, bins=BINS, rng=rng, smallest=smallest)
+        return results_from_histograms(sums, 0.0, family_of(classes), count=M, bins=BINS, rng=rng, smallest=smallest)
 
     large, small = said(31)
     assert large == said(0)[0]

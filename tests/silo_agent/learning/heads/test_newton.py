@@ -7,8 +7,9 @@ from scipy.optimize import minimize
 from scipy.special import expit, softmax
 
 from policies.documents.study import HeadPlan
+from silo_agent.learning.families.registry import family_of
 from silo_agent.learning.heads.newton import solve
-from silo_agent.learning.heads.sums import centred, second_order_sums
+from silo_agent.learning.heads.sums import second_order_sums
 
 PLAN = HeadPlan(pooled_noise=1.0, domain_noise=1.0, max_step=1e6)
 
@@ -25,7 +26,8 @@ def silo(seed, n, k=3, domains=2):
 
 def sums(data, heads, pooled=False):
     phi, y, d = data
-    return second_order_sums(torch.tensor(phi), y, d, np.arange(len(y)), heads, pooled=pooled)
+    family = family_of(max(heads.shape[1] // (phi.shape[1] + 1), 2))
+    return second_order_sums(torch.tensor(phi), y, d, np.arange(len(y)), heads, family=family, pooled=pooled)
 
 
 def total(silos, heads, pooled=False):
@@ -159,7 +161,7 @@ def test_noise_never_moves_a_softmax_head_where_no_prediction_changes(pooled):
         hessian, gradient = total([silo_of_many(1, 300)], heads, pooled=pooled)
         noise = r.normal(0, 3.0, hessian.shape)
         sums = hessian + noise + noise.transpose(0, 2, 1), gradient + r.normal(0, 3.0, gradient.shape)
-        heads = solve(heads, *centred(*sums, classes=CLASSES), 5.0, PLAN, pooled=pooled)
+        heads = solve(heads, *family_of(CLASSES).centred(*sums), 5.0, PLAN, pooled=pooled)
     assert np.abs(heads).max() > 0.1
     np.testing.assert_allclose(heads.reshape(2, CLASSES, 4).mean(axis=1), 0, atol=1e-12)
 

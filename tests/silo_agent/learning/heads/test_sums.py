@@ -9,17 +9,14 @@ from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize
 from scipy.special import softmax
 
+from silo_agent.learning.families.bernoulli import SHARE as HESSIAN_SHARE
+from silo_agent.learning.families.categorical import SHARE as SOFTMAX_SHARE
+from silo_agent.learning.families.family import C
+from silo_agent.learning.families.registry import family_of
 from silo_agent.learning.heads import sums as module
-from silo_agent.learning.heads.sums import (
-    HESSIAN_SHARE,
-    SOFTMAX_SHARE,
-    C,
-    centred,
-    hessian_noise_sd,
-    packed_size,
-    second_order_sums,
-)
+from silo_agent.learning.heads.sums import hessian_noise_sd as noise_for
 from silo_agent.learning.heads.sums import pack as pack_for
+from silo_agent.learning.heads.sums import packed_size, second_order_sums
 from silo_agent.learning.heads.sums import unpack as unpack_for
 
 K, M = 3, 4
@@ -27,20 +24,35 @@ MANY = (3, 4, 7)
 
 
 def pack(hessian, gradient, classes=2):
-    return pack_for(hessian, gradient, classes=classes)
+    return pack_for(hessian, gradient, family_of(classes))
 
 
 def unpack(vector, blocks, width, classes=2):
-    return unpack_for(vector, blocks, width, classes=classes)
+    return unpack_for(vector, blocks, width, family_of(classes))
+
+
+def centred(hessian, gradient, classes):
+    return family_of(classes).centred(hessian, gradient)
+
+
+def hessian_noise_sd(sd, classes):
+    return noise_for(sd, family_of(classes))
+
+
+def family_for(phi, heads):
+    """By the rows of a head; one stands for two classes."""
+    return family_of(max(heads.shape[1] // (phi.shape[1] + 1), 2))
 
 
 def sums(phi, y, d, p, heads, *, pooled=False, clip=1.0):
+    phi = np.asarray(phi, np.float64)
     return second_order_sums(
-        torch.tensor(np.asarray(phi), dtype=torch.float64),
+        torch.tensor(phi),
         np.asarray(y, np.int64),
         np.asarray(d, np.int64),
         np.asarray(p, np.int64),
         heads,
+        family=family_for(phi, heads),
         pooled=pooled,
         clip=clip,
     )
@@ -253,7 +265,9 @@ def test_the_noise_of_the_hessian_is_that_of_its_svec():
 @pytest.mark.parametrize("classes", [2, 5])
 def test_float32_features_agree_with_float64(classes):
     phi, y, d, p, heads = sample(5, 200, patients=50, classes=classes)
-    single = second_order_sums(torch.tensor(phi, dtype=torch.float32), y, d, p, heads, pooled=False)
+    single = second_order_sums(
+        torch.tensor(phi, dtype=torch.float32), y, d, p, heads, family=family_of(classes), pooled=False
+    )
     for a, b in zip(single, sums(phi, y, d, p, heads), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
         assert a.dtype == np.float64
@@ -411,7 +425,8 @@ def test_absent_domains_and_nobody_give_softmax_zeros():
 def test_gpu_and_cpu_sums_agree(classes):
     phi, y, d, p, heads = sample(6, 5000, patients=2000, k=16, classes=classes)
     x = torch.tensor(phi, dtype=torch.float32)
-    cpu = second_order_sums(x, y, d, p, heads, pooled=False)
-    gpu = second_order_sums(x.cuda(), y, d, p, heads, pooled=False)
+    family = family_of(classes)
+    cpu = second_order_sums(x, y, d, p, heads, family=family, pooled=False)
+    gpu = second_order_sums(x.cuda(), y, d, p, heads, family=family, pooled=False)
     for a, b in zip(cpu, gpu, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-9)

@@ -11,11 +11,12 @@ from policies.plan.release import encoder_release
 from policies.refusals import Reason, Refused
 from silo_agent.learning.encoder import image_networks
 from silo_agent.learning.encoder.encoder import Encoder, build_encoder
+from silo_agent.learning.families.registry import family_of
 from silo_agent.learning.private import dpsgd
 from silo_agent.learning.private.accountable import require_apart, require_layers, require_noised
 from silo_agent.learning.private.dpsgd import require_accountable, train_encoder
-from silo_agent.learning.terms.mmd import kernel_weights, mk_mmd, pair_statistics
-from silo_agent.learning.terms.prior import Prior
+from silo_agent.learning.terms.cmi import Prior
+from silo_agent.learning.terms.mk_mmd import kernel_weights, mk_mmd, pair_statistics
 from support.entropy import SeededEntropy
 
 pytestmark = pytest.mark.filterwarnings("ignore:Full backward hook is firing")
@@ -296,6 +297,7 @@ def train(study, encoder, prior, records):
         Unread() if records is None else records,
         study.encoder,
         encoder_release(study),
+        family=family_of(study.data.label.count),
         domain_weights=np.ones(3),
         prior=prior,
         mode="local",

@@ -6,16 +6,18 @@ import torch
 
 from policies.errors import CostError
 from policies.plan import shapes
-from policies.plan.release import encoder_release
 from policies.plan.release import plan as plan_of
 from silo_agent.learning.encoder.encoder import build_encoder, flatten
 from silo_agent.learning.errors import LearningError
+from silo_agent.learning.families.registry import family_of
 from silo_agent.learning.private import dpsgd
 from silo_agent.learning.private.dpsgd import train_encoder
 from silo_agent.learning.private.noise import gaussian
-from silo_agent.learning.terms.losses import cross_entropy, gaussian_kl, squared_norm
-from silo_agent.learning.terms.prior import Prior
+from silo_agent.learning.terms.cmi import Prior, gaussian_kl
+from silo_agent.learning.terms.cross_entropy import cross_entropy
+from silo_agent.learning.terms.l2r import squared_norm
 from support.entropy import SeededEntropy
+from support.releases import a_release
 
 DOMAINS = 3
 pytestmark = pytest.mark.filterwarnings("ignore:Full backward hook is firing")
@@ -37,6 +39,16 @@ def heads_of(study, seed=1):
     return np.random.default_rng(seed).normal(size=(DOMAINS, shapes.head_width(study))) * 3
 
 
+def charged(plan):
+    """The release that a ledger would be charged for."""
+    numbers = {"noise": plan.noise, "sampling_rate": plan.sampling_rate, "count": plan.steps}
+    return a_release(tensor="encoder", **numbers)
+
+
+def family(study):
+    return family_of(study.data.label.count)
+
+
 def train(
     study, records, *, entropy=0, device="cpu", weights=(0.5, 1.0, 2.0), prior=None, heads=None, mode="local", **changes
 ):
@@ -49,7 +61,8 @@ def train(
         heads_of(study) if heads is None else heads,
         records,
         plan,
-        encoder_release(study.model_copy(update={"encoder": plan})),
+        charged(plan),
+        family=family(study),
         domain_weights=np.array(weights),
         prior=prior,
         mode=mode,
@@ -72,7 +85,7 @@ def one_at_a_time(study, records, latent, weights=(0.5, 1.0, 2.0)):
         images = None if records.images is None else torch.tensor(records.images.take(slice(i, i + 1)))
         mean, deviation = encoder.moments(x, images)
         phi = encoder.squash(mean if deviation is None else mean + deviation * latent[i : i + 1])
-        loss = weights[int(d)] * cross_entropy(phi, heads, d, y) + plan.l2r * squared_norm(phi)
+        loss = weights[int(d)] * cross_entropy(family(study), phi, heads, d, y) + plan.l2r * squared_norm(phi)
         if deviation is not None:
             loss = loss + plan.cmi * gaussian_kl(mean, deviation, *prior(y))
         parts = torch.autograd.grad(loss.sum(), parameters)
@@ -272,7 +285,7 @@ def test_what_is_given_stays_as_it_was(make_study, make_records):
     heads, before = heads_of(study), flatten(encoder)
     kept = heads.copy()
     train_encoder(
-        encoder, heads, make_records(30), study.encoder, encoder_release(study),
+        encoder, heads, make_records(30), study.encoder, charged(study.encoder), family=family(study),
         domain_weights=np.ones(3), prior=prior, mode="local", entropy=SeededEntropy(0),
     )  # fmt: skip
     np.testing.assert_array_equal(flatten(encoder), before)
@@ -291,7 +304,8 @@ def test_a_plan_and_a_model_that_do_not_fit_are_refused(make_study, make_records
         encoder = build_encoder(study.model, study.data, stochastic=study.encoder.cmi > 0)
         with pytest.raises(LearningError, match="cmi"):
             train_encoder(
-                encoder, heads_of(study), make_records(5), other.encoder, encoder_release(other),
+                encoder, heads_of(study), make_records(5), other.encoder,
+                charged(other.encoder), family=family(study),
                 domain_weights=np.ones(3), prior=prior, mode="local", entropy=SeededEntropy(0),
             )  # fmt: skip
 
@@ -307,7 +321,7 @@ def test_the_log_and_the_texts_hold_public_numbers_only(make_study, make_records
     study, log = make_study(), Log()
     update = train_encoder(
         build_encoder(study.model, study.data, stochastic=False), heads_of(study), make_records(30), study.encoder,
-        encoder_release(study),
+        charged(study.encoder), family=family(study),
         domain_weights=np.ones(3), prior=None, mode="local", entropy=SeededEntropy(0), log=log,
     )  # fmt: skip
     assert log.events == [("encoder trained", {"steps": 3})]
@@ -326,6 +340,7 @@ def test_training_without_noise_lowers_the_loss(make_study, make_records, silent
         with torch.no_grad():
             losses.append(
                 cross_entropy(
+                    family(study),
                     encoder(torch.tensor(records.inputs)),
                     torch.tensor(heads, dtype=torch.float32),
                     torch.tensor(records.domains),

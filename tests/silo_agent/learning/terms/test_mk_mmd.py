@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from silo_agent.learning.terms.mmd import GAMMAS, kernel_weights, mk_mmd, pair_statistics, power_problem
+from silo_agent.learning.terms.mk_mmd import GAMMAS, kernel_weights, mk_mmd, pair_statistics, power_problem
 
 
 def pair(seed, n=20, k=5, shift=0.5):

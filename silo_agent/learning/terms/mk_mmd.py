@@ -14,9 +14,26 @@ from scipy.linalg import cholesky, solve_triangular
 from scipy.optimize import nnls
 from torch.nn import functional
 
+from silo_agent.learning.terms.term import Network, Seen
+
 GAMMAS = tuple(2.0 ** (-3.5 + 0.25 * i) for i in range(19))
 """Kernels exp(-|x - y|^2 / gamma) on features of length 1."""
 RIDGE = 1e-5
+_PAIRS = 2
+"""Fewest records for which a kernel covariance exists."""
+
+
+def loss(seen: Seen, _own: Network, anchor: Network) -> torch.Tensor:
+    """Squared MK-MMD between the features and those of the constant model, a scalar; 0 for fewer than two records.
+
+    The kernel weights are chosen anew on every batch and held fixed in its gradient.
+    """
+    if len(seen.phi) < _PAIRS:
+        return seen.phi.new_zeros(())
+    with torch.no_grad():
+        reference = anchor.encoder(seen.batch.x, seen.batch.images)
+    statistics = pair_statistics(seen.phi, reference)
+    return mk_mmd(statistics, kernel_weights(statistics))
 
 
 def pair_statistics(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

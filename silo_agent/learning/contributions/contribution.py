@@ -1,0 +1,78 @@
+"""What every contribution must do: one half on private records, one half on opened sums.
+
+`contribute` reads a cohort and returns noised integers on a public grid; the gate calls it, by way of the learner,
+after the charge, and nothing else may. `open` reads opened sums alone, so all silos get the same from the same
+integers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from crypto.entropy import Entropy
+from policies.documents.study import Study
+from policies.plan.release import Release
+from protos.messages import Place
+from silo_agent.data.records import Records
+from silo_agent.learning.evaluation.evaluation import Results
+from silo_agent.learning.families.family import Family
+from silo_agent.learning.families.registry import family_of
+from silo_agent.learning.model import SharedModel
+from silo_agent.logs import TrainingLog
+
+Integers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Setting:
+    """One study at one silo: what contributions need beside records and model.
+
+    `folder` keeps counts, results and local tables; `entropy` feeds whatever leaves.
+    """
+
+    study: Study
+    folder: Path
+    entropy: Entropy
+    device: torch.device
+    log: TrainingLog
+
+    @cached_property
+    def family(self) -> Family:
+        """The family of the study's outcomes."""
+        return family_of(self.study.data.label.count)
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Opened:
+    """What an opened sum means: the model that goes on, and beside it what the tensor was summed for.
+
+    `unsolved` is the heads' sum, from which one silo solves the next heads; `results` are the metrics.
+    """
+
+    model: SharedModel
+    unsolved: Integers | None = None
+    results: Results | None = None
+
+
+class Contribution(Protocol):
+    """One tensor's sum."""
+
+    @property
+    def limit(self) -> int:
+        """The largest magnitude that one silo may add to a coordinate."""
+        ...
+
+    def contribute(self, release: Release, cohort: Records, place: Place, model: SharedModel, silos: int) -> Integers:
+        """This silo's integers, (release.values,), drawn as `release` says. `silos`: how many are in the sum."""
+        ...
+
+    def open(self, release: Release, total: Integers, place: Place, model: SharedModel, silos: int) -> Opened:
+        """What the sum of `silos` contributions, each drawn as `release` says, makes of the model."""
+        ...

@@ -1,0 +1,44 @@
+"""Counts: patients by domain, the first sum of a study. Domain weights and small domains follow from it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from policies.plan.release import Release
+from protos.messages import Place
+from silo_agent.data.records import Records
+from silo_agent.learning.contributions.contribution import Integers, Opened, Setting
+from silo_agent.learning.contributions.drawing import Grid, draw, summed
+from silo_agent.learning.heads.domain_weights import domain_counts
+from silo_agent.learning.model import SharedModel
+from silo_agent.storage.state import write_whole
+
+_FILE = "counts.json"
+
+
+def noised_counts(folder: Path) -> NDArray[np.float64]:
+    """The opened, noised sizes (M,) of the domains. Raises FileNotFoundError before they are opened."""
+    return np.array(json.loads((folder / _FILE).read_bytes()), np.float64)
+
+
+class Counts:
+    """Patients by domain, over all silos."""
+
+    def __init__(self, setting: Setting) -> None:
+        self._setting = setting
+        self.limit = Grid.of(setting.study).limit
+
+    def contribute(self, release: Release, cohort: Records, place: Place, _model: SharedModel, silos: int) -> Integers:
+        """This silo's patients by domain."""
+        counts = domain_counts(cohort.domains, cohort.patients, len(self._setting.study.data.domains))
+        return draw(self._setting, counts, release, place, silos=silos)
+
+    def open(self, release: Release, total: Integers, _place: Place, model: SharedModel, silos: int) -> Opened:
+        """Remember the domains' noised sizes; the model stays as it is."""
+        counts, _ = summed(self._setting.study, total, release, silos)
+        write_whole(self._setting.folder / _FILE, json.dumps(counts.tolist()).encode())
+        return Opened(model)

@@ -1,0 +1,61 @@
+"""Where noise enters counts, heads and metrics: one draw for all three, logged as it was made.
+
+Guarantees that what is drawn and what is written into the training log come from the one `Release` that is handed in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crypto.rings.grid import from_grid
+from crypto.rings.rings import ring_of
+from crypto.stream import KEY_BYTES, KeyStream
+from policies.documents.study import Study
+from policies.plan.release import Release
+from protos.messages import Place
+from silo_agent.learning.contributions.contribution import Integers, Setting
+from silo_agent.learning.private.release import grid, noised, sum_sd
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The public grid of a study's sums: a statistic is clamped to +-`bound`, a silo's integers to +-`limit`."""
+
+    step: float
+    bound: float
+    limit: int
+
+    @classmethod
+    def of(cls, study: Study) -> Grid:
+        """The grid that `study.privacy.max_patients` implies."""
+        limit = ring_of("ckks").limit(len(study.silos))
+        return cls(*grid(study.privacy.max_patients, limit), limit)
+
+
+def draw(setting: Setting, statistic: NDArray[np.float64], release: Release, place: Place, *, silos: int) -> Integers:
+    """The statistic, float64 (d,) of l2 sensitivity 1, as this silo's noised integers (d,). Raises `ReleaseError`."""
+    privacy, on = setting.study.privacy, Grid.of(setting.study)
+    integers = noised(
+        statistic,
+        release,
+        mode=privacy.mode,
+        silos=silos,
+        colluders=privacy.colluders,
+        step=on.step,
+        bound=on.bound,
+        limit=on.limit,
+        stream=KeyStream(setting.entropy.bytes(KEY_BYTES), release.tensor.encode()),
+    )
+    setting.log.record(place, release)
+    return integers
+
+
+def summed(study: Study, total: Integers, release: Release, silos: int) -> tuple[NDArray[np.float64], float]:
+    """The opened sum (d,) in units of the statistic, and the standard deviation of the noise on each coordinate."""
+    step = Grid.of(study).step
+    privacy = study.privacy
+    sd = sum_sd(release, mode=privacy.mode, silos=silos, colluders=privacy.colluders, step=step)
+    return from_grid(total, step), sd

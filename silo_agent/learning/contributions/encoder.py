@@ -1,0 +1,76 @@
+"""Encoder: each silo's update by DP-SGD, of which the shared encoder takes the uniform mean."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from crypto.rings.grid import from_grid, to_grid_stochastic
+from crypto.stream import KEY_BYTES, KeyStream
+from policies.plan.release import Release
+from protos.messages import Place
+from silo_agent.data.records import Records
+from silo_agent.learning.contributions.contribution import Integers, Opened, Setting
+from silo_agent.learning.contributions.counts import noised_counts
+from silo_agent.learning.encoder.encoder import flatten, unflatten
+from silo_agent.learning.heads.domain_weights import domain_weights
+from silo_agent.learning.model import SharedModel
+from silo_agent.learning.private.dpsgd import train_encoder
+from silo_agent.learning.terms.cmi import Prior
+from silo_agent.storage.state import write_whole
+
+UPDATE_STEPS = {"ring32": 1 << 21, "ring64": 1 << 36, "ckks": 1 << 25}
+"""Grid steps of an encoder coordinate between 0 and `max_update`, by ring: the sum of 256 silos fits each."""
+
+
+class EncoderUpdates:
+    """Changes of the encoder's weights, and of the tables that are averaged with it."""
+
+    def __init__(self, setting: Setting) -> None:
+        self._setting = setting
+        plan = setting.study.encoder
+        self.limit = UPDATE_STEPS[plan.sealing]
+        self._step = plan.max_update / self.limit
+
+    def contribute(self, release: Release, cohort: Records, place: Place, model: SharedModel, _silos: int) -> Integers:
+        """This silo's noised update, rounded at random to the public grid."""
+        setting, plan = self._setting, self._setting.study.encoder
+        update = train_encoder(
+            model.build_encoder(),
+            model.heads,
+            cohort,
+            plan,
+            release,
+            family=setting.family,
+            domain_weights=domain_weights(noised_counts(setting.folder), plan.weight_clip),
+            prior=self._prior(model, place.round),
+            mode=setting.study.privacy.mode,
+            entropy=setting.entropy,
+            device=setting.device,
+        )
+        setting.log.record(place, release)
+        if update.prior is not None and plan.prior == "local":
+            write_whole(self._prior_path(place.round), flatten(update.prior).astype("<f4").tobytes())
+        stream = KeyStream(setting.entropy.bytes(KEY_BYTES), b"encoder rounding")
+        return to_grid_stochastic(update.vector, self._step, plan.max_update, stream)
+
+    def open(self, _release: Release, total: Integers, _place: Place, model: SharedModel, silos: int) -> Opened:
+        """Add the uniform mean of the silos' updates to the shared encoder."""
+        return Opened(model.with_update(from_grid(total, self._step), silos))
+
+    def _prior(self, model: SharedModel, round_number: int) -> Prior | None:
+        """The r(z|y) that a round's training starts from; where it is local, what the rounds before it left.
+
+        Never what the same round left: were its draw lost in a crash and made again, two trainings would have fed it
+        for one charge.
+        """
+        prior = model.build_prior()
+        if prior is not None and self._setting.study.encoder.prior == "local":
+            kept = [path for r in range(1, round_number) if (path := self._prior_path(r)).exists()]
+            if kept:
+                unflatten(prior, np.frombuffer(kept[-1].read_bytes(), "<f4"))
+        return prior
+
+    def _prior_path(self, round_number: int) -> Path:
+        return self._setting.folder / f"prior-{round_number}.f32"

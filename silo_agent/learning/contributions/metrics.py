@@ -1,0 +1,58 @@
+"""Metrics: held-out patients by domain, class and score, the last sum of a study; the results are read off it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import numpy as np
+
+from policies.plan.release import Release
+from protos.messages import Place
+from silo_agent.data.records import Records
+from silo_agent.learning.contributions.contribution import Integers, Opened, Setting
+from silo_agent.learning.contributions.drawing import Grid, draw, summed
+from silo_agent.learning.evaluation.evaluation import Results, results_from_histograms, score_histograms
+from silo_agent.learning.model import SharedModel
+from silo_agent.storage.state import write_whole
+
+_FILE = "results.json"
+
+
+class Metrics:
+    """Histograms of the shared model's scores, over all silos."""
+
+    def __init__(self, setting: Setting) -> None:
+        self._setting = setting
+        self.limit = Grid.of(setting.study).limit
+
+    def contribute(self, release: Release, cohort: Records, place: Place, model: SharedModel, silos: int) -> Integers:
+        """This silo's histograms of its held-out patients."""
+        setting = self._setting
+        histograms = score_histograms(
+            model.predict(cohort.inputs, cohort.domains, cohort.images, setting.device),
+            cohort.labels,
+            cohort.domains,
+            cohort.patients,
+            setting.family,
+            count=len(setting.study.data.domains),
+            bins=setting.study.evaluation.bins,
+        )
+        return draw(setting, histograms, release, place, silos=silos)
+
+    def open(self, release: Release, total: Integers, _place: Place, model: SharedModel, silos: int) -> Opened:
+        """Metrics by domain from the noised histograms, written to `results.json`; the model stays as it is."""
+        study = self._setting.study
+        sums, noise_sd = summed(study, total, release, silos)
+        by_domain = results_from_histograms(
+            sums,
+            noise_sd,
+            self._setting.family,
+            count=len(study.data.domains),
+            bins=study.evaluation.bins,
+            rng=np.random.default_rng(0),
+            smallest=study.privacy.smallest_domain,
+        )
+        results = Results(study.digest, study.data.domains, by_domain, noise_sd)
+        write_whole(self._setting.folder / _FILE, json.dumps(asdict(results), indent=1).encode())
+        return Opened(model, results=results)

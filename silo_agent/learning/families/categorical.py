@@ -1,0 +1,157 @@
+"""More than two classes: a softmax over one logit for each.
+
+Sensitivity. With p the probabilities, S = diag(p) - p p' and e = p - y, y one-hot. A record's packed terms are
+(2 r svec(H) / C^2, g / (sqrt(2) C)), r = `SHARE` = 1/2, and ||z||^2 <= C^2. For any number of classes
+
+    ||S||_F^2 <= lambda_max(S) tr(S) <= (1 - sum p^2) / 2,   as each row of |S| sums to 2 p_c (1 - p_c) <= 1/2,
+    ||e||^2 / 2 = (1 - 2 p_y + sum p^2) / 2,                 so that together they are at most 1 - p_y <= 1:
+
+the squared norm is at most 1. At p = (0, 1/2, 1/2), y = 0 it is 1 whatever the weights of H below this one, and above 1
+for any larger r.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from scipy.special import softmax
+from torch.nn import functional
+
+from policies.plan.families import Form, form_of
+from silo_agent.learning.families.family import C, Floats, Integers
+from silo_agent.learning.families.open_bins import power_means
+
+SHARE = 0.5
+"""r: the share of the Hessian. The proof is above."""
+
+
+@dataclass(frozen=True)
+class Categorical:
+    """The family of one of `classes` kinds, of which there are three or more."""
+
+    classes: int
+
+    @property
+    def form(self) -> Form:
+        """A logit for each class."""
+        return form_of(self.classes)
+
+    # --- sums of heads --------------------------------------------------------------------------------------------
+    @property
+    def hessian_factor(self) -> float:
+        """2 r / C^2."""
+        return 2.0 * SHARE / C**2
+
+    @property
+    def gradient_divisor(self) -> float:
+        """Sqrt(2) C."""
+        return math.sqrt(2.0) * C
+
+    def mean(self, logits: torch.Tensor) -> torch.Tensor:
+        """The probabilities p of the classes."""
+        return torch.softmax(logits, dim=1)
+
+    def residual(self, mean: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """P - y, y one-hot."""
+        error = mean.clone()
+        error[torch.arange(len(mean), device=mean.device), labels] -= 1.0
+        return error
+
+    def curvature_norm(self, mean: torch.Tensor) -> torch.Tensor:
+        """||diag(p) - p p'||_F as sums of squares, which stay exact where p is nearly one-hot."""
+        total = (mean**2).sum(dim=1)
+        return torch.sqrt(((mean * (1.0 - mean)) ** 2).sum(dim=1) + (mean**2 * (total[:, None] - mean**2)).sum(dim=1))
+
+    def curvature_sum(self, mean: torch.Tensor, z: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
+        """blockdiag(Z' diag(weight p_c) Z) - A'A, A = [sqrt(weight) p_c z]."""
+        count, width = mean.shape[1], z.shape[1]
+        products = (torch.sqrt(weight)[:, None] * mean)[:, :, None] * z[:, None, :]
+        products = products.reshape(len(z), count * width)
+        hessian = -(products.T @ products)
+        for c in range(count):
+            own = slice(c * width, (c + 1) * width)
+            hessian[own, own] += z.T @ ((weight * mean[:, c])[:, None] * z)
+        return hessian
+
+    def centred(self, hessian: Floats, gradient: Floats) -> tuple[Floats, Floats]:
+        """P H P and P g, P taking the mean over the classes' rows away.
+
+        Adding one row to every class's changes no softmax, so the true sums have no part there: whatever lies there is
+        noise.
+        """
+        blocks, width = gradient.shape
+        classes = self.classes
+        g = gradient.reshape(blocks, classes, -1)
+        h = hessian.reshape(blocks, classes, width // classes, classes, width // classes)
+        h = h - h.mean(axis=1, keepdims=True)
+        h = h - h.mean(axis=3, keepdims=True)
+        return h.reshape(hessian.shape), (g - g.mean(axis=1, keepdims=True)).reshape(gradient.shape)
+
+    # --- training -------------------------------------------------------------------------------------------------
+    def losses(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
+        """Cross-entropy of the softmax."""
+        return functional.cross_entropy(logits, labels, reduction="none")
+
+    # --- prediction -----------------------------------------------------------------------------------------------
+    @property
+    def operation(self) -> str:
+        """A softmax."""
+        return "softmax"
+
+    def probabilities(self, logits: Floats) -> Floats:
+        """The softmax of the logits."""
+        return np.asarray(softmax(logits, axis=1), np.float64)
+
+    def decisions(self, probabilities: Floats) -> Integers:
+        """The likeliest class."""
+        return np.asarray(np.argmax(probabilities, axis=1), np.int64)
+
+    # --- metrics --------------------------------------------------------------------------------------------------
+    @property
+    def has_auc(self) -> bool:
+        """No one score orders the records."""
+        return False
+
+    def edges(self, bins: int) -> Floats:
+        """Edges in confidence, from 1/C to 1."""
+        return np.linspace(1.0 / self.classes, 1.0, bins + 1)
+
+    def scores(self, probabilities: Floats) -> Floats:
+        """Confidence: the largest probability."""
+        return np.asarray(np.nan_to_num(probabilities.max(axis=1), nan=1.0 / self.classes), np.float64)
+
+    def side(self, probabilities: Floats, labels: Integers) -> Integers:
+        """0 for a wrong prediction, 1 for a right one."""
+        return np.asarray(self.decisions(probabilities) == labels, np.int64)
+
+    def right_cells(self, bins: int) -> Floats:
+        """Of every class the second half of the cells."""
+        return np.tile(np.repeat([0.0, 1.0], bins), (self.classes, 1))
+
+    def claim(self, probabilities: Floats, labels: Integers) -> tuple[Floats, Floats]:
+        """Whether the prediction is right, and its confidence."""
+        return self.side(probabilities, labels).astype(np.float64), probabilities.max(axis=1)
+
+    def calibration_cells(self, cells: Floats) -> tuple[Floats, int]:
+        """Wrong, then right, added up over the classes: only right and wrong matter here."""
+        return cells.reshape(len(cells), 2, -1).sum(axis=0).ravel(), len(cells)
+
+    def claimed(self, edges: Floats, counts: Floats) -> Floats:
+        """Sums of the confidence in a bin.
+
+        Within a bin the density is taken as linear. Confidence piles up at 1: where the last bin holds more than the
+        one before, 1 - confidence is taken as a power law over the two.
+        """
+        bins, width = len(edges) - 1, edges[1] - edges[0]
+        rows = np.diag((edges[:-1] + edges[1:]) / 2.0)
+        for b in range(1, bins - 1):
+            rows[b, b + 1] += width / 24.0
+            rows[b, b - 1] -= width / 24.0
+        if counts[-1] > max(counts[-2], 0.0):
+            last, before = power_means(width, 2.0 * width, counts[-1], counts[-2])
+            rows[-2:] = 0.0
+            rows[-1, -1], rows[-2, -2] = 1.0 - last, 1.0 - before
+        return rows

@@ -1,0 +1,22 @@
+"""Which family a study's outcomes are of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from policies.plan.families import FamilyName, form_of
+from silo_agent.learning.families.bernoulli import Bernoulli
+from silo_agent.learning.families.categorical import Categorical
+from silo_agent.learning.families.family import Family
+
+FAMILIES: Final[Mapping[FamilyName, Callable[[int], Family]]] = {
+    "bernoulli": lambda _: Bernoulli(),
+    "categorical": Categorical,
+}
+"""By their name in `policies.plan.families`; each is given the number of classes."""
+
+
+def family_of(classes: int) -> Family:
+    """The family of a label with so many classes (`study.data.label.count`)."""
+    return FAMILIES[form_of(classes).name](classes)

@@ -1,0 +1,67 @@
+"""From the terms that a study asks for to their code.
+
+Guarantees that in a loss that feeds an upload only terms enter that are declared per record: any other is refused by
+name, before a record is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import torch
+
+from policies.plan.terms import Weighted
+from policies.refusals import Reason, Refused
+from silo_agent.learning.terms import cmi, cross_entropy, ditto, l2r, mk_mmd
+from silo_agent.learning.terms.term import ModelTerm, Network, RecordTerm, Seen
+
+RECORD_TERMS: Final[Mapping[str, RecordTerm]] = {
+    "cross_entropy": cross_entropy.losses,
+    "l2r": l2r.losses,
+    "cmi": cmi.losses,
+}
+MODEL_TERMS: Final[Mapping[str, ModelTerm]] = {
+    "ditto": ditto.loss,
+    "mk_mmd": mk_mmd.loss,
+}
+
+
+def require_per_record(terms: Iterable[Weighted]) -> None:
+    """Every term may feed an upload. Raises `Refused`, naming the term."""
+    for one in terms:
+        if one.term.per_record:
+            continue
+        if one.term.reads == "batch":
+            raise Refused(
+                Reason.BATCH_STATISTICS,
+                f"the term {one.term.name} couples the records of a batch, so clipping a patient's gradient does not"
+                " bound what the patient adds; keep it in personal, which uploads nothing",
+            )
+        raise Refused(
+            Reason.NO_PER_SAMPLE_GRADIENT,
+            f"the term {one.term.name} reads weights and no record, so it has no gradient by record; keep it in"
+            " personal, which uploads nothing",
+        )
+
+
+def record_losses(terms: Iterable[Weighted], seen: Seen) -> torch.Tensor:
+    """Loss of every record, (b,): coefficients times terms, added in order. Raises `Refused` as above."""
+    asked = tuple(terms)
+    require_per_record(asked)
+    first, *others = (one.coefficient * RECORD_TERMS[one.term.name](seen) for one in asked)
+    return sum(others, start=first)
+
+
+def model_loss(terms: Iterable[Weighted], seen: Seen, own: Network, anchor: Network) -> torch.Tensor:
+    """Loss of a model that never leaves, a scalar: means of the terms by record, and the others as they are."""
+    first, *others = (
+        one.coefficient
+        * (
+            RECORD_TERMS[one.term.name](seen).mean()
+            if one.term.per_record
+            else MODEL_TERMS[one.term.name](seen, own, anchor)
+        )
+        for one in terms
+    )
+    return sum(others, start=first)

@@ -1,0 +1,15 @@
+import pytest
+import torch
+
+from silo_agent.learning.heads.logits import head_logits
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_each_record_is_judged_by_its_own_domains_head(rows):
+    g = torch.Generator().manual_seed(0)
+    phi, heads = torch.randn(6, 3, generator=g), torch.randn(2, rows * 4, generator=g)
+    logits = head_logits(phi, heads, torch.arange(6) % 2)
+    assert logits.shape == (6, rows)
+    for i in range(len(phi)):
+        own = heads[i % 2].reshape(rows, 4)
+        torch.testing.assert_close(logits[i], own[:, :-1] @ phi[i] + own[:, -1])
