@@ -1,7 +1,6 @@
-"""Widths that a study implies: of the encoder, its tables, a head, a domain's metrics. Public, from the study alone.
+"""Widths that follow from a study alone and are public: of the encoder, its tables, a head, a domain's metrics.
 
-release.py makes the sizes of the releases of them. What the values mean is the silo's business
-(`silo_agent.learning`).
+release.py computes the sizes of the releases from them. `silo_agent.learning` says what the values mean.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from policies.plan import architectures
 
 
 def encoder_values(study: Study) -> int:
-    """Weights of the shared encoder; a stochastic one (FedSR) has two outputs per coordinate."""
+    """Number of weights of the shared encoder. A stochastic encoder (FedSR) has two outputs per coordinate."""
     model, image = study.model, study.data.image
     outputs = model.representation * (2 if study.encoder.cmi > 0 else 1)
     pixels = 0 if image is None else architectures.features(model, image)
@@ -23,26 +22,29 @@ def encoder_values(study: Study) -> int:
 
 
 def prior_values(study: Study) -> int:
-    """FedSR's tables r(z|y), mean and raw deviation per class, where they are averaged."""
+    """Length of FedSR's tables r(z|y), a mean and a raw deviation per class, if they are averaged; otherwise 0."""
     averaged = study.encoder.cmi > 0 and study.encoder.prior == "averaged"
     return 2 * study.data.label.count * study.model.representation if averaged else 0
 
 
 def head_width(study: Study) -> int:
-    """W: weights of one head. K = k + 1 for two classes (one logit), C K for more (a softmax of C logits)."""
+    """W, the weights of one head: K = k + 1 for two classes (one logit), C K for more (a softmax of C logits)."""
     classes = study.data.label.count
     return (1 if classes == BINARY else classes) * (study.model.representation + 1)
 
 
 def head_values(study: Study, round_number: int) -> int:
-    """Upper triangles and gradients: W(W+1)/2 + W values a head; one head while pooled, then M."""
+    """Length of the heads' sum: for each head an upper triangle and a gradient, W(W+1)/2 + W values.
+
+    A pooled round has one head, a later round M, one for each domain.
+    """
     width = head_width(study)
     blocks = 1 if is_pooled(study, round_number) else len(study.data.domains)
     return blocks * (width * (width + 1) // 2 + width)
 
 
 def metric_cells(study: Study) -> tuple[int, int]:
-    """Cells of one domain's metric sum: (C, bins of the score), for more than two classes (C, 2 x bins)."""
+    """Cells of one domain's metric sum: (C, bins of the score), or (C, 2 x bins) for more than two classes."""
     classes, bins = study.data.label.count, study.evaluation.bins
     return classes, bins if classes == BINARY else 2 * bins
 
