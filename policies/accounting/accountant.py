@@ -23,7 +23,7 @@ covers the worst case; it is some thousand times the largest error ever measured
 
 It is derived with u = 2^-53 and N <= 2^23 grid points. Every output of a transform is a sum over paths of log2 N <= 23
 levels. Each level has a relative error of at most 4.6 u for the radices of pocketfft: sqrt(5) u for a complex product
-(Brent, Percival and Zimmermann 2007), u for its factor, the rest for the additions. All levels together have 106 u. The
+(Brent, Percival and Zimmermann 2007), u for its factor, and the additions. All levels together have at most 106 u. The
 power n multiplies this by n, and the phase of its logarithm, up to pi, adds 10 u per release. These errors e_k are in
 frequency. delta at epsilon weighs the losses with max(0, 1 - exp(epsilon - loss)), a weight whose variation around the
 circle is at most 2. Hence |error of delta| <= max |e_k| (1 + 2/pi (ln(2N/pi) + 0.58)) < 11.3 max |e_k|, which is less

@@ -136,7 +136,7 @@ def encode(values):
     """The polynomial of up to 2048 values: value 2 j is slot j's real part, value 2 j + 1 its imaginary part, or 0.
 
     Slot j is SCALE^-1 times the polynomial's value at exp(i pi 3^j / 2048); coefficients are rounded (implementations
-    may differ by 1 where floating point does).
+    may differ by 1 if their floating point differs).
     """
     parts = np.zeros(DEGREE)
     parts[: len(values)] = values
