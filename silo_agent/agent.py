@@ -1,7 +1,7 @@
-"""The agent's loop: ask for work, check that it is this silo's turn, do it, keep where it stands, answer.
+"""The agent's loop: ask for work, check that it is this silo's turn, do the work, store how far it came, answer.
 
-A task that cannot be done is disputed by name and the attempt abandoned; nothing is retried with changed bytes. A
-process that begins again goes on where the last one stood (`journal`). What each task does is `tasks`'.
+A task that cannot be done is disputed by name, and the attempt is abandoned; nothing is retried with changed bytes. A
+process that starts again goes on where the last one stopped (protocol/journal.py). protocol/tasks.py does the tasks.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ FAULTS = (
     MessageError,
 )
 _PUBLIC = (OutOfTurnError, CryptoError, Refused, SurvivorsError)
-"""Faults whose words tell the coordinator nothing that it does not know."""
+"""Faults whose messages tell the coordinator nothing that it does not know already."""
 
 
 class UnknownDataError(Exception):
@@ -59,7 +59,7 @@ class UnknownDataError(Exception):
 
 
 class Agent:
-    """One hospital's agent. `step` does one piece of work; `run` goes on until it is told to stop."""
+    """One hospital's agent. `step` does one piece of work; `run` repeats it until told to stop."""
 
     def __init__(
         self,
@@ -80,14 +80,14 @@ class Agent:
         self._journal = Journal(state)
         self._running: dict[str, Running] = {}
         self._refused: Work | None = None
-        """The last work, where what came of it was refused."""
+        """The last piece of work, if the coordinator refused its result."""
         self.finished: list[tuple[str, str]] = []
-        """Studies that ended since the start: name, why."""
+        """Studies that ended since the start, each as (name, why)."""
 
     def run(self, stop: threading.Event, *, until_finished: bool = False) -> None:
-        """Work until told to stop, or until a study has ended.
+        """Work until told to stop, or with `until_finished` until a study has ended.
 
-        Raises `LedgerRolledBackError` where others know of more entries than the ledger has.
+        Raises `LedgerRolledBackError` if others know of more entries than the ledger has.
         """
         reply = self._client.join(version("fedward"))
         log.info("joined", coordinator=reply.coordinator_version)
@@ -96,7 +96,7 @@ class Agent:
             self.step()
 
     def step(self) -> None:
-        """Ask for work and do it."""
+        """Ask for one piece of work and do it."""
         work = self._client.poll()
         place = work.place
         if place is None:
@@ -106,8 +106,8 @@ class Agent:
                 self._do(work, place)
                 self._refused = None
             except CallRefused as refusal:
-                # Most often the coordinator has heard it before, or moved on meanwhile; its next word says where to.
-                # Who asks for the same again and refuses it again is not waited for.
+                # Most often the coordinator has this answer already or has moved on; its next work shows which.
+                # If it asks for the same work and refuses it again, waiting is useless: the attempt is abandoned.
                 log.info("refused", task=work.task, why=str(refusal))
                 if work == self._refused:
                     self._abandon(place.study)
@@ -147,7 +147,7 @@ class Agent:
             log.warning("study refused", reason="no_data", why=str(fault))
             self._refuse(place, "no_data", "this silo has no data for the study")
         except (DataError, StateError, PolicyError, LearningError, OutOfTurnError, ValueError) as fault:
-            # What is wrong inside the hospital is for the hospital's log alone.
+            # Only the hospital's own log says what is wrong inside the hospital.
             log.warning("study refused", reason=_name(fault), why=_for_log(fault))
             self._refuse(place, _name(fault), "see the log of this silo's agent")
         else:
@@ -158,7 +158,7 @@ class Agent:
         self._client.answer(Answer(place, self._session, refusal=reason, explanation=explanation))
 
     def _begin_counted(self, digest: str) -> Running:
-        """`_begin`; what it refuses is counted by its reason, as the gate counts what the policy refuses."""
+        """`_begin`, and count its refusals by reason, as the gate counts the policy's refusals."""
         try:
             return self._begin(digest)
         except Refused as refusal:
@@ -166,11 +166,11 @@ class Agent:
             raise
 
     def _begin(self, digest: str) -> Running:
-        """A study as it stands here, or from its beginning. Raises `Refused` for what cannot be accounted for."""
+        """Recall a study as it stands here, or begin it. Raises `Refused` if no accountant can bound it."""
         running = self._recall(digest)
         if running is None:
             if self._state.is_over(digest):
-                msg = "the study is over for this silo, and what is over is not begun again; create a new one"
+                msg = "the study is over for this silo and cannot begin again; create a new study"
                 raise OutOfTurnError(msg)
             canonical = self._state.canonical(digest) or self._client.study(digest)
             study = parse_study(canonical, digest)
@@ -185,7 +185,7 @@ class Agent:
         return running
 
     def _recall(self, digest: str) -> Running | None:
-        """A study as the last process left it. None where this silo does not stand in it, or not any more."""
+        """Recall a study as the last process left it. None if this silo takes no part in it, or no longer does."""
         if self._state.is_over(digest):
             return None
         canonical, standing = self._state.canonical(digest), self._journal.recall(digest)
@@ -209,7 +209,7 @@ class Agent:
     def _sit(self, running: Running, place: Place) -> None:
         """Take a seat in a new attempt, on the model that this silo has committed.
 
-        One that is not on the disk as it was kept is taken from a peer, like one that was missed.
+        If that model is not on the disk as it was kept, it is taken from a peer, as after a missed round.
         """
         turn = turns.sit(running.turn, place)
         if turn.committed > self._state.committed(place.study):
@@ -242,7 +242,7 @@ class Agent:
             self._state.finish(place.study, why, today())
             self._journal.forget(place.study)
             Session.forget(self._state.study_folder(place.study))
-        # Forgotten before it is confirmed: what is over is not touched again, whatever becomes of the call.
+        # The study is forgotten before this is confirmed, so that nothing touches it again even if the call fails.
         self._running.pop(place.study, None)
         self._client.confirm(Confirm(place, Task.FINISH))
         name = running.study.name if running else place.study[:12]
@@ -262,14 +262,17 @@ class Agent:
         self._journal.keep(running.study.digest, standing)
 
     def _train_personal(self, running: Running) -> None:
-        """Locally only, when a training round is finished; also where the process ended before it could."""
+        """Train the personal model, here only, once a training round is finished.
+
+        This also happens if the last process ended before it could.
+        """
         turn = running.turn
         if turn.place is None or turn.finished != turn.place.round or turn.stage is not Stage.REST or turn.finished < 1:
             return
         try:
             running.learner.train_personal(running.model)
         except LearningError as fault:
-            # Nobody but this hospital waits for the personal model.
+            # Only this hospital waits for the personal model, so the study goes on.
             log.error("personal model not trained", round=turn.finished, why=str(fault), fault=_name(fault))  # noqa: TRY400
 
     def _dispute(self, work: Work, place: Place, fault: Exception) -> None:
@@ -295,12 +298,12 @@ class Agent:
 
 
 def _for_log(fault: Exception) -> str:
-    """What the log says of a fault. A data fault's text quotes patients' values, its summary none."""
+    """What the log says of a fault. A data fault's text quotes patients' values; its summary quotes none."""
     return fault.summary if isinstance(fault, DataError) else str(fault)
 
 
 def _name(fault: Exception) -> str:
-    """The fault's name as others see it: `data`, `ledger_write`, or a refusal's reason."""
+    """The fault's name as others see it, for example `data` or `ledger_write`; for a refusal, its reason."""
     if isinstance(fault, Refused):
         return str(fault.reason)
     words = type(fault).__name__.removesuffix("Error").removesuffix("Refused")

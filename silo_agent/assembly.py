@@ -1,4 +1,4 @@
-"""Puts an agent together from its configuration. The only place where the parts learn of each other."""
+"""Puts an agent together from its configuration. Only this module knows all of the agent's parts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ LEDGER_FILE = "ledger.sqlite3"
 
 
 def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tuple[str, str]]:
-    """Run until SIGTERM or SIGINT, or until a study has ended; returns the studies that ended, with the reason."""
+    """Run until SIGTERM or SIGINT, or with `until_finished` until a study has ended.
+
+    Returns the studies that ended, each with the reason. Raises what `Gate` raises if the agent cannot start.
+    """
     limit_threads(config.threads)
     choose_device(config.device)
     credential = config.credential()

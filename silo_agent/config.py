@@ -1,4 +1,4 @@
-"""`agent.yaml`: where the agent finds its identity, its data, its policy. Paths are relative to the file."""
+"""`agent.yaml`: where the agent finds its identity, its data and its policy. Paths are relative to that file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from policies.documents.study import Name
 
 
 class AgentConfig(Closed):
-    """One agent, one data set."""
+    """Configuration of one agent, which serves one data set."""
 
     coordinator: Annotated[str, Field(pattern=r"^[^\s:]+:\d+$")]
     certificate: Path
@@ -22,18 +22,18 @@ class AgentConfig(Closed):
     policy: Path
     """The hospital's policy. Without it the agent does not start."""
     state: Path
-    """Folder of ledger, models, outbox. Belongs to this agent alone."""
+    """Folder of the ledger, the models and the outbox. It belongs to this agent alone."""
     data: Annotated[dict[Name, Path], Field(min_length=1)]
-    """File of each study by the study's name; the data set behind them is the policy's."""
+    """File of each study, by the study's name. All of them hold patients of the policy's data set."""
     metrics_host: str = "127.0.0.1"
     metrics_port: Annotated[int, Field(ge=0, le=65535)] = 0
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads: Annotated[int, Field(ge=1, le=256)] | None = None
-    """CPU threads for training; the library's choice where absent."""
+    """CPU threads for training; if absent, the library chooses."""
 
     @classmethod
     def load(cls, path: Path) -> AgentConfig:
-        """Raises `DocumentError`, also where a file that is named does not exist."""
+        """Read a configuration. Raises `DocumentError`, also if a file that it names does not exist."""
         config = read_document(path, cls)
         base = path.resolve().parent
         names = ("certificate", "key", "authority", "policy", "state")

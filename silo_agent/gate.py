@@ -1,12 +1,17 @@
 """The single door out of a hospital: decide -> charge -> cosign -> compute -> keep -> seal. Returns sealed bytes.
 
-Guarantees, in this order: the policy on disk is the one in force and allows the study, on the later of
-the machine's day and the ledger's; the ledger has every head that others cosigned and is what this process wrote;
-the whole cost of the round stands durably in it, and the coordinator and another silo of the study have cosigned a
-head that covers it, before the first data-dependent step; the noised integers are stored before they are sealed and are
-never drawn twice for one charge; a mask label seals one byte string for ever. Whatever fails, nothing has left. A
-policy comes into force as an entry of the ledger, when the agent starts (approval.py). What is computed is the
-caller's business (`learner`); how it is sealed is `crypto.secagg.sealing`'s.
+Guarantees, in this order:
+
+1. The policy on disk is the one in force. It allows the study on the machine's day and on the ledger's, whichever is
+   later.
+2. The ledger has every head that others cosigned, and it is what this process wrote.
+3. Before the first step that depends on data, the whole cost of the round stands durably in the ledger, and the
+   coordinator and another silo of the study have cosigned a head that covers it.
+4. The noised integers are stored before they are sealed. They are never drawn twice for one charge.
+5. A mask label seals one byte string for ever.
+
+If any step fails, nothing has left the hospital. A policy comes into force as an entry of the ledger, when the agent
+starts (oversight/approval.py). The caller computes the integers (`compute`); `crypto.secagg.sealing` seals them.
 
 With local noise a release may be sent again under a new roster at no cost (docs/design/noise.md, "Distributed noise":
 post-processing). With distributed noise a new attempt is a new draw and a new charge, and a draw is sealed for one
@@ -53,52 +58,53 @@ from silo_agent.storage.state import State
 log = structlog.get_logger()
 Integers = NDArray[np.int64]
 VERIFY_SECONDS: Final = 24 * 3600.0
-"""The ledger is read again and compared at every charge, and at the first question after so long."""
+"""Every charge reads the ledger again and compares it. A decision does so if this time has passed since the last."""
 _LOST: Final = "(recovered)"
-"""Where a study's digest would stand: what was charged for lost entries belongs to no study."""
+"""Stands in the place of a study's digest, because costs that a recovery charged belong to no study."""
 
 
 @dataclass(frozen=True)
 class Order:
-    """One contribution that is asked of this silo."""
+    """One contribution that this silo is asked for."""
 
     study: Study
     place: Place
     tensor: Tensor
     participants: tuple[str, ...]
-    """Among whom the masks cancel; of the roster."""
+    """The silos of the roster among whom the masks cancel."""
     roster_digest: str
     model: str
-    """Keyed digest of the model that the contribution is computed from."""
+    """Keyed digest of the model from which the contribution is computed."""
 
     @property
     def label(self) -> Label:
-        """What the masks of this contribution are bound to."""
+        """The label to which the masks of this contribution are bound."""
         place = self.place
         return Label(place.study, self.roster_digest, self.model, place.round, place.attempt, self.tensor)
 
 
 class Gate:
-    """Policy, ledger and outbox of one data set."""
+    """The policy, the ledger and the outbox of one data set."""
 
     def __init__(
         self, credential: Credential, policy_path: Path, ledger_path: Path, state: State, metrics: Metrics
     ) -> None:
-        """Open the ledger, refuse one that lost entries, start under the policy in force.
+        """Open the ledger, refuse one that lost entries, and start under the policy in force.
 
-        Raises `DocumentError`, `CertificateError` where the policy is of another data set than the silo's certificate,
-        `LedgerError`, also for kept cosignatures that nobody made, `CryptoError`, `ApprovalError`.
+        Raises `DocumentError` if the policy cannot be read, `CertificateError` if the silo's certificate is for another
+        data set than the policy, `LedgerError` or `CryptoError` if the ledger or a kept cosignature is not genuine, and
+        `ApprovalError` if the policy is not in force.
         """
         self._me, trust = credential.identity.name, Trust(credential.authority_pem)
         self._policy_path, self._state, self._metrics = policy_path, state, metrics
         self._cosigned, self._verify = Cosigned(ledger_path), verifier(trust)
         self._told: set[EntryRef] = set()
-        """Heads that others named since the start, older ones than what is kept among them."""
+        """Heads that others named since the start; some may be older than the kept ones."""
         self.policy: Policy = load_policy(policy_path)
-        """The one in force."""
+        """The policy in force."""
         self.ledger = open_ledger(ledger_path, self.policy, credential)
         try:
-            # An expired certificate counts here: what it signed can only make the ledger stand for more.
+            # A cosignature counts here even if its certificate has expired: it can only require more of the ledger.
             self._held = tuple(cosigner_of(trust, item)[0] for item in self._cosigned.latest())
             self._require_held()
             start_under(self.ledger, policy_path, ledger_path.parent, trust)
@@ -109,18 +115,19 @@ class Gate:
         self._measure()
 
     def checkpoint(self) -> Checkpoint:
-        """How far the ledger has come, for the coordinator and a peer to cosign."""
+        """State how far the ledger has come, for the coordinator and a peer to cosign."""
         return self.ledger.checkpoint(self._me, {*self._told, *(item.checkpoint.head for item in self._held)})
 
     def keep_cosigned(self, handed: Iterable[Cosignature]) -> None:
-        """Keep what others cosigned, durably, and refuse a ledger that lacks it, now and at every later start.
+        """Keep what others cosigned, durably. A ledger that lacks it is refused, now and at every later start.
 
-        Raises `LedgerRolledBackError`, `CosignError` for another silo's or data set's, `CryptoError`.
+        Raises `LedgerRolledBackError` if the ledger lacks a cosigned head, `CosignError` if a cosignature is for
+        another silo or data set, `CryptoError` if its signature is not genuine.
         """
         found = [check(item, self._verify) for item in handed]
         for item in found:
             self._require_mine(item)
-        # Who was itself put back from a backup signs on where its own memory ends, if that head is named.
+        # A cosigner that was itself restored from a backup continues at the last head it knows, if we name that head.
         self._told |= {item.checkpoint.head for item in found}
         known = {_word(item) for item in self._held}
         if any(_word(item) not in known for item in found):
@@ -129,12 +136,12 @@ class Gate:
         self._require_held()
 
     def verify(self) -> None:
-        """Read the whole ledger again and compare. Raises `LedgerTamperedError`, `LedgerWriteError`."""
+        """Read the whole ledger again and compare it. Raises `LedgerTamperedError`, `LedgerWriteError`."""
         self.ledger.verify()
         self._note_verified()
 
     def decide(self, study: Study, place: Place, roster_size: int | None = None) -> None:
-        """Ask the policy. Raises `Refused` by name, `LedgerRolledBackError`; nothing is charged."""
+        """Ask the policy; nothing is charged. Raises `Refused` with its reason, `LedgerRolledBackError`."""
         self._require_same_policy()
         self._require_held()
         if monotonic() - self._verified > VERIFY_SECONDS:
@@ -161,7 +168,7 @@ class Gate:
             raise
 
     def sealed(self, order: Order) -> Path | None:
-        """The bytes that this order was sealed to before, None where it was not."""
+        """The file with the bytes to which this order was sealed before; None if it was not."""
         return self._state.sealed(order.place.study, order.label.digest)
 
     def contribute(
@@ -172,12 +179,12 @@ class Gate:
         compute: Callable[[Place, Release], Integers],
         ask: Callable[[], Iterable[Cosignature]],
     ) -> Path:
-        """Sealed bytes of this order, from the outbox where they were sealed before.
+        """The file with this order's sealed bytes, taken from the outbox if they were sealed before.
 
-        `compute` gets the place and the release that were charged and returns the noised integers. What it returns is
-        kept at most once for each charge; it is called only after the charge is durable and cosigned. `ask` asks others
-        once to cosign `checkpoint()`, and is called until that is enough; what it raises ends the waiting. Raises
-        `Refused`, `LedgerError`, `StateError`, `OutOfTurnError`; then nothing has left.
+        `compute` gets the place and the release that were charged and returns the noised integers. It is called only
+        after the charge is durable and cosigned, and its result is kept at most once for each charge. `ask` asks others
+        once to cosign `checkpoint()`. It is called until enough have cosigned; an error that it raises ends the
+        waiting. Raises `Refused`, `LedgerError`, `StateError`, `OutOfTurnError`; then nothing has left the hospital.
         """
         study, label = order.place.study, order.label
         stored = self.sealed(order)
@@ -201,11 +208,11 @@ class Gate:
         return self._state.keep_sealed(study, label.digest, sealer.seal(release.ring, integers, label, masks))
 
     def close(self) -> None:
-        """Let go of the ledger."""
+        """Close the ledger."""
         self.ledger.close()
 
     def _charge(self, order: Order) -> int:
-        """Debit what this round still owes; returns the attempt under which this order's draw is charged."""
+        """Debit what this round still owes. Returns the attempt under which this order's draw is charged."""
         place = order.place
         owed = self._owed(order.study, place)
         if owed:
@@ -219,8 +226,9 @@ class Gate:
     def _is_cosigned(self, order: Order, draw: int) -> bool:
         """Whether the coordinator and another silo of the study have signed a head that covers this draw's charge.
 
-        That is an entry of this very chain, at the charge or later: a head that was lost and recovered says nothing
-        about what was charged since, however high its number. Raises `LedgerError` where there is no such charge.
+        Such a head is an entry of this very chain, at the charge or later. A head that was lost and recovered does not
+        count, however high its number: it says nothing about what was charged since. Raises `LedgerError` if there is
+        no such charge.
         """
         place, tensor = order.place, order.tensor
         key = (place.study, place.round, draw)
@@ -233,7 +241,10 @@ class Gate:
             None,
         )
         if charge is None:
-            msg = f"the ledger has no charge for the {tensor} of round {place.round}; nothing is computed, tell FedWard"
+            msg = (
+                f"the ledger has no charge for the {tensor} of round {place.round}, so nothing is computed; this is a"
+                " fault of the program, report it to FedWard"
+            )
             raise LedgerError(msg)
         covering = {entry.head for entry in self.ledger.history() if entry.sequence >= charge}
         signers = set(self._signers(item for item in self._held if item.checkpoint.head in covering))
@@ -241,7 +252,7 @@ class Gate:
         return bool(signers & peers) and any(signer.startswith(COORDINATOR) for signer in signers)
 
     def _signers(self, held: Iterable[Cosignature]) -> Iterator[str]:
-        """Whose signatures hold today: certificates run out."""
+        """Signers whose cosignatures count today; a certificate may have expired."""
         for item in held:
             try:
                 yield check(item, self._verify).signer
@@ -251,18 +262,18 @@ class Gate:
     def _require_mine(self, item: Cosignature) -> None:
         silo, data_set, mine = item.checkpoint.silo, item.checkpoint.data_set, self.ledger.genesis.data_set
         if silo != self._me:
-            msg = f"{item.signer} cosigned the ledger of {silo}, not this one; ask it again"
+            msg = f"{item.signer} cosigned the ledger of {silo}, not this one; ask {item.signer} again"
             raise CosignError(msg)
         if data_set != mine:
             msg = (
-                f"{item.signer} cosigned the ledger of {data_set} as this silo's, and the policy's data_set.id is"
-                f" {mine}: a new name refills no budget. Put the id and its ledger back, or enrol another silo for"
-                " other patients"
+                f"{item.signer} cosigned the ledger of {data_set} as this silo's, but the policy's data_set.id is"
+                f" {mine}; a new name refills no budget. Put the former id and its ledger back, or enrol another silo"
+                " for other patients"
             )
             raise CosignError(msg)
 
     def _require_held(self) -> None:
-        """Refuse a ledger without a head that others cosigned. Raises `LedgerRolledBackError`."""
+        """Refuse a ledger that lacks a head that others cosigned. Raises `LedgerRolledBackError`."""
         for item in self.ledger.missing(held.checkpoint for held in self._held):
             self.ledger.require(item.head)
 
@@ -272,7 +283,7 @@ class Gate:
         return {tensor: cost for tensor, cost in plan(study).round_costs(place.round).items() if tensor not in paid}
 
     def _draws(self, study: Study, place: Place) -> dict[tuple[str, int], Cost]:
-        """Charges of this round whose draws this attempt may send: with local noise any, else its own."""
+        """Charges of this round whose draws this attempt may send: its own, and any of a resendable release."""
         resendable = {release.tensor for release in plan(study).round(place.round) if release.resendable}
         return {
             (tensor, attempt): cost
@@ -281,7 +292,7 @@ class Gate:
         }
 
     def _spent_before(self, study: Study, place: Place) -> list[tuple[str, Cost]]:
-        """All that the data set has spent, by study, without what this attempt uses: the plan counts that."""
+        """All charged costs with their studies, without the charges that this attempt reuses: the plan counts those."""
         reused = self._draws(study, place)
         spent: list[tuple[str, Cost]] = []
         for entry in self.ledger.history():
@@ -302,8 +313,8 @@ class Gate:
         if digest != self.policy.digest:
             raise Refused(
                 Reason.POLICY_CHANGED,
-                f"{self._policy_path.name} was changed while the agent runs; stop it, put the policy into force with"
-                " `fedward-silo policy reload`, and start it again",
+                f"{self._policy_path.name} was changed while the agent runs; stop the agent, put the policy into force"
+                " with `fedward-silo policy reload`, and start the agent again",
             )
 
     def _note_verified(self) -> None:
@@ -311,7 +322,7 @@ class Gate:
         self._metrics.verified()
 
     def _measure(self, study: str | None = None) -> None:
-        """All that is spent and left; by tensor of this study, or of every one."""
+        """Set the metrics of what is spent and left: in all, and by tensor for this study or for every study."""
         metrics, limits = self._metrics, self.policy.limits
         metrics.epsilon_spent.set(self.ledger.spent())
         metrics.epsilon_left.set(self.ledger.left())
@@ -328,9 +339,9 @@ class Gate:
 
 
 def open_ledger(path: Path, policy: Policy, credential: Credential) -> Ledger:
-    """The ledger of the policy's data set, for the silo that is certified for it.
+    """Open the ledger of the policy's data set, for the silo that is certified for it.
 
-    Raises `LedgerError`, `CertificateError`.
+    Raises `LedgerError`, and `CertificateError` if the silo's certificate is for another data set.
     """
     data_set, budget = policy.data_set, policy.budget
     require_data_set(credential.certificate_pem, data_set.id)
@@ -347,7 +358,7 @@ def open_ledger(path: Path, policy: Policy, credential: Credential) -> Ledger:
 
 
 def _word(item: Cosignature) -> tuple[str, bytes, bytes]:
-    """What makes a cosignature a new one: signer, checkpoint, certificate. Each signature is another one."""
+    """What makes a cosignature new: signer, checkpoint, certificate. Signatures differ each time and do not count."""
     return item.signer, item.checkpoint.message, item.certificate
 
 

@@ -1,7 +1,7 @@
-"""Logs of the agent: JSON lines on stderr for the operator, and per study the training log for the auditor.
+"""Logs of the agent: JSON lines on stderr for the operator, and for each study a training log for the auditor.
 
-Neither holds anything private: no norm, loss, count of patients or weight. The training log has one line for every
-mechanism that was really run, so that epsilon can be recomputed without the ledger.
+Neither log holds anything private: no norm, loss, weight or count of patients. The training log has one line for every
+mechanism that really ran, so that epsilon can be recomputed without the ledger.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from protos.messages import Place
 
 
 def configure() -> None:
-    """Structured logs as JSON lines on stderr."""
+    """Write structured logs as JSON lines to stderr."""
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
@@ -33,16 +33,16 @@ def configure() -> None:
 
 
 class TrainingLog:
-    """`training.jsonl` of one study: what was drawn, when, with which noise."""
+    """`training.jsonl` of one study: what was drawn, in which round and attempt, with which noise."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def record(self, place: Place, ran: Release) -> None:
-        """A mechanism has run: `ran` is what it was called with. Its tests measure that it draws such noise.
+        """Write that a mechanism has run. `ran` is the release it was called with; tests measure the noise it draws.
 
-        One line for each draw that can be released. `place` names the charge; where a process was lost before it could
-        keep its draw, the draw that is made instead is the same line, not one more.
+        The log has one line for each draw that can be released. `place` names the charge. If a process was lost before
+        it kept its draw, the draw is made again; its line is the same and is not written twice.
         """
         line = {
             "study": place.study,
@@ -58,7 +58,7 @@ class TrainingLog:
         written = self._path.read_text(encoding="utf-8") if self._path.exists() else ""
         if text in written.splitlines(keepends=True):
             return
-        # A line that was cut by a crash ends here, so that the next one begins on its own.
+        # If a crash cut the last line short, end it here, so that the new line stands on its own.
         torn = "" if not written or written.endswith("\n") else "\n"
         with self._path.open("a", encoding="utf-8") as file:
             file.write(torn + text)

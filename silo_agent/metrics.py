@@ -1,4 +1,4 @@
-"""Every metric of the agent, by name. Budgets, phases and refusals; never a norm, a loss or a count of patients."""
+"""Every metric of the agent, by name. They tell budgets, phases and refusals, never a norm, loss or patient count."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SECONDS_BUCKETS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000)
 
 
 class Metrics:
-    """The agent's metrics on a registry of their own."""
+    """The agent's metrics, on a registry of their own."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -88,9 +88,9 @@ class Metrics:
         self.connected = Gauge("fedward_silo_connected", "1 while the coordinator answers.", registry=self.registry)
 
     def verified(self) -> None:
-        """The ledger was verified just now."""
+        """Note that the whole ledger was verified just now."""
         self._verified = monotonic()
 
     def _age(self) -> float:
-        """Of a clock that nobody sets; infinite before the first verification."""
+        """Seconds since the last verification, by a clock that nobody can set; infinite before the first."""
         return math.inf if self._verified is None else monotonic() - self._verified

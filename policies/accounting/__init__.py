@@ -1,6 +1,6 @@
-"""What releases cost: epsilon of any list of them, of a patient of several hospitals, and the noise for a wanted price.
+"""What releases cost: epsilon of a list of them, epsilon for a patient of several hospitals, noise for a target.
 
-The only room that imports dp-accounting. It counts and remembers nothing; the ledger remembers.
+Only this room imports dp-accounting. It adds up and remembers nothing; the ledger remembers.
 """
 
 __all__ = ["accountant", "overlap", "planning", "totals"]

@@ -1,49 +1,56 @@
 """The accountant: what a list of costs adds up to, as (epsilon, delta) for adding or removing one patient.
 
-Guarantees: `epsilon` is an upper bound, within 1 % of the exact value for plans of practical size at a delta of 1e-7 or
-more (tests compare it with the closed form and with Opacus), and some per cent above it at smaller ones; it refuses a
-delta outside [1e-12, 1), and costs refuse themselves (costs.py). It keeps no state but caches: remembering what was
-spent is ledger.py.
+Guarantees: `epsilon` is an upper bound. For plans of practical size it lies within 1 % of the exact value at a delta of
+1e-7 or more (tests compare it with the closed form and with Opacus), and some per cent above it at a smaller delta. A
+delta outside [1e-12, 1) is refused; a cost that cannot be accounted for cannot be made (plan/cost.py). The accountant
+keeps no state but caches; the ledger remembers what was spent.
 
-**How.** Plain Gaussian releases compose exactly to one of noise (sum count/noise^2)^-1/2 (Dong, Roth and Su 2022,
-"Gaussian differential privacy", Cor. 3.3), whose epsilon has a closed form (Balle and Wang 2018, Thm. 8).
-Poisson-sampled ones are composed as privacy loss distributions (dp-accounting, "connect the dots", Doroshenko et al.
-2022: pessimistic at any grid), then with that one Gaussian. Equal releases are merged before anything is computed.
-Two upper bounds keep a hostile plan from exhausting memory: noise below `SAMPLED_FLOOR` is charged as if every patient
-took part (sampling only amplifies, by joint convexity of the hockey-stick divergence), and a plan whose Renyi bound
-passes `CEILING`, above every budget that a policy can state, or that has more releases than any study, is charged that
-bound.
+**How.** Plain Gaussian releases compose exactly to one Gaussian of noise (sum count/noise^2)^-1/2 (Dong, Roth and Su
+2022, "Gaussian differential privacy", Cor. 3.3). Its epsilon has a closed form (Balle and Wang 2018, Thm. 8).
+Poisson-sampled releases are composed as privacy loss distributions (dp-accounting, "connect the dots", Doroshenko et
+al. 2022: pessimistic at any grid). The result is then composed with that one Gaussian. Equal releases are merged before
+anything is computed.
+
+Two upper bounds keep a hostile plan from exhausting memory. First, noise below `SAMPLED_FLOOR` is charged as if every
+patient took part; this is an upper bound because sampling only amplifies privacy, by joint convexity of the
+hockey-stick divergence. Second, two kinds of plan are charged their Renyi bound: a plan whose Renyi bound passes
+`CEILING`, which lies above every budget that a policy can state, and a plan with more releases than any study has.
 
 **Rounding.** The composition is a fast Fourier transform in float64. Its error in delta is absolute: it grows with the
-releases and decides alone where delta is small. So the composed distribution is asked for delta less `_allowance`, and
-where nothing is left of delta the Renyi bound, which needs no transform, is the answer. The allowance is a worst case,
-some thousand times what was ever measured (0.3 * 2^-52 per release). With u = 2^-53 and N <= 2^23 grid points: every
-output of a transform is a sum over paths of log2 N <= 23 levels, each with a relative error of at most 4.6 u for the
-radices of pocketfft (a complex product sqrt(5) u, Brent, Percival and Zimmermann 2007; its factor u; the additions),
-together 106 u. The power n multiplies this by n, and its logarithm's phase, up to pi, adds 10 u per release. These
-errors e_k are in frequency. delta at epsilon weighs the losses with max(0, 1 - exp(epsilon - loss)), of variation at
-most 2 around the circle, so |error of delta| <= max |e_k| (1 + 2/pi (ln(2N/pi) + 0.58)) < 11.3 max |e_k|: less than
-1311 u < 2^-42 for each release. An inverse transform adds at most 106 u sqrt(N) < 200 * 2^-42.
+number of releases, and it outweighs everything else if delta is small. So the composed distribution is asked for delta
+less `_allowance`. If nothing is left of delta, the answer is the Renyi bound, which needs no transform. The allowance
+covers the worst case; it is some thousand times the largest error ever measured (0.3 * 2^-52 per release).
+
+It is derived with u = 2^-53 and N <= 2^23 grid points. Every output of a transform is a sum over paths of log2 N <= 23
+levels. Each level has a relative error of at most 4.6 u for the radices of pocketfft: sqrt(5) u for a complex product
+(Brent, Percival and Zimmermann 2007), u for its factor, and the additions. All levels together have at most 106 u. The
+power n multiplies this by n, and the phase of its logarithm, up to pi, adds 10 u per release. These errors e_k are in
+frequency. delta at epsilon weighs the losses with max(0, 1 - exp(epsilon - loss)), a weight whose variation around the
+circle is at most 2. Hence |error of delta| <= max |e_k| (1 + 2/pi (ln(2N/pi) + 0.58)) < 11.3 max |e_k|, which is less
+than 1311 u < 2^-42 for each release. An inverse transform adds at most 106 u sqrt(N) < 200 * 2^-42.
 
 **Two cohorts, one patient: why the larger epsilon and not the sum.** A public hash of the patient's own identity puts
 each patient into the training or the evaluation cohort. Let D' be D plus patient x, and let x hash into training. Then
-D' and D have the same evaluation cohort, because the hash of one patient reads nothing about another. Every release
-on it is, given the earlier outputs, the same random function in both worlds, that is post-processing of what is
-already out, also when releases on the two cohorts alternate and each is chosen after seeing the others. So for this
-pair the whole transcript is as private as the training releases alone: delta(eps) <= delta_T(eps). If x hashes into
-evaluation, delta(eps) <= delta_E(eps). Every neighbouring pair is of one of the two kinds, hence
-eps(delta) <= max(eps_T(delta), eps_E(delta)) with the one delta: no factor of two, since no patient is in both
-(McSherry 2009, "PINQ", Thm. 4, for a partition by a public predicate, adaptively).
-It needs, and others keep: the hash reads the identity only, never a row number or a rank (silo_agent/data); its salt
-(the data set's id) and `holdout` never change, else a patient could have been read in both cohorts (the ledger's
-genesis binds both); all records of one patient go together; noise and scales use public constants. Where the unit is
-the record, a corrected row is another record with its own draw, so only rows are protected, not the person behind them.
+D' and D have the same evaluation cohort, because the hash of one patient reads nothing about another. Given the earlier
+outputs, a release on the evaluation cohort is therefore the same random function in both worlds; that is,
+post-processing of what is already out. This also holds if releases on the two cohorts alternate and each is chosen
+after seeing the others. So for this pair the whole transcript is as private as the training releases alone:
+delta(eps) <= delta_T(eps). If x hashes into evaluation, delta(eps) <= delta_E(eps). Every neighbouring pair is of one
+of these two kinds. Hence eps(delta) <= max(eps_T(delta), eps_E(delta)) with the one delta. There is no factor of two,
+since no patient is in both cohorts (McSherry 2009, "PINQ", Thm. 4, for a partition by a public predicate, adaptively).
 
-**What is assumed.** Costs within a study are fixed by the study before the first release. That a later study may be
-chosen after seeing earlier releases is covered exactly for plain Gaussians (Smith and Thakurta 2022, fully adaptive
-composition); for Poisson-sampled ones the sum treats the choice as made beforehand, which is the custom. A policy that
-lists its studies' digests makes it literally so. The discrete Gaussian on the fine release grid is charged as the
-continuous one of the same deviation; release.py raises the deviation for rounding and for summing.
+The argument needs four facts, and other modules ensure them. The hash reads the identity only, never a row number or a
+rank (silo_agent/data). Its salt (the data set's id) and `holdout` never change, since otherwise a patient could have
+been read in both cohorts (the ledger's genesis binds both). All records of one patient go together. Noise and scales
+use public constants. If the unit is the record, a corrected row is another record with its own draw; then only rows are
+protected, not the person behind them.
+
+**What is assumed.** A study fixes its own costs before its first release. A later study may be chosen after seeing
+earlier releases. For plain Gaussians this is covered exactly (Smith and Thakurta 2022, fully adaptive composition). For
+Poisson-sampled releases the sum treats the choice as made beforehand, as is the custom; a policy that lists its
+studies' digests makes this literally true. The discrete Gaussian on the fine release grid is charged as the continuous
+Gaussian of the same deviation; silo_agent/learning/private/release.py raises the deviation for rounding and for
+summing.
 """
 
 from __future__ import annotations
@@ -65,25 +72,25 @@ from policies.plan.cost import COHORTS, Cost
 from policies.plan.release import noise_fields, plan
 
 CEILING: Final = 40.0
-"""Epsilon above which the Renyi bound stands in for the exact sum; budgets end at 32 (policy.py)."""
+"""Epsilon above which the Renyi bound replaces the exact sum; no budget exceeds 32 (documents/policy.py)."""
 MIN_DELTA: Final = 1e-12
 MAX_TARGET: Final = 32.0
-"""Largest epsilon that noise is calibrated to, and the largest budget of a policy."""
+"""Largest epsilon to which noise is calibrated; also the largest budget of a policy."""
 SAMPLED_FLOOR: Final = 0.3
 """Noise below which Poisson sampling is given no credit."""
 _COARSE, _FINE = 1e-4, 2e-5
-"""Steps of the privacy-loss grid; the fine one for many releases that each lose little."""
+"""Steps of the privacy-loss grid. The fine step is for many releases that each lose little."""
 _FINE_NOISE: Final = 1.0
 _RENYI_ORDERS: Final = (2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 128)
 _MAX_GAUSSIAN: Final = 1e4
-"""Epsilon beyond which the closed form is not solved for; any budget is far below."""
+"""Epsilon above which the closed form is not solved; every budget is far below."""
 _MAX_RELEASES: Final = 5_000_000
-"""Sampled releases above which the Renyi bound stands in; the largest study has 4 million."""
+"""Number of sampled releases above which the Renyi bound replaces the exact sum; the largest study has 4 million."""
 _RELEASE_ROUNDING: Final = 2.0**-42
 _INVERSE_ROUNDING: Final = 200 * _RELEASE_ROUNDING
-"""What rounding may move delta by, for each sampled release and each inverse transform (see above)."""
+"""Most by which rounding moves delta, for each sampled release and for each inverse transform (see above)."""
 _FACTOR_STEP: Final = 1e-9
-"""Where the search for a noise factor ends if epsilon jumps across the target."""
+"""Width of the bracket around the factor's logarithm at which the search ends if epsilon jumps across the target."""
 
 
 class _Sampled(NamedTuple):
@@ -94,22 +101,23 @@ class _Sampled(NamedTuple):
 
 class _Merged(NamedTuple):
     precision: float
-    """Sum of count / noise^2 over plain Gaussian releases, 0 for none."""
+    """Sum of count / noise^2 over plain Gaussian releases; 0 if there are none."""
     sampled: tuple[_Sampled, ...]
 
 
 def epsilon(costs: Iterable[Cost], delta: float) -> float:
-    """Upper bound on epsilon at `delta` for adding or removing a patient; 0.0 for no costs, inf where one lacks noise.
+    """Upper bound on epsilon at `delta` for adding or removing a patient.
 
-    Raises `CostError` for a delta outside [1e-12, 1): below it, rounding in float64 would decide.
+    It is 0.0 for no costs, and infinite if a cost lacks noise. Raises `CostError` for a delta outside [1e-12, 1); at a
+    smaller delta, rounding in float64 would decide the result.
     """
     return _epsilon(costs, delta, rounded_up=True)
 
 
 def least_stated(costs: Iterable[Cost], delta: float) -> float:
-    """What `epsilon` was before version 0.5, without allowance for rounding: the least that any ledger may state.
+    """Epsilon without the allowance for rounding, as `epsilon` was before version 0.5: the least any ledger may state.
 
-    For checking figures that were charged then and stand for good; never for a charge. Raises what `epsilon` raises.
+    It serves to check figures that were charged then and still stand, never to charge. Raises what `epsilon` raises.
     """
     return _epsilon(costs, delta, rounded_up=False)
 
@@ -126,7 +134,7 @@ def _epsilon(costs: Iterable[Cost], delta: float, *, rounded_up: bool) -> float:
 
 
 def _merge(costs: Iterable[Cost]) -> _Merged:
-    """Equal releases together. First appearance sets the order, so that a growing ledger reuses what is composed."""
+    """Merge equal releases. First appearance sets their order, so that a growing ledger reuses what is composed."""
     plain: dict[float, int] = {}
     sampled: dict[tuple[float, float], int] = {}
     for cost in costs:
@@ -141,10 +149,10 @@ def _merge(costs: Iterable[Cost]) -> _Merged:
 
 
 def precision(releases: Iterable[tuple[float, int]]) -> float:
-    """Sum of count / noise^2 over plain Gaussian releases, given as (noise, count); infinite beyond floats."""
+    """Sum of count / noise^2 over plain Gaussian releases, given as (noise, count); infinite if no float holds it."""
     try:
         return math.fsum(count / noise / noise for noise, count in releases)
-    except OverflowError:  # finite terms of an infinite sum
+    except OverflowError:  # every term is finite, but their sum exceeds a float
         return math.inf
 
 
@@ -164,10 +172,10 @@ def _cohort_epsilon(merged: _Merged, delta: float, *, rounded_up: bool) -> float
 
 
 def _allowance(merged: _Merged) -> float:
-    """What rounding may have taken from the composed distribution's delta.
+    """Most that rounding has taken from the composed distribution's delta.
 
-    Each kind has a power and its inverse transform, each further kind a product and its own, where both factors are
-    transformed anew (2 releases, within the 200).
+    Each kind of release needs a power and its inverse transform. Each further kind needs a product and its inverse
+    transform; both factors of the product are transformed anew, which counts as 2 releases and is within the 200.
     """
     transforms = 2 * len(merged.sampled) + bool(merged.precision)
     return sum(item.times for item in merged.sampled) * _RELEASE_ROUNDING + transforms * _INVERSE_ROUNDING
@@ -176,8 +184,8 @@ def _allowance(merged: _Merged) -> float:
 def gaussian_epsilon(mu: float, delta: float) -> float:
     """Exact epsilon at `delta` of a Gaussian release with sensitivity / deviation = mu > 0.
 
-    Solves delta = Phi(mu/2 - eps/mu) - exp(eps) Phi(-mu/2 - eps/mu) (Balle and Wang 2018, Thm. 8); infinite above
-    10,000.
+    Solves delta = Phi(mu/2 - eps/mu) - exp(eps) Phi(-mu/2 - eps/mu) (Balle and Wang 2018, Thm. 8). An epsilon
+    above 10,000 is given as infinite.
     """
 
     def excess(eps: float) -> float:
@@ -203,9 +211,9 @@ def _renyi_epsilon(merged: _Merged, delta: float) -> float:
 
 
 def _grid(merged: _Merged) -> float:
-    """Step of the loss grid: well below the deviation of one release's loss, where that can be afforded.
+    """Step of the loss grid: well below the deviation of one release's loss, if that can be afforded.
 
-    A grid of step h adds about h^2 of variance per release; the loss of one sampled Gaussian has variance of about
+    A grid of step h adds a variance of about h^2 per release. The loss of one sampled Gaussian has a variance of about
     rate^2 (exp(1/noise^2) - 1).
     """
     releases = sum(item.times for item in merged.sampled)
@@ -223,7 +231,7 @@ def _single(rate: float, noise: float, grid: float) -> Any:
 
 @lru_cache(maxsize=16)
 def _composed(items: tuple[_Sampled, ...], grid: float) -> Any:
-    """Composition of sampled releases, one item on top of the cached rest."""
+    """Composition of sampled releases: the last item is added to the rest, which is cached."""
     *rest, last = items
     grown = _single(last.rate, last.noise, grid).self_compose(last.times)
     return _composed(tuple(rest), grid).compose(grown) if rest else grown
@@ -236,13 +244,14 @@ def _gaussian(precision: float, grid: float) -> Any:
 
 
 def calibrate(study: Study, epsilon: float) -> Study:
-    """The study with its noise scaled so that an undisturbed run costs at most `epsilon` at the study's delta.
+    """The study with its noise scaled so that a run without repeated rounds costs at most `epsilon` at its delta.
 
     One factor scales all training noise (counts, heads, encoder), another the evaluation noise, so that each cohort
-    costs between 99.9 % and 100 % of the target. Raises `CostError` for a target outside (0, 32].
+    costs between 99.9 % and 100 % of the target. Raises `CostError` for a target outside (0, 32] and for a study
+    without noise.
     """
     if study.privacy.mode == "none":
-        msg = "a study without noise has no epsilon to aim at; give it noise"
+        msg = "a study without noise has no epsilon to aim at; choose another privacy.mode and give it noise"
         raise CostError(msg)
     if not 0 < epsilon <= MAX_TARGET:
         msg = f"epsilon {epsilon!r} cannot be aimed at; choose one above 0 and at most {MAX_TARGET:g}"
@@ -259,13 +268,13 @@ def _scaled(study: Study, training: float, evaluation: float) -> Study:
 
 
 def field_of(study: Study, field: str) -> float:
-    """A number of the study, by its place `part.field`."""
+    """The number in a field of the study, named `part.field`."""
     part, name = field.split(".")
     return float(getattr(getattr(study, part), name))
 
 
 def with_fields(study: Study, fields: Mapping[str, object]) -> Study:
-    """The study with fields `part.field` replaced."""
+    """The study with some fields replaced, each named `part.field`."""
     for field, value in fields.items():
         part, name = field.split(".")
         changed = getattr(study, part).model_copy(update={name: value})
@@ -274,9 +283,10 @@ def with_fields(study: Study, fields: Mapping[str, object]) -> Study:
 
 
 def _factor(study: Study, target: float, cohort: str) -> float:
-    """A factor on a cohort's noise at which it costs between 99.9 % and 100 % of `target`.
+    """A factor on a cohort's noise with which the cohort costs between 99.9 % and 100 % of `target`.
 
-    Brackets the logarithm of the factor, then interpolates between the logarithms of both ends' epsilons.
+    The search brackets the logarithm of the factor, then interpolates between the logarithms of the epsilons at both
+    ends.
     """
 
     def cost(log_factor: float) -> float:

@@ -1,17 +1,20 @@
-"""The same patient at several hospitals: what all that these have released costs somebody whose records lie at each.
+"""The same patient at several hospitals: what the releases of all of them cost somebody who has records at each.
 
-A ledger bounds what one hospital's releases tell about a patient of its own. Hospitals do not know whom they share, and
-need not: this bound holds for whoever is a patient of all of them at once, and for whoever is one of some.
+A ledger bounds what one hospital's releases tell about a patient of that hospital. Hospitals do not know which patients
+they share, and need not know. This bound holds for a patient of all of them at once, and for a patient of some of them.
 
-**Why it holds.** Adding the patient everywhere changes the transcript in two ways. An encoder's update carries noise
-of its own hospital's, so the updates of all hospitals compose like releases of one (counts add up). A noised sum may
-carry one noise for all hospitals together (mode `distributed`), and then the patient moves it once for each: by at
-most sum_i c_i where the single hospital may move it by c_i. Releases i of hospital h have mu_hi = c_hi / sd_i; by the
-triangle inequality |sum_h mu_h| <= sum_h |mu_h|, and a composition of Gaussians costs what one Gaussian of that mu
-does (Dong, Roth and Su 2022, Cor. 3.3). The same bound covers mode `local`, where the true value is smaller, and
-releases that a recovery charged without saying which. A public hash puts the patient into one cohort of each hospital,
-training or evaluation, as the hospital's own salt has it: all combinations count, or, where these are too many, both
-cohorts at once.
+**Why it holds.** Adding the patient at every hospital changes the transcript in two ways. First, an encoder's update
+carries the noise of its own hospital, so the updates of all hospitals compose like the updates of one (their counts add
+up). Second, a noised sum may carry one noise for all hospitals together (mode `distributed`). The patient then moves
+the sum once for each hospital. If hospital h alone may move sum i by c_hi, all hospitals together move it by at most
+sum_h c_hi. Sum i of hospital h has mu_hi = c_hi / sd_i; mu_h is the vector of these. By the triangle inequality
+|sum_h mu_h| <= sum_h |mu_h|, and a composition of Gaussians costs what one Gaussian of that mu costs (Dong, Roth and Su
+2022, Cor. 3.3). The same bound covers mode `local`, whose true value is smaller. It also covers releases that a
+recovery charged without saying which they were.
+
+At each hospital a public hash with the hospital's own salt puts the patient into one cohort, training or evaluation.
+All combinations of cohorts are priced and the largest price counts. If there are too many combinations, the patient is
+priced as if in both cohorts at once.
 """
 
 from __future__ import annotations
@@ -28,24 +31,24 @@ from policies.plan.cost import COHORTS, MAX_NOISE, Cost
 
 MAX_HOSPITALS: Final = 256
 _MOST_COMBINATIONS: Final = 64
-"""Of cohorts, or of pairs, that are priced one by one; above it something simpler and larger is priced."""
+"""Combinations of cohorts, or pairs of hospitals, that are priced one by one. For more, a larger bound is priced."""
 
 
 @dataclass(frozen=True)
 class Several:
-    """Bounds on epsilon at one delta, infinite where somebody released without noise."""
+    """Upper bounds on epsilon at one delta; infinite if a hospital released without noise."""
 
     delta: float
     alone: tuple[float, ...]
-    """Of a patient of one hospital, in the order given."""
+    """For a patient of one hospital; hospitals stand in the order given."""
     two: float
-    """Of a patient of any two of them."""
+    """For a patient of any two of them."""
     all: float
-    """Of a patient of all of them."""
+    """For a patient of all of them."""
 
 
 def bound(hospitals: Sequence[Sequence[Cost]], delta: float) -> Several:
-    """Price what these hospitals were charged, for patients of one, of two and of all of them.
+    """Price what these hospitals were charged, for a patient of one, of any two and of all of them.
 
     Raises `CostError` for fewer than 2 or more than 256 hospitals, and for a delta outside [1e-12, 1).
     """
@@ -61,12 +64,12 @@ def bound(hospitals: Sequence[Sequence[Cost]], delta: float) -> Several:
 
 
 def epsilon(hospitals: Sequence[Sequence[Cost]], delta: float) -> float:
-    """Upper bound at `delta` for one patient more or less at all of these hospitals at once. Raises `CostError`."""
+    """Upper bound on epsilon at `delta` for one patient more or less at all these hospitals. Raises `CostError`."""
     return max(accountant.epsilon(costs, delta) for costs in _worlds(hospitals))
 
 
 def _worlds(hospitals: Sequence[Sequence[Cost]]) -> Iterator[list[Cost]]:
-    """What the patient's releases are, for each way in which the hospitals' hashes may place the patient."""
+    """The patient's releases, for each way in which the hospitals' hashes may place the patient in cohorts."""
     choices = [_cohorts(costs) for costs in hospitals]
     if math.prod(map(len, choices)) > _MOST_COMBINATIONS:
         choices = [[tuple(costs)] for costs in hospitals]
@@ -79,13 +82,13 @@ def _worlds(hospitals: Sequence[Sequence[Cost]]) -> Iterator[list[Cost]]:
 
 
 def _cohorts(costs: Sequence[Cost]) -> list[tuple[Cost, ...]]:
-    """The costs of each cohort that has any."""
+    """Costs by cohort, without cohorts that have none; one empty part if there are no costs."""
     parts = [tuple(cost for cost in costs if cost.cohort == cohort) for cohort in COHORTS]
     return [part for part in parts if part] or [()]
 
 
 def _together(chosen: Iterable[Sequence[Cost]]) -> tuple[Cost, ...]:
-    """One patient's releases at all hospitals, as if of one: plain ones as one Gaussian, sampled ones as they are."""
+    """One patient's releases at all hospitals, as if at one: plain ones as one Gaussian, sampled ones unchanged."""
     mus: list[float] = []
     sampled: list[Cost] = []
     for costs in chosen:
@@ -100,6 +103,6 @@ def _together(chosen: Iterable[Sequence[Cost]]) -> tuple[Cost, ...]:
 
 
 def _pairs(hospitals: Sequence[Sequence[Cost]]) -> set[tuple[tuple[Cost, ...], tuple[Cost, ...]]]:
-    """Two hospitals each, of those with equal ledgers one."""
+    """All pairs of hospitals; pairs with equal ledgers appear once."""
     ledgers = [tuple(costs) for costs in hospitals]
     return {(ledgers[i], ledgers[j]) for i, j in combinations(range(len(ledgers)), 2)}

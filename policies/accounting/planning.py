@@ -1,7 +1,7 @@
-"""What a study would cost before anybody trains, and noise, clips and rounds for a target: the plan priced by tensor.
+"""What a study would cost, priced by tensor before anybody trains; and noise, clips and rounds that reach a target.
 
-Guarantees: prices come from the same costs and the same accountant as the ledger's; a recommendation is rounded so that
-as it is printed it costs no more than the target. It reads public constants only, and decides nothing (decision.py).
+Guarantees: prices come from the same plan and the same accountant as the ledger's. A recommendation is rounded so that
+the printed figures cost no more than the target. This module reads public constants only; decision.py decides.
 """
 
 from __future__ import annotations
@@ -19,35 +19,35 @@ from policies.plan.cost import COHORTS, Cost
 from policies.plan.release import noise_fields, plan
 
 _SEVERAL: Final = (2, 3)
-"""At how many hospitals one patient may well be."""
+"""Numbers of hospitals at which one patient may well be."""
 _DIGITS: Final = 4
 """Significant digits of a recommended noise."""
 _CLOSE: Final = 1e-3
-"""Relative distance from the target, or between two noises, at which the search for the encoder's noise ends."""
+"""The search for the encoder's noise ends at this relative distance from the target, or between two noises."""
 _WIDEN: Final = 1.5
-"""Ratio of the steps in which a bracket is looked for."""
+"""Factor between the noises that are tried in search of a bracket."""
 _LEAST_HEAD_CLIP: Final = 0.5
 """Below it probabilities were measured to come out too low (docs/design/heads.md, "Clip")."""
 _LEAST_NOISE: Final = 0.5
-"""Noise of the encoder below which none is recommended: it would be slow to price and hide next to nobody."""
+"""Least noise of the encoder that is recommended. Smaller noise is slow to price and hides next to nobody."""
 _MOST_NOISE: Final = 1e4
-"""Noise of the encoder above which it adds nothing to any epsilon worth planning for."""
+"""Largest noise of the encoder that is tried. With it the encoder adds nothing to any epsilon worth planning for."""
 
 
 @dataclass(frozen=True)
 class Prices:
-    """Epsilons at one delta of a run in which no round is repeated; infinite where noise is missing."""
+    """Epsilons at one delta of a run in which no round is repeated; infinite if noise is missing."""
 
     delta: float
     total: float
     alone: dict[str, float]
-    """By tensor, as if it were the only one."""
+    """By tensor: epsilon as if the tensor were the only one."""
     cohorts: dict[str, float]
-    """Of the training and the evaluation cohort; the total is the larger one, as each patient is in one of them."""
+    """By cohort, training and evaluation. The total is the larger one, because each patient is in one of them only."""
     dearest_round: float
-    """Of the round that costs most by itself."""
+    """Epsilon of the round that costs most by itself."""
     several: dict[int, float]
-    """Of a patient who is at so many of the study's hospitals (overlap.py)."""
+    """By number of hospitals: epsilon for a patient of that many of the study's hospitals (overlap.py)."""
 
 
 @dataclass(frozen=True)
@@ -56,30 +56,32 @@ class Noises:
 
     epsilon: float
     fields: dict[str, float]
-    """By field of the study, `part.field`."""
+    """Noise by field of the study, named `part.field`."""
     clips: dict[str, float]
-    """With these, which cost no epsilon, no more noise reaches the model than the study plans; in the same spelling.
+    """Recommended clip by field of the study, named `part.field`.
 
-    Noise is noise multiplier times clip. The gradient's direction is kept and less of its size, as with the product of
-    clip and learning rate in De et al. 2022, "Unlocking high-accuracy differentially private image classification".
+    The clips cost no epsilon. With them no more noise reaches the model than the study plans, because the noise in the
+    model is noise multiplier times clip. The gradient keeps its direction and loses some of its size, as with the
+    product of clip and learning rate in De et al. 2022, "Unlocking high-accuracy differentially private image
+    classification".
     """
 
 
 @dataclass(frozen=True)
 class Advice:
-    """Ways to reach a target; None where a way alone cannot reach it."""
+    """Ways to reach a target; None for a way that cannot reach it alone."""
 
     target: float
     scaled: Noises
-    """All noise scaled: one factor for training, one for evaluation."""
+    """All noise is scaled, by one factor for training and by another for evaluation."""
     encoder_only: Noises | None
     """Only the encoder's noise is changed."""
     domain_rounds: int | None
-    """Most rounds on the domain heads, at most the study's, that fit the target with the noise as it is."""
+    """Most rounds on the domain heads that fit the target with the noise unchanged; never more than the study has."""
 
 
 def price(study: Study, delta: float) -> Prices:
-    """Prices of a study. Raises `CostError` for a delta outside [1e-12, 1)."""
+    """Price a study at `delta`. Raises `CostError` for a delta outside [1e-12, 1)."""
     planned = plan(study)
     costs = planned.costs()
     rounds = (planned.round_costs(number).values() for number in range(len(planned.rounds)))
@@ -94,9 +96,9 @@ def price(study: Study, delta: float) -> Prices:
 
 
 def advise(study: Study, target: float, delta: float) -> Advice:
-    """How the study could cost at most `target` at `delta`, in all.
+    """Ways in which the whole study costs at most `target` at `delta`.
 
-    Raises `CostError` for a study without noise or a target outside (0, 32].
+    Raises `CostError` for a study without noise, a target outside (0, 32], or a target that no rounded noise meets.
     """
     at_delta = with_fields(study, {"privacy.delta": delta})
     scaled = accountant.calibrate(at_delta, target)
@@ -109,7 +111,7 @@ def advise(study: Study, target: float, delta: float) -> Advice:
 
 
 def _encoder_only(study: Study, target: float, delta: float) -> Noises | None:
-    """The least noise of the encoder that does; None where the rest costs too much or there is no encoder sum."""
+    """The least noise of the encoder that does; None if the rest costs too much or there is no encoder sum."""
 
     def cost(noise: float) -> float:
         return _epsilon(with_fields(study, {"encoder.noise": noise}), delta)
@@ -120,9 +122,10 @@ def _encoder_only(study: Study, target: float, delta: float) -> Noises | None:
 
 
 def _least(cost: Callable[[float], float], start: float, target: float) -> float:
-    """A noise between `_LEAST_NOISE` and `_MOST_NOISE` that costs at most `target`, and hardly less where it can.
+    """A noise between `_LEAST_NOISE` and `_MOST_NOISE` that costs at most `target`, and little less if possible.
 
-    Brackets around `start`, as small noise is slow to price, then interpolates between the logarithms of both ends.
+    The search brackets the noise starting at `start`, because small noise is slow to price. It then interpolates
+    between the logarithms of the costs at both ends.
     """
     high, cost_high = start, cost(start)
     while cost_high > target:
@@ -147,7 +150,7 @@ def _least(cost: Callable[[float], float], start: float, target: float) -> float
 
 
 def _fewer_rounds(study: Study, target: float, delta: float) -> int | None:
-    """The largest number of domain rounds within the target; epsilon grows with the rounds."""
+    """The largest number of domain rounds within the target; epsilon grows with their number."""
 
     def fits(rounds: int) -> bool:
         return _epsilon(with_fields(study, {"heads.domain_rounds": rounds}), delta) <= target
@@ -156,7 +159,7 @@ def _fewer_rounds(study: Study, target: float, delta: float) -> int | None:
 
 
 def _largest(fits: Callable[[int], bool], most: int) -> int | None:
-    """The largest number from 0 to `most` that fits, where all smaller ones fit too."""
+    """The largest number from 0 to `most` that fits; None if 0 does not. All numbers below one that fits must fit."""
     if fits(most):
         return most
     if not fits(0):
@@ -169,14 +172,14 @@ def _largest(fits: Callable[[int], bool], most: int) -> int | None:
 
 
 def _rounded(study: Study, fields: dict[str, float], target: float, delta: float) -> Noises:
-    """The noises rounded up to a few digits, so that what is printed costs no more than what was found."""
+    """The noises rounded up to a few digits, so that the printed figures cost no more than those that were found."""
     upward = {field: _up(noise) for field, noise in fields.items()}
     reached = _epsilon(with_fields(study, upward), delta)
-    if reached > target:  # the accountant's grid may jump by a hair
+    if reached > target:  # the accountant's grid can make epsilon jump a little
         upward = {field: _up(noise * (1 + _CLOSE)) for field, noise in upward.items()}
         reached = _epsilon(with_fields(study, upward), delta)
     if reached > target:
-        msg = f"no noise was found that costs at most epsilon {target:g} at delta {delta:g}; aim at a little more"
+        msg = f"no noise was found that costs at most epsilon {target:g} at delta {delta:g}; raise the target a little"
         raise CostError(msg)
     return Noises(reached, upward, _clips(study, upward))
 

@@ -1,7 +1,7 @@
-"""Sums of costs without their order: how much of each kind of release there was, and what one sum has beyond another.
+"""Sums of costs, whatever their order: how much of each kind of release there was, what one sum has beyond another.
 
-Guarantees: `merged` neither loses nor adds a release, and the accountant prices it like the list it came from;
-`beyond(more, less)` is the smallest sum that brings `less` to at least `more`, kind by kind.
+Guarantees: `merged` neither loses nor adds a release, and the accountant prices its result like the list it came from.
+`beyond(more, less)` is the smallest sum that, added to `less`, has at least as much of each kind as `more`.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ Kind = tuple[Cohort, float, float]
 
 
 def merged(costs: Iterable[Cost]) -> tuple[Cost, ...]:
-    """Equal releases together, sorted."""
+    """The same releases, with equal ones merged, sorted by kind."""
     return tuple(_costs(_counted(costs)))
 
 
 def beyond(more: Iterable[Cost], less: Iterable[Cost]) -> tuple[Cost, ...]:
-    """What `more` has of each kind of release that `less` has not; empty where it has nothing."""
+    """What `more` has of each kind of release beyond what `less` has; empty if that is nothing."""
     return tuple(_costs(_counted(more) - _counted(less)))
 
 
 def largest(sums: Iterable[Iterable[Cost]]) -> tuple[Cost, ...]:
-    """The smallest sum that has at least as much of each kind as every one of these."""
+    """The smallest sum that has at least as much of each kind of release as every one of `sums`."""
     most: Counter[Kind] = Counter()
     for costs in sums:
         most |= _counted(costs)

@@ -1,6 +1,6 @@
 """What a study releases, round by round: tensor, noise, size, ring. Everything else reads the plan from here.
 
-Public constants of the study alone decide; no price is added up here (accounting), nothing is remembered (ledger).
+The study's public constants alone decide it. Prices are added up in accounting; the ledger remembers what was charged.
 """
 
 __all__ = ["architectures", "cost", "note_sizes", "release", "shapes"]

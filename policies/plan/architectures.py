@@ -1,7 +1,7 @@
-"""The image networks a study may name, as far as their sizes go: how many weights, how many features come out.
+"""Sizes of the image networks that a study may name: how many weights each has, how many features it gives.
 
-Public and implied by the study, so that the coordinator can check sizes without ever building a network. The networks
-themselves are the silo's (`silo_agent.learning.encoder.image_networks`); a test there holds the two against each other.
+The sizes are public and follow from the study, so the coordinator can check them without building a network. The
+networks themselves are in `silo_agent.learning.encoder.image_networks`; its tests compare them with these sizes.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from itertools import pairwise
 from policies.documents.study import Image, Model
 
 RESNET_CHANNELS = (64, 128, 256, 512)
-"""Of the four stages of two basic blocks each (He et al. 2016, Table 1, 18 layers)."""
+"""Channels of the four stages, which have two basic blocks each (He et al. 2016, Table 1, 18 layers)."""
 
 
 def features(model: Model, image: Image) -> int:
-    """Features that the image network gives: the flattened last map of the cnn, the averaged one of the ResNet."""
+    """Number of features of the image network: the last map, flattened for the cnn and averaged for the ResNet."""
     if model.encoder == "resnet18":
         return RESNET_CHANNELS[-1]
     halvings = len(model.channels)
@@ -23,7 +23,7 @@ def features(model: Model, image: Image) -> int:
 
 
 def weights(model: Model, image: Image) -> int:
-    """Parameters of the image network: convolutions (with biases in the cnn) and GroupNorm's scales and shifts."""
+    """Number of weights of the image network: convolutions (with biases in the cnn), GroupNorm's scales and shifts."""
     if model.encoder == "resnet18":
         return _resnet18(image.channels)
     widths = (image.channels, *model.channels)

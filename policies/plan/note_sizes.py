@@ -1,6 +1,7 @@
-"""How many bytes a note among silos may have: public, and implied by the study alone.
+"""How many bytes a note among silos may have. The limits are public and follow from the study alone.
 
-The coordinator checks it before it relays a byte, a silo before it fetches one. What a note says is the silos' affair.
+The coordinator checks a note's size before it relays a byte of it, a silo before it fetches one. Nothing here depends
+on what a note says; only silos can read that.
 """
 
 from __future__ import annotations
@@ -10,22 +11,25 @@ from policies.plan import shapes
 from policies.plan.release import plan
 
 MAX_NOTE = 4 << 20
-"""Bytes of a relayed note: wrapped keys for 256 silos, or the largest heads a study may ask for."""
+"""Bytes of a relayed note: enough for keys wrapped for 256 silos, or for the largest heads a study may ask for."""
 MAX_MODEL = 16 << 20
-"""Bytes of a relayed model beside its values: wrapped keys, priors, names."""
+"""Bytes of a relayed model without its values: wrapped keys, priors, names."""
 VALUE_BYTES = 8
 BASE_BYTES = 64 << 10
-"""Bytes of a note that everybody seals, beside what grows with the roster."""
+"""Fixed bytes of a note that every silo seals, to which a part for each silo of the roster is added."""
 GREETING_BYTES = 2 << 10
-"""Of a greeting, for each silo: an encapsulation, its name."""
+"""Bytes of a greeting for each silo: an encapsulation and the silo's name."""
 SHARES_BYTES = 2 << 10
-"""Of the shares of one tensor, for each silo: two sealed shares, their commitments, a deposited seed."""
+"""Bytes of one tensor's shares for each silo: two sealed shares, their commitments, a deposited seed."""
 REVEAL_BYTES = 256
-"""Of a reveal, for each silo: one share."""
+"""Bytes of a reveal for each silo: one share."""
 
 
 def note_limit(study: Study, round_number: int, kind: str) -> int:
-    """Bytes that a note of this kind may have: what everybody seals grows with the silos, the model with its values."""
+    """Most bytes that a note of this kind may have in this round.
+
+    Greetings, shares and reveals grow with the number of silos, a model with the number of its values.
+    """
     silos, tensors = len(study.silos), len(plan(study).round(round_number))
     heads = len(study.data.domains) * shapes.head_width(study)
     limits: dict[str, int] = {

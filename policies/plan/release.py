@@ -1,9 +1,9 @@
-"""The one plan: what a study releases, round by round, at which noise, in which size and ring.
+"""The one plan: what a study releases in each round, with how much noise, in which size and ring.
 
-Guarantees: every sum that leaves a silo is one `Release` of `plan(study)`, which the study's public constants alone
-determine. What is decided on, charged, drawn, sealed, logged and explained is this one object, so no two of them can
-differ: sizes, prices, the order of a round at both ends, the gate, the learner and its log read it, and whoever draws
-noise takes it.
+Guarantees: every sum that leaves a silo is one `Release` of `plan(study)`, and the study's public constants alone
+determine the plan. One and the same object is decided on, charged, drawn, sealed, logged and explained, so none of
+these can differ from another. Sizes, prices, the order of a round at both ends, the gate, the learner and its log all
+read it. Code that draws noise takes a `Release` and cannot be called without one.
 
 The plan, with R training rounds (docs/architecture.md, "The round"):
 
@@ -14,7 +14,8 @@ The plan, with R training rounds (docs/architecture.md, "The round"):
 | encoder | 1 .. R-1 | training | `encoder.steps` Poisson-sampled Gaussians of `encoder.noise` |
 | metrics | R | evaluation | one Gaussian of `evaluation.noise` |
 
-With distributed noise the cost is the same: the sum of the honest silos' noise has the standard deviation named here.
+With distributed noise the cost is the same: the noise of all honest silos together has the standard deviation that is
+named here.
 """
 
 from __future__ import annotations
@@ -34,14 +35,14 @@ Ring = Literal["ckks", "ring32", "ring64"]
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """What holds for a tensor in every study."""
+    """Facts about a tensor that hold in every study."""
 
     cohort: Cohort
-    """Whose patients it reads."""
+    """The cohort whose patients it reads."""
     noises: tuple[str, ...]
-    """Fields of the study that set its noise, `part.field`."""
+    """Fields of the study, as `part.field`, that set its noise."""
     solved: bool = False
-    """Whether one silo of the roster solves what was opened, and the others check and adopt its solution."""
+    """Whether one silo of the roster solves the opened sum; the others then check and adopt its solution."""
     local_noise: bool = False
     """Whether every silo draws the whole noise, whatever `privacy.mode` says."""
 
@@ -62,15 +63,15 @@ class Release:
 
     Attributes:
         tensor: its name on the wire.
-        cohort: whose patients are read.
-        noise: standard deviation of each draw's noise, for an l2 sensitivity of 1; 0 in a study of public data alone.
-        sampling_rate: chance with which a patient takes part in one draw (Poisson); 1 means every patient does.
-        count: how many draws it takes: the steps of DP-SGD, else 1.
+        cohort: the cohort whose patients are read.
+        noise: standard deviation of each draw's noise, for an l2 sensitivity of 1; 0 only in a study of public data.
+        sampling_rate: chance that a patient takes part in one draw (Poisson); 1 means that every patient does.
+        count: number of draws: the steps of DP-SGD, else 1.
         values: length of the summed vector.
-        ring: in which it is summed (docs/design/sums.md, "Rings").
-        solved: whether one silo solves what was opened, and the others check and adopt its solution.
-        resendable: whether what was drawn may be sent again under a new roster at no new charge: it carries all of its
-            noise, or the study has none.
+        ring: the ring in which it is summed (docs/design/sums.md, "Rings").
+        solved: whether one silo solves the opened sum; the others then check and adopt its solution.
+        resendable: whether a draw may be sent again under a new roster without a new charge. It may if it carries all
+            of its noise, or if the study has no noise.
     """
 
     tensor: str
@@ -88,21 +89,21 @@ class Release:
 
     @property
     def cost(self) -> Cost:
-        """What it is charged."""
+        """Its price, as the ledger charges it."""
         return Cost(self.cohort, self.sampling_rate, self.noise, self.count)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Every release of a study, by round and in the order in which a round sums them."""
+    """Every release of a study, by round, in the order in which the round sums them."""
 
     name: str
     rounds: tuple[tuple[Release, ...], ...]
 
     def round(self, number: int) -> tuple[Release, ...]:
-        """Releases of one attempt of a round. Round 0 counts, the others train.
+        """Releases of one attempt of a round. Round 0 counts patients, the other rounds train.
 
-        Raises `CostError` for a round that the study does not have: an unknown one must not pass as empty and free.
+        Raises `CostError` for a round that the study does not have, so that an unknown round never passes as free.
         """
         last = len(self.rounds) - 1
         if not 0 <= number <= last:
@@ -115,11 +116,12 @@ class Plan:
         for release in self.round(number):
             if release.tensor == tensor:
                 return release
-        msg = f"round {number} of study {self.name} does not release {str(tensor)!r}"
+        released = ", ".join(self.tensors(number))
+        msg = f"round {number} of study {self.name} does not release {str(tensor)!r}; it releases {released}"
         raise CostError(msg)
 
     def tensors(self, number: int) -> tuple[str, ...]:
-        """What a round sums, in order. Raises `CostError` for an unknown round."""
+        """Names of what a round sums, in order. Raises `CostError` for an unknown round."""
         return tuple(release.tensor for release in self.round(number))
 
     def ring(self, tensor: str) -> Ring:
@@ -127,7 +129,7 @@ class Plan:
         for release in self:
             if release.tensor == tensor:
                 return release.ring
-        msg = f"study {self.name} does not release {str(tensor)!r}"
+        msg = f"study {self.name} does not release {str(tensor)!r}; it releases {', '.join(self.tensor_costs())}"
         raise CostError(msg)
 
     def round_costs(self, number: int) -> dict[str, Cost]:
@@ -135,7 +137,7 @@ class Plan:
         return {release.tensor: release.cost for release in self.round(number)}
 
     def costs(self, first: int = 0) -> list[Cost]:
-        """Costs of the rounds from `first` to the last, if none is repeated, in the order of charging.
+        """Costs of the rounds from `first` to the last, in the order of charging, if no round is repeated.
 
         Raises `CostError` for an unknown round.
         """
@@ -143,14 +145,15 @@ class Plan:
         return [release.cost for releases in self.rounds[first:] for release in releases]
 
     def repeated_costs(self, number: int, attempts: int) -> list[Cost]:
-        """Costs of a round that was charged in so many attempts, from 1: what is resendable is drawn and charged once.
+        """Costs of a round that was charged for `attempts` attempts, at least 1.
 
-        Raises `CostError` for an unknown round.
+        A resendable release is drawn and charged once, any other release once for each attempt. Raises `CostError` for
+        an unknown round.
         """
         return [release.cost for release in self.round(number) for _ in range(1 if release.resendable else attempts)]
 
     def tensor_costs(self) -> dict[str, list[Cost]]:
-        """Costs of a run in which no round is repeated, by tensor, in the order in which the tensors appear."""
+        """Costs by tensor of a run in which no round is repeated; tensors stand in the order of their first release."""
         by_tensor: dict[str, list[Cost]] = {}
         for release in self:
             by_tensor.setdefault(release.tensor, []).append(release.cost)
@@ -171,7 +174,7 @@ def plan(study: Study) -> Plan:
 
 
 def encoder_release(study: Study) -> Release:
-    """The encoder's update, the same in every round that has one; a study of one round has none."""
+    """The encoder's update, the same in every round that has one. A study of one round has none."""
     encoder = study.encoder
     return _release(
         study,
@@ -185,7 +188,7 @@ def encoder_release(study: Study) -> Release:
 
 
 def noise_fields(cohorts: Iterable[Cohort]) -> tuple[str, ...]:
-    """Fields of a study, `part.field`, that set the noise of what these cohorts release."""
+    """Fields of a study, as `part.field`, that set the noise of the releases that read these cohorts."""
     wanted = set(cohorts)
     return tuple(field for kind in KINDS.values() if kind.cohort in wanted for field in kind.noises)
 

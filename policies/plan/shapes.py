@@ -1,7 +1,6 @@
-"""Widths that a study implies: of the encoder, its tables, a head, a domain's metrics. Public, from the study alone.
+"""Widths that follow from a study alone and are public: of the encoder, its tables, a head, a domain's metrics.
 
-release.py makes the sizes of the releases of them. What the values mean is the silo's business
-(`silo_agent.learning`).
+release.py computes the sizes of the releases from them. `silo_agent.learning` says what the values mean.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from policies.plan.families import form_of
 
 
 def encoder_values(study: Study) -> int:
-    """Weights of the shared encoder; a stochastic one (FedSR) has two outputs per coordinate."""
+    """Number of weights of the shared encoder. A stochastic encoder (FedSR) has two outputs per coordinate."""
     model, image = study.model, study.data.image
     outputs = model.representation * (2 if terms.is_stochastic(study.encoder) else 1)
     pixels = 0 if image is None else architectures.features(model, image)
@@ -24,7 +23,7 @@ def encoder_values(study: Study) -> int:
 
 
 def prior_values(study: Study) -> int:
-    """Tables that a term trains with the encoder, where they are averaged: of FedSR's CMI those of r(z|y)."""
+    """Length of the tables that a term trains with the encoder, if they are averaged: FedSR's r(z|y)."""
     return terms.averaged_values(study)
 
 
@@ -34,14 +33,17 @@ def head_width(study: Study) -> int:
 
 
 def head_values(study: Study, round_number: int) -> int:
-    """Upper triangles and gradients: W(W+1)/2 + W values a head; one head while pooled, then M."""
+    """Length of the heads' sum: for each head an upper triangle and a gradient, W(W+1)/2 + W values.
+
+    A pooled round has one head, a later round M, one for each domain.
+    """
     width = head_width(study)
     blocks = 1 if is_pooled(study, round_number) else len(study.data.domains)
     return blocks * (width * (width + 1) // 2 + width)
 
 
 def metric_cells(study: Study) -> tuple[int, int]:
-    """Cells of one domain's metric sum: (C, bins of the score), for more than two classes (C, 2 x bins)."""
+    """Cells of one domain's metric sum: (C, bins of the score), or (C, 2 x bins) for more than two classes."""
     form = form_of(study.data.label.count)
     return form.classes, form.cells_per_bin * study.evaluation.bins
 

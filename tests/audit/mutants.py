@@ -1,6 +1,6 @@
-"""Faulty variants of the product, built here alone by replacing parts of the running code: each must be caught.
+"""Faulty variants of the product, made only here by replacing parts of the running code. Each must be caught.
 
-`MUTANTS` says by which statistics each is caught. What a mutant leaves alone is the real code.
+`MUTANTS` says which statistics catch each. All parts that a mutant does not replace are the real code.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def fixed_seed() -> Iterator[None]:
 
 @contextmanager
 def scale_from_patients() -> Iterator[None]:
-    """The denominator of the gradient sum is q N, of the silo's own N (Opacus issues 571 and 819)."""
+    """The denominator of the gradient sum is q N, with the silo's own N (Opacus issues 571 and 819)."""
 
     def train(encoder, heads, records, plan, release, **rest):
         expected = max(round(release.sampling_rate * records.patient_count), 1)
@@ -147,7 +147,7 @@ def seed_of_the_program() -> Iterator[None]:
 
 @contextmanager
 def uncharged(tensor: Tensor) -> Iterator[None]:
-    """One kind of sum leaves without a debit, and the gate does not look for one either."""
+    """One kind of sum leaves without a debit, and the gate does not look for that debit."""
     charge, owed, signed = Gate._charge, Gate._owed, Gate._is_cosigned
 
     def charged(self, order):
@@ -169,7 +169,7 @@ def uncharged(tensor: Tensor) -> Iterator[None]:
 
 @contextmanager
 def redrawn_for_one_charge() -> Iterator[None]:
-    """Under distributed noise a new attempt draws heads anew for the charge of the first."""
+    """With distributed noise a new attempt draws heads anew, for the charge of the first attempt."""
     charge, owed, signed = Gate._charge, Gate._owed, Gate._is_cosigned
 
     def charged(self, order):
@@ -195,7 +195,7 @@ def _paid(gate, study, place, tensor):
 
 @contextmanager
 def signatures_that_suffice(enough: Callable[[Gate], bool]) -> Iterator[None]:
-    """The gate begins to compute once others' signatures are `enough`."""
+    """The gate begins to compute as soon as `enough` says that others have signed enough."""
     with patch.object(Gate, "_is_cosigned", lambda self, *_: enough(self)):
         yield
 
@@ -210,7 +210,7 @@ def _two_of_any_head(gate: Gate) -> bool:
 
 @contextmanager
 def pooled_rounds_with_domain_noise() -> Iterator[None]:
-    """Heads of every round draw what is charged for the rounds of domain heads."""
+    """Heads of every round draw the noise that is charged for rounds of domain heads."""
     contribution = Learner.contribution
 
     def with_domain_noise(self, release, *rest):
@@ -235,7 +235,7 @@ def rounding_forgotten() -> Iterator[None]:
 
 @contextmanager
 def charged_afterwards() -> Iterator[None]:
-    """The debit is written once the sum is computed."""
+    """The debit is written only after the sum is computed."""
     contribute = Gate.contribute
 
     def late(self, order, sealer, masks, compute, *ask):
@@ -273,7 +273,7 @@ def prior_without_noise() -> Iterator[None]:
 
 @contextmanager
 def personal_heads_feed_upload() -> Iterator[None]:
-    """DP-SGD on the encoder reads the personal model's heads, which were trained without noise, where there are any."""
+    """DP-SGD on the encoder reads the personal model's heads, which were trained without noise, if there are any."""
     real = EncoderUpdates.contribute
 
     def contribute(self, cost, cohort, place, *given):
@@ -376,4 +376,4 @@ NAMED: dict[str, tuple[Callable[[], AbstractContextManager[None]], Reason]] = {
     "local part in the uploaded loss": (local_part_in_upload, Reason.UNNOISED_PART),
     "r(z|y) beside the noised step": (prior_beside_the_step, Reason.UNNOISED_PART),
 }
-"""Faults that the program itself refuses by name when a study begins, and the reason."""
+"""Faults that the program itself refuses by name when a study begins, each with its reason."""

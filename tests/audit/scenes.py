@@ -1,4 +1,4 @@
-"""Silos that the statistics look at: the real gate, ledger and learner around small, made-up cohorts."""
+"""Silos for the statistics: the real gate, ledger and learner around small, made-up cohorts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from support.entropy import SeededEntropy
 
 
 def study(factors: tuple[int, ...] = (2,), inputs: int = 1, **changes: dict[str, Any]) -> Study:
-    """The audit's study with domains and inputs of other numbers; `changes` by part, field by field."""
+    """The audit's study with other numbers of domains and inputs. `changes` gives fields by part of the study."""
     document = canary_study().model_dump(mode="json")
     document["data"]["domain"] = [
         {"column": f"factor {at}", "values": list(range(size)), "names": [f"{at}-{value}" for value in range(size)]}
@@ -31,7 +31,7 @@ def study(factors: tuple[int, ...] = (2,), inputs: int = 1, **changes: dict[str,
 
 
 def crowd(patients: int, inputs: int = 1, domain: int = 0) -> Records:
-    """Patients of one record each, all in one domain, half of each class."""
+    """Patients with one record each, all in one domain, half of them in each class."""
     rng = np.random.default_rng(patients)
     return Records(
         rng.uniform(-1, 1, (patients, inputs)).astype(np.float32),
@@ -57,7 +57,7 @@ def silo(
 
 
 def begin(held: AuditedSilo) -> SharedModel:
-    """Round 0, and the model at the start."""
+    """Do round 0. Returns the model at the start."""
     start = SharedModel.start(held.study)
     held.contribute(Tensor.COUNTS, 0, start)
     held.open_counts(start)

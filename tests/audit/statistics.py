@@ -1,7 +1,7 @@
-"""The statistics that judge what a silo releases: each runs the product anew, so it judges a mutant like the real code.
+"""The statistics that judge what a silo releases. Each runs the product anew, so it judges a mutant like the real code.
 
-They see what an outsider sees (the integers that go to the sealer, the ledger) and know the study; of the product's
-own arithmetic they use the grid's step alone. `FALSE_ALARMS` says how likely each is to condemn right code.
+The statistics see what an outsider sees (the integers that go to the sealer, and the ledger) and know the study. Of the
+product's own arithmetic they use only the grid's step. `FALSE_ALARMS` says how likely each is to condemn right code.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ Statistic = Callable[[Path], Verdict]
 WIDE = {"hidden": [330], "representation": 30}
 """100,000 weights of 300 inputs; 527 values in the block of a head."""
 COARSE = 500_000
-"""Patients for whom the grid's step is 2^-10."""
+"""Number of patients for which the grid's step is 2^-10."""
 FOLDED = 16
-"""Residues that noise must make equally likely; every deviation here is hundreds of grid steps."""
+"""Number of residues that noise must make equally likely; every deviation here is hundreds of grid steps."""
 
 
 # --- noise ------------------------------------------------------------------------------------------------------------
@@ -61,7 +61,7 @@ def noise_of_heads(folder: Path, patients: int = 20) -> Verdict:
 
 
 def noise_of_pooled_heads(folder: Path, patients: int = 20) -> Verdict:
-    """The same for a pooled round, where nobody is in a block of one's own: 1e5 differences of two draws."""
+    """The same for a pooled round, which has no empty block: 1e5 differences of two draws."""
     classes = {"column": "y", "classes": [[0], [1], [2]], "positive": [], "negative": []}
     data = study(inputs=1).data.model_dump(mode="json") | {"label": classes}
     made = study(model={"hidden": [], "representation": 148}, data=data)
@@ -75,7 +75,7 @@ def noise_of_pooled_heads(folder: Path, patients: int = 20) -> Verdict:
 
 
 def noise_on_a_coarse_grid(folder: Path, patients: int = 20) -> Verdict:
-    """Heads where rounding counts: room for so many patients that what it adds to the charge is seen, 15 % and more."""
+    """Heads on a grid so coarse, for `COARSE` patients, that rounding adds more than 15 % to the charged deviation."""
     made = study((20, 10), model=WIDE | {"hidden": []}, privacy={"max_patients": COARSE})
     share = audit.release_step(made) * np.sqrt(plan(made).release(2, Tensor.HEADS).values)
     return all_of(
@@ -100,7 +100,7 @@ def noise_of_counts(folder: Path, patients: int = 20) -> Verdict:
 
 
 def noise_of_shares(folder: Path) -> Verdict:
-    """Distributed: of five silos and one colluder, the shares of three alone reach what each was charged."""
+    """Distributed noise of five silos, one a colluder: the shares of three reach what each was charged."""
     made = study(
         (20, 10),
         silos=["north", "south", "west", "east", "polar"],
@@ -117,7 +117,7 @@ def _release_noise(folder: Path, tensor: Tensor, patients: int, made, carriers: 
 
 
 def _noise(folder: Path, tensor: Tensor, patients: int, made, seed: int) -> tuple[np.ndarray, float]:
-    """Released values of the domains that nobody is in, and the deviation charged: everybody is in domain 0."""
+    """Released values of the domains without patients, and the charged deviation. All patients are in domain 0."""
     number = 0 if tensor is Tensor.COUNTS else 2
     with silo(folder, made, crowd(patients), crowd(patients), seed) as held:
         values = held.values(tensor, number, begin(held)) if number else held.values(tensor, 0, _start(made))
@@ -156,7 +156,7 @@ def fresh_noise(folder: Path) -> Verdict:
             start = begin(held)
             for number, tensor in ((1, Tensor.ENCODER), (2, Tensor.ENCODER), (2, Tensor.HEADS), (3, Tensor.HEADS)):
                 values = held.values(tensor, number, start)
-                # The crowd's own domain comes first in both parts of the heads; what lies between is noise alone.
+                # The crowd's own domain comes first in both parts of the heads; the values between are noise alone.
                 draws[f"{tensor} {number} of silo {seed}"] = values[500:100_000]
     return all_of(
         near(f"correlation of {a} and {b}", float(np.corrcoef(draws[a], draws[b])[0, 1]), 0.0, 99_500**-0.5)
@@ -166,10 +166,10 @@ def fresh_noise(folder: Path) -> Verdict:
 
 # --- canaries ---------------------------------------------------------------------------------------------------------
 def canary_means(folder: Path) -> Verdict:
-    """5,000 canaries, in by a coin: those in add the charged sensitivity to their own coordinates, no more and no less.
+    """A coin puts each of 5,000 canaries in or out. Those in add the charged sensitivity, no more and no less.
 
-    Two-sided; five sigma are .06 to .14 of it. A canary is a patient with two records: units that are records would add
-    twice as much.
+    Each adds it to coordinates of its own. The comparison is two-sided; five sigma are .06 to .14 of the
+    sensitivity. A canary is a patient with two records; if the unit were the record, it would add twice as much.
     """
     made = study(
         audit.FACTORS,
@@ -206,8 +206,8 @@ def canary_means(folder: Path) -> Verdict:
 def batches(folder: Path, steps: int = 1000, patients: int = 400, rate: float = 0.05) -> Verdict:
     """What 1,000 steps of the trainer read: Binomial(N, q) patients a step, Binomial(T, q) steps a patient.
 
-    A patient enters with one record. Half of the patients have two: they are drawn no more often,
-    and either record as often as the other.
+    A patient enters with one record. Half of the patients have two records. They are drawn no more often, and each of
+    their records as often as the other.
     """
     records = _some_with_two(patients)
     rows: list[np.ndarray] = []
@@ -258,10 +258,10 @@ def _some_with_two(patients: int) -> Records:
 def ledger_covers(folder: Path) -> Verdict:
     """The ledger on disk says at least what dp-accounting says of the vectors that left, and at most 1 % more.
 
-    A whole study under distributed noise, every round attempted twice. Equal vectors are one release. Whoever computes
-    one finds it charged on disk, and beside it the signatures of the coordinator and of another silo under a head of
-    this very ledger that has the charge; they come one by one, after a question that nobody answers. No chance is
-    involved: dp-accounting is asked for a lower estimate and for an upper.
+    The study has distributed noise, and every round is attempted twice. Equal vectors are one release. When a release
+    is computed, its charge must be on disk, and with it the signatures of the coordinator and of another silo under a
+    head of this very ledger that has the charge. The signatures come one by one, after a question that nobody answers.
+    No chance is involved: dp-accounting is asked for a lower estimate and for an upper one.
     """
     made = study(privacy={"mode": "distributed", "colluders": 0}, heads={"domain_rounds": 2, "pooled_noise": 12.0})
     left: dict[bytes, tuple[Tensor, int]] = {}
@@ -293,7 +293,7 @@ def ledger_covers(folder: Path) -> Verdict:
 
 
 def _unwitnessed(held: audit.AuditedSilo, tensor: Tensor, place: Place) -> str:
-    """What is not on disk yet of a draw's charge and its two signatures; nothing where all is."""
+    """What is missing on disk of a draw's charge and its two signatures; empty if nothing is."""
     key = (place.study, place.round, place.attempt)
     entries = read_ledger(held.ledger_path)[1]
     charged = [e for e in entries if tensor in e.debit.costs and (e.debit.study, e.debit.round, e.debit.attempt) == key]
@@ -316,7 +316,7 @@ def _is_signed(item: Cosignature) -> bool:
 
 
 def _one_by_one(signed: Callable[[], list[Cosignature]]) -> Callable[[], list[Cosignature]]:
-    """Hand out nothing, then one signature at a time."""
+    """Hand out nothing at first, then one signature at a time."""
     asked = count()
 
     def answer() -> list[Cosignature]:
@@ -327,7 +327,7 @@ def _one_by_one(signed: Callable[[], list[Cosignature]]) -> Callable[[], list[Co
 
 
 def _direct(made, releases: list[tuple[Tensor, int]], *, pessimistic: bool) -> float:
-    """Epsilon by dp-accounting alone, of the releases that were seen; the larger cohort's."""
+    """Epsilon of the releases that were seen, by dp-accounting alone; that of the larger cohort."""
     cohorts: dict[bool, list] = {True: [], False: []}
     for tensor, number in releases:
         noise = {
@@ -353,7 +353,7 @@ def _direct(made, releases: list[tuple[Tensor, int]], *, pessimistic: bool) -> f
 
 # --- what leaves ------------------------------------------------------------------------------------------------------
 def on_the_grid(folder: Path) -> Verdict:
-    """Whole numbers inside the public bounds, as many as the study says, all residues mod 16 equally likely."""
+    """Releases are integers inside the public bounds, as many as the study says; residues mod 16 are equally likely."""
     made = study((20, 10), inputs=300, model=WIDE, encoder={"steps": 4}, evaluation={"bins": 32})
     verdicts = []
     with silo(folder, made, crowd(50, 300), crowd(50, 300), 8) as held:
@@ -372,9 +372,9 @@ def one_patient_less(folder: Path) -> Verdict:
     """One patient less moves no release by more than its charged sensitivity, however private parts at the silo differ.
 
     Both silos draw the same noise, hold the same released state (counts, and r(z|y) as the charged steps of round 1
-    left it) and train personal models of their own. All inputs are alike but for the patient who goes, so whatever was
-    fitted to all of them without noise turns everybody's gradient, and every gradient is clipped: its direction is all
-    that it has. No chance is involved.
+    left it) and train personal models of their own. All inputs are alike except those of the patient who goes. So
+    anything that was fitted to all of them without noise turns everybody's gradient. Since every gradient is clipped,
+    such a turn shows in full. No chance is involved.
     """
     made = study(
         model={"representation": 2, "gain": 1.0},
@@ -409,7 +409,7 @@ def one_patient_less(folder: Path) -> Verdict:
 
 
 def _with_private_parts(held: audit.AuditedSilo, released: dict[str, bytes]) -> dict[tuple[Tensor, int], np.ndarray]:
-    """All uploads of a study. `released` carries over what the first silo's charged steps left, by name of the file."""
+    """All uploads of a study. `released` hands the second silo the files that the first one's charged steps left."""
     start = begin(held)
     uploads = {(Tensor.COUNTS, 0): held.uploads[-1]}
     home = held.state.study_folder(held.study.digest)

@@ -1,4 +1,4 @@
-"""The mutation gate: faults that have broken other systems, planted in the running code, are all caught by name."""
+"""The mutation gate: faults that have broken other systems are planted in the running code, and all are caught."""
 
 import pytest
 
@@ -60,7 +60,7 @@ PLANTED = {name: mutant.plant for name, mutant in MUTANTS.items()} | {name: plan
 
 @pytest.mark.parametrize("fault", PLANTED)
 def test_a_planted_fault_is_gone_afterwards(fault):
-    """What a mutant replaces is put back: else the tests that follow would judge it instead of the real code."""
+    """A mutant's parts are put back; otherwise the tests that follow would judge it instead of the real code."""
     parts = _replaceable()
     with PLANTED[fault]():
         assert _replaceable() != parts

@@ -1,4 +1,4 @@
-"""The real code, judged by every statistic. Which faults the statistics find is for test_mutants.py to say."""
+"""Every statistic accepts the real code. test_mutants.py says which faults the statistics find."""
 
 import pytest
 

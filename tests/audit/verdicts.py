@@ -1,8 +1,8 @@
 """What a statistic answers, and the tests that its answers rest on.
 
-`FIVE_SIGMA` and `RARE` are the chances with which a single comparison condemns code that is right. The seeds of this
-folder are fixed, so that right code passes always or never: the rates say how likely a change of the seeds, or of the
-order of draws, is to raise a false alarm.
+`FIVE_SIGMA` and `RARE` are the chances that a single comparison condemns right code. The seeds in this folder are
+fixed, so right code passes always or never. The rates say how likely a change of the seeds, or of the order of draws,
+is to raise a false alarm.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ class Verdict:
 
 
 def all_of(verdicts: Iterable[Verdict]) -> Verdict:
-    """Holds where all hold."""
+    """A verdict that holds if all of these hold."""
     parts = list(verdicts)
     return Verdict(all(part.holds for part in parts), "; ".join(part.seen for part in parts))
 
 
 def near(name: str, value: float, expected: float, sd: float) -> Verdict:
-    """`value` lies within five standard deviations of what is expected (two-sided): rate `FIVE_SIGMA`."""
+    """`value` lies within five standard deviations of the expected one, two-sided. Rate: `FIVE_SIGMA`."""
     away = abs(value - expected) / sd
     return Verdict(bool(away < SIGMAS), f"{name} {value:.5g} for {expected:.5g}, {away:.1f} sigma away")
 
 
 def noise_like(name: str, values: np.ndarray, sd: float) -> Verdict:
-    """Mean 0 and deviation `sd`, two-sided: 2 x `FIVE_SIGMA`. At 1e5 values a deviation that is 1.1 % off is found."""
+    """Mean 0, deviation `sd`, two-sided. Rate: 2 x `FIVE_SIGMA`. At 1e5 values a deviation 1.1 % off is found."""
     n = values.size
     return all_of(
         (
@@ -51,7 +51,7 @@ def noise_like(name: str, values: np.ndarray, sd: float) -> Verdict:
 
 
 def distributed_as(name: str, values: np.ndarray, law) -> Verdict:
-    """Chi-square of integers against a frozen scipy law, its tails joined to eight expected in a cell: rate `RARE`."""
+    """Chi-square of integers against a frozen scipy law; its tails are joined to 8 expected in a cell. Rate: `RARE`."""
     n = len(values)
     low, high = int(law.ppf(_LEAST_EXPECTED / n)), int(law.isf(_LEAST_EXPECTED / n))
     inner = np.arange(low, high)
@@ -64,6 +64,6 @@ def distributed_as(name: str, values: np.ndarray, law) -> Verdict:
 
 
 def uniform(name: str, cells: np.ndarray, count: int) -> Verdict:
-    """Chi-square of cells 0 .. count - 1 against equal chances: rate `RARE`."""
+    """Chi-square of cells 0 .. count - 1 against equal chances. Rate: `RARE`."""
     p = float(chisquare(np.bincount(cells, minlength=count)).pvalue)
     return Verdict(p > RARE, f"{name}: p = {p:.2g}")

@@ -1,4 +1,4 @@
-"""One attempt at one tensor, sealed, added and opened by the product's code: four silos take part, elm drops out.
+"""One attempt at one tensor, sealed, added and opened by the product's code. Four silos take part; elm drops out.
 
 Keys and seeds follow from names. Ciphertexts come from `given`, the content of `given.json`.
 """
@@ -25,7 +25,7 @@ SURVIVORS = ("ash", "fir", "oak")
 
 
 def drawn(name, n=32):
-    """Bytes of that name: SHAKE-256."""
+    """Bytes that follow from a name, by SHAKE-256."""
     return hashlib.shake_256(f"fedward vectors {name}".encode()).digest(n)
 
 
@@ -38,7 +38,7 @@ ATTEMPT = AttemptRef(LABEL.study, LABEL.roster, LABEL.round, LABEL.attempt)
 
 
 def seeds():
-    """Of this attempt, as agreement and recovery would give them."""
+    """The seeds of this attempt, as agreement and unmasking would give them."""
     own = {name: drawn(f"own {name}") for name in PARTICIPANTS}
     pairs = {f"{a} {b}": drawn(f"pair {a} {b}") for a in PARTICIPANTS for b in PARTICIPANTS if a < b}
     return own, pairs
@@ -61,7 +61,7 @@ def unmasking(survivors=SURVIVORS):
 
 
 def by_rule(name, count, bound):
-    """The long vectors' values."""
+    """Values of the long vectors."""
     k = np.arange(count, dtype=np.int64)
     return (k * k * 7919 + k * 104729 * (MEMBERS.index(name) + 1)) % (2 * bound + 1) - bound
 
@@ -75,14 +75,14 @@ def few(kind, name):
 
 
 class GivenCiphertexts:
-    """In the place of a key: `encrypt` gives the ciphertexts that were captured, of these very values."""
+    """Stands in for a key: `encrypt` returns the ciphertexts that were captured for these very values."""
 
     def __init__(self, key, residues):
         self._key, self._residues = key, residues
 
     def encrypt(self, values):
         if not np.array_equal(self._key.decrypt(self._residues, values.size), values):
-            msg = "the captured ciphertexts hold other values: run with --capture"
+            msg = "the captured ciphertexts hold other values; run with --capture"
             raise SystemExit(msg)
         return self._residues.copy()
 

@@ -1,15 +1,16 @@
 """The check of the vectors by a second implementation: `python -I tests/vectors/checker.py [folder]`.
 
-It imports nothing of FedWard: the formats are stated, and computed anew, in `checker_keys` and `checker_sums`, so the
-product and this can agree only where both do what is written there. Every file in the folder (this one, unless one is
-given) is checked; what does not hold is named, and the exit is then 1.
+The checker imports nothing of FedWard. `checker_keys` and `checker_sums` state the formats and compute them anew, so
+the product and the checker can agree only if both do what is written there. Every file in the folder is checked; the
+default is this folder. Files that do not hold are named, and the exit status is then 1.
 
-In the vectors bytes are hexadecimal, or `{"bytes": length, "begins": hexadecimal, "sha256": digest}` where long, or
-base64 in `given.json`, which holds what came from a random generator. A `refused` case is an input that must be
-refused: `reason` is the word here, `error` the product's class; `refusals` says how they are written. Long inputs
-follow from rules: residue i of frame s is (i + 1 + 4096 s) 0x9E3779B97F4A7C15 mod 2^64 mod PRIME; value k of silo s
-(from 0, of the sorted members) is (7919 k^2 + 104729 (s + 1) k) mod (2 bound + 1) - bound; byte i of a content in
-chunks is (31 i + i // 256 + i // 65536) mod 256.
+Bytes in the vectors are hexadecimal. Long ones are `{"bytes": length, "begins": hexadecimal, "sha256": digest}`. In
+`given.json`, which holds what came from a random generator, they are base64. A `refused` case is an input that must be
+refused: `reason` is the checker's word, `error` the product's class; `refusals` says how the cases are written.
+
+Long inputs follow from rules. Residue i of frame s is (i + 1 + 4096 s) 0x9E3779B97F4A7C15 mod 2^64 mod PRIME. Value k
+of silo s (from 0, of the sorted members) is (7919 k^2 + 104729 (s + 1) k) mod (2 bound + 1) - bound. Byte i of a
+content in chunks is (31 i + i // 256 + i // 65536) mod 256.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ class Differs(Exception):  # noqa: N818  # says what happened
 
 
 def same(found, expected, what):
-    """`expected` as the vectors have it: bytes are compared with hexadecimal or a digest."""
+    """Compare with `expected`, as the vectors have it: bytes are compared as hexadecimal or by their digest."""
     if isinstance(found, bytes):
         long = {"bytes": len(found), "begins": found[:27].hex(), "sha256": hashlib.sha256(found).hexdigest()}
         found = long if isinstance(expected, dict) else found.hex()
@@ -56,7 +57,7 @@ def refuses(case, function, *arguments):
 
 
 def edited(data, edit):
-    """Bytes after an edit: `set` (place, bytes), `zero` (from, to), or `size` (cut, or zeros behind)."""
+    """Bytes after an edit: `set` (place, bytes), `zero` (from, to), or `size` (cut, or filled up with zeros)."""
     out = bytearray(data)
     if "set" in edit:
         at, new = edit["set"]
@@ -184,7 +185,7 @@ def values_of(world, case):
 
 
 def altered(kind, total, case):
-    """The sum after `add`, `shift` and `edit`, by whoever holds it but no key: a plaintext is added to c0 alone."""
+    """The sum after `add`, `shift` and `edit`, as altered without any key: a plaintext is added to c0 alone."""
     if "add" in case or "shift" in case:
         words = sums.read_frame(kind, total)
         difference = [0] * len(words)

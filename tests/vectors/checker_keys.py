@@ -1,6 +1,7 @@
 """FedWard's keys, streams, labels, shares and digests a second time, written from their description alone.
 
-Each function states one format in full; with the standards it names, that is enough to write a third implementation.
+Each function states one format in full. Together with the standards that it names, this is enough to write a third
+implementation.
 Integers are little-endian unless said otherwise; || joins bytes; digests are SHA-256. Nothing of FedWard is imported.
 """
 
@@ -16,7 +17,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 
 class Refused(Exception):  # noqa: N818  # as in the product: the fault is another party's
-    """An input that no implementation may accept; the argument is the `reason` of the vectors."""
+    """An input that no implementation may accept. The argument is the `reason` in the vectors."""
 
 
 def require(holds, reason):
@@ -48,13 +49,13 @@ def canonical(domain, *parts):
 def label_bytes(label):
     """canonical("label", study, roster, model, round, attempt, tensor): three digests (hexadecimal texts), two numbers.
 
-    What a silo stores so that it never uses a label again is the digest of these bytes.
+    A silo stores the digest of these bytes so that it never uses a label again.
     """
     return canonical("label", *(label[key] for key in ("study", "roster", "model", "round", "attempt", "tensor")))
 
 
 def derive(key, info, salt=None):
-    """HKDF-SHA256 (RFC 5869), 32 bytes: a single expansion block. No salt is 32 zeros."""
+    """HKDF-SHA256 (RFC 5869), 32 bytes: a single expansion block. Without a salt, the salt is 32 zeros."""
     extracted = hmac.digest(salt or bytes(32), key, "sha256")
     return hmac.digest(extracted, info + b"\1", "sha256")
 
@@ -76,9 +77,9 @@ class Stream:
         return np.frombuffer(self.bytes(size * n), f"<u{size}")
 
     def uniform(self, q, n):
-        """N numbers of [0, q): the next n 64-bit words, cut to the bits of q - 1; those above q - 1 are drawn again.
+        """Draw n numbers of [0, q): the next n 64-bit words, cut to the bits of q - 1. Those above q - 1 misfit.
 
-        All misfits of a pass are drawn again together, in their order, by the next words; then those that misfit again.
+        All misfits of a pass are drawn again together, in their order, from the next words, until none misfits.
         """
         require(1 <= q <= 1 << 64, "modulus")
         mask = (1 << (q - 1).bit_length()) - 1
@@ -110,7 +111,8 @@ def roster_digest(roster):
 def pair_secret(roster, pair, private, other_public, kem_secret):
     """derive(X25519 secret || ML-KEM secret, canonical("pair", first name, second name, ciphertext), salt).
 
-    The salt is the roster's digest (32 bytes). The first name encapsulated the ML-KEM secret to the second: ciphertext.
+    The salt is the roster's digest (32 bytes). `ciphertext` encapsulates the ML-KEM secret; the first name made it for
+    the second.
     """
     try:
         shared = X25519PrivateKey.from_private_bytes(private).exchange(X25519PublicKey.from_public_bytes(other_public))
@@ -143,7 +145,7 @@ def split(secret, threshold, holders, entropy):
     """Shares of holders 1, 2, ...: the polynomial's values there mod FIELD, 33 bytes, big-endian.
 
     The secret (32 bytes, big-endian) is the constant coefficient; the next ones, in order, are 33 bytes of entropy
-    each, big-endian, cut to 257 bits, and drawn again where they are FIELD or more.
+    each, big-endian, cut to 257 bits, and drawn again if they are FIELD or more.
     """
     require(len(secret) == 32 and 1 <= threshold <= holders, "share")
     drawn = (int.from_bytes(entropy[at : at + 33], "big") % (1 << 257) for at in range(0, len(entropy), 33))
@@ -169,7 +171,7 @@ def combine(shares, threshold):
 def commitment(dealing, holder, value):
     """Digest of canonical("commitment", attempt, dealer, tensor, part, holder or "" for the secret itself, value).
 
-    The part is "own" for the key of the self mask, "key" for that under which the pair seeds are deposited.
+    The part is "own" for the key of the self mask, "key" for the key under which the pair seeds are deposited.
     """
     of = (dealing[key] for key in ("owner", "tensor", "part"))
     return hashlib.sha256(canonical("commitment", attempt_bytes(dealing["attempt"]), *of, holder, value)).digest()
@@ -189,13 +191,13 @@ def chunk_list(content):
 
 
 def chunk_digest(size, hashes):
-    """What names a content: digest of b"fedward chunks 1" || its chunks' digests || size (8)."""
+    """The name of a content: the digest of b"fedward chunks 1" || its chunks' digests || size (8)."""
     require(len(hashes) == 32 * -(-size // CHUNK), "list")
     return hashlib.sha256(b"fedward chunks 1" + hashes + size.to_bytes(8, "little")).hexdigest()
 
 
 def check_chunk(size, hashes, offset, piece):
-    """What comes for an offset is the chunk that begins there: its length, and its digest."""
+    """Require that `piece` is the chunk that begins at `offset`, by its length and its digest."""
     expected = hashes[offset // CHUNK * 32 :][:32]
     fits = offset % CHUNK == 0 and len(piece) == min(CHUNK, size - offset)
     require(fits and hashlib.sha256(piece).digest() == expected, "chunk")

@@ -1,8 +1,8 @@
 """FedWard's rings, ciphertexts, masks and sums a second time, written from their description alone.
 
-As `checker_keys`, whose words this uses. A `world` is what one attempt at one tensor gives: `members` (the study's
-silos), `participants` and `survivors` (names), `label`, `check` and `group` (keys), `own` (name -> seed), `pairs`
-("first second", sorted -> seed); for ciphertexts `key` and `ciphertexts` (name -> a frame that is not yet covered).
+It is written like `checker_keys` and uses its terms. A `world` is what one attempt at one tensor gives: `members` (the
+study's silos), `participants` and `survivors` (names), `label`, `check` and `group` (keys), `own` (name -> seed),
+`pairs` ("first second", sorted -> seed); for ciphertexts `key` and `ciphertexts` (name -> a frame not yet covered).
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ CHECKS, LIMBS, LIMB_BITS = 4, 4, 16
 
 
 def limit(kind, silos):
-    """Largest magnitude that one of so many silos may seal: no sum of theirs leaves [-MAX_SUM, MAX_SUM]."""
+    """Largest magnitude that one of `silos` silos may seal, so that no sum of theirs leaves [-MAX_SUM, MAX_SUM]."""
     return min(MAX_VALUE[kind], MAX_SUM[kind] // silos)
 
 
 def content_size(kind, values):
-    """A vector is cut into frames of FRAME_VALUES; the last one of integers is short, a ciphertext always whole."""
+    """A vector is cut into frames of FRAME_VALUES. The last one of integers is short; a ciphertext is always whole."""
     return FRAME_BYTES[kind] * -(-values // FRAME_VALUES[kind]) if kind == "ckks" else WORD[kind] * values
 
 
@@ -61,7 +61,7 @@ def check_residues(residues):
 
 
 def unpack(data):
-    # Four residues are 27 bytes: whoever takes the frame as a single integer gets the same ones, more slowly.
+    # Four residues are 27 bytes. Reading the frame as a single integer gives the same residues, but more slowly.
     groups = (int.from_bytes(data[at : at + 27], "little") for at in range(0, len(data), 27))
     return [group >> 54 * i & (1 << 54) - 1 for group in groups for i in range(4)]
 
@@ -136,7 +136,7 @@ def encode(values):
     """The polynomial of up to 2048 values: value 2 j is slot j's real part, value 2 j + 1 its imaginary part, or 0.
 
     Slot j is SCALE^-1 times the polynomial's value at exp(i pi 3^j / 2048); coefficients are rounded (implementations
-    may differ by 1 where floating point does).
+    may differ by 1 if their floating point differs).
     """
     parts = np.zeros(DEGREE)
     parts[: len(values)] = values
@@ -153,15 +153,15 @@ def decode(coefficients):
 
 
 def phase(residues, key):
-    """The polynomial that a ciphertext holds: c0 + c1 s, where key = the residues of s, packed as a frame's are.
+    """The polynomial that a ciphertext holds: c0 + c1 s. `key` has the residues of s, packed like a frame's.
 
-    For a sum of n fresh ciphertexts it is the sum of their encoded vectors, but for at most 21 n in each coefficient.
+    For a sum of n fresh ciphertexts it differs from the sum of their encoded vectors by at most 21 n per coefficient.
     """
     return from_ntt([(a + b * s) % PRIME for a, b, s in zip(residues, residues[DEGREE:], unpack(key), strict=False)])
 
 
 def decrypt(residues, key, count):
-    """The `count` integers of a ciphertext: every value is within .25 of an integer in range, and 0 beyond `count`."""
+    """The `count` integers of a ciphertext. All values lie within .25 of an integer in range, unused ones of 0."""
     values = decode(phase(residues, key))
     nearest = np.rint(values)
     require(np.all(np.abs(values) <= MAX_SUM["ckks"] + 0.25) and np.all(np.abs(values - nearest) <= 0.25), "noise")
@@ -198,7 +198,7 @@ def seal_opening(what):
 
 
 def read_seal_object(what, data):
-    """The residues, in NTT form: of c0 and c1, as in a frame; of the key, of which none is 0."""
+    """The residues, in NTT form: those of c0 and c1, as in a frame, or those of the key, none of which is 0."""
     opening = seal_opening(what)
     size = int.from_bytes(opening[8:16], "little")
     require(data.startswith(opening) and len(data) == size, "object")
@@ -226,12 +226,12 @@ def linear_checks(key, kind, label, numbers):
 
 
 def to_limbs(checks):
-    """Check by check 4 limbs of 16 bits, the lowest first. In a sum limbs are larger, and mean the same."""
+    """Check by check, 4 limbs of 16 bits, the lowest first. In a sum the limbs are larger and mean the same."""
     return [check >> LIMB_BITS * i & (1 << LIMB_BITS) - 1 for check in checks for i in range(LIMBS)]
 
 
 def plain_vector(world, kind, me, values):
-    """Values || for every silo of the study, sorted, 1 if it is this one, else 0 || the limbs of the checks of both."""
+    """Values || slots: for every silo of the study, sorted, 1 if it is this one, else 0 || limbs of both's checks."""
     most = limit(kind, len(world["members"]))
     require(all(-most <= value <= most for value in values), "range")
     numbers = [*values, *(int(name == me) for name in sorted(world["members"]))]
@@ -251,11 +251,12 @@ def _own_streams(world, kind, name):
 
 
 def masks(world, kind, me):
-    """What an upload is covered by: (sign, stream)s.
+    """The streams that cover an upload, each as (sign, stream).
 
-    Towards every other participant the stream of their pair seed, label canonical("pair mask", kind, label), added by
-    the one whose name sorts first and subtracted by the other; plus that of one's own seed, canonical("self mask",
-    kind, label); and, but for ciphertexts, plus that of the group key, canonical("group pad", kind, own name, label).
+    For every other participant there is the stream of the pair seed, label canonical("pair mask", kind, label). The
+    silo whose name sorts first adds it, the other one subtracts it. The stream of the silo's own seed,
+    canonical("self mask", kind, label), is added. Except for ciphertexts, the stream of the group key,
+    canonical("group pad", kind, own name, label), is added too.
     """
     others = [name for name in world["participants"] if name != me]
     pairs = [(1 if me < other else -1, _pair_stream(world, kind, me, other)) for other in others]
@@ -263,8 +264,8 @@ def masks(world, kind, me):
 
 
 def unmasking(world, kind):
-    """What is added to the survivors' sum: their own streams and group pads, subtracted; for each survivor and each
-    participant who is none, their pair stream, with the sign that the silo gave it who dropped out."""
+    """The streams that uncover the survivors' sum. Their own streams and group pads are subtracted. The pair stream of
+    each survivor and each participant who dropped out is added with the sign that the dropped silo would have used."""
     survivors = world["survivors"]
     dropped = [name for name in world["participants"] if name not in survivors]
     own = [(-1, stream) for name in survivors for stream in _own_streams(world, kind, name)]
@@ -274,9 +275,9 @@ def unmasking(world, kind):
 
 
 def covered(kind, frames, terms):
-    """Frames' words after every stream was added. Each stream goes through the frames in their order, once.
+    """The frames' words after every stream was added. Each stream runs through the frames once, in their order.
 
-    Integers: a word of the stream for each word. Ciphertexts: uniform(PRIME, 2048) for the residues of c0 alone.
+    Integers: a word of the stream for each word. Ciphertexts: uniform(PRIME, 2048), for the residues of c0 alone.
     """
     out = []
     for words in frames:
@@ -304,10 +305,10 @@ def upload(world, kind, me, values):
 
 
 def open_sum(world, kind, content, count):
-    """The sum of the survivors' values: uncovered, decrypted, and refused unless everything about it is right.
+    """The sum of the survivors' values, uncovered and decrypted. It is refused unless all of this holds.
 
-    Every number lies in [-MAX_SUM, MAX_SUM]; the slots of survivors hold 1, all others 0 (what lies outside 0 to the
-    number of slots is noise); the checks of values and slots are the sums of limb i times 2^16i.
+    Every number lies in [-MAX_SUM, MAX_SUM]. The slots of survivors hold 1, all others 0; a slot below 0 or above the
+    number of slots is refused as noise. The checks of values and slots are the sums of limb i times 2^16i.
     """
     silos = sorted(world["members"])
     size = count + len(silos) + CHECKS * LIMBS

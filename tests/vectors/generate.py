@@ -1,9 +1,9 @@
 """Write the vectors with the product's code: `python -m tests.vectors.generate`, from the repository's root.
 
-`--check` writes nothing and names the files that differ from what is committed (exit 1 if any). `--capture` first draws
-anew what comes from random generators, `given.json` (a CKKS key, three ciphertexts, an ML-KEM-768 ciphertext): only
-after a change of what those ciphertexts carry. Everything else follows from fixed names. What the files mean is said in
-`checker`; what must be refused, and why, is in `refusals`.
+`--check` writes nothing and names the files that differ from the committed ones; the exit status is 1 if there are any.
+`--capture` first draws anew what comes from random generators, `given.json` (a CKKS key, three ciphertexts, an
+ML-KEM-768 ciphertext). It is needed only if those ciphertexts must carry something else. Everything else follows from
+fixed names. `checker` says what the files mean; `refusals` says what must be refused, and why.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from tests.vectors.attempt import (
 
 HERE = Path(__file__).resolve().parent
 SHOWN = 600
-"""Longer bytes are committed as a digest."""
+"""Bytes longer than this are committed as a digest."""
 
 
 def shown(data):
@@ -62,7 +62,7 @@ def shown(data):
 
 
 class Written:
-    """Entropy that can be written down."""
+    """Entropy that follows from a name and is recorded, so that it can be written into a vector."""
 
     def __init__(self, name):
         self._name, self.drawn = name, b""
@@ -270,7 +270,7 @@ def parties():
 
 
 def roster():
-    """Signatures and certificates are any bytes: a digest verifies nothing."""
+    """A roster whose signatures and certificates are any bytes, because a digest verifies nothing."""
     return Roster(
         LABEL.study,
         tuple(
@@ -287,7 +287,7 @@ def roster():
 
 
 def pair_secret(me, other, ciphertext):
-    """As `meet` derives it, from a ciphertext that the first of the two sent to the second."""
+    """The pair secret as `meet` derives it, from a ciphertext that the first of the two sent to the second."""
     keys = {name: (private, kem) for name, private, kem in parties()}
     private, kem = keys[me]
     kem_secret = keys[max(me, other.name)][1].decapsulate(ciphertext)
@@ -386,7 +386,7 @@ def digests_file():
 
 
 def capture():
-    """Draw what is random."""
+    """Draw anew what comes from random generators."""
     key = CkksKey.create()
     plain = {name: np.array(plain_vector("ckks", name, few("ckks", name)), np.int64) for name in SURVIVORS}
     kem = {name: kem for name, _, kem in parties()}["fir"]
@@ -414,7 +414,7 @@ def build(given):
 
 
 def text(of):
-    """JSON, with one line for each thing that is two levels down."""
+    """JSON with one line for each key, or for each item of a list of objects under it."""
     lines = []
     for key, value in of.items():
         inner = json.dumps(value, ensure_ascii=False)

@@ -1,9 +1,10 @@
-"""What every implementation must refuse: data alone, for the vectors' `refused` lists. Imports nothing.
+"""What every implementation must refuse: the data of the vectors' `refused` lists. Nothing of FedWard is imported.
 
-`reason` is the checker's word and `error` the product's class. A sum's case says what is done to the sum of the
-survivors' uploads (`uploads`: of these instead; `add`: a difference at places of the vector, in a ciphertext encoded;
-`shift`: a number on every residue of c0; `edit`: of its bytes) or with what it is opened (`label`, `survivors`,
-`check`). An edit is `set` (place, bytes), `zero` (from, to) or `size` (cut, or zeros behind).
+`reason` is the checker's word and `error` the product's class. The case of a sum says how the sum of the survivors'
+uploads is altered: `uploads` sums other uploads, `add` adds a difference at places of the vector (encoded in a
+ciphertext), `shift` adds a number to every residue of c0, `edit` edits its bytes. Or the case says with which other
+`label`, `survivors` or `check` the sum is opened. An edit is `set` (place, bytes), `zero` (from, to) or `size` (cut, or
+filled up with zeros).
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ PRIME = 18014398509404161
 
 
 def sums(kind, count):
-    """Of the first sum of each kind: of ash, fir and oak, without elm, in a study with yew; `count` values."""
+    """Cases of the first sum of each kind: `count` values of ash, fir and oak, without elm, in a study with yew."""
 
     def case(name, reason, error="OpeningRefused", **of):
         return {"name": name, **of, "reason": reason, "error": error}
@@ -67,7 +68,7 @@ def sums(kind, count):
 
 
 def frames():
-    """Of zeros for the integer rings; of the rule's residues for ciphertexts."""
+    """Cases of frames: of zeros for the integer rings, of the rule's residues for ciphertexts."""
 
     def case(name, kind, reason, **edit):
         return {"name": name, "kind": kind, "edit": edit, "reason": reason, "error": "FrameError"}
@@ -93,7 +94,7 @@ FOREIGN = "5a" * 32
 
 
 def objects():
-    """Of the rule's residues in the objects that SEAL loads."""
+    """Cases of objects that SEAL loads, with the rule's residues."""
 
     def number(value, layout="<Q"):
         return struct.pack(layout, value).hex()
@@ -154,7 +155,7 @@ SIZES = {"ciphertext": 113 + 8 * 4096, "secret key": 88 + 8 * 2048}
 
 
 def agreement():
-    """Of the roster, the pair and the survivors."""
+    """Cases of the roster, the pair and the survivors."""
 
     def case(name, reason, **of):
         return {"name": name, **of, "reason": reason, "error": "RosterRefused"}
@@ -174,7 +175,7 @@ def agreement():
 
 
 def shares(dealt):
-    """Of the first dealing: three of five. A wrong share is found by its commitment, or by that of the secret."""
+    """Cases of the first dealing, three of five. A wrong share is found by its commitment or by the secret's."""
     first, second, third = dealt[:3]
     swapped = {"1": second, "2": first, "3": third}
     altered = {"1": first, "2": second, "3": third[:-2] + f"{int(third[-2:], 16) ^ 1:02x}"}
@@ -199,7 +200,7 @@ def shares(dealt):
 
 
 def chunks():
-    """Of the content of 300,000 bytes, in chunks of 131,072; and its list."""
+    """Cases of the content of 300,000 bytes in chunks of 131,072, and of its list."""
 
     def case(name, reason, **of):
         return {"name": name, **of, "reason": reason, "error": "MessageError"}

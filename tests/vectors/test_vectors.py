@@ -81,7 +81,7 @@ def refusing(case):
 
 
 def edited(data, edit):
-    """As `refusals` has it."""
+    """The bytes after an edit, as `refusals` describes it."""
     out = bytearray(data)
     if "set" in edit:
         at, new = edit["set"][0], bytes.fromhex(edit["set"][1])
@@ -93,7 +93,7 @@ def edited(data, edit):
 
 
 def check(folder):
-    """Run the checker where nothing of the project can be imported."""
+    """Run the checker in a process that cannot import anything of the project."""
     guard = (
         "import runpy, sys\n"
         "class Guard:\n"
@@ -255,7 +255,7 @@ def uploads():
 
 
 def forge(kind, total, forged):
-    """The sum after `add`, `shift` and `edit` (`refusals`)."""
+    """The sum after `add`, `shift` and `edit`, as `refusals` describes them."""
     ring = RINGS[kind]
     if "add" in forged:
         places, by = zip(*forged["add"], strict=True)
@@ -316,7 +316,7 @@ def test_survivors_that_are_none(case):
 
 
 def dealt():
-    """The first dealing, as a bundle of elm's that somebody holds."""
+    """The first dealing as a bundle of elm's, as another silo holds it."""
     case = FILES["shamir"]["cases"][0]
     spot = (attempt.LABEL.tensor, case["dealing"]["part"])
     commitments = {spot: {name: bytes.fromhex(value) for name, value in case["commitments"].items()}}
