@@ -3,4 +3,4 @@
 Public constants of the study alone decide; no price is added up here (accounting), nothing is remembered (ledger).
 """
 
-__all__ = ["architectures", "costs", "note_sizes", "shapes"]
+__all__ = ["architectures", "costs", "families", "note_sizes", "shapes", "terms"]
