@@ -4,4 +4,4 @@ A document that is not understood to the last field is refused with all reasons 
 or remembers a charge.
 """
 
-__all__ = ["compare", "document", "explain", "policy", "predecessor", "schema", "study"]
+__all__ = ["compare", "document", "explain", "policy", "predecessor", "schema", "study", "terms"]

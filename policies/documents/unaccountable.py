@@ -3,6 +3,8 @@
 A study's fields are a closed list, so none of these wishes can come true; here they get a reason, why, and what to
 write instead, in place of "unknown field". Only what the schema has refused is looked at: a study that fits it is never
 refused here, whatever its columns are called. `personal` may ask for any of it, since the personal model never leaves.
+A term that the house itself has is refused by its entry in `terms`, which says that it is not per record; the words
+below are for what has no entry.
 That the code itself does nothing of the kind is shown elsewhere (`silo_agent.learning.private.accountable`).
 
 Source: docs/design/noise.md, "What may feed an upload".
@@ -17,6 +19,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
+from policies.documents.terms import TERMS
 from policies.refusals import Reason, Refused
 
 
@@ -34,11 +37,18 @@ def _wish(reason: Reason, words: str, why: str, instead: str) -> Wish:
     return Wish(reason, frozenset(word.replace("_", "") for word in words.split()), why, instead)
 
 
+_BATCH_TERMS: Final = " ".join(word for term in TERMS if term.reads == "batch" for word in sorted(term.words))
+"""Terms that the personal model may have and that, by their own entry, feed no upload."""
+_OTHER_BATCH_LOSSES: Final = (
+    "coral deep_coral hsic moment_matching batch_statistics batch_statistic irm v_rex rex group_dro dro contrastive"
+    " sup_con sim_clr info_nce nt_xent triplet mixup cutmix hard_mining ohem"
+)
+"""Names of the literature for losses that couple records; nobody has written a term for one."""
+
 WISHES: Final = (
     _wish(
         Reason.BATCH_STATISTICS,
-        "mmd mk_mmd coral deep_coral hsic moment_matching batch_statistics batch_statistic irm v_rex rex group_dro dro"
-        " contrastive sup_con sim_clr info_nce nt_xent triplet mixup cutmix hard_mining ohem",
+        f"{_BATCH_TERMS} {_OTHER_BATCH_LOSSES}",
         "such a loss couples the records of a batch, so one patient turns everybody's gradient, and no clip of a"
         " patient's own gradient bounds what that patient adds to an upload",
         "let it act on the model that never leaves, as personal.mmd does, or leave it out",

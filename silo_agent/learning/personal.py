@@ -2,7 +2,7 @@
 
 It reads the shared model as a constant and feeds nothing that is uploaded, so it costs no privacy budget and may use
 terms that are no record's own, and unclipped gradients. Its file is as private as the records it was trained on.
-Sources: Li et al. 2021 (Ditto, Algorithm 1); algorithms.md s.5.
+Sources: Li et al. 2021 (Ditto, Algorithm 1); docs/design/terms.md, "Ditto and MK-MMD".
 """
 
 from __future__ import annotations

@@ -3,4 +3,4 @@
 `contribution` says what each must do, `drawing` is where noise enters a sum.
 """
 
-__all__ = ["encoder"]
+__all__ = ["contribution", "counts", "encoder", "heads", "metrics"]

@@ -1,9 +1,10 @@
 """Second-order sums of the heads (FedDAR Eq. 8 at the common head), and their packed form of l2 sensitivity 1.
 
-Guarantees the bound of privacy.md, "Heads": however many records a patient has, in whatever domains, adding or
-removing this patient moves the packed vector by at most 1 in l2. Feature norms are enforced here and not merely
-expected, and so is that every term is finite, whatever finite heads somebody sends. What a record's terms are, and the
-proof that their packed form has norm at most 1, is the family's (`families`); noise and sealing come later.
+Guarantees the bound of docs/design/heads.md, "Joint sensitivity 1": however many records a patient has, in whatever
+domains, adding or removing this patient moves the packed vector by at most 1 in l2. Feature norms are enforced here and
+not merely expected, and so is that every term is finite, whatever finite heads somebody sends. What a record's terms
+are, and the proof that their packed form has norm at most 1, is the family's (`families`); noise and sealing come
+later.
 """
 
 from __future__ import annotations
@@ -89,7 +90,7 @@ def unpack(
 
 
 def hessian_noise_sd(statistic_sd: float, family: Family) -> float:
-    """Noise of svec(H), for noise of `statistic_sd` on every coordinate of the packed vector: sd_H of privacy.md."""
+    """sd_H of docs/design/heads.md, "Repair": the noise of svec(H), for `statistic_sd` on each value of `pack`."""
     return float(statistic_sd / family.hessian_factor)
 
 

@@ -4,4 +4,4 @@
 not per record.
 """
 
-__all__ = ["cmi", "cross_entropy", "registry", "term"]
+__all__ = ["cmi", "registry", "term"]

@@ -1,4 +1,4 @@
-"""FedSR's CMI term: how far what a record tells lies from what its class tells, r(z|y) (algorithms.md s.3).
+"""FedSR's CMI term: how far what a record tells lies from what its class tells, r(z|y) (docs/design/terms.md, "FedSR").
 
 r(z|y) is one Gaussian per class, as tables that are trained in the same step. `nn.Embedding` because Opacus finds
 the per-sample gradient of a table look-up, and finds none for a bare Parameter.

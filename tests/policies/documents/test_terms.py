@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from policies.documents.study import EncoderPlan, Personal
+from policies.documents.terms import TERMS, Term
+
+PARTS = {"encoder": EncoderPlan, "personal": Personal}
+WITH_COEFFICIENT = [term for term in TERMS if term.field is not None]
+
+
+def test_every_term_has_one_entry():
+    names = [term.name for term in TERMS]
+    assert names == ["cross_entropy", "l2r", "cmi", "ditto", "mk_mmd"]
+
+
+@pytest.mark.parametrize("term", WITH_COEFFICIENT, ids=lambda term: term.name)
+def test_the_range_of_a_coefficient_is_that_of_the_studys_field(term: Term) -> None:
+    assert term.part is not None
+    bounds = PARTS[term.part].model_fields[str(term.field)].metadata
+    least = [bound.ge for bound in bounds if getattr(bound, "ge", None) is not None]
+    most = [bound.le for bound in bounds if getattr(bound, "le", None) is not None]
+    assert least == [term.least]
+    assert most == ([] if math.isinf(term.most) else [term.most])
+
+
+def test_the_encoder_is_uploaded_so_its_terms_are_per_record_and_those_of_the_personal_model_alone_are_not():
+    for term in TERMS:
+        assert term.per_record == (term.part != "personal")
+        assert term.stochastic <= term.per_record
+
+
+def test_an_author_may_call_a_term_by_its_name_or_by_its_field():
+    assert {term.name: set(term.words) for term in TERMS}["mk_mmd"] == {"mk_mmd", "mmd"}
+    assert {term.name: set(term.words) for term in TERMS}["cross_entropy"] == {"cross_entropy"}

@@ -1,0 +1,25 @@
+import math
+
+import numpy as np
+import torch
+
+from silo_agent.learning.families.categorical import SHARE, Categorical
+from silo_agent.learning.families.family import C
+
+
+def test_the_bound_is_reached_where_two_wrong_classes_share_the_probability_and_broken_by_a_larger_share():
+    family = Categorical(3)
+    mean = torch.tensor([[0.0, 0.5, 0.5]], dtype=torch.float64)
+    gradient = family.residual(mean, torch.tensor([0])).norm().item() * C / family.gradient_divisor
+    hessian = family.hessian_factor * C**2 * family.curvature_norm(mean).item()
+    assert math.isclose(math.hypot(hessian, gradient), 1.0)
+    assert math.hypot(1.001 * hessian, gradient) > 1.0
+    assert family.hessian_factor == 2 * SHARE / C**2
+
+
+def test_confidence_runs_from_a_guess_to_certainty():
+    family = Categorical(4)
+    np.testing.assert_allclose(family.edges(3), [0.25, 0.5, 0.75, 1.0])
+    p = np.array([[0.25] * 4, [0.0, 1.0, 0.0, 0.0]])
+    assert family.scores(p).tolist() == [0.25, 1.0]
+    assert family.side(p, np.array([1, 1])).tolist() == [0, 1]
