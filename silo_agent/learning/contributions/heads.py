@@ -1,5 +1,6 @@
-"""Heads: second-order sums, from which one silo solves the next heads and the others check them (docs/design/heads.md,
-"What is solved and checked").
+"""Heads: second-order sums, from which one silo solves the next heads and the others check them.
+
+docs/design/heads.md, "What is solved and checked".
 """
 
 from __future__ import annotations
