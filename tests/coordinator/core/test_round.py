@@ -98,7 +98,7 @@ def without_west(phase: Phase) -> Round:
 
 
 EAST, POLAR = FIVE[0], FIVE[2]
-SHORT = "2 silos are left, the sums need 3 to be opened"
+SHORT = "2 silos are left, but 3 are needed to open the sums"
 RESTART = "was restarted and has lost its keys"
 
 
@@ -167,7 +167,7 @@ TABLE = (
         Passed(),
         Phase.WAIT,
         now=LIMITS.offer,
-        why="1 silos take part, the study needs 2; waits for north, west",
+        why="1 silos take part, the study needs 2; the round waits for north, west",
     ),
     Move(
         "the offer's time is up, and who is silent could not make up for the refusals",
@@ -232,7 +232,7 @@ TABLE = (
         Passed(),
         Phase.WAIT,
         now=LIMITS.offer,
-        why="none of north, south holds the model of the last committed round; waits for west",
+        why="none of north, south holds the model of the last committed round; the round waits for west",
     ),
     Move("who restarts is asked anew", at(Phase.OFFER, *TWO_IN), Restarted(NORTH, "new"), Phase.OFFER),
     Move(
@@ -420,7 +420,7 @@ TABLE = (
         confirm(P, WEST, Task.CATCH_UP, model="other"),
         Phase.ABORTED,
         (CLEARS,),
-        why="west holds another model after catch_up than the last committed round's",
+        why="west holds another model after catch_up than the model of the last committed round",
         culprits=(WEST,),
     ),
     Move(
@@ -583,14 +583,14 @@ TABLE = (
         but(of_five(Phase.OPEN), EAST),
         confirm(P, EAST, Task.OPEN, Tensor.HEADS, model="other"),
         Phase.SOLVE,
-        (lost(Phase.OPEN, EAST, why="east: another model than most's after open"),),
+        (lost(Phase.OPEN, EAST, why="east: another model than most silos after open"),),
     ),
     Move(
         "one of five opens the last sum differently: the others' model is committed",
         but(of_five(Phase.OPEN, cursor=1), EAST),
         confirm(P, EAST, Task.OPEN, Tensor.ENCODER, model="other"),
         Phase.COMMITTED,
-        (lost(Phase.OPEN, EAST, why="east: another model than most's after open"), CLEARS),
+        (lost(Phase.OPEN, EAST, why="east: another model than most silos after open"), CLEARS),
     ),
     Move(
         "the sum does not open",
@@ -670,7 +670,7 @@ TABLE = (
         but(of_five(Phase.ADOPT), WEST, model="solved"),
         confirm(P, WEST, Task.ADOPT, model="other"),
         Phase.GATHER,
-        (lost(Phase.ADOPT, WEST, why="west: another model than most's after adopt"),),
+        (lost(Phase.ADOPT, WEST, why="west: another model than most silos after adopt"),),
     ),
     Move(
         "two of five adopt other heads",
@@ -1114,7 +1114,10 @@ def test_losses_add_up_over_the_attempt():
         gone.append(silo)
         assert (state.phase, state.lost) == (phase, set(gone))
     final = after(state, Restarted("s1", "new"))
-    assert (final.phase, final.why) == (Phase.ABORTED, f"s1 {RESTART}; 5 silos are left, the sums need 6 to be opened")
+    assert (final.phase, final.why) == (
+        Phase.ABORTED,
+        f"s1 {RESTART}; 5 silos are left, but 6 are needed to open the sums",
+    )
     assert reach(Phase.COMMITTED, state).lost == set(gone)
 
 

@@ -108,7 +108,7 @@ def test_only_a_silo_states_its_own_ledger_and_nobody_this_ones(
 
 
 def test_a_data_set_under_a_new_name_is_not_cosigned(witness, quick_path, north):
-    with pytest.raises(CertificateError, match="not for the data set clinic: a new name refills no budget"):
+    with pytest.raises(CertificateError, match="not for the data set clinic, and a new name does not refill a budget"):
         witness.cosign(stated(north, 0, data_set="clinic"))
     assert files(quick_path) == []
     witness.cosign(stated(north, 2))
