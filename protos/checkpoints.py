@@ -59,5 +59,5 @@ def _require_signed(what: str, certificate_pem: bytes, signature: bytes) -> None
 
 def _require_size(field: str, value: bytes, most: int, what: str) -> None:
     if not 0 < len(value) <= most:
-        msg = f"{what}.{field}: is empty or has more than {most} bytes"
+        msg = f"{what}.{field}: is empty or above {most} bytes"
         raise MessageError(msg)

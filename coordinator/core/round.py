@@ -187,7 +187,7 @@ def _settle(state: Round, now: float) -> Outcome:
     model = max(sorted(set(models)), key=models.count)
     apart = tuple(silo for silo in held if held[silo] != model)
     if apart and (not state.recovers or models.count(model) < state.threshold):
-        why = f"the silos hold different models after {state.phase}: {', '.join(apart)} differ from most"
+        why = f"the silos hold different models after {state.phase}; in the minority: {', '.join(apart)}"
         return _abort(state, why, now)
     effects: list[Effect] = []
     if apart:

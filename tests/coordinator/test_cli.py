@@ -178,9 +178,9 @@ def test_what_the_coordinator_refuses_is_a_sentence(run, operator_file):
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"insecure": True}, "field insecure: unknown field; remove it or mend its spelling"),
+        ({"insecure": True}, "field insecure: unknown field; remove it or fix its spelling"),
         ({"database": "nonsense://"}, "the database cannot be used: "),
-        ({"certificate": "absent.pem"}, "absent.pem cannot be read (No such file or directory); mend its path"),
+        ({"certificate": "absent.pem"}, "absent.pem cannot be read (No such file or directory); fix its path"),
         ({"host": "192.0.2.1"}, "192.0.2.1:0 cannot be served; give another `host` or `port`"),
     ],
 )

@@ -132,7 +132,7 @@ def test_only_a_silo_states_its_own_ledger(desk):
         desk.state(
             replace(stated, certificate_pem=desk.hub.certificate_pem, signature=desk.hub.sign(stated.checkpoint))
         )
-    with pytest.raises(CosignError, match="a checkpoint about a ledger cannot be read"):
+    with pytest.raises(CosignError, match="a checkpoint of a ledger cannot be read"):
         desk.state(desk.signs("north", replace(stated, checkpoint=b"{}")))
     assert desk.hubs.latest("north") == ()
 

@@ -274,7 +274,7 @@ def test_a_certificate_that_expires_ends_an_open_connection(server, authority):
 
 
 def test_an_operator_is_no_silo_and_a_silo_no_operator(operator, scene):
-    with refused(Code.PERMISSION_DENIED, "fedward://operator/ops, but a silo is needed; use that party's own"):
+    with refused(Code.PERMISSION_DENIED, "fedward://operator/ops, but a silo is needed; give the right party's"):
         operator.silo.Poll(silo_pb2.PollRequest(session="one"))
     messages = first(scene).messages(first(scene).header(Place("a" * 64, 0, 1), b"x", Note.KEYS), b"x")
     with refused(Code.PERMISSION_DENIED, "but a silo is needed"):
@@ -820,7 +820,7 @@ def test_with_distributed_noise_a_dropout_ends_the_attempt(make_scene):
     silo.session = "two"
     silo.poll()
     status = scene.status()
-    lost = f"{silo.name} was restarted and has lost its keys; with distributed noise a dropout aborts"
+    lost = f"{silo.name} was restarted and has lost its keys; with distributed noise a dropout aborts the attempt"
     assert (status.state, status.why) == ("ended", f"attempt 1 of round 0: {lost}")
 
 

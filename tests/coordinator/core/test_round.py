@@ -241,8 +241,8 @@ TABLE = (
         accept(P, WEST),
         Phase.ABORTED,
         (CLEARS,),
-        why="a roster of 3 is too small for 3 colluders and at least 2 silos in a sum: 4 would have to sign; wait for"
-        " more silos",
+        why="a roster of 3 is too small for 3 colluders and at least 2 silos in a sum: 4 silos would have to sign; wait"
+        " for more silos",
     ),
     Move("the operator stops an offer", offer(), Stopped("enough"), Phase.ABORTED, (CLEARS,), why="enough"),
     # --- wait
@@ -576,7 +576,7 @@ TABLE = (
         confirm(P, SOUTH, Task.OPEN, Tensor.HEADS, model="other"),
         Phase.ABORTED,
         (CLEARS,),
-        why="the silos hold different models after open: south not most's",
+        why="the silos hold different models after open; in the minority: south",
     ),
     Move(
         "one of five opens the sum differently: the others go on",
@@ -663,7 +663,7 @@ TABLE = (
         confirm(P, WEST, Task.ADOPT, model="other"),
         Phase.ABORTED,
         (CLEARS,),
-        why="the silos hold different models after adopt: west not most's",
+        why="the silos hold different models after adopt; in the minority: west",
     ),
     Move(
         "one of five adopts other heads",
@@ -678,7 +678,7 @@ TABLE = (
         confirm(P, WEST, Task.ADOPT, model="third"),
         Phase.ABORTED,
         (CLEARS,),
-        why="the silos hold different models after adopt: east, west not most's",
+        why="the silos hold different models after adopt; in the minority: east, west",
     ),
     Move(
         "the heads are not what the sum implies",
@@ -732,7 +732,7 @@ TABLE = (
             Restarted(SOUTH, "new"),
             Phase.ABORTED,
             (CLEARS,),
-            why=f"south {RESTART}; with distributed noise a dropout aborts",
+            why=f"south {RESTART}; with distributed noise a dropout aborts the attempt",
             culprits=(SOUTH,),
         )
         for phase in SPARING
@@ -766,8 +766,8 @@ TABLE = (
             Phase.ABORTED,
             (CLEARS,),
             now=LIMITS.of(phase),
-            why=f"no {phase} from south, west within {LIMITS.of(phase):g} s; 3 silos are left, the sums need 4 to be"
-            " opened",
+            why=f"no {phase} from south, west within {LIMITS.of(phase):g} s; 3 silos are left, but 4 are"
+            " needed to open the sums",
             culprits=(SOUTH, WEST),
         )
         for phase, *_ in ENDS
@@ -780,7 +780,7 @@ TABLE = (
             Phase.ABORTED,
             (CLEARS,),
             now=LIMITS.of(phase),
-            why=f"no {phase} from south within {LIMITS.of(phase):g} s; with distributed noise a dropout aborts",
+            why=f"no {phase} from south within {LIMITS.of(phase):g} s; with distributed noise a dropout aborts the attempt",
             culprits=(SOUTH,),
         )
         for phase, *_ in ENDS
@@ -792,7 +792,7 @@ TABLE = (
             confirm(P, EAST, CONFIRMED[phase], Tensor.HEADS, model="other"),
             Phase.ABORTED,
             (CLEARS,),
-            why=f"the silos hold different models after {phase}: east not most's",
+            why=f"the silos hold different models after {phase}; in the minority: east",
         )
         for phase in (Phase.OPEN, Phase.ADOPT)
     ),

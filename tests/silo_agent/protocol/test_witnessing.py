@@ -112,7 +112,7 @@ def test_a_data_set_under_a_new_name_is_not_cosigned(witness, quick_path, north)
         witness.cosign(stated(north, 0, data_set="clinic"))
     assert files(quick_path) == []
     witness.cosign(stated(north, 2))
-    with pytest.raises(CertificateError, match="a new name refills no budget"):
+    with pytest.raises(CertificateError, match="a new name does not refill a budget"):
         witness.cosign(stated(north, 0, data_set="../x"))
     assert [path.name for path in files(quick_path)] == ["north.json"]
     assert witness.cosign(stated(north, 3)).stated.checkpoint == stated(north, 3).checkpoint
