@@ -223,7 +223,7 @@ def require_head(genesis: Genesis, entries: Sequence[Entry], head: EntryRef) -> 
     if known.get(head.sequence) == head.hash or head in covered(entries):
         return
     if head.sequence in known:
-        what = "which has another entry at this place: its history is not the cosigned one"
+        what = "which has another entry at this place: it has another history than the cosigned one"
     else:
         what = f"which ends at {max(known)}: an older copy was put in its place"
     msg = f"cosigned entry {head.sequence} is not in the ledger of {genesis.data_set}, {what}; {MEND}"

@@ -111,7 +111,7 @@ def read_fitting_records(path: Path, schema: DataSchema, identified_by: Sequence
 
 
 def check_records(path: Path, schema: DataSchema, listed: int, identified_by: Sequence[str] = ()) -> Check:
-    """Return what `read_fitting_records` would leave out, with the first `listed` faults. Raises `DataError` likewise."""
+    """Return what `read_fitting_records` would leave out, with the first `listed` faults. Raises `DataError` too."""
     faults = Faults(listed)
     reading = _reading(path, schema, identified_by, faults)
     kept = len(_fitting(reading, path.parent, schema))

@@ -63,7 +63,7 @@ def test_a_new_store_holds_its_genesis_and_nothing_else_lies_about(path):
 
 
 def test_a_store_is_made_once(path):
-    with pytest.raises(LedgerExistsError, match="for ever"):
+    with pytest.raises(LedgerExistsError, match="only one ledger"):
         create_store(path, GENESIS)
 
 
