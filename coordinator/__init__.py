@@ -1,1 +1,1 @@
-"""The blind coordinator: leads the rounds, spools sealed bytes, adds what it cannot read."""
+"""The blind coordinator: it leads the rounds, spools sealed bytes, and adds values that it cannot read."""

@@ -1,9 +1,9 @@
-"""Adds sealed contributions frame by frame: homomorphic for CKKS, mod 2^32 or 2^64 for integers, blind for all.
+"""Adds sealed contributions frame by frame: homomorphically for CKKS, mod 2^32 or 2^64 for integers, always blindly.
 
 Memory is one frame of the sum and one of a contribution, whatever the model's size. Every frame is checked before it
-is added, and every contribution hashed as it is read: one that this machine's disk has altered since it was taken in is
-named. The sum is published under its name only when all of it is on disk, so a contribution that fails leaves no trace
-in any sum.
+is added, and every contribution is hashed as it is read. If this machine's disk has altered a contribution since it was
+received, the error names the silo. The sum gets its final name only when all of it is on disk, so a contribution that
+fails leaves no trace in any sum.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from protos.chunks import ChunkHasher
 
 
 class ContentAlteredError(Exception):
-    """What lies on the coordinator's disk is not what was uploaded. Names whose it was."""
+    """Bytes on the coordinator's disk are not the bytes that were uploaded. The message names the silos."""
 
 
 def check_content(path: Path, kind: str) -> None:
@@ -32,11 +32,11 @@ def check_content(path: Path, kind: str) -> None:
 def add_contents(paths: Sequence[Path], digests: Sequence[str], kind: str, target: Path) -> None:
     """Write the sum of `paths`, which have these digests (`protos.chunks`), to `target`.
 
-    Raises `FrameError`, also where their sizes differ; `ContentAlteredError`; OSError.
+    Raises `FrameError` (also if their sizes differ), `ContentAlteredError` and OSError.
     """
     ring = ring_of(kind)
     if 0 in (sizes := {path.stat().st_size for path in paths}) or len(sizes) != 1:
-        msg = "contributions that are added have one size; let the silos send theirs again"
+        msg = "contributions that are added must have the same size; let the silos send theirs again"
         raise FrameError(msg)
     with ExitStack() as stack:
         files = [stack.enter_context(path.open("rb")) for path in paths]
@@ -54,7 +54,7 @@ def add_contents(paths: Sequence[Path], digests: Sequence[str], kind: str, targe
     altered = [path.stem for path, hasher, known in zip(paths, hashers, digests, strict=True) if hasher.digest != known]
     if altered:
         msg = (
-            f"what {', '.join(altered)} sent was altered on the coordinator's disk; look after the disk, the next"
-            " attempt asks for it again"
+            f"the contribution of {', '.join(altered)} was altered on the coordinator's disk; check the disk. The next"
+            " attempt asks for the contribution again"
         )
         raise ContentAlteredError(msg)

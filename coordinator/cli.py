@@ -1,4 +1,4 @@
-"""`fedward-coordinator`: serve, and the operator's commands on studies."""
+"""`fedward-coordinator`: the server, and the operator's commands on studies."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ app = typer.Typer(help="The blind coordinator of a federation.", no_args_is_help
 study_app = typer.Typer(help="Create, start, watch and stop studies.", no_args_is_help=True)
 app.add_typer(study_app, name="study")
 ConfigOption = Annotated[Path, typer.Option("--config", "-c", envvar="FEDWARD_COORDINATOR_CONFIG")]
-JsonOption = Annotated[bool, typer.Option("--json", help="For programs.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 OperatorOption = Annotated[Path, typer.Option("--operator", "-o", envvar="FEDWARD_OPERATOR_CONFIG")]
 
 
@@ -56,25 +56,27 @@ def serve(config: ConfigOption = Path("coordinator.yaml")) -> None:
 def enrol(
     folder: Annotated[Path, typer.Argument(help="New folder for the key and the request.")],
     role: Annotated[Role, typer.Option(help="coordinator or operator.")],
-    name: Annotated[str, typer.Option(help="Name in the federation.")],
-    host: Annotated[list[str] | None, typer.Option(help="DNS name or IP address silos dial; repeatable.")] = None,
+    name: Annotated[str, typer.Option(help="Name of this party in the federation.")],
+    host: Annotated[
+        list[str] | None, typer.Option(help="DNS name or IP address that silos connect to; repeatable.")
+    ] = None,
 ) -> None:
-    """Make a key here and a request for the consortium's authority. The key never leaves this machine."""
+    """Make a key and a request for the consortium's authority. The key never leaves this machine."""
     if role is Role.SILO:
-        raise typer.BadParameter("a silo enrols with fedward-silo enrol", param_hint="--role")  # noqa: EM101, TRY003
+        raise typer.BadParameter("a silo must enrol with `fedward-silo enrol`", param_hint="--role")  # noqa: EM101, TRY003
     request = create_request(folder, Subject(Identity(role, name)), host or ())
     typer.echo(f"Send {request} to the consortium's authority and put the certificate it returns beside it.")
 
 
 @study_app.command()
 def create(study: Path, operator: OperatorOption = Path("operator.yaml")) -> None:
-    """Hand in a study file; prints its digest."""
+    """Hand in a study file and print its digest."""
     typer.echo(_operator(operator).create(load_study(study).canonical()))
 
 
 @study_app.command()
 def start(study: str, operator: OperatorOption = Path("operator.yaml")) -> None:
-    """Ask the silos to join and begin."""
+    """Ask the silos to join, and begin the study."""
     _operator(operator).start(study)
 
 
@@ -90,13 +92,13 @@ def abort(
 
 @study_app.command()
 def pause(study: str, operator: OperatorOption = Path("operator.yaml")) -> None:
-    """Hand out no more work until the study is resumed; what silos still send counts, time does not."""
+    """Hand out no more work until the study is resumed. Results that silos still send count; time stands still."""
     _operator(operator).pause(study)
 
 
 @study_app.command()
 def resume(study: str, operator: OperatorOption = Path("operator.yaml")) -> None:
-    """Go on with a study that is paused, or that waits for silos."""
+    """Go on with a study that is paused or waits for silos."""
     _operator(operator).resume(study)
 
 
@@ -107,7 +109,7 @@ def results(
     *,
     as_json: JsonOption = False,
 ) -> None:
-    """Show the figures of a finished study on which enough silos agree, and who signed; --json brings the proofs."""
+    """Show the figures of a finished study on which enough silos agree, and who signed. --json adds the proofs."""
     found = _operator(operator).results(study)
     if as_json:
         typer.echo(json.dumps(asdict(found), default=_plain, indent=1))
@@ -117,12 +119,12 @@ def results(
 
 @study_app.command()
 def status(
-    study: Annotated[str | None, typer.Argument(help="Name or digest; all studies where absent.")] = None,
+    study: Annotated[str | None, typer.Argument(help="Name or digest of a study; all studies if absent.")] = None,
     operator: OperatorOption = Path("operator.yaml"),
     *,
     as_json: JsonOption = False,
 ) -> None:
-    """Show how studies stand and whom they wait for."""
+    """Show the state of studies and whom they wait for."""
     client = _operator(operator)
     found = client.statuses() if study is None else [client.status(study)]
     if as_json:
@@ -156,7 +158,7 @@ def _member_state(member: MemberStatus) -> str:
 
 def _figures(found: StudyResults) -> Table:
     signers = ", ".join(one.silo for one in found.publications)
-    caption = f"signed by {signers}; shown is what at least {found.needed} of them agree on"
+    caption = f"signed by {signers}; the table shows figures on which at least {found.needed} of them agree"
     table = Table(title=found.name, caption=caption, title_justify="left", caption_justify="left")
     for column in ("domain", "metric", "value", "95 % interval", "silos"):
         table.add_column(column)
@@ -168,7 +170,7 @@ def _figures(found: StudyResults) -> Table:
 
 
 def _plain(value: object) -> str:
-    """Bytes in JSON are base64: what was signed must come out byte for byte."""
+    """Return bytes as base64 for JSON, so that signed bytes come out unchanged."""
     if not isinstance(value, bytes):
         msg = f"{type(value).__name__} has no JSON form"
         raise TypeError(msg)
@@ -176,7 +178,7 @@ def _plain(value: object) -> str:
 
 
 def main() -> None:
-    """Run; a fault is a sentence on stderr and exit code 1."""
+    """Run the command line. An error is one sentence on stderr and exit code 1."""
     try:
         app()
     except (DocumentError, Refused, CryptoError, OperatorError, StoreError, OSError) as error:

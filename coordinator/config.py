@@ -1,4 +1,4 @@
-"""The coordinator's and the operator's configuration files. Paths are taken relative to the file they stand in."""
+"""The coordinator's and the operator's configuration files. Paths are relative to the file that they stand in."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ class CoordinatorConfig(Closed):
     data: Path
     """Folder of the database and the spool."""
     database: str | None = Field(default=None, repr=False)
-    """SQLAlchemy URL; SQLite in `data` where absent. May hold a password, so it is never printed."""
+    """SQLAlchemy URL; if absent, the database is SQLite in `data`. It may hold a password, so it is never printed."""
     threads: Annotated[int, Field(ge=4, le=1024)] = 128
-    """Concurrent calls; a silo holds two, one that waits for work and one that waits for statements."""
+    """Concurrent calls. A silo holds two: one waits for work, the other for checkpoints."""
 
     @classmethod
     def load(cls, path: Path) -> CoordinatorConfig:
-        """Raises `DocumentError`."""
+        """Read the file. Raises `DocumentError`."""
         config = read_document(path, cls)
         base = path.resolve().parent
         paths = {name: base / getattr(config, name) for name in ("certificate", "key", "authority", "data")}
@@ -39,7 +39,7 @@ class CoordinatorConfig(Closed):
 
 
 class OperatorConfig(Closed):
-    """`operator.yaml`: where the coordinator is and who asks."""
+    """`operator.yaml`: the coordinator's address and the operator's certificate."""
 
     coordinator: Annotated[str, Field(pattern=r"^[^\s:]+:\d+$")]
     certificate: Path
@@ -48,7 +48,7 @@ class OperatorConfig(Closed):
 
     @classmethod
     def load(cls, path: Path) -> OperatorConfig:
-        """Raises `DocumentError`."""
+        """Read the file. Raises `DocumentError`."""
         config = read_document(path, cls)
         base = path.resolve().parent
         return config.model_copy(update={n: base / getattr(config, n) for n in ("certificate", "key", "authority")})

@@ -1,13 +1,13 @@
-"""Cosigns silos' ledgers, and has another silo cosign them too.
+"""Cosigns the checkpoints of silos' ledgers, and has another silo cosign them too.
 
-Guarantees: a checkpoint is signed only where its own silo signed it, about the data set of its certificate, and it does
-not go back behind the last one of that ledger (`policies.ledger.cosign.advance`); it is stored before it is signed. A
-checkpoint is handed to one other silo of the attempt, and to one more each time `PATIENCE_SECONDS` pass without an
-answer; what comes back is verified, the stating silo's own signature too, stored and handed on. Who waits for whom is
-in memory: a silo asks again, so nothing is lost with it.
+Guarantees: the coordinator signs a checkpoint only if the ledger's own silo signed it, if it is about the data set of
+that silo's certificate, and if it does not go back behind the last checkpoint of that ledger
+(`policies.ledger.cosign.advance`). It stores the checkpoint before it signs. A checkpoint is given to one other silo of
+the attempt, and to one more each time `PATIENCE_SECONDS` pass without an answer. An answer is verified (the signature
+of the ledger's silo too), stored and passed on. Only memory holds who waits for whom. If it is lost, silos ask again.
 
-Left to others: whether a cosignature is enough, which the stating silo decides; the coordinator can withhold a
-silo's word, and then that silo computes nothing.
+Left to others: the silo whose ledger it is decides whether a cosignature is enough. The coordinator can withhold a
+cosignature; that silo then computes nothing.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from protos.checkpoints import Cosigned, CosignedCheckpoint, SignedCheckpoint
 
 log = structlog.get_logger()
 PATIENCE_SECONDS = 2.0
-"""How long one silo may take before another is asked, and before it is asked again."""
+"""Time that one silo has to answer before another silo is asked too, and before the same silo is asked again."""
 _LOOK_SECONDS = 0.25
-"""How often a waiting call looks whether somebody's time is over."""
+"""Longest time between two looks of a waiting call whether a silo's time is over."""
 
 
 @dataclass
@@ -41,23 +41,25 @@ class _Asked:
 
     signed: SignedCheckpoint
     peers: tuple[str, ...]
-    """In the order in which they are asked."""
+    """The other silos, in the order in which they are asked."""
     since: float
     handed: dict[str, float] = field(default_factory=dict)
-    """Who has been handed it, and when last."""
+    """The silos that were given the checkpoint, each with the last time."""
     answer: CosignedCheckpoint | None = None
 
     def due(self, silo: str, now: float) -> bool:
-        """Whether it is to be handed to this silo now."""
+        """Whether the checkpoint must be given to this silo now."""
         asked = self.peers[: 1 + int((now - self.since) / PATIENCE_SECONDS)]
         again = silo not in self.handed or now - self.handed[silo] >= PATIENCE_SECONDS
         return self.answer is None and silo in asked and again
 
     def answered_by(self, given: Checkpoint) -> bool:
-        """Whether this is a word on it: of its own head, or of one that it lacks and so does not let pass.
+        """Whether a cosigned checkpoint (`given`) answers this one.
 
-        A word on an earlier head that it contains was meant for an earlier question and came twice or late: the silo
-        that asks has that one, and would wait for ever for a better one.
+        It is an answer if both have the same head. It is also an answer if its head is not in this checkpoint: the
+        witness knows an entry that this ledger lacks, and therefore does not cosign it. A checkpoint with an earlier
+        head that this one contains is no answer. It was the answer to an earlier checkpoint and came late or twice; the
+        asking silo has it already and would go on waiting for a newer one.
         """
         stated = Checkpoint.parse(self.signed.checkpoint)
         return given.head == stated.head or given.head not in (*stated.anchors, *stated.covers)
@@ -79,20 +81,20 @@ class Cosigning:
         self._stopped = False
 
     def latest(self, silo: str) -> tuple[CosignedCheckpoint, ...]:
-        """What the coordinator and others cosigned last of a silo's ledger; nothing where it is unknown."""
+        """Return what the coordinator and others cosigned last of a silo's ledger; empty if the ledger is unknown."""
         stated = self._checkpoints.latest(silo)
         return (*([self._sign(stated)] if stated else []), *self._checkpoints.cosigned(silo).values())
 
     def state(self, silo: str, signed: SignedCheckpoint, peers: Sequence[str], hold: float) -> Cosigned:
         """Cosign a silo's checkpoint; wait up to `hold` seconds for one of `peers` to do so.
 
-        Raises `LedgerRolledBackError` where the ledger went back, `CosignError`, `CertificateError`,
-        `SignatureRefused`; then nothing is stored.
+        Raises `LedgerRolledBackError` if the ledger went back, `CosignError`, `CertificateError` or `SignatureRefused`.
+        Nothing is stored then.
         """
         self._require_signer(silo, signed.certificate_pem, signed.checkpoint, signed.signature)
         checkpoint = Checkpoint.parse(signed.checkpoint)
         if checkpoint.silo != silo:
-            msg = f"{silo} may not state how far the ledger of {checkpoint.silo} has come"
+            msg = f"{silo} may not sign a checkpoint of the ledger of {checkpoint.silo}"
             raise SignatureRefused(msg)
         require_data_set(signed.certificate_pem, checkpoint.data_set)
         until = self._clock() + hold
@@ -104,7 +106,7 @@ class Cosigning:
             return Cosigned(self._sign(signed), asked.answer)
 
     def witness(self, silo: str, given: CosignedCheckpoint | None, hold: float) -> SignedCheckpoint | None:
-        """Take what a silo has cosigned; wait up to `hold` seconds for a checkpoint that it is asked to.
+        """Take a checkpoint that a silo has cosigned. Wait up to `hold` seconds for the next one that it must cosign.
 
         Raises `CosignError`, `CertificateError`, `SignatureRefused`.
         """
@@ -123,21 +125,24 @@ class Cosigning:
                 self._changed.wait(min(until - now, _LOOK_SECONDS))
 
     def close(self) -> None:
-        """Let all waiting calls go."""
+        """End all waiting calls."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
 
     # --- inside -------------------------------------------------------------------------------------------------
     def _keep(self, checkpoint: Checkpoint, signed: SignedCheckpoint) -> None:
-        """Store it as the latest, unless it is. Raises `LedgerRolledBackError`, `CosignError`."""
+        """Store the checkpoint as the latest, unless it is already. Raises `LedgerRolledBackError`, `CosignError`."""
         last = self._checkpoints.latest(checkpoint.silo)
         advance(None if last is None else Checkpoint.parse(last.checkpoint), checkpoint)
         if last is None or last.checkpoint != signed.checkpoint:
             self._checkpoints.keep(checkpoint.silo, signed)
 
     def _ask(self, checkpoint: Checkpoint, signed: SignedCheckpoint, peers: Sequence[str]) -> _Asked:
-        """Have it handed to the others, first to the next of them in a circle: so that each is asked by one."""
+        """Have the checkpoint given to the other silos, in a circle that begins with the next name.
+
+        So every silo is asked first by a different one.
+        """
         own = checkpoint.silo
         circle = tuple(sorted(set(peers) - {own}, key=lambda name: (name < own, name)))
         asked = self._asked.get(own)
@@ -152,7 +157,7 @@ class Cosigning:
         own = checkpoint.silo
         with self._changed:
             if own == silo or self._checkpoints.latest(own) is None:
-                msg = f"nobody asked {silo} to cosign the ledger of {own}"
+                msg = f"nobody asked {silo} to cosign the ledger of {own}; send only answers to checkpoints handed out"
                 raise CosignError(msg)
             last = self._checkpoints.cosigned(own).get(silo)
             if last is None or follows(Checkpoint.parse(last.stated.checkpoint), checkpoint):
@@ -164,20 +169,20 @@ class Cosigning:
         log.info("ledger cosigned", of=own, by=silo, entry=checkpoint.head.sequence)
 
     def _read(self, silo: str, given: CosignedCheckpoint) -> Checkpoint:
-        """The checkpoint, where this silo cosigned what the ledger's own silo had signed."""
+        """Return the checkpoint, if this silo cosigned it after the ledger's own silo had signed it."""
         stated = given.stated
         self._require_signer(silo, given.certificate_pem, stated.checkpoint, given.signature)
         checkpoint = Checkpoint.parse(stated.checkpoint)
         own = signer_at(self._trust, stated.certificate_pem, stated.checkpoint, stated.signature, checkpoint.at)
         if own.identity != Identity(Role.SILO, checkpoint.silo):
-            msg = f"{own.identity} may not state how far the ledger of {checkpoint.silo} has come"
+            msg = f"{own.identity} may not sign a checkpoint of the ledger of {checkpoint.silo}"
             raise SignatureRefused(msg)
         return checkpoint
 
     def _require_signer(self, silo: str, certificate_pem: bytes, checkpoint: bytes, signature: bytes) -> None:
         signer = self._trust.verify(certificate_pem, checkpoint, signature, role=Role.SILO)
         if signer.name != silo:
-            msg = f"{silo} may not hand in what {signer.name} has signed"
+            msg = f"{silo} may not hand in a checkpoint that {signer.name} has signed; let {signer.name} hand it in"
             raise SignatureRefused(msg)
 
     def _sign(self, stated: SignedCheckpoint) -> CosignedCheckpoint:

@@ -1,4 +1,4 @@
-"""How a study looks from outside: the operator's status, ended phases, gauges. Pure, but for the gauges it sets."""
+"""A study as others see it: the operator's status, ended phases, gauges. Pure, except that `measure` sets gauges."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from protos.messages import MemberStatus, PhaseTime, Place, StudyStatus
 
 
 def describe(progress: Progress, seen: Mapping[str, float]) -> StudyStatus:
-    """A study without its history. `seen`: when each silo was last heard, in seconds since the epoch."""
+    """Describe a study without its history. `seen` says when each silo last called, in seconds since the epoch."""
     round_, script = progress.round, progress.script
     return StudyStatus(
         study=script.study,
@@ -35,7 +35,7 @@ def describe(progress: Progress, seen: Mapping[str, float]) -> StudyStatus:
 
 
 def ended_phases(before: Progress, after: Progress, effects: Sequence[Effect], now: float) -> list[PhaseTime]:
-    """The phase that a change ended, if it ended one, with the seconds that it lasted by the study's own clock."""
+    """Return the phase that a change ended, if any, with the seconds that it lasted by the study's own clock."""
     old, new = before.round, after.round
     if old is None or old.phase in OVER or new is None:
         return []
@@ -49,7 +49,7 @@ def ended_phases(before: Progress, after: Progress, effects: Sequence[Effect], n
 def ended_attempt(
     before: Progress, after: Progress, effects: Sequence[Effect]
 ) -> Literal["committed", "aborted"] | None:
-    """How the attempt ended that a change ended, if it ended one."""
+    """Return the outcome of the attempt that a change ended, or None if it ended none."""
     if before.round is None or not _clears(effects):
         return None
     further = after.round is not None and after.round.place.round > before.round.place.round
@@ -70,7 +70,7 @@ def measure(metrics: Metrics, all_studies: Collection[Progress]) -> None:
 
 
 def where(place: Place) -> dict[str, object]:
-    """A place in the log."""
+    """Return the log fields for a place."""
     return {"study": place.study[:12], "round": place.round, "attempt": place.attempt}
 
 
@@ -89,7 +89,7 @@ def _state(silo: Silo, round_: Round | None) -> str:
 
 
 def _why(silo: Silo, round_: Round | None) -> str:
-    """Why a silo has left, or why the current attempt goes on without it."""
+    """Return why a silo has left, or why the current attempt goes on without it."""
     return silo.why or (round_.why_lost(silo.name) if round_ else "")
 
 

@@ -1,7 +1,7 @@
-"""The shell around the state machines: one lock, one order of events, state stored before anything follows from it.
+"""The shell around the state machines. One lock puts events in one order, and state is stored before it has effects.
 
-Threads of the server call in; `_apply` runs the pure step, persists, then performs the effects. Adding runs on a
-worker thread, because it reads every contribution; after a restart it is simply done again.
+Threads of the server call in. `_apply` runs the pure step, stores the state, then performs the effects. Adding runs on
+a worker thread, because it reads every contribution. After a restart it is done again.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ TICK_SECONDS = 0.25
 
 
 class UnknownStudyError(Exception):
-    """No study is known by that digest or name."""
+    """There is no study with that digest or name."""
 
 
 def script_of(study: Study) -> Script:
-    """What the state machines need to know of a study."""
+    """Return what the state machines need to know of a study."""
     deadlines = study.deadlines
     return Script(
         study=study.digest,
@@ -101,7 +101,7 @@ class Engine:
 
     # --- life ---------------------------------------------------------------------------------------------------
     def start(self) -> None:
-        """Resume what was under way and let time pass, from now on."""
+        """Resume all studies that were running, and start their clocks."""
         with self._changed:
             live = [progress for progress in self._progress.values() if progress.life in studies.LIVE]
             self._spool.sweep([progress.round.place for progress in live if progress.round])
@@ -114,7 +114,7 @@ class Engine:
         self._ticker.start()
 
     def close(self) -> None:
-        """Stop the threads; the state is stored already."""
+        """Stop the threads. The state is stored already."""
         self._stop.set()
         with self._changed:
             self._changed.notify_all()
@@ -125,7 +125,7 @@ class Engine:
 
     # --- operator -----------------------------------------------------------------------------------------------
     def create(self, canonical: bytes) -> str:
-        """Remember a study; returns its digest. Raises ValueError where it is none, `Refused`, `StudyExistsError`."""
+        """Store a study and return its digest. Raises ValueError if it is no study, `Refused`, `StudyExistsError`."""
         study = Study.model_validate_json(canonical, strict=False)
         progress = studies.create(script_of(study))
         with self._changed:
@@ -140,7 +140,7 @@ class Engine:
         self._command(wanted, studies.start)
 
     def pause_study(self, wanted: str, reason: str) -> None:
-        """Hand out no more work of a study; its time stands still."""
+        """Hand out no more work of a study. Its time stands still."""
         self._command(wanted, lambda progress, now: studies.pause(progress, reason, now))
 
     def resume_study(self, wanted: str) -> None:
@@ -152,7 +152,7 @@ class Engine:
         self._command(wanted, lambda progress, now: studies.abort(progress, reason, now))
 
     def status(self, wanted: str) -> StudyStatus:
-        """How a study stands."""
+        """Return the status of a study."""
         with self._changed:
             progress = self._find(wanted)
             study = progress.script.study
@@ -160,20 +160,20 @@ class Engine:
             return replace(described, times=self._store.times(study), uploads=self._store.uploads(study))
 
     def statuses(self) -> list[StudyStatus]:
-        """How all studies stand, without their histories."""
+        """Return the status of all studies, without their histories."""
         with self._changed:
             return [describe(progress, self._seen) for progress in self._progress.values()]
 
     def results(self, wanted: str) -> StudyResults:
-        """What a finished study has published. Raises `StudyStateError` where it has not, or publishes nothing."""
+        """Return what a finished study has published. Raises `StudyStateError` if it is not finished or has none."""
         with self._changed:
             progress = self._find(wanted)
         script, round_ = progress.script, progress.round
         if not self._study(script.study).publish:
-            msg = f"{script.name} publishes nothing; its `publish` lists no metric"
+            msg = f"{script.name} publishes nothing: its `publish` lists no metric"
             raise StudyStateError(msg)
         if progress.life is not Life.FINISHED or round_ is None:
-            msg = f"the study is {progress.life}; only a finished one has results"
+            msg = f"the study is {progress.life}; only a finished study has results"
             raise StudyStateError(msg)
         signed = self._store.publications(round_.place)
         figures = publishing.agreed(signed, script.min_silos)
@@ -181,12 +181,12 @@ class Engine:
 
     # --- silos --------------------------------------------------------------------------------------------------
     def seen(self, silo: str) -> None:
-        """A silo has called."""
+        """Note that a silo has called."""
         self._seen[silo] = self._clock()
         self._metrics.last_seen.labels(silo).set(self._seen[silo])
 
     def canonical(self, study: str, silo: str) -> bytes:
-        """A study's text, for the silos that it invites. Raises `UnknownStudyError`."""
+        """Return a study's text to a silo that it invites. Raises `UnknownStudyError`."""
         with self._changed:
             progress = self._progress.get(study)
         text = self._store.canonical(study)
@@ -195,7 +195,7 @@ class Engine:
         return text
 
     def poll(self, silo: str, session: str, hold: float) -> Work:
-        """What the silo must do next; waits up to `hold` seconds for something. Whoever polls is not away."""
+        """Return what the silo must do next. Wait up to `hold` seconds for work. A silo that polls is not away."""
         until = time.monotonic() + hold
         with self._changed:
             self._notice(silo, session)
@@ -207,15 +207,15 @@ class Engine:
                 self._changed.wait(left)
 
     def answer(self, silo: str, answer: Answer) -> None:
-        """A silo takes part or refuses."""
+        """Take a silo's answer to an offer: it takes part or refuses."""
         self._at(answer.place, Answered(silo, answer))
         log.info("answered", silo=silo, **where(answer.place), refusal=answer.refusal or None)
 
     def confirm(self, silo: str, confirm: Confirm, certificate_pem: bytes = b"") -> None:
-        """A silo has done its part, disputes it, or knows that the study is over.
+        """Take a silo's confirmation: it has done its part, disputes it, or knows that the study is over.
 
-        What it publishes was verified with `certificate_pem`, and is stored with the state that counts it. Raises
-        `OutOfTurnError`, `MessageError` where it does not publish what the study lists.
+        The figures that it publishes were verified with `certificate_pem`, and are stored together with the state that
+        counts them. Raises `OutOfTurnError`, and `MessageError` if the figures are not those that the study lists.
         """
         place = confirm.place
         if confirm.task is Task.FINISH:
@@ -233,20 +233,20 @@ class Engine:
             self._apply(self._progress[place.study], Confirmed(silo, confirm), signed)
 
     def expect(self, header: UploadHeader) -> None:
-        """Refuse an upload that nobody waits for, or whose size the study does not imply."""
+        """Refuse an upload that no phase waits for, or whose size is not the size in this study."""
         with self._changed:
             check_upload(self._round(header.place), self._study(header.place.study), header)
 
     def stored(self, header: UploadHeader) -> bool:
-        """Whether the slot holds exactly these bytes already. Raises `ContentConflictError` where it holds others."""
+        """Whether the slot holds exactly these bytes already. Raises `ContentConflictError` if it holds others."""
         return self._intake.recorded(header)
 
     def offset(self, header: UploadHeader) -> int:
-        """Bytes of an upload that need not be sent: where to resume."""
+        """Return the number of bytes of an upload that need not be sent, so where to resume."""
         return self._intake.offset(header)
 
     def begin_upload(self, header: UploadHeader, chunks: ChunkList) -> int:
-        """Where a stream must begin; what is not of these chunks is forgotten. Raises `SpoolFullError`."""
+        """Return where a stream must begin. Bytes that are not of these chunks are deleted. Raises `SpoolFullError`."""
         return self._intake.begin(header, chunks)
 
     def take(self, header: UploadHeader, chunks: ChunkList, offset: int, data: bytes) -> None:
@@ -255,7 +255,7 @@ class Engine:
         self._intake.take(header, chunks, offset, data)
 
     def keep(self, place: Place) -> None:
-        """Sealed bytes were stored: forget them where they came after the attempt's end. Raises `OutOfTurnError`."""
+        """Delete sealed bytes that were stored after the attempt's end. Raises `OutOfTurnError` if it has ended."""
         with self._changed:
             try:
                 self._round(place)
@@ -264,16 +264,16 @@ class Engine:
                 raise
 
     def finish_upload(self, header: UploadHeader, signature: bytes) -> None:
-        """All bytes are on disk: check them, publish them, count them once; never those of a silo that was set aside.
+        """Check an upload whose bytes are all on disk, give it its final name and count it once.
 
-        Raises `FrameError`, ValueError, `OutOfTurnError`.
+        An upload of a silo that was set aside is never counted. Raises `FrameError`, ValueError, `OutOfTurnError`.
         """
         place = header.place
         if not self.stored(header):
             try:
                 self._intake.settle(header, signature)
             except FileNotFoundError:
-                self.keep(place)  # the attempt's end has cleared its files; if it goes on, the fault is ours
+                self.keep(place)  # the end of the attempt has deleted its files; if it goes on, the fault is ours
                 raise
             log.info("received", silo=header.silo, **where(place), slot=header.slot, size=header.size)
         with self._changed:
@@ -283,14 +283,14 @@ class Engine:
                 self._apply(self._progress[place.study], Uploaded(header))
 
     def peers(self, silo: str, place: Place) -> tuple[str, ...]:
-        """The other silos that are present in the current attempt. Raises `OutOfTurnError`."""
+        """Return the other silos that are present in the current attempt. Raises `OutOfTurnError`."""
         with self._changed:
             round_ = self._round(place)
             check_present(round_, silo)
             return tuple(name for name in round_.present if name != silo)
 
     def download(self, silo: str, place: Place, tensor: Tensor | None, kind: str, of_silo: str) -> tuple[str, str]:
-        """Slot and file name of what a silo of the roster may fetch now. Raises `OutOfTurnError`."""
+        """Return slot and file name of what a silo of the roster may fetch now. Raises `OutOfTurnError`."""
         with self._changed:
             return check_fetch(self._round(place), silo, tensor, kind, of_silo)
 
@@ -369,7 +369,7 @@ class Engine:
             self._worker.submit(self._add, effect)
 
     def _add(self, effect: Add) -> None:
-        """Runs on the worker thread."""
+        """Add contributions. Runs on the worker thread."""
         place, slot = effect.place, str(effect.tensor)
         try:
             target = self._spool.partial(place, slot, SUM_FILE)
@@ -384,7 +384,8 @@ class Engine:
         except OutOfTurnError:
             self._not_wanted(place)
         except Exception as error:
-            # A sum that cannot be made must end the attempt by name, not leave it hanging. Silos see no paths of ours.
+            # A sum that cannot be made must end the attempt with a reason, not leave it hanging. Silos must not see
+            # our paths.
             reason = error.strerror if isinstance(error, OSError) else error
             log.exception("adding failed", **where(place))
             try:
@@ -397,7 +398,7 @@ class Engine:
         self._spool.clear(place)
 
     def _notice(self, silo: str, session: str) -> None:
-        """A silo polls: it may have lost its keys, and is not away."""
+        """Note that a silo polls. It is not away, but it may have lost its keys."""
         for study in list(self._progress):
             for event in (Restarted(silo, session), Returned(silo)):
                 if (progress := self._progress[study]).life in studies.LIVE:
@@ -418,7 +419,7 @@ class Engine:
                         try:
                             self._apply(progress, Passed())
                         except Exception:
-                            # A database that fails now must not stop the clock for ever: the next tick tries again.
+                            # If the database fails now, the clock must not stop for good: the next tick tries again.
                             log.exception("time could not pass", study=progress.script.study)
 
     def _report(self, before: Progress, after: Progress, effects: list[Effect]) -> None:

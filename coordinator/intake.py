@@ -1,9 +1,9 @@
-"""Takes uploads in: chunks are checked as they come; finished bytes are published and recorded, once, whatever crash.
+"""Receives uploads. Chunks are checked as they come; a finished upload is published and recorded once despite crashes.
 
-Guarantees: no byte is kept that is not of the chunk that the upload's signed digest names; an upload goes on where its
-chunks on disk end, which are read and checked again before; a slot's record names bytes that lie complete on disk;
-bytes that lie complete there, but were not recorded when the process died, are used instead of being asked for again.
-Whether anybody waits for an upload is the engine's.
+Guarantees: every stored byte belongs to the chunk that the upload's signed digest names. An upload resumes where its
+chunks on disk end; these are read and checked again before. A slot's record names bytes that lie complete on disk.
+Bytes that lie complete on disk but were not recorded when the process died are used, and not requested again. The
+engine decides whether a phase waits for an upload.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ class Intake:
         self._store, self._spool, self._metrics = store, spool, metrics
 
     def recorded(self, header: UploadHeader) -> bool:
-        """Whether the slot holds exactly these bytes already. Raises `ContentConflictError` where it holds others."""
+        """Whether the slot holds exactly these bytes already. Raises `ContentConflictError` if it holds others."""
         return self._store.holds(header)
 
     def offset(self, header: UploadHeader) -> int:
-        """Bytes of an upload that need not be sent (again): where to resume, as far as file lengths tell."""
+        """Return the bytes of an upload that need not be sent (again), judged by file lengths alone."""
         if self._complete(header) is not None:
             return header.size
         listed = self._spool.chunk_list(self._chunks(header))
@@ -40,9 +40,9 @@ class Intake:
         return length if length == header.size else whole_chunks(length)
 
     def begin(self, header: UploadHeader, chunks: ChunkList) -> int:
-        """Where a stream of an upload must begin: the length of what lies here and is right, the rest is cut off.
+        """Return where a stream of an upload must begin: the length of the correct bytes on disk. Cut off the rest.
 
-        `chunks` is the list that the header's digest names. Nobody else may fill the slot meanwhile. Raises
+        `chunks` is the list that the header's digest names. No other stream may fill the slot meanwhile. Raises
         `SpoolFullError`.
         """
         if self._complete(header) is not None:
@@ -61,26 +61,26 @@ class Intake:
         return right
 
     def take(self, header: UploadHeader, chunks: ChunkList, offset: int, data: bytes) -> None:
-        """Keep the next chunk. Raises `MessageError` where it is not the one that was announced, `SpoolFullError`."""
+        """Store the next chunk. Raises `MessageError` if it is not the announced one, and `SpoolFullError`."""
         chunks.check(offset, data)
         self._spool.append(self._partial(header), offset, data)
 
     def settle(self, header: UploadHeader, signature: bytes) -> None:
-        """Check, publish and record an upload of which all chunks are here.
+        """Check, publish and record an upload whose chunks are all here.
 
-        Raises `FrameError`, `SpoolFullError`, FileNotFoundError where its bytes are gone.
+        Raises `FrameError`, `SpoolFullError`, and FileNotFoundError if its bytes are gone.
         """
         chunks = self._complete(header)
         if chunks is None:
             self._publish(header)
         else:
-            # The list that lies beside it may be that of another upload, begun after this one's bytes were published.
+            # The list beside it may belong to another upload, which began after the bytes of this one were published.
             self._spool.keep_chunk_list(self._chunks(header), chunks)
         self._store.add_content(header, signature)
         self._metrics.received.labels(header.kind).inc(header.size)
 
     def _complete(self, header: UploadHeader) -> ChunkList | None:
-        """The chunks of what was published by a process that died before it recorded so; None where nothing was."""
+        """Return the chunks of an upload that was published but not recorded, because the process died; else None."""
         path = self._spool.complete(header.place, header.slot, header.silo)
         if self._spool.length(path) != header.size:
             return None

@@ -1,4 +1,4 @@
-"""Every metric of the coordinator, by name. Labels are bounded; nothing here knows a value that was sealed."""
+"""All metrics of the coordinator, by name. Labels are bounded. Nothing here knows a value that was sealed."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ PHASE_BUCKETS = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000)
 
 
 class Metrics:
-    """The coordinator's metrics on a registry of their own."""
+    """The coordinator's metrics on their own registry."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()

@@ -1,4 +1,4 @@
-"""The operator's client: one method per call, errors as sentences."""
+"""The operator's client: one method for each call. Errors are sentences."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ DEADLINE_SECONDS = 30.0
 
 
 class OperatorError(Exception):
-    """The coordinator could not be asked, or refused; says why."""
+    """The coordinator could not be reached, or refused. The message says why."""
 
 
 class Operator:
-    """Speaks to one coordinator."""
+    """Calls one coordinator."""
 
     def __init__(self, config: OperatorConfig) -> None:
         credential = Credential.load(config.certificate, config.key, config.authority)
@@ -35,7 +35,7 @@ class Operator:
         self._calls = operator_pb2_grpc.OperatorServiceStub(self._channel)
 
     def create(self, canonical: bytes) -> str:
-        """Hand in a study; returns its digest."""
+        """Hand in a study and return its digest."""
         with self._errors():
             request = operator_pb2.CreateStudyRequest(canonical=canonical)
             return str(self._calls.CreateStudy(request, timeout=DEADLINE_SECONDS).study)
@@ -46,7 +46,7 @@ class Operator:
             self._calls.StartStudy(operator_pb2.StudyRequest(study=study), timeout=DEADLINE_SECONDS)
 
     def pause(self, study: str) -> None:
-        """Have no more work of a study handed out, until it is resumed."""
+        """Stop handing out work of a study until it is resumed."""
         with self._errors():
             self._calls.PauseStudy(operator_pb2.StudyRequest(study=study), timeout=DEADLINE_SECONDS)
 
@@ -62,19 +62,19 @@ class Operator:
             self._calls.AbortStudy(request, timeout=DEADLINE_SECONDS)
 
     def status(self, study: str) -> StudyStatus:
-        """One study with its history."""
+        """Return the status of one study with its history."""
         with self._errors():
             request = operator_pb2.StudyRequest(study=study)
             return codec.status_from_wire(self._calls.GetStudyStatus(request, timeout=DEADLINE_SECONDS))
 
     def statuses(self) -> list[StudyStatus]:
-        """All studies, in brief."""
+        """Return the status of all studies in brief."""
         with self._errors():
             reply = self._calls.ListStudies(operator_pb2.ListStudiesRequest(), timeout=DEADLINE_SECONDS)
             return [codec.status_from_wire(status) for status in reply.studies]
 
     def results(self, study: str) -> StudyResults:
-        """What a finished study has published."""
+        """Return what a finished study has published."""
         with self._errors():
             request = operator_pb2.StudyRequest(study=study)
             return codec.results_from_wire(self._calls.GetResults(request, timeout=DEADLINE_SECONDS))
@@ -90,7 +90,10 @@ class Operator:
         except grpc.RpcError as error:
             code, details = error.code(), error.details()
             if code is grpc.StatusCode.UNAVAILABLE:
-                msg = f"no coordinator answers at {self._address}: {details}; is it running, and of the same authority?"
+                msg = (
+                    f"no coordinator answers at {self._address}: {details}; check that it is running and has a"
+                    " certificate of the same authority"
+                )
                 raise OperatorError(msg) from None
             msg = f"{code.name}: {details}"
             raise OperatorError(msg) from None

@@ -1,8 +1,9 @@
-"""What a study publishes: each silo signs the figures that `publish` lists; shown is what enough silos agree on.
+"""What a study publishes: each silo signs the figures that `publish` lists. Figures with enough agreement are shown.
 
-Guarantees: nothing is accepted that the study does not list, nor less than it lists; a figure is shown only where at
-least `needed` silos have signed exactly the same, and no other figure of that name has as many. The coordinator sees
-no sum: that a figure is right is the silos' word, and their signatures prove whose. Verifying those is `service`.
+Guarantees: a publication is accepted only if it has exactly the figures that the study lists. A figure is shown only if
+at least `needed` silos have signed exactly the same figure, and if no other figure of that name has as many. The
+coordinator sees no sum, so only the silos vouch that a figure is right; their signatures prove who did. `service`
+verifies the signatures.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ FIELD = "confirm.publication"
 
 
 def accept(study: Study, silo: str, confirm: Confirm, certificate_pem: bytes) -> SignedPublication | None:
-    """What a confirmation publishes, None where it is none that publishes. Raises `MessageError`."""
+    """Return what a confirmation publishes, or None if it is not one that publishes. Raises `MessageError`."""
     due = bool(study.publish) and confirm.task is Task.OPEN and confirm.tensor is Tensor.METRICS
     if not due or confirm.dispute:
         if confirm.publication:
@@ -40,7 +41,7 @@ def accept(study: Study, silo: str, confirm: Confirm, certificate_pem: bytes) ->
 
 
 def agreed(publications: Sequence[SignedPublication], needed: int) -> tuple[AgreedFigure, ...]:
-    """Figures that at least `needed` silos have signed exactly so, in the order in which they are first named."""
+    """Return the figures that at least `needed` silos have signed exactly so, in the order of their first naming."""
     signed = [figure for one in publications for figure in Publication.parse(one.blob).figures]
     enough = {figure: silos for figure, silos in Counter(signed).items() if silos >= needed}
     versions = Counter((figure.domain, figure.metric) for figure in enough)

@@ -35,15 +35,15 @@ OPTIONS = (
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.so_reuseport", 0),
-    # Left to itself gRPC widens every stream's window as far as the network gives; with many large uploads at once that
-    # is what the coordinator's memory goes to. 512 KiB a stream still carry 10 MB/s over 50 ms.
+    # By default gRPC widens the window of every stream as far as the network allows. Many large uploads at once would
+    # then fill the coordinator's memory. 512 KiB for each stream still carry 10 MB/s over 50 ms.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", 1 << 19),
 )
 
 
 class Server:
-    """A running coordinator. `port` and `metrics_port` are the ports really bound (0 in the config asks for any)."""
+    """A running coordinator. `port` and `metrics_port` are the bound ports (0 in the config asks for any free port)."""
 
     def __init__(self, config: CoordinatorConfig) -> None:
         credential = Credential.load(config.certificate, config.key, config.authority)
@@ -65,7 +65,10 @@ class Server:
         try:
             self.port = self._server.add_secure_port(f"{config.host}:{config.port}", server_credentials(credential))
         except RuntimeError:
-            msg = f"{config.host}:{config.port} cannot be served; give another `host` or `port`, or stop who holds it"
+            msg = (
+                f"{config.host}:{config.port} cannot be served; give another `host` or `port`, or stop the process that"
+                " uses it"
+            )
             raise OSError(msg) from None
         self._http, self._http_thread = start_http_server(
             config.metrics_port, addr=config.metrics_host, registry=self.metrics.registry
@@ -81,7 +84,7 @@ class Server:
         log.info("serving", port=self.port, metrics_port=self.metrics_port)
 
     def close(self) -> None:
-        """Finish what is under way, then stop."""
+        """Finish the calls in progress, then stop."""
         self._health.enter_graceful_shutdown()
         self.engine.close()
         self._cosigning.close()

@@ -1,9 +1,9 @@
-"""The gRPC services: who calls is read from the certificate, what is said goes to the engine, errors become codes.
+"""The gRPC services: the certificate says who calls, the engine gets the message, and errors become status codes.
 
-Order of every call: identify, decode, act. Nothing is parsed before its sender is known, no upload is stored before
-its header's signature is verified, its size compared with the study's, its list of chunks with the header, and each
-chunk with the list: an upload holds one chunk in memory, and the list (`protos.chunks`). Foreign exceptions end here:
-each maps to one status code and a sentence.
+Order of every call: identify, decode, act. Nothing is parsed before its sender is known. No upload is stored before its
+header's signature is verified, its size compared with the study's, its list of chunks with the header, and each chunk
+with the list. An upload holds one chunk and the list in memory (`protos.chunks`). Exceptions of other packages end
+here: each maps to one status code and a sentence.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ R = TypeVar("R")
 
 
 class ResumeError(Exception):
-    """Nothing is wrong with the upload; it must be resumed, now or when another stream of it has ended."""
+    """The upload is correct so far and must be resumed, now or when another stream of it has ended."""
 
 
 CODES: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
@@ -65,17 +65,17 @@ CODES: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
 
 
 class Caller:
-    """Reads who calls from the TLS session: a certificate of the authority, of one role."""
+    """Reads from the TLS session who calls. The certificate must be the authority's and of one role."""
 
     def __init__(self, trust: Trust, role: Role) -> None:
         self._trust, self._role = trust, role
 
     def name(self, context: grpc.ServicerContext) -> str:
-        """The caller's name. Raises `CertificateError`."""
+        """Return the caller's name. Raises `CertificateError`."""
         return self._trust.identify(self.certificate(context), role=self._role).name
 
     def certificate(self, context: grpc.ServicerContext) -> bytes:
-        """The caller's certificate in PEM."""
+        """Return the caller's certificate in PEM."""
         pem = context.auth_context().get("x509_pem_cert", [b""])[0]
         if not pem:
             msg = "no client certificate was presented; enrol this machine and give its certificate"
@@ -83,21 +83,21 @@ class Caller:
         return bytes(pem)
 
     def verify(self, context: grpc.ServicerContext, silo: str, message: bytes, signature: bytes) -> None:
-        """Raises `SignatureRefused` unless the caller is this silo and signed the message."""
+        """Raise `SignatureRefused` unless the caller is this silo and signed the message."""
         signer = self._trust.verify(self.certificate(context), message, signature, role=self._role)
         if not hmac.compare_digest(signer.name, silo):
-            msg = f"{signer.name} may not upload in the name of {silo}"
+            msg = f"{signer.name} may not upload in the name of {silo}; give the certificate and key of {silo}"
             raise SignatureRefused(msg)
 
 
 def mapped(call: Callable[..., R]) -> Callable[..., R]:
-    """Turn every exception of a call into a status code with a sentence; an unforeseen one tells the peer nothing."""
+    """Turn every exception of a call into a status code with a sentence. An unforeseen exception shows no details."""
 
     @functools.wraps(call)
     def wrapper(self: Any, request: Any, context: grpc.ServicerContext) -> R:
         try:
             return call(self, request, context)
-        except Exception as error:  # noqa: BLE001  # the boundary: nothing may pass it unmapped
+        except Exception as error:  # noqa: BLE001  # the boundary: every exception must be mapped here
             _refuse(self.metrics, context, error, call.__name__)
 
     return wrapper
@@ -110,7 +110,7 @@ def mapped_stream(call: Callable[..., Iterator[R]]) -> Callable[..., Iterator[R]
     def wrapper(self: Any, request: Any, context: grpc.ServicerContext) -> Iterator[R]:
         try:
             yield from call(self, request, context)
-        except Exception as error:  # noqa: BLE001  # the boundary: nothing may pass it unmapped
+        except Exception as error:  # noqa: BLE001  # the boundary: every exception must be mapped here
             _refuse(self.metrics, context, error, call.__name__)
 
     return wrapper
@@ -125,11 +125,11 @@ def _refuse(metrics: Metrics, context: grpc.ServicerContext, error: Exception, c
     metrics.refused.labels(grpc.StatusCode.INTERNAL.name).inc()
     log.error("failed", call=call, exc_info=error)
     context.abort(grpc.StatusCode.INTERNAL, "the coordinator failed; its log says why")
-    raise AssertionError  # abort never returns, which its types do not say
+    raise AssertionError  # abort never returns, but its types do not say so
 
 
 class SiloService(silo_pb2_grpc.SiloServiceServicer):
-    """What silos may ask."""
+    """The calls of silos."""
 
     def __init__(
         self,
@@ -157,7 +157,10 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
         """Compare versions."""
         silo = self._silo(context)
         if request.protocol != PROTOCOL:
-            msg = f"this coordinator speaks protocol {PROTOCOL}, the agent {request.protocol}; update the older one"
+            msg = (
+                f"this coordinator speaks protocol {PROTOCOL}, the agent speaks {request.protocol};"
+                " update the older of the two"
+            )
             raise MessageError(msg)
         log.info("joined", silo=silo, version=request.agent_version)
         return silo_pb2.JoinReply(
@@ -169,7 +172,7 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
 
     @mapped
     def GetStudy(self, request: silo_pb2.GetStudyRequest, context: grpc.ServicerContext) -> silo_pb2.GetStudyReply:
-        """The study's text."""
+        """Return the study's text."""
         return silo_pb2.GetStudyReply(canonical=self._engine.canonical(request.study, self._silo(context)))
 
     @mapped
@@ -183,14 +186,14 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
         silo = self._silo(context)
         answer = codec.answer_from_wire(request)
         if answer.member is not None and answer.member.silo != silo:
-            msg = f"{silo} may not answer in the name of {answer.member.silo}"
+            msg = f"{silo} may not answer in the name of {answer.member.silo}; answer under the own name"
             raise SignatureRefused(msg)
         self._engine.answer(silo, answer)
         return silo_pb2.AnswerReply()
 
     @mapped
     def Upload(self, request: Iterator[silo_pb2.UploadChunk], context: grpc.ServicerContext) -> silo_pb2.UploadReply:
-        """Store a stream of chunks that continues where those on disk end."""
+        """Store a stream of chunks that continues where the chunks on disk end."""
         self._silo(context)
         first = next(request, None)
         if first is None or not first.HasField("header"):
@@ -208,12 +211,12 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
             length = self._engine.begin_upload(header, chunks)
             for chunk in request:
                 if chunk.offset != length:
-                    msg = f"upload: a chunk at {chunk.offset} cannot follow the {length} bytes kept; resume from there"
+                    msg = f"upload: a chunk at {chunk.offset} cannot follow {length} stored bytes; resume at {length}"
                     raise ResumeError(msg)
                 self._engine.take(header, chunks, length, chunk.data)
                 length += len(chunk.data)
             if length < header.size:
-                msg = f"upload: ended at {length} of {header.size} bytes; resume from there"
+                msg = f"upload: the stream ended at {length} of {header.size} bytes; resume at {length}"
                 raise ResumeError(msg)
             self._engine.finish_upload(header, first.signature)
         return silo_pb2.UploadReply()
@@ -222,11 +225,11 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
     def UploadStatus(
         self, request: silo_pb2.UploadStatusRequest, context: grpc.ServicerContext
     ) -> silo_pb2.UploadStatusReply:
-        """Where to resume."""
+        """Return where to resume an upload."""
         silo = self._silo(context)
         header = codec.header_from_wire(request.header)
         if header.silo != silo:
-            msg = f"{silo} may not ask for {header.silo}"
+            msg = f"{silo} may not ask about an upload of {header.silo}"
             raise SignatureRefused(msg)
         if self._engine.stored(header):
             return silo_pb2.UploadStatusReply(offset=header.size, complete=True)
@@ -236,14 +239,14 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
     def Download(
         self, request: silo_pb2.DownloadRequest, context: grpc.ServicerContext
     ) -> Iterator[silo_pb2.DownloadChunk]:
-        """A sum or a note, from a chunk on; first of all the list of its chunks, which the caller compares."""
+        """Send a sum or a note, from a chunk on. The list of its chunks comes first; the caller compares it."""
         silo = self._silo(context)
         place = codec.place_from_wire(request.place)
         tensor = codec.tensor_from_wire(request.tensor)
         slot, name = self._engine.download(silo, place, tensor, request.kind, request.silo)
         path, offset = self._spool.complete(place, slot, name), request.offset
         if offset > self._spool.length(path):
-            msg = f"download: the offset {offset} lies behind the end; begin again at 0"
+            msg = f"download: the offset {offset} lies after the end; begin again at 0"
             raise MessageError(msg)
         chunks = self._spool.chunk_list(self._spool.chunks(place, slot, name)) or ChunkList.of(path)
         yield silo_pb2.DownloadChunk(hashes=chunks.hashes)
@@ -254,7 +257,7 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
 
     @mapped
     def Confirm(self, request: silo_pb2.ConfirmRequest, context: grpc.ServicerContext) -> silo_pb2.ConfirmReply:
-        """Done, or disputed; of a study that publishes, with figures that the caller has signed."""
+        """Take a confirmation: done, or disputed. If the study publishes, it has figures that the caller signed."""
         silo = self._silo(context)
         confirm = codec.confirm_from_wire(request)
         if confirm.publication:
@@ -268,7 +271,7 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
         request: silo_pb2.HeartbeatRequest,  # noqa: ARG002  # the call is the message
         context: grpc.ServicerContext,
     ) -> silo_pb2.HeartbeatReply:
-        """Still here."""
+        """Note that the caller is still here."""
         self._silo(context)
         return silo_pb2.HeartbeatReply()
 
@@ -278,7 +281,7 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
         request: silo_pb2.LatestCountersignaturesRequest,  # noqa: ARG002  # the caller's certificate says whose
         context: grpc.ServicerContext,
     ) -> Iterator[silo_pb2.Countersignature]:
-        """What was cosigned last of the caller's ledger."""
+        """Return what was cosigned last of the caller's ledger."""
         for signed in self._cosigning.latest(self._silo(context)):
             yield codec.cosignature_to_wire(signed)
 
@@ -286,7 +289,7 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
     def Countersign(
         self, request: silo_pb2.CountersignRequest, context: grpc.ServicerContext
     ) -> silo_pb2.CountersignReply:
-        """Cosign how far the caller's ledger has come; ask another silo of the attempt to."""
+        """Cosign the checkpoint of the caller's ledger, and ask another silo of the attempt to do so too."""
         silo = self._silo(context)
         peers = self._engine.peers(silo, codec.place_from_wire(request.place))
         signed = codec.checkpoint_from_wire(request.statement)
@@ -295,7 +298,7 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
 
     @mapped
     def Witness(self, request: silo_pb2.WitnessRequest, context: grpc.ServicerContext) -> silo_pb2.WitnessReply:
-        """Take what the caller has cosigned; wait for something that it is asked to."""
+        """Take what the caller has cosigned. Wait for the next checkpoint that it must cosign."""
         silo = self._silo(context)
         given = codec.cosignature_from_wire(request.given) if request.HasField("given") else None
         asked = self._cosigning.witness(silo, given, _hold(request.hold_seconds))
@@ -306,12 +309,12 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
 
 
 def _hold(seconds: float) -> float:
-    """How long a call may wait; written so that NaN, which compares false, means no wait at all."""
+    """Return how long a call may wait. NaN compares false, so it means no wait at all."""
     return min(seconds, MAX_HOLD_SECONDS) if seconds > 0 else 0.0
 
 
 class _Slot:
-    """One stream at a time may fill a slot; a second one is turned away."""
+    """Lets one stream at a time fill a slot. A second stream is refused."""
 
     def __init__(self, growing: set[tuple[object, ...]], guard: threading.Lock, key: tuple[object, ...]) -> None:
         self._growing, self._guard, self._key = growing, guard, key
@@ -329,7 +332,7 @@ class _Slot:
 
 
 class OperatorService(operator_pb2_grpc.OperatorServiceServicer):
-    """What operators may ask."""
+    """The calls of operators."""
 
     def __init__(self, engine: Engine, trust: Trust, metrics: Metrics) -> None:
         self._engine, self._caller = engine, Caller(trust, Role.OPERATOR)
@@ -339,13 +342,13 @@ class OperatorService(operator_pb2_grpc.OperatorServiceServicer):
     def CreateStudy(
         self, request: operator_pb2.CreateStudyRequest, context: grpc.ServicerContext
     ) -> operator_pb2.CreateStudyReply:
-        """Remember a study."""
+        """Store a study."""
         log.info("operator", name=self._caller.name(context), call="create")
         return operator_pb2.CreateStudyReply(study=self._engine.create(request.canonical))
 
     @mapped
     def StartStudy(self, request: operator_pb2.StudyRequest, context: grpc.ServicerContext) -> operator_pb2.StudyReply:
-        """Begin."""
+        """Begin a study."""
         log.info("operator", name=self._caller.name(context), call="start")
         self._engine.start_study(request.study)
         return operator_pb2.StudyReply()
@@ -354,7 +357,7 @@ class OperatorService(operator_pb2_grpc.OperatorServiceServicer):
     def AbortStudy(
         self, request: operator_pb2.AbortStudyRequest, context: grpc.ServicerContext
     ) -> operator_pb2.StudyReply:
-        """Stop for good."""
+        """Stop a study for good."""
         name = self._caller.name(context)
         log.info("operator", name=name, call="abort")
         self._engine.abort_study(request.study, f"stopped by {name}: {request.reason or 'no reason given'}")
@@ -362,7 +365,7 @@ class OperatorService(operator_pb2_grpc.OperatorServiceServicer):
 
     @mapped
     def PauseStudy(self, request: operator_pb2.StudyRequest, context: grpc.ServicerContext) -> operator_pb2.StudyReply:
-        """Hand out no more work."""
+        """Hand out no more work of a study."""
         name = self._caller.name(context)
         log.info("operator", name=name, call="pause")
         self._engine.pause_study(request.study, f"paused by {name}")
@@ -370,7 +373,7 @@ class OperatorService(operator_pb2_grpc.OperatorServiceServicer):
 
     @mapped
     def ResumeStudy(self, request: operator_pb2.StudyRequest, context: grpc.ServicerContext) -> operator_pb2.StudyReply:
-        """Go on."""
+        """Go on with a study."""
         log.info("operator", name=self._caller.name(context), call="resume")
         self._engine.resume_study(request.study)
         return operator_pb2.StudyReply()
@@ -379,7 +382,7 @@ class OperatorService(operator_pb2_grpc.OperatorServiceServicer):
     def GetResults(
         self, request: operator_pb2.StudyRequest, context: grpc.ServicerContext
     ) -> Iterator[operator_pb2.ResultsPart]:
-        """What a finished study has published."""
+        """Return what a finished study has published."""
         self._caller.name(context)
         yield from codec.results_to_wire(self._engine.results(request.study))
 
@@ -387,7 +390,7 @@ class OperatorService(operator_pb2_grpc.OperatorServiceServicer):
     def GetStudyStatus(
         self, request: operator_pb2.StudyRequest, context: grpc.ServicerContext
     ) -> operator_pb2.StudyStatus:
-        """One study with its history."""
+        """Return the status of one study with its history."""
         self._caller.name(context)
         return codec.status_to_wire(self._engine.status(request.study))
 
@@ -397,6 +400,6 @@ class OperatorService(operator_pb2_grpc.OperatorServiceServicer):
         request: operator_pb2.ListStudiesRequest,  # noqa: ARG002  # the call is the message
         context: grpc.ServicerContext,
     ) -> operator_pb2.ListStudiesReply:
-        """All studies, in brief."""
+        """Return the status of all studies in brief."""
         self._caller.name(context)
         return operator_pb2.ListStudiesReply(studies=[codec.status_to_wire(s) for s in self._engine.statuses()])

@@ -1,4 +1,4 @@
-"""What a round asks of one silo, and what the silo may send and fetch now. Pure: the engine asks under its lock."""
+"""What a round asks of one silo, and what the silo may send and fetch now. Pure; the engine calls it under its lock."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ FETCHED: dict[Phase, tuple[str, ...]] = {
     Phase.OPEN: (SUM, Note.REVEAL),
     Phase.ADOPT: (Note.HEADS,),
 }
-"""What there is to fetch in a phase, as far as it has been sent: the shares are kept for the first tensor alone."""
+"""The kinds that can be fetched in a phase, if they were sent. Shares are kept only until the first tensor is done."""
 OF_TENSOR = (SUM, Note.REVEAL)
-"""What is fetched by the name of its tensor."""
+"""The kinds that are fetched by the name of their tensor."""
 _OUTCOMES: dict[Life, Literal["finished", "ended", "aborted"]] = {
     Life.FINISHED: "finished",
     Life.ENDED: "ended",
@@ -46,7 +46,7 @@ _OUTCOMES: dict[Life, Literal["finished", "ended", "aborted"]] = {
 
 
 def work_in(progress: Progress, silo: str, *, told: bool) -> Work | None:
-    """What one study asks of one silo now. `told`: the silo knows that the study is over for it."""
+    """Return what one study asks of one silo now. `told`: the silo knows that the study is over for it."""
     round_ = progress.round
     mine = next((s for s in progress.silos if s.name == silo), None)
     if mine is None or round_ is None:
@@ -73,14 +73,14 @@ def work_in(progress: Progress, silo: str, *, told: bool) -> Work | None:
 
 
 def parts_in(round_: Round) -> tuple[Part, ...]:
-    """What there is to fetch in the current phase: of the shares, the participants' alone."""
+    """Return what can be fetched in the current phase. Of the shares these are only the participants'."""
     kinds = FETCHED.get(round_.phase, ())
     givers = round_.participants if round_.phase is Phase.GATHER else ("", *round_.names)
     return tuple(part for part in round_.parts if part.kind in kinds and part.silo in givers)
 
 
 def check_upload(round_: Round, study: Study, header: UploadHeader) -> None:
-    """Refuse an upload that nobody waits for, or whose size the study does not imply.
+    """Refuse an upload that no phase waits for, or whose size is not the size in this study.
 
     Raises `OutOfTurnError`, ValueError.
     """
@@ -92,14 +92,14 @@ def check_upload(round_: Round, study: Study, header: UploadHeader) -> None:
 
 
 def check_present(round_: Round, silo: str) -> None:
-    """Refuse who is not in the roster, or was set aside. Raises `OutOfTurnError`."""
+    """Raise `OutOfTurnError` if a silo is not in the roster or was set aside."""
     if silo not in round_.present:
         msg = f"{silo} {'was set aside in this attempt' if silo in round_.lost else 'is not in the roster'}"
         raise OutOfTurnError(msg)
 
 
 def check_fetch(round_: Round, silo: str, tensor: Tensor | None, kind: str, of_silo: str) -> tuple[str, str]:
-    """Slot and file name of what a present silo of the roster may fetch now. Raises `OutOfTurnError`."""
+    """Return slot and file name of what a present silo of the roster may fetch now. Raises `OutOfTurnError`."""
     check_present(round_, silo)
     due = any((part.kind, part.silo) == (kind, of_silo) for part in parts_in(round_))
     if not due or (kind in OF_TENSOR and tensor is not round_.tensor):
@@ -118,7 +118,7 @@ def _check_note(round_: Round, study: Study, header: UploadHeader) -> None:
         raise OutOfTurnError(msg)
     limit = note_limit(study, header.place.round, header.kind)
     if header.size > limit:
-        msg = f"the note has {header.size} bytes, at most {limit} are relayed"
+        msg = f"the note has {header.size} bytes, but at most {limit} are relayed"
         raise ValueError(msg)
 
 
@@ -135,7 +135,7 @@ def _check_tensor(round_: Round, study: Study, header: UploadHeader, tensor: Ten
     size = ring.content_size(values)
     if (header.kind, header.values, header.size) != (ring.kind, values, size):
         msg = (
-            f"{tensor} of this study has {values} values in {size} bytes of {ring.kind}; "
-            f"{header.values} values in {header.size} bytes of {header.kind} were announced"
+            f"{tensor} of this study has {values} values in {size} bytes of {ring.kind}, but the header announces "
+            f"{header.values} values in {header.size} bytes of {header.kind}"
         )
         raise ValueError(msg)

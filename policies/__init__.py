@@ -1,1 +1,1 @@
-"""Policies and studies, decisions, the privacy accountant and the durable ledger. Knows no network and no models."""
+"""Policies and studies, decisions, the privacy accountant and the durable ledger. It knows no network and no models."""

@@ -1,10 +1,10 @@
 """The decision: may this study's round run under this silo's policy?
 
-Guarantees: `decide` returns only where every limit of the policy holds for the whole plan, and raises `Refused` with a
-reason and the two fields (policy's and study's) otherwise. It reads public constants and the ledger's costs, never
-data, so a refusal tells nothing about patients. A study that asks too much is refused at its first round, before any
-data is touched. Left to others: the durable debit, which checks the budget once more (ledger.py), and that the roster's
-certificates are real (crypto).
+Guarantees: `decide` returns only if every limit of the policy holds for the whole plan. Otherwise it raises `Refused`
+with a reason and the two fields (of the policy and of the study). It reads public constants and the ledger's costs,
+never data, so a refusal tells nothing about patients. A study that asks too much is refused at its first round, before
+any data is touched. Left to others: the durable debit, which checks the budget once more (ledger.py), and the check of
+the roster's certificates (crypto).
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ def decide(
     today: date | None = None,
     ledger_day: date | None = None,
 ) -> None:
-    """Return where the attempt may be charged and computed; raise `Refused` where not.
+    """Return if the attempt may be charged and computed. Raise `Refused` if not.
 
     Args:
-        policy: this silo's own.
-        study: as verified by its digest.
+        policy: this silo's own policy.
+        study: the study, already verified by its digest.
         silo: this silo's name.
-        roster_size: silos in this attempt's roster, this one included; None before there is one.
-        spent_costs: all that the data set's ledger holds, without what this attempt will use.
+        roster_size: number of silos in this attempt's roster, this one included; None if there is no roster yet.
+        spent_costs: all costs in the data set's ledger, without those that this attempt will use.
         round: from 0 to `study.rounds`.
         attempt: of this round, from 1.
-        charged_attempts: other attempts of this round that the ledger holds; 0 where this attempt owes nothing new.
-        study_spent: the part of `spent_costs` that this study spent. With it, repeated attempts count against
-            `limits.study_epsilon`; without it, that limit is held against the undisturbed plan only.
-        today: the day in UTC; the machine's where it is None.
-        ledger_day: the latest day on which the ledger says that something was written. The later of the two counts, so
-            a policy that expired stays expired when the machine's clock is set back.
+        charged_attempts: other attempts of this round in the ledger; 0 if this attempt is charged already.
+        study_spent: the part of `spent_costs` that this study spent. If it is given, repeated attempts count against
+            `limits.study_epsilon`. If not, that limit is compared with the plan without repeated attempts.
+        today: the day in UTC; None means the machine's day.
+        ledger_day: the latest day on which an entry of the ledger was written. The later of the two days counts, so a
+            policy that has expired stays expired if the machine's clock is set back.
     """
     _check_validity(policy, today or datetime.now(UTC).date(), ledger_day)
     _check_invitation(policy, study, silo)
@@ -61,7 +61,7 @@ def decide(
     _check_reports(policy, study)
     _check_delta(policy, study)
     if policy.data_set.public:
-        return  # nobody is protected by a budget; the ledger still says what was done
+        return  # for public data no budget protects anybody; the ledger still records what was done
     planned = plan(study)
     _check_study(policy, planned, list(study_spent), planned.costs(round))
     _check_rounds(policy, planned, round, charged_attempts)
@@ -79,16 +79,15 @@ def _check_validity(policy: Policy, today: date, ledger_day: date | None) -> Non
     _require(
         today <= expires,
         Reason.EXPIRED,
-        f"policy.budget.expires is {expires}, and it is {today}: no study is charged any more; {policy.contact} decides"
-        " whether a new policy is made",
+        f"policy.budget.expires is {expires}, and today is {today}: no study is charged any more; {policy.contact}"
+        " decides whether a new policy is made",
     )
     _require(
         ledger_day is None or ledger_day <= expires,
         Reason.EXPIRED,
-        f"policy.budget.expires is {expires}, and an entry of the ledger was written on {ledger_day}; that this"
-        f" machine's clock now says {today} brings no day back. Set the clock right; where the entry's day was wrong,"
-        f" {policy.contact} decides whether a new policy with a later budget.expires is put into force (fedward-silo"
-        " policy reload)",
+        f"policy.budget.expires is {expires}, and an entry of the ledger was written on {ledger_day}, although this"
+        f" machine's clock now says {today}. Correct the clock; if the entry's day was wrong, {policy.contact} decides"
+        " whether a new policy with a later budget.expires is put into force (fedward-silo policy reload)",
     )
 
 
@@ -105,7 +104,7 @@ def _check_invitation(policy: Policy, study: Study, silo: str) -> None:
 
 
 def _check_unit(policy: Policy, study: Study) -> None:
-    """Whom the cohorts are drawn by is the policy's word, so that no two studies draw different ones."""
+    """Check the unit. The policy says by which columns cohorts are drawn, so that all studies draw the same ones."""
     unit, columns = policy.data_set.unit, policy.data_set.identified_by
     patient, named = study.data.patient, study.data.columns
     _require(
@@ -118,19 +117,20 @@ def _check_unit(policy: Policy, study: Study) -> None:
         patient is None or (patient,) == columns,
         Reason.UNIT,
         f"study.data.patient is {patient!r}, and policy.data_set.identified_by is {', '.join(map(repr, columns))}: the"
-        " column that names the patient is the policy's word, so the study must name the same",
+        " policy decides which column names the patient, so the study must name the same column",
     )
     _require(
         not named or named == columns,
         Reason.UNIT,
         f"study.data.columns names the columns of the file itself ({', '.join(named)}), so it must be"
-        f" policy.data_set.identified_by ({', '.join(columns)}), in the same order: another order or name would tell"
-        f" {unit}s apart by other cells. Or give the file a line with its columns' names",
+        f" policy.data_set.identified_by ({', '.join(columns)}), in the same order, because another order or name would"
+        f" identify {unit}s by other cells; fix study.data.columns, or give the file a header line with its columns'"
+        " names",
     )
 
 
 def _check_mixing(policy: Policy, study: Study, roster_size: int | None) -> None:
-    """How many others hide this silo's contribution."""
+    """Check how many other silos hide this silo's contribution."""
     least = max(policy.min_silos, study.min_silos)
     _require(
         study.min_silos >= policy.min_silos,
@@ -145,7 +145,7 @@ def _check_mixing(policy: Policy, study: Study, roster_size: int | None) -> None
     _require(
         study.privacy.mode != "none" or policy.data_set.public,
         Reason.NOT_PUBLIC,
-        "study.privacy.mode is none; policy.data_set does not declare the data public, and private data are never used"
+        "study.privacy.mode is none, but policy.data_set does not declare the data public; private data are never used"
         " without noise",
     )
     _require(
@@ -186,8 +186,8 @@ def _check_attempts(policy: Policy, study: Study, number: int, attempt: int, cha
     _require(
         attempt <= study.max_attempts,
         Reason.TOO_MANY_ATTEMPTS,
-        f"attempt {attempt} of round {number}; study.max_attempts allows {study.max_attempts}, whatever"
-        f" policy.limits.charged_attempts ({limits.charged_attempts}) leaves",
+        f"this is attempt {attempt} of round {number}; study.max_attempts allows {study.max_attempts}, whatever"
+        f" policy.limits.charged_attempts ({limits.charged_attempts}) would allow",
     )
     _require(
         charged_attempts < limits.charged_attempts,
@@ -236,7 +236,7 @@ def _check_model(policy: Policy, study: Study) -> None:
 
 
 def _check_reports(policy: Policy, study: Study) -> None:
-    """What may be said of small groups, and to the public."""
+    """Check what may be said about small groups, and to the public."""
     _require(
         study.privacy.smallest_domain >= policy.smallest_domain,
         Reason.SMALLEST_DOMAIN,
@@ -256,7 +256,7 @@ def _check_delta(policy: Policy, study: Study) -> None:
     _require(
         study.privacy.delta <= delta,
         Reason.DELTA,
-        f"study.privacy.delta is {study.privacy.delta:g}; policy.budget.delta is {delta:g}, so choose one at most that",
+        f"study.privacy.delta is {study.privacy.delta:g}; choose at most policy.budget.delta, which is {delta:g}",
     )
 
 
@@ -280,7 +280,7 @@ def _check_study(policy: Policy, plan: Plan, study_spent: list[Cost], rest: list
 
 
 def _check_rounds(policy: Policy, plan: Plan, number: int, charged_attempts: int) -> None:
-    """Every round of the plan, and this one with the attempts that were charged before."""
+    """Check every round of the plan, and this round together with its attempts that were charged before."""
     delta, limit = policy.budget.delta, policy.limits.round_epsilon
     attempts = dict.fromkeys(range(len(plan.rounds)), 1) | {number: charged_attempts + 1}
     for planned, times in attempts.items():

@@ -1,8 +1,8 @@
-"""The package's tree of errors, apart from `DocumentError` (document.py) and `Refused` (refusals.py), which hang on it.
+"""The package's tree of errors. Two of its types are elsewhere: `DocumentError` (document.py), `Refused` (refusals.py).
 
-Guarantees: whatever this package raises on purpose is a `PolicyError`, and its text names the mend. Kinds that call
-for different handling are different types: a spent budget is a normal outcome, a failed write is the machine's fault,
-a broken chain is somebody's.
+Guarantees: every error that this package raises on purpose is a `PolicyError`, and its text names the fix. Errors that
+need different handling have different types: a spent budget is a normal outcome, a failed write is a fault of the
+machine, a broken chain is the fault of a person or program.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ class PolicyError(Exception):
 
 
 class CostError(PolicyError, ValueError):
-    """A privacy cost or plan that cannot be accounted for: unknown, not finite, not positive."""
+    """A privacy cost or plan cannot be accounted for, because it is unknown, not finite or not positive."""
 
 
 class LedgerError(PolicyError):
-    """Base of what the ledger raises."""
+    """Base of the ledger's errors."""
 
 
 class LedgerMissingError(LedgerError):
-    """There is no ledger at the path. It is never made in passing: an absent ledger would be a full budget."""
+    """There is no ledger at the path. It is not created automatically, because a new ledger would be a full budget."""
 
 
 class LedgerExistsError(LedgerError):
-    """A ledger stands where a new one was to be made."""
+    """A ledger exists already at the path where a new one was to be made."""
 
 
 class LedgerBusyError(LedgerError):
@@ -33,23 +33,23 @@ class LedgerBusyError(LedgerError):
 
 
 class LedgerMismatchError(LedgerError):
-    """The ledger belongs to another data set, hold-out or delta than the policy names."""
+    """The ledger belongs to another data set, hold-out or delta than the policy states."""
 
 
 class LedgerTamperedError(LedgerError):
-    """The ledger's chain does not hold: edited, cut, rolled back or damaged."""
+    """The ledger's chain is broken: it was edited, cut, rolled back or damaged."""
 
 
 class LedgerRolledBackError(LedgerTamperedError):
-    """The ledger lacks an entry that others cosigned: an older copy, or another history."""
+    """The ledger lacks an entry that others cosigned. It is an older copy or has another history."""
 
 
 class CosignError(LedgerError):
-    """A checkpoint about a ledger, or a cosignature, that cannot be used."""
+    """A checkpoint of a ledger, or a cosignature, cannot be used."""
 
 
 class ExportError(LedgerError):
-    """An export of a ledger that does not hold: altered, incomplete, or not priced as the accountant prices it."""
+    """An export of a ledger is altered, incomplete, or not priced as the accountant prices it."""
 
 
 class LedgerWriteError(LedgerError):
@@ -57,13 +57,13 @@ class LedgerWriteError(LedgerError):
 
 
 class ChargeConflictError(LedgerError):
-    """The same (study, round, tensor, attempt) was charged before at another cost."""
+    """The same (study, round, tensor, attempt) was charged before, at another cost."""
 
 
 class BudgetRefused(LedgerError):  # noqa: N818 - a refusal, not a fault
     """A debit would overdraw the data set's budget. Nothing was written.
 
-    Attributes are epsilons at the ledger's delta: `spent` before, `wanted` after the debit, `budget` allowed.
+    The attributes are epsilons at the ledger's delta: `spent` before the debit, `wanted` after it, and the `budget`.
     """
 
     def __init__(self, *, spent: float, wanted: float, budget: float, delta: float) -> None:

@@ -1,7 +1,7 @@
-"""Refusals: the outcomes that a person is given by name, apart from errors.
+"""Refusals: normal outcomes with a named reason, as opposed to errors.
 
-Guarantees one type for every refusal of a study, whoever makes it: of its text (study.py), of its price (decision.py),
-of what would be trained (the silo's learning). The reason is a label of fixed values, so that refusals can be counted.
+Guarantees: every refusal of a study has one type, whether its text (study.py), its price (decision.py) or the model to
+be trained (the silo's learning) is refused. The reason is one of a fixed set of labels, so refusals can be counted.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from policies.errors import PolicyError
 
 
 class Reason(StrEnum):
-    """Why a study, or a round of it, is refused."""
+    """The reason why a study, or a round of it, is refused."""
 
     NOT_INVITED = "not_invited"
     STUDY_NOT_ALLOWED = "study_not_allowed"
@@ -47,7 +47,7 @@ class Reason(StrEnum):
 
 
 class Refused(PolicyError):  # noqa: N818 - a refusal, not a fault
-    """A normal, named outcome: this silo does not take part. `str()` is one sentence for the study's authors."""
+    """A normal outcome: this silo does not take part, for a named reason. `str()` is for the study's authors."""
 
     def __init__(self, reason: Reason, text: str) -> None:
         self.reason = reason

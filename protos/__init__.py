@@ -1,1 +1,1 @@
-"""The wire: messages, their protobuf form, and the code between. Knows no cryptography, no policy, no model."""
+"""The wire: messages, their protobuf form, and the code between. It knows no cryptography, no policy and no model."""

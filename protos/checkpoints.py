@@ -1,6 +1,6 @@
-"""What silos say about their ledgers, signed and cosigned, as frozen values validated on construction.
+"""Checkpoints of silos' ledgers, signed and cosigned, as frozen values that are validated on construction.
 
-What a checkpoint says is read and checked by `policies.ledger.cosign`; whose signature it is, by the certificate alone.
+`policies.ledger.cosign` reads and checks the content of a checkpoint. The certificate alone says who signed it.
 """
 
 from __future__ import annotations
@@ -11,17 +11,17 @@ from typing import Final
 from protos.messages import MessageError
 
 MAX_CHECKPOINT: Final = 1 << 20
-"""Bytes: some thousand kinds of release."""
+"""Bytes. This is enough for some thousand kinds of release."""
 _MAX_PEM: Final = 16_384
 _MAX_SIGNATURE: Final = 256
 
 
 @dataclass(frozen=True)
 class SignedCheckpoint:
-    """How far a silo's ledger has come, signed by that silo."""
+    """A checkpoint of a silo's ledger (how far it has come), signed by that silo."""
 
     checkpoint: bytes
-    """Exactly what is signed."""
+    """Exactly the signed bytes."""
     certificate_pem: bytes
     signature: bytes
 
@@ -32,7 +32,7 @@ class SignedCheckpoint:
 
 @dataclass(frozen=True)
 class CosignedCheckpoint:
-    """The same bytes, signed by another party as well; its silo's own signature shows that nobody made them up."""
+    """The same bytes, signed by another party too. The signature of the ledger's silo shows that they are genuine."""
 
     stated: SignedCheckpoint
     certificate_pem: bytes
@@ -44,11 +44,12 @@ class CosignedCheckpoint:
 
 @dataclass(frozen=True)
 class Cosigned:
-    """The coordinator's answer to a checkpoint: its own cosignature, and another silo's where there is one."""
+    """The coordinator's answer to a checkpoint: its own cosignature, and another silo's if there is one."""
 
     coordinator: CosignedCheckpoint
     peer: CosignedCheckpoint | None = None
-    """Of the same checkpoint; or of the newest that this silo knows, which the checkpoint does not contain."""
+    """The other silo's cosignature. It is of the same checkpoint, or of the newest one that the other silo knows, if
+    this checkpoint does not contain that one."""
 
 
 def _require_signed(what: str, certificate_pem: bytes, signature: bytes) -> None:

@@ -1,10 +1,10 @@
-"""Content on its way in chunks, each of which is checked as it comes.
+"""Content that travels in chunks. Each chunk is checked as it comes.
 
-Guarantees: a content's digest names its size and the SHA-256 of every chunk of `MAX_CHUNK` bytes (the last one may be
-shorter), so whoever knows the digest, from a signed header or the coordinator's word, refuses the first chunk that was
-altered, cut, repeated or put elsewhere, before it is written; a stream may begin at any chunk. The list costs 32 bytes
-for 128 KiB of content: 2 MiB for `MAX_CONTENT`, so that it fits one message. A list of another length than the size
-implies is refused. Who signs what is `messages`'.
+Guarantees: a content's digest covers its size and the SHA-256 of every chunk of `MAX_CHUNK` bytes (the last chunk may
+be shorter). A receiver who knows the digest, from a signed header or from the coordinator, refuses the first chunk that
+was altered, cut, repeated or moved, before the chunk is written. A stream may begin at any chunk. The list costs 32
+bytes for 128 KiB of content, so 2 MiB for `MAX_CONTENT`, and fits one message. A list whose length does not fit the
+size is refused. `messages` says who signs what.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SIZE = struct.Struct("<Q")
 
 @dataclass(frozen=True)
 class ChunkList:
-    """SHA-256 of every chunk of a content of `size` bytes, one after the other."""
+    """The SHA-256 of every chunk of a content of `size` bytes, one after the other."""
 
     size: int
     hashes: bytes
@@ -37,7 +37,7 @@ class ChunkList:
 
     @classmethod
     def of(cls, path: Path) -> Self:
-        """List a file's chunks, in constant memory but for the list. Raises OSError."""
+        """List a file's chunks, in constant memory except for the list. Raises OSError."""
         hashes, size = bytearray(), 0
         for chunk in read_chunks(path):
             hashes += hashlib.sha256(chunk).digest()
@@ -48,27 +48,27 @@ class ChunkList:
     def from_bytes(cls, blob: bytes) -> Self:
         """The inverse of `to_bytes`. Raises `MessageError`."""
         if len(blob) < _SIZE.size:
-            msg = f"chunks: {len(blob)} bytes are no list"
+            msg = f"chunks: {len(blob)} bytes are no list of chunks"
             raise MessageError(msg)
         (size,) = _SIZE.unpack(blob[-_SIZE.size :])
         return cls(size, blob[: -_SIZE.size])
 
     def to_bytes(self) -> bytes:
-        """The hashes, then the size in eight bytes, little-endian."""
+        """Return the hashes, then the size in eight bytes, little-endian."""
         return self.hashes + _SIZE.pack(self.size)
 
     @property
     def count(self) -> int:
-        """How many chunks there are."""
+        """The number of chunks."""
         return -(-self.size // MAX_CHUNK)
 
     @property
     def digest(self) -> str:
-        """What names the content: SHA-256 over a domain and `to_bytes`, lowercase hex."""
+        """The digest that names the content: SHA-256 over a domain and `to_bytes`, lowercase hex."""
         return hashlib.sha256(_DOMAIN + self.to_bytes()).hexdigest()
 
     def require(self, digest: str) -> None:
-        """Raise `MessageError` where this is not the list of the content that `digest` names."""
+        """Raise `MessageError` unless this is the list of the content that `digest` names."""
         if self.digest != digest:
             msg = "chunks: the list is not that of the announced content"
             raise MessageError(msg)
@@ -80,7 +80,7 @@ class ChunkList:
         return not rest and len(data) == min(MAX_CHUNK, self.size - offset) and hashlib.sha256(data).digest() == known
 
     def check(self, offset: int, data: bytes) -> None:
-        """Raise `MessageError`, by number from 1, unless `data` is the chunk that begins at `offset`."""
+        """Raise `MessageError`, with the chunk's number from 1, unless `data` is the chunk that begins at `offset`."""
         if not self.has(offset, data):
             msg = (
                 f"chunks: the {len(data)} bytes at offset {offset} are not chunk {offset // MAX_CHUNK + 1} of"
@@ -90,7 +90,7 @@ class ChunkList:
 
 
 class ChunkHasher:
-    """`ChunkList.digest` of a content that comes in pieces of any length, without the list."""
+    """Computes `ChunkList.digest` of a content that comes in pieces of any length, without storing the list."""
 
     def __init__(self) -> None:
         self._size, self._chunk, self._whole = 0, hashlib.sha256(), hashlib.sha256(_DOMAIN)
@@ -109,7 +109,7 @@ class ChunkHasher:
 
     @property
     def digest(self) -> str:
-        """Of all that came, lowercase hex."""
+        """Return the digest of all pieces so far, lowercase hex."""
         whole = self._whole.copy()
         if self._size % MAX_CHUNK:
             whole.update(self._chunk.digest())
@@ -118,7 +118,7 @@ class ChunkHasher:
 
 
 def read_chunks(path: Path, offset: int = 0) -> Iterator[bytes]:
-    """A file's chunks from `offset` on, which is where one begins. Raises OSError."""
+    """Yield a file's chunks from `offset` on. A chunk must begin at `offset`. Raises OSError."""
     with path.open("rb") as file:
         file.seek(offset)
         while data := file.read(MAX_CHUNK):
@@ -126,5 +126,5 @@ def read_chunks(path: Path, offset: int = 0) -> Iterator[bytes]:
 
 
 def whole_chunks(length: int) -> int:
-    """Where to resume a content of which so many bytes lie here: a chunk that was cut comes again."""
+    """Return where to resume a content of which `length` bytes are stored. A chunk that was cut is sent again."""
     return length - length % MAX_CHUNK

@@ -1,4 +1,4 @@
-"""Between the wire's protobuf objects and `protos.messages`. The only module that touches both."""
+"""Converts between the wire's protobuf objects and `protos.messages`. Only this module touches both."""
 
 from __future__ import annotations
 
@@ -55,18 +55,18 @@ _TASKS = {
     Task.REVEAL: silo_pb2.TASK_REVEAL,
 }
 FIGURES_A_PART = 1000
-"""Agreed figures in one message of the results."""
+"""Number of agreed figures in one message of the results."""
 _TENSOR_OF: dict[int, Tensor] = {int(number): tensor for tensor, number in _TENSORS.items()}
 _TASK_OF: dict[int, Task] = {int(number): task for task, number in _TASKS.items()}
 
 
 def tensor_to_wire(tensor: Tensor | None) -> common_pb2.Tensor:
-    """Absence is the unspecified number."""
+    """Encode a tensor; no tensor is the unspecified number."""
     return common_pb2.TENSOR_UNSPECIFIED if tensor is None else _TENSORS[tensor]
 
 
 def tensor_from_wire(number: int) -> Tensor | None:
-    """Unspecified is absence; an unknown number is an error, never a guess."""
+    """Decode a tensor. The unspecified number is no tensor. An unknown number is an error, never a guess."""
     return None if number == 0 else _known(_TENSOR_OF.get, number, "tensor")
 
 
@@ -316,7 +316,7 @@ def status_from_wire(wire: operator_pb2.StudyStatus) -> StudyStatus:
 
 
 def results_to_wire(results: StudyResults) -> Iterator[operator_pb2.ResultsPart]:
-    """Encode in parts that each fit a message."""
+    """Encode in parts, each of which fits a message."""
     yield operator_pb2.ResultsPart(study=results.study, name=results.name, needed=results.needed)
     for start in range(0, len(results.agreed), FIGURES_A_PART):
         figures = results.agreed[start : start + FIGURES_A_PART]
@@ -330,7 +330,7 @@ def results_to_wire(results: StudyResults) -> Iterator[operator_pb2.ResultsPart]
 
 
 def results_from_wire(parts: Iterable[operator_pb2.ResultsPart]) -> StudyResults:
-    """Decode and validate. Raises `MessageError` where nothing came."""
+    """Decode and validate. Raises `MessageError` if there is no part."""
     rest = iter(parts)
     first = next(rest, None)
     if first is None:

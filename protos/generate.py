@@ -1,4 +1,4 @@
-"""Generate the Python code of the wire: `python -m protos.generate`, or `--check` to compare with what is committed."""
+"""Generate the Python code of the wire: `python -m protos.generate`. `--check` compares it with the committed code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SOURCES = sorted((ROOT / "protos" / "v1").glob("*.proto"))
 
 
 def generate(target: Path) -> list[Path]:
-    """Run protoc into `target`; returns the files written, relative to it."""
+    """Run protoc with the output folder `target`. Return the written files, relative to it."""
     names = [str(path.relative_to(ROOT)) for path in SOURCES]
     command = [sys.executable, "-m", "grpc_tools.protoc", f"-I{ROOT}"]
     outputs = [f"--python_out={target}", f"--pyi_out={target}", f"--grpc_python_out={target}"]
@@ -21,7 +21,7 @@ def generate(target: Path) -> list[Path]:
 
 
 def main() -> int:
-    """Write the code in place; with `--check`, exit 1 and name the files that differ."""
+    """Write the code in place. With `--check`, return 1 and name the files that differ."""
     if "--check" not in sys.argv[1:]:
         generate(ROOT)
         return 0

@@ -1,7 +1,7 @@
-"""What silos, coordinator and operators say to each other, as frozen values validated on construction.
+"""The messages between silos, coordinator and operators, as frozen values that are validated on construction.
 
-Generated protobuf objects stop at `protos.codec`; everything inside the programs speaks these types. A value that
-cannot be meant (a negative size, a digest that is none) is refused here, once, for both sides.
+Generated protobuf objects stop at `protos.codec`. Everything inside the programs uses these types. An impossible value
+(a negative size, a malformed digest) is refused here, once, for both sides.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from typing import Any, Literal, Self
 
 PROTOCOL = 5
 MAX_CHUNK = 1 << 17
-"""Bytes of a chunk: of the data in one message of a stream, which is hashed on its own (`protos.chunks`). Many streams
-hold several of them in memory at once."""
+"""Bytes of a chunk, the data in one message of a stream. Each chunk has its own hash (`protos.chunks`). Many streams
+hold several chunks in memory at once."""
 MAX_MESSAGE = 4 << 20
-"""Bytes of any message: a chunk, a list of chunks, or a roster of 256 members with their certificates and keys."""
+"""Most bytes of any message: a chunk, a list of chunks, or a roster of 256 members with certificates and keys."""
 MAX_CONTENT = 8 << 30
-"""Bytes of one upload, download or note: 65,536 chunks, whose list is 2 MiB."""
+"""Most bytes of one upload, download or note: 65,536 chunks, whose list is 2 MiB."""
 MAX_PUBLICATION = 1 << 20
-"""Bytes of what one silo publishes."""
+"""Most bytes that one silo publishes."""
 MAX_FIGURE = 1e12
-"""Beyond it a published number cannot be meant."""
+"""Largest magnitude of a published number. A larger one is taken for an error."""
 
 _MAX_PEM = 16_384
 _MAX_SIGNATURE = 256
@@ -37,7 +37,7 @@ _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
 class MessageError(ValueError):
-    """A message cannot be meant as it stands. Names the field and what is wrong with it."""
+    """A message is malformed. The text names the field and what is wrong with it."""
 
 
 def _require(condition: bool, field: str, fault: str) -> None:  # noqa: FBT001  # reads as an assertion
@@ -47,17 +47,17 @@ def _require(condition: bool, field: str, fault: str) -> None:  # noqa: FBT001  
 
 
 def require_digest(value: str, field: str) -> None:
-    """Refuse what is not a SHA-256 in lowercase hex."""
+    """Raise `MessageError` unless the value is a SHA-256 in lowercase hex."""
     _require(_DIGEST.fullmatch(value) is not None, field, "is not a SHA-256 in lowercase hex")
 
 
 def require_name(value: str, field: str) -> None:
-    """Refuse what cannot name a silo."""
+    """Raise `MessageError` unless the value can be the name of a silo."""
     _require(_NAME.fullmatch(value) is not None, field, "is not a name (a-z, 0-9, '-'; at most 63)")
 
 
 class Tensor(StrEnum):
-    """What is summed."""
+    """The kinds of vectors that are summed."""
 
     COUNTS = "counts"
     HEADS = "heads"
@@ -66,7 +66,7 @@ class Tensor(StrEnum):
 
 
 class Note(StrEnum):
-    """What one silo seals for the others and the coordinator relays unread."""
+    """Notes that one silo seals for the others. The coordinator relays them without reading them."""
 
     KEYS = "keys"
     HEADS = "heads"
@@ -74,17 +74,17 @@ class Note(StrEnum):
     GREETING = "greeting"
     SHARES = "shares"
     REVEAL = "reveal"
-    """Comes once for every tensor; all others once in an attempt."""
+    """Sent once for every tensor. All other notes are sent once in an attempt."""
 
 
 SUM = "sum"
-"""How a sum is asked for, beside the kinds of notes."""
+"""The kind by which a sum is requested, beside the kinds of notes."""
 RINGS = ("ckks", "ring32", "ring64")
-"""How a tensor may be sealed (`crypto.rings.rings`); the study says which tensor is sealed how."""
+"""The ways to seal a tensor (`crypto.rings.rings`). The study says how each tensor is sealed."""
 
 
 class Task(StrEnum):
-    """What a silo is asked to do next."""
+    """The next task of a silo."""
 
     WAIT = "wait"
     DECIDE = "decide"
@@ -104,13 +104,13 @@ class Task(StrEnum):
 
 
 FETCHED = (Task.DEAL, Task.TAKE, Task.CATCH_UP, Task.OPEN, Task.ADOPT)
-"""Tasks that begin with downloads whatever the round; `CONTRIBUTE` does for the round's first tensor."""
+"""Tasks that begin with downloads in every round. `CONTRIBUTE` does so for the round's first tensor only."""
 CONFIRMED = (Task.TAKE, Task.CATCH_UP, Task.SIGN, Task.OPEN, Task.ADOPT)
-"""Tasks that end with a word; those between that are not here end with an upload."""
+"""Tasks that end with a confirmation. The other tasks of an attempt end with an upload."""
 SUMMED = (Task.CONTRIBUTE, Task.SIGN, Task.REVEAL, Task.OPEN, Task.SOLVE, Task.ADOPT)
-"""Tasks of the sums: who takes part in them is fixed."""
+"""Tasks of the sums. The silos that take part in them are fixed."""
 ADDED = SUMMED[1:]
-"""Tasks after the adding: whose contributions are in the sum is fixed."""
+"""Tasks after the adding. The silos whose contributions are in the sum are fixed."""
 
 
 @dataclass(frozen=True, order=True)
@@ -149,7 +149,7 @@ class Member:
 
 @dataclass(frozen=True)
 class Part:
-    """Something to fetch: the sum, which is nobody's, or a note of one silo."""
+    """Something to fetch: the sum, which belongs to no silo, or a note of one silo."""
 
     kind: str
     silo: str
@@ -163,12 +163,12 @@ class Part:
         if self.silo:
             require_name(self.silo, "part.silo")
         require_digest(self.sha256, "part.sha256")
-        _require(0 < self.size <= MAX_CONTENT, "part.size", "lies outside what may be downloaded")
+        _require(0 < self.size <= MAX_CONTENT, "part.size", f"lies outside 1..{MAX_CONTENT}")
 
 
 @dataclass(frozen=True)
 class Signature:
-    """A silo's certificate key over a list of survivors (`crypto.secagg.survivors`)."""
+    """A signature over a list of survivors by a silo's certificate key (`crypto.secagg.survivors`)."""
 
     silo: str
     signature: bytes
@@ -180,7 +180,7 @@ class Signature:
 
 @dataclass(frozen=True)
 class Work:
-    """The coordinator's word to one silo. `WAIT` carries no place."""
+    """What the coordinator tells one silo to do. `WAIT` carries no place."""
 
     task: Task
     place: Place | None = None
@@ -188,16 +188,16 @@ class Work:
     roster: tuple[Member, ...] = ()
     actor: str = ""
     parts: tuple[Part, ...] = ()
-    """What is to be fetched, each kind and silo once."""
+    """What the silo must fetch. Each pair of kind and silo is there once."""
     participants: tuple[str, ...] = ()
-    """Of `SUMMED` tasks: who may contribute to this attempt's sums, by name."""
+    """For `SUMMED` tasks: the silos that may contribute to this attempt's sums, by name."""
     survivors: tuple[str, ...] = ()
-    """Of `ADDED` tasks: whose contributions the sum has, by name."""
+    """For `ADDED` tasks: the silos whose contributions are in the sum, by name."""
     signatures: tuple[Signature, ...] = ()
-    """Of `REVEAL`: what silos signed of the survivors. Unverified: the coordinator only relays it."""
+    """For `REVEAL`: the silos' signatures over the survivors. The coordinator only relays them, unverified."""
     why: str = ""
     outcome: Literal["", "finished", "ended", "aborted", "left"] = ""
-    """Of a study that is over for this silo."""
+    """How the study ended, if it is over for this silo."""
 
     def __post_init__(self) -> None:
         _require((self.place is None) == (self.task is Task.WAIT), "work.place", f"does not fit the task {self.task}")
@@ -232,13 +232,13 @@ class Work:
 
 
 def note_slot(kind: str, tensor: Tensor | None) -> str:
-    """What a note fills at its place: `note-<kind>`, and for a reveal `note-reveal-<tensor>`."""
+    """Return the name of the slot that a note fills: `note-<kind>`, or `note-reveal-<tensor>` for a reveal."""
     return f"note-{kind}" if tensor is None else f"note-{kind}-{tensor}"
 
 
 @dataclass(frozen=True)
 class UploadHeader:
-    """What is uploaded: public facts alone, all of which the study's shape implies. Signed by the silo."""
+    """Description of an upload, signed by the silo. It has only public facts, all of which follow from the study."""
 
     place: Place
     kind: str
@@ -252,7 +252,7 @@ class UploadHeader:
     def __post_init__(self) -> None:
         require_name(self.silo, "header.silo")
         require_digest(self.sha256, "header.sha256")
-        _require(0 < self.size <= MAX_CONTENT, "header.size", "lies outside what may be uploaded")
+        _require(0 < self.size <= MAX_CONTENT, "header.size", f"lies outside 1..{MAX_CONTENT}")
         if self.kind in set(Note):
             needs_tensor = self.kind == Note.REVEAL
             _require((self.tensor is not None) == needs_tensor, "header.tensor", "is named exactly by a reveal")
@@ -263,11 +263,11 @@ class UploadHeader:
 
     @property
     def slot(self) -> str:
-        """What this upload fills at its place: a tensor's name, or its note's (`note_slot`)."""
+        """The name of the slot that this upload fills: a tensor's name, or a note's (`note_slot`)."""
         return note_slot(self.kind, self.tensor) if self.kind in set(Note) else str(self.tensor)
 
     def canonical(self) -> bytes:
-        """Unambiguous bytes to sign: length-prefixed fields in order."""
+        """Return the unambiguous bytes to sign: length-prefixed fields in order."""
         parts = (
             b"fedward upload 1",
             self.place.study.encode(),
@@ -283,7 +283,7 @@ class UploadHeader:
 
 @dataclass(frozen=True)
 class Answer:
-    """A silo's answer to an offer. Either a refusal by name, or the member that takes part and its model's digest."""
+    """A silo's answer to an offer: a refusal with its reason, or the member that takes part and its model's digest."""
 
     place: Place
     session: str
@@ -298,7 +298,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Confirm:
-    """A silo has done what `task` asked and now holds `model`, or disputes it by name."""
+    """A silo has done `task` and now holds `model`, or it disputes the task and gives the reason."""
 
     place: Place
     task: Task
@@ -307,9 +307,10 @@ class Confirm:
     dispute: str = ""
     explanation: str = ""
     publication: bytes = b""
-    """Of a study that publishes, with the opening of the metrics: `Publication.canonical`."""
+    """`Publication.canonical`, if the study publishes and this confirms the opening of the metrics."""
     signature: bytes = b""
-    """The certificate key's: of `SIGN` over the survivors (`crypto.secagg.survivors`), else `Publication.to_sign`."""
+    """The certificate key's signature, for `SIGN` over the survivors (`crypto.secagg.survivors`), else over
+    `Publication.to_sign`."""
 
     def __post_init__(self) -> None:
         _require(self.task not in (Task.WAIT, Task.DECIDE), "confirm.task", "is not confirmed")
@@ -320,7 +321,7 @@ class Confirm:
         )
         publishes = bool(self.publication)
         opens = self.task is Task.OPEN and self.tensor is Tensor.METRICS and not self.dispute
-        _require(not publishes or opens, "confirm.publication", "comes with the opening of the metrics alone")
+        _require(not publishes or opens, "confirm.publication", "may come only with the opening of the metrics")
         _require(len(self.publication) <= MAX_PUBLICATION, "confirm.publication", "is above 1 MiB")
         signs = self.task is Task.SIGN and not self.dispute
         _require(not signs or self.tensor is not None, "confirm.tensor", "is missing, though survivors are signed")
@@ -331,7 +332,7 @@ class Confirm:
 
 @dataclass(frozen=True)
 class Figure:
-    """One number of one domain, with the 95 % interval that noise and sampling leave; no value where too few count."""
+    """One number of one domain with its 95 % interval for noise and sampling. It has no value if too few count."""
 
     domain: str
     metric: str
@@ -348,7 +349,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Publication:
-    """What one silo says of the study's last metric sums, in the form that it signs."""
+    """What one silo publishes of the study's last metric sums, in the form that it signs."""
 
     study: str
     figures: tuple[Figure, ...]
@@ -359,13 +360,13 @@ class Publication:
         _require(len(named) == len(self.figures), "publication.figures", "has a metric of a domain twice")
 
     def canonical(self) -> bytes:
-        """Canonical JSON: sorted keys, no spaces, every number written as a float."""
+        """Return canonical JSON: sorted keys, no spaces, every number written as a float."""
         figures = [asdict(figure) | _floats(figure) for figure in self.figures]
         return json.dumps({"figures": figures, "study": self.study}, sort_keys=True, separators=(",", ":")).encode()
 
     @classmethod
     def parse(cls, blob: bytes) -> Self:
-        """The inverse of `canonical`. Raises `MessageError` for anything else than its result."""
+        """The inverse of `canonical`. Raises `MessageError` for all other bytes."""
         _require(len(blob) <= MAX_PUBLICATION, "publication", "is above 1 MiB")
         try:
             parsed = cls(**_read_publication(json.loads(blob)))
@@ -379,12 +380,12 @@ class Publication:
 
     @staticmethod
     def to_sign(blob: bytes) -> bytes:
-        """What the silo's certificate key signs."""
+        """Return the bytes that the silo's certificate key signs."""
         return b"fedward publication 1\n" + blob
 
 
 def _floats(figure: Figure) -> dict[str, float | None]:
-    """The numbers of a figure as plain floats, whatever numeric type they were given in."""
+    """Return the numbers of a figure as plain floats, whatever numeric type they have."""
     value = None if figure.value is None else float(figure.value)
     return {"value": value, "low": float(figure.low), "high": float(figure.high)}
 
@@ -392,13 +393,13 @@ def _floats(figure: Figure) -> dict[str, float | None]:
 def _read_publication(document: dict[str, Any]) -> dict[str, Any]:
     figures = tuple(Figure(**figure) for figure in document["figures"])
     names = [text for figure in figures for text in (figure.domain, figure.metric)]
-    _require(all(isinstance(name, str) for name in names), "publication.figures", "names a domain by something else")
+    _require(all(isinstance(name, str) for name in names), "publication.figures", "has a domain whose name is no text")
     return document | {"figures": figures}
 
 
 @dataclass(frozen=True)
 class SignedPublication:
-    """A publication as the coordinator keeps it: whoever trusts the authority can verify it without the coordinator."""
+    """A publication as the coordinator keeps it. Whoever trusts the authority can verify it without the coordinator."""
 
     silo: str
     blob: bytes
@@ -408,7 +409,7 @@ class SignedPublication:
 
 @dataclass(frozen=True)
 class AgreedFigure:
-    """A figure that `silos` silos have signed exactly so."""
+    """A figure, and the number of silos that have signed exactly this figure."""
 
     figure: Figure
     silos: int
@@ -416,7 +417,7 @@ class AgreedFigure:
 
 @dataclass(frozen=True)
 class StudyResults:
-    """What a finished study has published: figures on which at least `needed` silos agree, and what each signed."""
+    """The results of a finished study: figures on which at least `needed` silos agree, and what each silo signed."""
 
     study: str
     name: str
@@ -427,7 +428,7 @@ class StudyResults:
 
 @dataclass(frozen=True)
 class MemberStatus:
-    """How the operator sees one silo of a study."""
+    """One silo of a study as the operator sees it."""
 
     silo: str
     state: str
@@ -460,7 +461,7 @@ class UploadSize:
 
 @dataclass(frozen=True)
 class StudyStatus:
-    """How the operator sees a study."""
+    """A study as the operator sees it."""
 
     study: str
     name: str

@@ -1,7 +1,7 @@
-"""Frozen dataclasses as JSON and back: the form in which both programs keep the state of their state machines.
+"""Frozen dataclasses as JSON and back. Both programs keep the state of their state machines in this form.
 
-Guarantees that a value survives unchanged, bytes, enumerations, tuples and sets included, and that an older record
-without a field that has a default still loads. What the state means is its owner's.
+Guarantees: a value survives unchanged, including bytes, enumerations, tuples and sets. An older record that lacks a
+field with a default still loads. The owner of the state knows what it means.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _CONFIG = Config(type_hooks={bytes: base64.b64decode}, cast=[Enum, tuple, frozen
 
 
 def dump(value: DataclassInstance) -> str:
-    """Canonical JSON (sorted keys)."""
+    """Return a value as canonical JSON (sorted keys)."""
     return json.dumps(dataclasses.asdict(value), default=_plain, sort_keys=True)
 
 
 def load(kind: type[T], text: str) -> T:
-    """The inverse of `dump`. Raises `dacite.DaciteError` or ValueError for what is no record of this kind."""
+    """The inverse of `dump`. Raises `dacite.DaciteError` or ValueError if the text is no record of this kind."""
     return from_dict(kind, json.loads(text), _CONFIG)
 
 

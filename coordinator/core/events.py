@@ -1,4 +1,4 @@
-"""What happens to an attempt (events) and what the shell must do about it (effects). Values alone, no rules."""
+"""What happens to an attempt (events) and what the shell must do about it (effects). Values only, no rules."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Added:
 
 @dataclass(frozen=True)
 class Confirmed:
-    """A silo has taken, caught up, signed, opened or adopted, or disputes."""
+    """A silo has done its task (take, catch up, sign, open or adopt), or disputes it."""
 
     silo: str
     confirm: Confirm
@@ -40,7 +40,7 @@ class Confirmed:
 
 @dataclass(frozen=True)
 class Restarted:
-    """A silo of the roster has another key store now: the keys it brought are gone."""
+    """A silo of the roster has a new key store. The keys that it brought are gone."""
 
     silo: str
     session: str
@@ -48,7 +48,7 @@ class Restarted:
 
 @dataclass(frozen=True)
 class Returned:
-    """A silo that was away is heard of again."""
+    """A silo that was away calls again."""
 
     silo: str
 
@@ -60,7 +60,7 @@ class Passed:
 
 @dataclass(frozen=True)
 class Stopped:
-    """The operator, or a fault of the coordinator, stops the round."""
+    """The operator or a fault of the coordinator stops the round."""
 
     reason: str
 
@@ -85,14 +85,14 @@ class Add:
 
 @dataclass(frozen=True)
 class Clear:
-    """Nobody needs the sealed bytes of this attempt any more."""
+    """Delete the sealed bytes of this attempt, because nobody needs them any more."""
 
     place: Place
 
 
 @dataclass(frozen=True)
 class Lost:
-    """Silos were set aside for the rest of the attempt: tell the operator."""
+    """Tell the operator that silos were set aside for the rest of the attempt."""
 
     place: Place
     phase: str

@@ -3,14 +3,14 @@
 offer (-> wait -> offer)* -> (greet -> deal -> take) -> (share -> catch up) -> exchange ->
 gather -> add -> sign -> reveal -> open -> (solve -> adopt), the last line once for every tensor.
 
-`MOVES` is the whole truth: which event is allowed in which phase, and what it does. `step` is pure; the clock comes in
-as an argument. An event that repeats what is already so changes nothing; one that is out of turn raises
-`OutOfTurnError` and changes nothing. The first effect of every change is `Persist`: the shell stores before it speaks.
+`MOVES` is complete: it says which event is allowed in which phase, and what the event does. `step` is pure; the clock
+comes in as an argument. An event that repeats an earlier one changes nothing. An event that is out of turn raises
+`OutOfTurnError` and changes nothing. The first effect of every change is `Persist`: the shell stores before it sends.
 
-From the exchange on a silo that is late, or has lost its keys, is set aside for the rest of the attempt, where at least
-`Round.threshold` others stay (docs/design/sums.md, "Dropouts"); what it sends then is out of turn. The
-list of whose contributions a sum has is fixed when the gathering ends, and there is one for each tensor: also in later
-attempts at the same round, because no silo signs a second one.
+From the exchange on, a silo that is late or has lost its keys is set aside for the rest of the attempt, if at least
+`Round.threshold` others stay (docs/design/sums.md, "Dropouts"). Anything that it sends then is out of
+turn. The list of silos whose contributions are in a sum is fixed when the gathering ends. There is one list for each
+tensor, also in later attempts at the same round, because no silo signs a second one.
 
 Left to others: what the state says (`core.state`), who is invited and what follows a round (`core.study`), bytes and
 signatures (`service`, and the silos).
@@ -76,7 +76,7 @@ def step(state: Round, event: Event, now: float) -> Outcome:
 
 
 def open_round(state: Round, now: float) -> Round:
-    """An attempt begins with its offer; one that waits begins it again, and keeps its seats."""
+    """Begin an attempt with its offer. An attempt that waits begins its offer again and keeps its seats."""
     return replace(state, phase=Phase.OFFER, since=now, why="")
 
 
@@ -90,7 +90,7 @@ def _abort(state: Round, why: str, now: float, culprits: tuple[str, ...] = ()) -
 
 
 def _acted(state: Round, silo: str, now: float) -> Outcome:
-    """Somebody has done its part; the last one ends the phase."""
+    """Record that a silo has done its part. The last silo ends the phase."""
     state = replace(state, done=state.done | {silo})
     return (state, []) if state.waiting_for else _end(state, now)
 
@@ -109,12 +109,12 @@ def _set_aside(state: Round, silos: tuple[str, ...], why: str) -> tuple[Round, E
 
 
 def _lose(state: Round, silos: tuple[str, ...], why: str, now: float) -> Outcome:
-    """Silos are late or have lost their keys: the others go on without them, or the attempt ends."""
+    """Handle silos that are late or have lost their keys: the others go on without them, or the attempt ends."""
     if not state.recovers:
-        return _abort(state, f"{why}; with distributed noise a dropout aborts", now, silos)
+        return _abort(state, f"{why}; with distributed noise a dropout aborts the attempt", now, silos)
     after, lost = _set_aside(state, silos, why)
     if len(after.present) < state.threshold:
-        rest = f"{len(after.present)} silos are left, the sums need {state.threshold} to be opened"
+        rest = f"{len(after.present)} silos are left, but {state.threshold} are needed to open the sums"
         return _abort(state, f"{why}; {rest}", now, silos)
     if state.phase is Phase.SOLVE:
         return (_enter(after, Phase.SOLVE, now) if state.actor in silos else after), [lost]
@@ -126,7 +126,7 @@ def _lose(state: Round, silos: tuple[str, ...], why: str, now: float) -> Outcome
 
 # --- how phases end -------------------------------------------------------------------------------------------------
 def _end(state: Round, now: float) -> Outcome:
-    """Everybody who is waited for has acted: on to what follows in the plan."""
+    """Go on to the next phase of the plan, because all silos that the phase waits for have acted."""
     if state.phase in _PLAIN:
         return _enter(state, _PLAIN[state.phase], now), []
     if state.phase is Phase.TAKE:
@@ -144,32 +144,33 @@ _PLAIN = {
     Phase.SIGN: Phase.REVEAL,
     Phase.REVEAL: Phase.OPEN,
 }
-"""What follows whatever the state."""
+"""Phases whose next phase does not depend on the state."""
 
 
 def _keyed(state: Round, now: float) -> Round:
-    """The whole roster has its keys: who is behind catches up before anything is summed."""
+    """Go on when the whole roster has its keys. Silos that are behind catch up before anything is summed."""
     return _enter(state, Phase.SHARE if state.behind else Phase.EXCHANGE, now)
 
 
 def _gather(state: Round, now: float) -> Outcome:
-    """Gathering begins with those who are present; where an earlier attempt has listed survivors, with these alone."""
+    """Begin gathering with the silos that are present, or only with the survivors that an earlier attempt listed."""
     tensor = state.tensors[state.cursor]
     listed = state.list_of(tensor) or state.present
     effects: list[Effect] = []
     if spare := tuple(name for name in state.present if name not in listed):
-        why = f"{', '.join(spare)}: not in the sum of the {tensor} that an earlier attempt listed to be signed"
+        why = f"{', '.join(spare)}: not in the list of survivors that an earlier attempt gave out for the {tensor}"
         state, lost = _set_aside(state, spare, why)
         effects.append(lost)
     return _enter(replace(state, participants=state.present), Phase.GATHER, now), effects
 
 
 def _gathered_all(state: Round, now: float) -> Outcome:
-    """Whose contributions are here is the list; where there is one from an earlier attempt, it must be that."""
+    """List the silos whose contributions have arrived. If an earlier attempt made a list, this one must be equal."""
     tensor, survivors = state.tensors[state.cursor], tuple(sorted(state.done))
     if missing := set(state.list_of(tensor)).difference(survivors):
         why = (
-            f"the {tensor} of this round was listed to be signed with {', '.join(sorted(missing))}, and with no others"
+            f"an earlier attempt gave out a list of survivors for the {tensor} of this round that also names"
+            f" {', '.join(sorted(missing))}; only that list can be signed"
         )
         return _abort(state, why, now, tuple(sorted(missing)))
     state = replace(state, survivors=survivors)
@@ -177,25 +178,27 @@ def _gathered_all(state: Round, now: float) -> Outcome:
 
 
 def _settle(state: Round, now: float) -> Outcome:
-    """All present have opened or adopted: what most of them hold is the model, and who holds another is set aside.
+    """Settle the model when all present silos have opened or adopted.
 
-    Most are at least the threshold, which is more than half of the roster: so there is one such model at most.
+    The model that most of them hold is the round's model. Silos that hold another model are set aside. "Most" means at
+    least the threshold, which is more than half of the roster, so there is at most one such model.
     """
     held = {one.silo: one.model for one in state.held if one.silo not in state.lost}
     models = list(held.values())
     model = max(sorted(set(models)), key=models.count)
     apart = tuple(silo for silo in held if held[silo] != model)
     if apart and (not state.recovers or models.count(model) < state.threshold):
-        return _abort(state, f"the silos hold different models after {state.phase}: {', '.join(apart)} not most's", now)
+        why = f"the silos hold different models after {state.phase}; in the minority: {', '.join(apart)}"
+        return _abort(state, why, now)
     effects: list[Effect] = []
     if apart:
-        state, lost = _set_aside(state, apart, f"{', '.join(apart)}: another model than most's after {state.phase}")
+        state, lost = _set_aside(state, apart, f"{', '.join(apart)}: another model than most silos after {state.phase}")
         effects.append(lost)
     state = replace(state, model=model)
     if state.phase is Phase.OPEN and state.tensor is not None and KINDS[state.tensor].solved:
         return _enter(state, Phase.SOLVE, now), effects
     if state.cursor + 1 < len(state.tensors):
-        # The participants have the shares of all tensors, and nothing else of one tensor serves the next.
+        # The participants have the shares of all tensors. Nothing else of one tensor is needed for the next.
         state = replace(state, cursor=state.cursor + 1, parts=(), survivors=(), signatures=())
         state, spared = _gather(state, now)
         return state, [*effects, *spared]
@@ -219,7 +222,7 @@ def _answered(state: Round, event: Answered, now: float) -> Outcome:
 
 
 def _consider(state: Round, now: float) -> Outcome:
-    """The offer ends when nobody present owes an answer and the seats suffice, or never will; or when time is up."""
+    """End the offer if its time is up, or if all present silos have answered and the seats suffice or never will."""
     due = now >= state.deadline
     if not due and not state.absent.issuperset(state.unanswered):
         return state, []
@@ -230,12 +233,12 @@ def _consider(state: Round, now: float) -> Outcome:
     if not due:
         return state, []
     state = replace(state, absent=state.absent.union(state.unanswered))
-    why = f"{state.lacking}; waits for {', '.join(state.unanswered)}"
+    why = f"{state.lacking}; the round waits for {', '.join(state.unanswered)}"
     return replace(_enter(state, Phase.WAIT, now), why=why), []
 
 
 def _close_offer(state: Round, now: float) -> Outcome:
-    """The roster is fixed. Who has not answered is away."""
+    """Fix the roster. Silos that have not answered are away."""
     state = replace(state, model=state.expected, absent=state.absent.union(state.unanswered))
     try:
         state = replace(state, threshold=threshold(len(state.seats), state.colluders, state.min_silos))
@@ -247,7 +250,7 @@ def _close_offer(state: Round, now: float) -> Outcome:
 
 
 def _relayed(state: Round, event: Uploaded, now: float) -> Outcome:
-    """The actor's note has arrived: keys, the model, or solved heads."""
+    """Take the note of the actor: keys, the model, or solved heads."""
     header, (wanted, following) = event.header, RELAYED[state.phase]
     if header.kind != wanted or header.silo != state.actor:
         msg = f"the phase {state.phase} waits for {state.actor}'s {wanted}"
@@ -256,10 +259,10 @@ def _relayed(state: Round, event: Uploaded, now: float) -> Outcome:
 
 
 def _collected(state: Round, event: Uploaded, now: float) -> Outcome:
-    """One silo's note of those that everybody seals: a greeting, its shares, what it reveals of a tensor."""
+    """Take one silo's note of a kind that every silo sends: a greeting, its shares, or its reveal for a tensor."""
     header, wanted = event.header, COLLECTED[state.phase]
     if header.kind != wanted or header.tensor is not state.tensor or header.silo not in state.present:
-        msg = f"the phase {state.phase} waits for the {wanted} of those present"
+        msg = f"the phase {state.phase} waits for the {wanted} of the present silos"
         raise OutOfTurnError(msg)
     return (state, []) if header.silo in state.done else _acted(_noted(state, header), header.silo, now)
 
@@ -279,7 +282,7 @@ def _added(state: Round, event: Added, now: float) -> Outcome:
 
 
 def _disputed(state: Round, event: Confirmed, now: float) -> Outcome:
-    """A silo that is present may say at any time that it cannot do what it was asked."""
+    """Take a dispute. A present silo may say at any time that it cannot do its task."""
     silo, confirm = event.silo, event.confirm
     if silo not in state.present:
         msg = f"{silo} is not in the roster, or was set aside in this attempt"
@@ -301,7 +304,7 @@ def _confirmed(state: Round, event: Confirmed, now: float) -> Outcome:
     if silo in state.done:
         return state, []
     if state.phase is Phase.CATCH_UP and confirm.model != state.model:
-        why = f"{silo} holds another model after {confirm.task} than the last committed round's"
+        why = f"{silo} holds another model after {confirm.task} than the model of the last committed round"
         return _abort(state, why, now, (silo,))
     if state.phase is Phase.SIGN:
         signatures = sorted((*state.signatures, Signature(silo, confirm.signature)), key=lambda one: one.silo)
@@ -330,13 +333,13 @@ def _returned(state: Round, event: Returned, now: float) -> Outcome:
 
 
 def _present(state: Round, silo: str, now: float) -> Round:
-    """The silo is heard of: an offer waits for it again, and one that waited for somebody goes on."""
+    """Record that a silo has called. The offer waits for it again. An attempt that waits for silos opens its offer."""
     state = replace(state, absent=state.absent - {silo})
     return open_round(state, now) if state.phase is Phase.WAIT else state
 
 
 def _passed(state: Round, event: Passed, now: float) -> Outcome:  # noqa: ARG001  # the event carries nothing
-    """Who is late is away from now on; nobody leaves for it."""
+    """Record that time has passed. Silos that are late are away from now on, but do not leave the study."""
     if now < state.deadline:
         return state, []
     if state.phase is Phase.OFFER:
@@ -353,7 +356,7 @@ def _stopped(state: Round, event: Stopped, now: float) -> Outcome:
     return _abort(state, event.reason, now)
 
 
-# Each move takes exactly the event type it is listed under, which a Callable cannot say.
+# Each move takes exactly the event type that it is listed under, but the type Callable cannot say so.
 Move = Callable[[Round, Any, float], Outcome]
 _LIVE = tuple(phase for phase in Phase if phase not in OVER)
 MOVES: dict[tuple[Phase, type[Event]], Move] = {

@@ -1,7 +1,7 @@
 """State of one attempt at one round: its phases, its roster, who was lost, what was collected. Values, no moves.
 
-Guarantees: everything that a silo may be asked, told or given in a phase follows from the state alone. What changes it
-is `core.round`'s.
+Guarantees: everything that a silo may be asked, told or given in a phase follows from the state alone. `core.round`
+changes the state.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from protos.messages import Member, Note, Part, Place, Signature, Task, Tensor
 
 
 class Phase(StrEnum):
-    """Where an attempt stands."""
+    """The phase of an attempt."""
 
     OFFER = "offer"
     WAIT = "wait"
-    """The offer's time is up with too few seats; it is opened again when somebody absent is heard of."""
+    """The offer's time is up and there are too few seats. The offer is opened again when an absent silo calls."""
     GREET = "greet"
     DEAL = "deal"
     TAKE = "take"
@@ -37,24 +37,24 @@ class Phase(StrEnum):
 
 OVER = frozenset({Phase.COMMITTED, Phase.ABORTED})
 ADDED = (Phase.SIGN, Phase.REVEAL, Phase.OPEN, Phase.SOLVE, Phase.ADOPT)
-"""Phases of a tensor whose sum is made."""
+"""Phases of a tensor after its sum has been made."""
 SUMMING = (Phase.GATHER, Phase.ADD, *ADDED)
 """Phases of a tensor."""
 SPARING = (Phase.EXCHANGE, *SUMMING)
-"""Phases in which a silo that is lost is set aside, where enough others stay; in those before it ends the attempt,
-because the roster's keys, and the shares of them, are made for all of it."""
+"""Phases in which a lost silo is set aside, if enough others stay. In earlier phases the loss ends the attempt,
+because the roster's keys, and the shares of them, are made for the whole roster."""
 RELAYED = {
     Phase.DEAL: (Note.KEYS, Phase.TAKE),
     Phase.SHARE: (Note.MODEL, Phase.CATCH_UP),
     Phase.SOLVE: (Note.HEADS, Phase.ADOPT),
 }
-"""What the actor seals for the others in a phase, and the phase that follows, in which they fetch it."""
+"""The note that the actor seals for the others in a phase, and the next phase, in which they fetch it."""
 COLLECTED = {
     Phase.GREET: Note.GREETING,
     Phase.EXCHANGE: Note.SHARES,
     Phase.REVEAL: Note.REVEAL,
 }
-"""What everybody present seals for the others in a phase."""
+"""The note that every present silo seals for the others in a phase."""
 CONFIRMED = {
     Phase.TAKE: Task.TAKE,
     Phase.CATCH_UP: Task.CATCH_UP,
@@ -62,7 +62,7 @@ CONFIRMED = {
     Phase.OPEN: Task.OPEN,
     Phase.ADOPT: Task.ADOPT,
 }
-"""What everybody concerned confirms before a phase ends."""
+"""The task that all silos concerned must confirm before a phase ends."""
 _MADE_BY_ACTOR = {following: note for note, following in RELAYED.values()}
 
 
@@ -77,7 +77,7 @@ class Limits:
     solve: float
 
     def of(self, phase: Phase) -> float:
-        """Seconds for a phase. Adding may last as long as gathering: only a coordinator in trouble needs so long."""
+        """Return the seconds for a phase. Adding may last as long as gathering, though it should not."""
         seconds = {
             Phase.OFFER: self.offer,
             Phase.GREET: self.keys,
@@ -99,7 +99,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Seat:
-    """A silo that has accepted: the keys it brought, the key store it has them in, the model it holds."""
+    """A silo that has accepted, with the keys that it brought, the key store that holds them, and its model."""
 
     member: Member
     session: str
@@ -108,7 +108,7 @@ class Seat:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A silo's no, by name."""
+    """A silo's refusal, with its reason."""
 
     silo: str
     reason: str
@@ -125,7 +125,7 @@ class Loss:
 
 @dataclass(frozen=True)
 class Listed:
-    """Who was said to be in a tensor's sum."""
+    """The silos that were given out as the survivors of a tensor's sum."""
 
     tensor: Tensor
     silos: tuple[str, ...]
@@ -133,7 +133,7 @@ class Listed:
 
 @dataclass(frozen=True)
 class Held:
-    """Digest of the model that a silo confirms in the current phase."""
+    """The digest of the model that a silo confirmed in the current phase."""
 
     silo: str
     model: str
@@ -149,36 +149,36 @@ class Round:
     min_silos: int
     colluders: int
     recovers: bool
-    """Whether the study goes on without a silo that is lost after the exchange."""
+    """Whether the round goes on without a silo that is lost after the exchange."""
     limits: Limits
     keyed: tuple[Member, ...] = ()
-    """A roster that has its keys already; another one greets and deals."""
+    """The roster that has its keys already. Any other roster must greet and deal."""
     expected: str = ""
     """Keyed digest of the model after the last committed round."""
     absent: frozenset[str] = frozenset()
     """Silos that are asked but not waited for."""
     listed: tuple[Listed, ...] = ()
-    """Survivors that were given out to be signed in this round, here or in an earlier attempt: silos sign no others."""
+    """Lists of survivors that were given out for signing in this attempt or an earlier one. Silos sign no others."""
     phase: Phase = Phase.OFFER
     since: float = 0.0
     cursor: int = 0
     seats: tuple[Seat, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     threshold: int = 0
-    """Silos of the roster that must stay for its sums to be opened; known with the roster."""
+    """Number of silos of the roster that must stay so that its sums can be opened. It is known once the roster is."""
     done: frozenset[str] = frozenset()
     parts: tuple[Part, ...] = ()
-    """What was sent to be fetched: until the first tensor is done all notes of the attempt, then the current one's."""
+    """What silos may fetch: all notes of the attempt until the first tensor is done, then the current tensor's."""
     losses: tuple[Loss, ...] = ()
     participants: tuple[str, ...] = ()
-    """Who was present when the current tensor's gathering began."""
+    """The silos that were present when the current tensor's gathering began."""
     survivors: tuple[str, ...] = ()
-    """Whose contributions are in the current tensor's sum: one list for each tensor, never changed."""
+    """The silos whose contributions are in the current tensor's sum. A tensor has one list, which never changes."""
     signatures: tuple[Signature, ...] = ()
-    """Over the survivors, as the silos gave them."""
+    """The silos' signatures over the list of survivors."""
     held: tuple[Held, ...] = ()
     model: str = ""
-    """What most silos held after the last phase that changed it."""
+    """The digest of the model that most silos held after the last phase that changed the model."""
     why: str = ""
     culprits: tuple[str, ...] = field(default=())
 
@@ -194,11 +194,11 @@ class Round:
 
     @property
     def lost(self) -> frozenset[str]:
-        """Names that were set aside: they are given no work in this attempt, and nothing of theirs counts any more."""
+        """Names of silos that were set aside. They get no work in this attempt, and nothing that they send counts."""
         return frozenset(loss.silo for loss in self.losses)
 
     def why_lost(self, silo: str) -> str:
-        """Why a silo was set aside; empty where it was not."""
+        """Return why a silo was set aside; empty if it was not."""
         return next((loss.why for loss in self.losses if loss.silo == silo), "")
 
     @property
@@ -208,19 +208,20 @@ class Round:
 
     @property
     def behind(self) -> tuple[str, ...]:
-        """Seats that came with another model than the one the round builds on."""
+        """Silos whose model is not the one that the round builds on."""
         return tuple(seat.member.silo for seat in self.seats if seat.model != self.expected)
 
     @property
     def tensor(self) -> Tensor | None:
-        """What is being summed; none before the first sum and after the last."""
+        """The tensor that is being summed; None before the first sum and after the last."""
         return self.tensors[self.cursor] if self.phase in SUMMING else None
 
     @property
     def actor(self) -> str:
-        """Who deals keys, shares the model or solves, or has made what is fetched now; empty in all other phases.
+        """The silo that deals keys, shares the model or solves, or whose note is fetched now; else empty.
 
-        It rotates with round and attempt; who cannot is passed over, so that the loss of another changes nothing.
+        The actor rotates with round and attempt. Silos that cannot act are skipped, so the loss of another silo does
+        not change the actor.
         """
         if self.phase in _MADE_BY_ACTOR:
             return next(part.silo for part in self.parts if part.kind == _MADE_BY_ACTOR[self.phase])
@@ -232,7 +233,7 @@ class Round:
 
     @property
     def deadline(self) -> float:
-        """When the current phase has lasted too long."""
+        """The time at which the current phase has lasted too long."""
         return self.since + self.limits.of(self.phase)
 
     @property
@@ -242,12 +243,12 @@ class Round:
         return tuple(name for name in self.invited if name not in answered)
 
     def list_of(self, tensor: Tensor) -> tuple[str, ...]:
-        """The only silos whose sum of a tensor can still be opened in this round; empty where that is open."""
+        """Return the only survivors whose sum of a tensor this round can still open; empty if there is no list yet."""
         return next((one.silos for one in self.listed if one.tensor is tensor), ())
 
     @property
     def required(self) -> tuple[str, ...]:
-        """Silos without which the round cannot be made anew: those of its first sum, once that was listed."""
+        """Silos that every new attempt at the round needs: those of its first sum, once its list was given out."""
         return self.list_of(self.tensors[0])
 
     @property
@@ -258,9 +259,9 @@ class Round:
 
     @property
     def lacking(self) -> str:
-        """What the seats lack for a roster; empty where they lack nothing."""
+        """What the seats lack for a roster; empty if they lack nothing."""
         if missing := [name for name in self.required if name not in self.names]:
-            return f"the sum of this round that was listed to be signed needs {', '.join(missing)} too"
+            return f"the list of survivors that was given out in this round also needs {', '.join(missing)}"
         if len(self.seats) < self.min_silos:
             return f"{len(self.seats)} silos take part, the study needs {self.min_silos}"
         if len(self.behind) == len(self.seats):
@@ -269,7 +270,7 @@ class Round:
 
     @property
     def asked(self) -> tuple[str, ...]:
-        """Silos that are given something to do in this phase."""
+        """Silos that have a task in this phase."""
         match self.phase:
             case Phase.OFFER:
                 return self.unanswered
@@ -283,7 +284,7 @@ class Round:
 
     @property
     def waiting_for(self) -> tuple[str, ...]:
-        """Silos without which this phase does not end: those asked, and absent ones only where nobody else is left."""
+        """Silos without which this phase does not end: those asked. Absent ones count only if nobody else is left."""
         if self.phase in (Phase.OFFER, Phase.WAIT):
             return tuple(name for name in self.unanswered if name not in self.absent) or self.unanswered
         return self.asked

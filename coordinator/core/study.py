@@ -1,11 +1,12 @@
 """A study as a sequence of rounds: created -> running (<-> waiting, paused) -> finished, ended or aborted.
 
-Round 0 deals keys and sums the domain counts; rounds 1..R train. Who is lost in a round that goes on without it is
-asked again with the next offer, where it is behind and catches up. A round that aborts is attempted anew with the silos
-that still take part, until the study's attempts are used up; where survivors of it were listed to be signed, with these
-alone, and the study waits for them. A silo that refuses leaves the study by name; one that is
-silent is away until it is heard of again. The study goes on while enough silos remain, and waits while too few of them
-are present. While the operator has paused it its clock stands still: what silos still send counts, time does not.
+Round 0 deals keys and sums the domain counts; rounds 1..R train. A silo that is lost in a round, and without which the
+round goes on, is asked again with the next offer; it is then behind and catches up. A round that aborts is attempted
+again with the silos that still take part, until the study's attempts are used up. If a list of survivors of that round
+was given out for signing, only these survivors can make the round, and the study waits for them. A silo that refuses
+leaves the study, and the reason is recorded. A silo that is silent is away until it calls again. The study goes on
+while enough silos remain, and waits while too few of them are present. While the operator has paused the study, its
+clock stands still: what silos still send counts, but time does not.
 
 Pure: the clock comes in as an argument.
 """
@@ -22,14 +23,14 @@ from protos.messages import Member, Place, Tensor
 
 
 class Life(StrEnum):
-    """Where a study stands."""
+    """The state of a study."""
 
     CREATED = "created"
     RUNNING = "running"
     PAUSED = "paused"
-    """By the operator, until the operator resumes it."""
+    """The operator has paused the study, until the operator resumes it."""
     WAITING = "waiting"
-    """Too few silos are present; goes on by itself when one of the others is heard of."""
+    """Too few silos are present. The study goes on by itself when one of the others calls."""
     FINISHED = "finished"
     ENDED = "ended"
     ABORTED = "aborted"
@@ -45,7 +46,7 @@ class StudyStateError(Exception):
 
 @dataclass(frozen=True)
 class Silo:
-    """One invited silo: `why` is empty while it takes part, else why it left; `away` while nothing is heard of it."""
+    """One invited silo. `why` says why it left and is empty while it takes part. `away` is true while it is silent."""
 
     name: str
     why: str = ""
@@ -62,9 +63,9 @@ class Script:
     min_silos: int
     colluders: int
     recovers: bool
-    """Whether a round goes on without a silo that is lost on the way."""
+    """Whether a round goes on without a silo that is lost during it."""
     tensors: tuple[tuple[Tensor, ...], ...]
-    """Of each round from 0 to R."""
+    """The tensors of each round from 0 to R."""
     limits: Limits
     max_attempts: int
 
@@ -79,7 +80,7 @@ class Progress:
     round: Round | None = None
     why: str = ""
     paused_at: float = 0.0
-    """When the clock was stopped, while it is."""
+    """The time at which the clock was stopped; None while it runs."""
 
     @property
     def active(self) -> tuple[str, ...]:
@@ -88,11 +89,11 @@ class Progress:
 
     @property
     def away(self) -> tuple[str, ...]:
-        """Silos that take part and of which nothing is heard."""
+        """Silos that take part but are silent."""
         return tuple(silo.name for silo in self.silos if silo.away and not silo.why)
 
     def clock(self, now: float) -> float:
-        """The study's own time: it stands still during a pause."""
+        """Return the study's own time, which stands still during a pause."""
         return self.paused_at if self.life is Life.PAUSED else now
 
 
@@ -100,34 +101,34 @@ Outcome = tuple[Progress, list[Effect]]
 
 
 def create(script: Script) -> Progress:
-    """A study that nobody has been asked to join yet."""
+    """Return a study that nobody has been asked to join yet."""
     return Progress(script, tuple(Silo(name) for name in script.silos))
 
 
 def start(state: Progress, now: float) -> Outcome:
     """Begin with round 0. Raises `StudyStateError` unless the study was just created."""
     if state.life is not Life.CREATED:
-        msg = f"the study is {state.life}; only a created one can start"
+        msg = f"the study is {state.life}; only a created study can be started"
         raise StudyStateError(msg)
     place = Place(state.script.study, 0, 1)
     return replace(state, life=Life.RUNNING, round=_attempt(state, place, now)), [Persist()]
 
 
 def pause(state: Progress, reason: str, now: float) -> Outcome:
-    """Hand out no more work; time stands still. Raises `StudyStateError` unless the study is running or waiting."""
+    """Hand out no more work, and stop the clock. Raises `StudyStateError` unless the study is running or waiting."""
     if state.life not in (Life.RUNNING, Life.WAITING):
-        msg = f"the study is {state.life}; only a running or waiting one can be paused"
+        msg = f"the study is {state.life}; only a running or waiting study can be paused"
         raise StudyStateError(msg)
     return replace(state, life=Life.PAUSED, why=reason, paused_at=now), [Persist()]
 
 
 def resume(state: Progress, now: float) -> Outcome:
-    """Go on where the study stood, with the time that was left; who was waited for is asked again.
+    """Go on where the study stopped, with the time that was left. Silos that it waited for are asked again.
 
     Raises `StudyStateError` unless the study is paused or waiting.
     """
     if state.round is None or state.life not in (Life.PAUSED, Life.WAITING):
-        msg = f"the study is {state.life}; only a paused or waiting one can be resumed"
+        msg = f"the study is {state.life}; only a paused or waiting study can be resumed"
         raise StudyStateError(msg)
     round_ = replace(state.round, since=state.round.since + now - state.clock(now))
     if round_.phase is Phase.WAIT:
@@ -136,14 +137,14 @@ def resume(state: Progress, now: float) -> Outcome:
 
 
 def restart_clock(state: Progress, now: float) -> Outcome:
-    """Time while the coordinator was down does not count: the current phase of a running study begins anew."""
+    """Begin the current phase of a running study again, because time while the coordinator was down does not count."""
     if state.round is None or state.life is not Life.RUNNING:
         return state, []
     return replace(state, round=replace(state.round, since=now)), [Persist()]
 
 
 def abort(state: Progress, reason: str, now: float) -> Outcome:
-    """Stop for good. Raises `StudyStateError` where the study is over already."""
+    """Stop a study for good. Raises `StudyStateError` if the study is over already."""
     if state.life in OVER:
         msg = f"the study is {state.life} already"
         raise StudyStateError(msg)
@@ -154,7 +155,7 @@ def abort(state: Progress, reason: str, now: float) -> Outcome:
 
 
 def advance(state: Progress, event: Event, now: float) -> Outcome:
-    """Hand an event to the current round, and go on to the next where it is over. Raises `OutOfTurnError`."""
+    """Hand an event to the current round, and go on to the next round if it is over. Raises `OutOfTurnError`."""
     if state.round is None or state.life not in LIVE:
         msg = f"the study is {state.life}"
         raise StudyStateError(msg)
@@ -172,7 +173,7 @@ def advance(state: Progress, event: Event, now: float) -> Outcome:
 
 
 def _in_tune(state: Progress) -> Progress:
-    """Whether a study runs or waits is its round's word; a pause and an end are not."""
+    """Take from the round whether the study runs or waits. A paused or ended study stays so."""
     if state.round is None or state.life not in (Life.RUNNING, Life.WAITING):
         return state
     waits = state.round.phase is Phase.WAIT
@@ -206,7 +207,7 @@ def _attempt(
 
 
 def _without(state: Progress, round_: Round) -> Progress:
-    """Those who refused have left, by name."""
+    """Record that the silos that refused have left, each with its reason."""
     reasons = {r.silo: f"{r.reason}: {r.explanation}" for r in round_.refusals}
     return replace(state, silos=tuple(replace(s, why=s.why or reasons.get(s.name, "")) for s in state.silos))
 
@@ -227,10 +228,13 @@ def _after_abort(state: Progress, round_: Round, now: float) -> Progress:
         left = "; ".join(f"{s.name} left ({s.why})" for s in state.silos if s.why)
         return replace(state, life=Life.ENDED, why=f"{round_.why}; {left}" if left else round_.why)
     if gone := sorted(set(round_.required).difference(state.active)):
-        why = f"{round_.why}; round {place.round} cannot be made anew without {', '.join(gone)}, whose sum was signed"
+        why = (
+            f"{round_.why}; round {place.round} cannot be attempted again without {', '.join(gone)}, as its list of"
+            " survivors names them"
+        )
         return replace(state, life=Life.ENDED, why=why)
     if place.attempt >= state.script.max_attempts:
         return replace(state, life=Life.ENDED, why=f"attempt {place.attempt} of round {place.round}: {round_.why}")
-    # New keys for every new attempt after a failure: whoever caused it may have kept the old ones.
+    # Every new attempt after a failure gets new keys, because the silo that caused it may have kept the old ones.
     following = Place(place.study, place.round, place.attempt + 1)
     return replace(state, round=_attempt(state, following, now, expected=round_.expected, listed=round_.listed))

@@ -1,7 +1,7 @@
-"""What silos have stated about their ledgers, and what others cosigned of it: the latest of each, durably.
+"""The latest checkpoint that each silo signed of its ledger, and the latest that each other silo cosigned of it.
 
-A silo has one ledger. Every method is one transaction, durable when it returns. Signatures and rules are
-`cosigning`'s.
+A silo has one ledger. Every method is one transaction, durable when it returns. `cosigning` checks signatures and
+rules.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _stated = Table(
     Column("certificate_pem", LargeBinary, nullable=False),
     Column("signature", LargeBinary, nullable=False),
 )
-"""By the silo whose ledger it is, which is the signer."""
+"""Keyed by the silo whose ledger it is. That silo is also the signer."""
 _cosigned = Table(
     "countersigned_statements",
     _metadata,
@@ -35,19 +35,19 @@ _cosigned = Table(
     Column("certificate_pem", LargeBinary, nullable=False),
     Column("signature", LargeBinary, nullable=False),
 )
-"""By another silo, the signer; its own silo's signature lies beside it."""
+"""Keyed by the ledger's silo and by another silo, the signer. The signature of the ledger's silo lies beside it."""
 
 
 class Checkpoints:
     """The latest checkpoint of each ledger, and of each silo that cosigned it, in the coordinator's database."""
 
     def __init__(self, engine: Engine) -> None:
-        """Take the connections of an open store; make the tables where there are none."""
+        """Take the connections of an open store. Make the tables if there are none."""
         self._engine = engine
         _metadata.create_all(engine)
 
     def keep(self, silo: str, signed: SignedCheckpoint) -> None:
-        """Replace what this silo stated last."""
+        """Store this silo's checkpoint in place of its last one."""
         row = {
             "statement": signed.checkpoint,
             "certificate_pem": signed.certificate_pem,
@@ -56,7 +56,7 @@ class Checkpoints:
         self._put(_stated, silo, silo, row)
 
     def keep_cosigned(self, silo: str, signer: str, word: CosignedCheckpoint) -> None:
-        """Replace what this signer cosigned last of this ledger."""
+        """Store what this signer cosigned of this ledger in place of the last."""
         row = {
             "statement": word.stated.checkpoint,
             "stated_certificate_pem": word.stated.certificate_pem,
@@ -67,7 +67,7 @@ class Checkpoints:
         self._put(_cosigned, silo, signer, row)
 
     def latest(self, silo: str) -> SignedCheckpoint | None:
-        """What this silo stated last; None where it never did."""
+        """Return this silo's last checkpoint, or None if there is none."""
         query = select(_stated).where(_stated.c.silo == silo, _stated.c.signer == silo)
         with self._engine.begin() as connection:
             row = connection.execute(query).one_or_none()
@@ -76,7 +76,7 @@ class Checkpoints:
         return SignedCheckpoint(bytes(row.statement), bytes(row.certificate_pem), bytes(row.signature))
 
     def cosigned(self, silo: str) -> dict[str, CosignedCheckpoint]:
-        """What was cosigned last of a ledger, by signer."""
+        """Return the last cosigned checkpoint of a ledger for each signer."""
         query = select(_cosigned).where(_cosigned.c.silo == silo).order_by(_cosigned.c.signer)
         with self._engine.begin() as connection:
             rows = connection.execute(query).all()

@@ -1,8 +1,8 @@
-"""Sealed bytes on disk: partial uploads, complete uploads, sums, and the list of each one's chunks beside it.
+"""Sealed bytes on disk: partial uploads, complete uploads and sums, each with the list of its chunks beside it.
 
-Guarantees: bytes appear under their final name only when they are complete, checked and synced; names come from
-validated identifiers, never from a peer's text. Neither a partial upload nor a list is synced: both can be checked
-against the content's digest, and are made anew where a power cut has taken them. What the bytes mean is unknown here.
+Guarantees: bytes appear under their final name only when they are complete, checked and synced. File names come from
+validated identifiers, never from a peer's text. Partial uploads and lists are not synced. Both can be checked against
+the content's digest, and are made again if a power cut destroyed them. This module does not know what the bytes mean.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from protos.chunks import ChunkList
 from protos.messages import MessageError, Place
 
 SUM_FILE = "_sum"
-"""Whose file the sum is: a name that no silo can bear."""
+"""The sum's file has this name in place of a silo's. No silo can have it."""
 
 
 class SpoolFullError(Exception):
-    """The disk has no room. What was stored before is intact; the silo resumes when there is room."""
+    """The disk has no room. Everything stored before is intact. The silo resumes as soon as there is room."""
 
 
 class Spool:
@@ -32,19 +32,19 @@ class Spool:
         root.mkdir(parents=True, exist_ok=True)
 
     def partial(self, place: Place, slot: str, silo: str) -> Path:
-        """Where an upload grows."""
+        """Return the path of an upload that is still growing."""
         return self._folder(place) / slot / f"{silo}.partial"
 
     def complete(self, place: Place, slot: str, silo: str) -> Path:
-        """Where a complete upload, or the sum (`SUM_FILE`), lies."""
+        """Return the path of a complete upload, or of the sum (`SUM_FILE`)."""
         return self._folder(place) / slot / f"{silo}.sealed"
 
     def chunks(self, place: Place, slot: str, silo: str) -> Path:
-        """Where the list of its chunks lies, from the first byte on."""
+        """Return the path of the list of an upload's chunks. It exists from the first byte of the upload on."""
         return self._folder(place) / slot / f"{silo}.chunks"
 
     def length(self, path: Path) -> int:
-        """Bytes stored so far; 0 where nothing is."""
+        """Return the number of bytes stored so far; 0 if there is no file."""
         return path.stat().st_size if path.exists() else 0
 
     def append(self, path: Path, offset: int, data: bytes) -> None:
@@ -60,12 +60,12 @@ class Spool:
             raise _full_or(error) from error
 
     def cut(self, path: Path, length: int) -> None:
-        """Forget what lies behind `length`."""
+        """Cut the file to `length` bytes."""
         if self.length(path) > length:
             os.truncate(path, length)
 
     def keep_chunk_list(self, path: Path, chunks: ChunkList) -> None:
-        """Keep a list in place of another. Raises `SpoolFullError`."""
+        """Store a list in place of any other. Raises `SpoolFullError`."""
         fresh = path.with_name(path.name + ".new")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -75,7 +75,7 @@ class Spool:
             raise _full_or(error) from error
 
     def chunk_list(self, path: Path) -> ChunkList | None:
-        """The list that was kept, None where none is or it was cut. The caller compares it with what it is to be."""
+        """Return the stored list, or None if there is none or it was cut. The caller checks whether it is right."""
         try:
             return ChunkList.from_bytes(path.read_bytes())
         except (FileNotFoundError, MessageError):
@@ -92,15 +92,15 @@ class Spool:
             raise _full_or(error) from error
 
     def discard(self, path: Path) -> None:
-        """Forget a file, present or not."""
+        """Delete a file, if it exists."""
         path.unlink(missing_ok=True)
 
     def clear(self, place: Place) -> None:
-        """Forget all sealed bytes of an attempt."""
+        """Delete all sealed bytes of an attempt."""
         shutil.rmtree(self._folder(place), ignore_errors=True)
 
     def sweep(self, kept: Collection[Place]) -> None:
-        """Forget all attempts but these: what a crash left between storing an attempt's end and clearing it."""
+        """Delete all attempts but these. A crash between storing an attempt's end and clearing it leaves such files."""
         folders = {self._folder(place) for place in kept}
         for folder in self._root.glob("*/*"):
             if folder not in folders:

@@ -1,7 +1,8 @@
 """What the coordinator must not forget, in a relational database: SQLite by default, PostgreSQL by URL.
 
-Every method is one transaction, durable when it returns. A silo's content for a slot is unique by constraint, so it
-can never be counted twice. No sealed bytes lie here (`spool`), and nothing decrypted ever could.
+Every method is one transaction, durable when it returns. A database constraint makes a silo's content for a slot
+unique, so it can never be counted twice. Sealed bytes are in `spool`, not here. The coordinator never has decrypted
+values, so there are none here.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ _created = Table(
     Column("id", Integer, primary_key=True),
     Column("study", String(64), nullable=False, unique=True),
 )
-"""The order of the studies. Those of version 0.1 have no row here."""
+"""The order of the studies. Studies of version 0.1 have no row here."""
 _contents = Table(
     "contents",
     _metadata,
@@ -100,40 +101,40 @@ _told = Table(
 
 
 class StoreError(Exception):
-    """The database cannot be used; says why."""
+    """The database cannot be used. The message says why."""
 
 
 class StudyExistsError(Exception):
-    """A study of this name or digest is known already."""
+    """A study with this name or digest exists already."""
 
 
 class ContentConflictError(Exception):
-    """The slot holds other bytes already: one silo, round, attempt and tensor give one byte string."""
+    """The slot holds other bytes already. A silo may send only one byte string for a round, attempt and tensor."""
 
 
 class Store:
     """The coordinator's database."""
 
     def __init__(self, url: str) -> None:
-        """Open it, with its tables. Raises `StoreError`."""
+        """Open the database and make its tables if there are none. Raises `StoreError`."""
         try:
             self._engine = create_engine(url)
             if self._engine.dialect.name == "sqlite":
                 event.listen(self._engine, "connect", _durable_sqlite)
             _metadata.create_all(self._engine)
         except (SQLAlchemyError, ImportError) as error:
-            # The first line says what is wrong; the rest is SQL and links. No URL stands in it, which has a password.
-            msg = f"the database cannot be used: {str(error).splitlines()[0]}; mend `database` or `data`"
+            # The first line says what is wrong; the rest is SQL and links. It has no URL, which could hold a password.
+            msg = f"the database cannot be used: {str(error).splitlines()[0]}; fix `database` or `data`"
             raise StoreError(msg) from None
 
     @classmethod
     def in_folder(cls, folder: Path) -> Store:
-        """SQLite in `folder`."""
+        """Open a SQLite database in `folder`."""
         folder.mkdir(parents=True, exist_ok=True)
         return cls(f"sqlite:///{folder / 'coordinator.sqlite3'}")
 
     def create(self, canonical: bytes, progress: Progress) -> None:
-        """Remember a new study. Raises `StudyExistsError`."""
+        """Store a new study. Raises `StudyExistsError`."""
         script = progress.script
         row = {
             "study": script.study,
@@ -152,7 +153,7 @@ class Store:
     def save(
         self, progress: Progress, times: list[PhaseTime], published: tuple[Place, SignedPublication] | None = None
     ) -> None:
-        """Store a study's new state, the phases that ended with it, and what a silo published with it."""
+        """Store a study's new state, together with the phases that it ended and the figures that a silo published."""
         study = progress.script.study
         with self._transaction() as connection:
             connection.execute(update(_studies).where(_studies.c.study == study).values(progress=record.dump(progress)))
@@ -172,7 +173,7 @@ class Store:
                 connection.execute(insert(_publications).values(**asdict(place), **asdict(signed)))
 
     def load(self) -> list[Progress]:
-        """All studies, in the order of their creation; those of version 0.1 first, by name."""
+        """Return all studies in the order of their creation. Studies of version 0.1 come first, by name."""
         query = (
             select(_studies.c.progress)
             .outerjoin(_created, _created.c.study == _studies.c.study)
@@ -183,25 +184,25 @@ class Store:
         return [record.load(Progress, json.dumps(upgraded(json.loads(row.progress)))) for row in rows]
 
     def canonical(self, study: str) -> bytes | None:
-        """A study's canonical JSON, None where it is unknown."""
+        """Return a study's canonical JSON, or None if the study is unknown."""
         with self._transaction() as connection:
             row = connection.execute(select(_studies.c.canonical).where(_studies.c.study == study)).first()
         return None if row is None else bytes(row.canonical)
 
     def holds(self, header: UploadHeader) -> bool:
-        """Whether the slot is filled with exactly these bytes. Raises `ContentConflictError` where others fill it."""
+        """Whether the slot is filled with exactly these bytes. Raises `ContentConflictError` if others fill it."""
         with self._transaction() as connection:
             row = connection.execute(select(_contents.c.sha256).where(*_slot(header))).first()
         if row is not None and row.sha256 != header.sha256:
             msg = (
-                f"{header.silo} has filled {header.slot} of round {header.place.round} with other bytes already;"
-                " send the stored ones again"
+                f"{header.silo} has already sent other bytes for {header.slot} of round {header.place.round};"
+                " send the stored bytes again"
             )
             raise ContentConflictError(msg)
         return row is not None
 
     def add_content(self, header: UploadHeader, signature: bytes) -> None:
-        """Remember that a slot is filled. The same bytes again change nothing; others raise `ContentConflictError`."""
+        """Record that a slot is filled. The same bytes again change nothing. Others raise `ContentConflictError`."""
         place = header.place
         row = {
             "study": place.study,
@@ -222,7 +223,7 @@ class Store:
                 raise
 
     def digests(self, place: Place, slot: str) -> dict[str, str]:
-        """What fills a slot, by silo."""
+        """Return the digest of each silo's bytes in a slot."""
         table = _contents.c
         query = select(table.silo, table.sha256).where(
             table.study == place.study,
@@ -234,19 +235,19 @@ class Store:
             return {row.silo: row.sha256 for row in connection.execute(query)}
 
     def tell(self, study: str, silo: str) -> None:
-        """A silo knows that the study is over for it."""
+        """Record that a silo knows that the study is over for it."""
         with self._transaction() as connection:
             known = connection.execute(select(_told).where(_told.c.study == study, _told.c.silo == silo)).first()
             if known is None:
                 connection.execute(insert(_told).values(study=study, silo=silo))
 
     def told(self) -> set[tuple[str, str]]:
-        """All (study, silo) that know."""
+        """Return all pairs (study, silo) of which the silo knows that the study is over for it."""
         with self._transaction() as connection:
             return {(row.study, row.silo) for row in connection.execute(select(_told))}
 
     def times(self, study: str) -> tuple[PhaseTime, ...]:
-        """How long each ended phase lasted, in order."""
+        """Return how long each ended phase lasted, in order."""
         with self._transaction() as connection:
             rows = connection.execute(select(_phases).where(_phases.c.study == study).order_by(_phases.c.id)).all()
         return tuple(
@@ -255,7 +256,7 @@ class Store:
         )
 
     def publications(self, place: Place) -> tuple[SignedPublication, ...]:
-        """What the silos published in an attempt, by name."""
+        """Return what the silos published in an attempt, sorted by name."""
         table = _publications.c
         query = select(_publications).where(
             table.study == place.study, table.round == place.round, table.attempt == place.attempt
@@ -268,7 +269,7 @@ class Store:
         )
 
     def uploads(self, study: str) -> tuple[UploadSize, ...]:
-        """What was uploaded, in order."""
+        """Return the sizes of all uploads, in order."""
         with self._transaction() as connection:
             rows = connection.execute(
                 select(_contents).where(_contents.c.study == study).order_by(_contents.c.id)
@@ -292,7 +293,7 @@ class Store:
 
     @property
     def engine(self) -> Engine:
-        """The connection pool, to be disposed of at the end."""
+        """The connection pool. The owner must dispose of it at the end."""
         return self._engine
 
 
@@ -308,7 +309,7 @@ def _slot(header: UploadHeader) -> tuple[ColumnElement[bool], ...]:
 
 
 def _durable_sqlite(connection: object, _record: object) -> None:
-    """A reply must not outlive what it promises: full synchronous writes, rollback journal, waiting writers."""
+    """Set full synchronous writes, a rollback journal and waiting writers, so that every reply's promise is durable."""
     cursor = connection.cursor()  # type: ignore[attr-defined]  # a DB-API connection, which SQLAlchemy types as object
     for pragma in ("journal_mode=DELETE", "synchronous=EXTRA", "foreign_keys=ON", "busy_timeout=30000"):
         cursor.execute(f"PRAGMA {pragma}")

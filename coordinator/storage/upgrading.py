@@ -1,8 +1,8 @@
-"""States of studies as versions 0.1 and 0.2 stored them, in today's form.
+"""Converts states of studies that versions 0.1 and 0.2 stored to today's form.
 
-Guarantees: a study that was over stays over, with its place, so that its history and results are found. One that was
-not is aborted by name: its silos agree on keys in a way that no later version speaks (docs/operating.md, "Upgrading").
-Its roster is left out, because it lacks the keys that a member has today.
+Guarantees: a study that was over stays over, with its place, so that its history and results are found. A study that
+was not over is aborted with a reason: its silos agree on keys in a way that no later version speaks (docs/operating.md,
+"Upgrading"). Its roster is left out, because it lacks the keys that a member has today.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from typing import Any
 from coordinator.core.state import Phase
 from coordinator.core.study import OVER, Life
 
-WHY = "an older version created it, whose silos agree on keys differently; create it anew under another name"
+WHY = "an older version created the study, and its silos agree on keys differently; create it again under another name"
 _KEPT = ("place", "tensors", "invited", "min_silos", "limits", "since", "refusals", "model", "why")
 
 
 def upgraded(document: dict[str, Any]) -> dict[str, Any]:
-    """Today's document of a stored study; one that is of today is returned as it is."""
+    """Return a stored study's document in today's form. A document in today's form is returned unchanged."""
     script = document["script"]
     if "colluders" in script:
         return document

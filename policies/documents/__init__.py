@@ -1,7 +1,7 @@
-"""What people write: the study, the policy and its predecessors, read closed and in full, compared and explained.
+"""The documents that people write: the study, the policy and its predecessors. They are read, compared and explained.
 
-A document that is not understood to the last field is refused with all reasons at once. Nothing here counts a price
-or remembers a charge.
+A document with a single field that is not understood is refused, with all reasons at once. Nothing here computes a
+price or records a charge.
 """
 
 __all__ = ["compare", "document", "explain", "policy", "predecessor", "schema", "study", "terms"]

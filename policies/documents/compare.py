@@ -1,8 +1,8 @@
-"""What a new policy changes beside an old one: field by field, looser or stricter, in words.
+"""What a new policy changes compared with an old one: field by field, looser or stricter, in words.
 
-Guarantees: every field that two policies differ in is named, and a policy beside itself differs in nothing. Where all
-differences are `stricter` or `neutral`, the new policy refuses whatever the old one refused (a test holds `decide` to
-it, field by field). It says nothing about which policy is right.
+Guarantees: every field in which two policies differ is named, and two equal policies have no difference. If all
+differences are `stricter` or `neutral`, the new policy refuses whatever the old one refused (a test checks `decide`
+field by field). This module does not say which policy is right.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class Change(StrEnum):
     STRICTER = "stricter"
     NEUTRAL = "neutral"
     FIXED = "fixed"
-    """The ledger is bound to the field: with the new policy it does not open."""
+    """The ledger is bound to the field. It does not open with the new policy."""
 
 
 @dataclass(frozen=True)
 class Difference:
-    """One field, one direction. `text` is a sentence about it."""
+    """A difference in one field, with its direction. `text` is a sentence about it."""
 
     field: str
     change: Change
@@ -38,7 +38,7 @@ class Difference:
 _MORE_IS_LOOSER: Final = {
     "budget.epsilon": "the data set may lose an epsilon of {new} in all, before {old}",
     "budget.expires": "studies may be charged until {new}, before until {old}",
-    "retention_days": "what is private of a study is kept for {new} days after its end, before for {old}",
+    "retention_days": "private files of a study are kept for {new} days after its end, before for {old}",
     "limits.study_epsilon": "one study may cost an epsilon of {new}, before {old}",
     "limits.round_epsilon": "one round may cost an epsilon of {new}, before {old}",
     "limits.rounds": "a study may have {new} rounds, before {old}",
@@ -75,7 +75,7 @@ _SEALINGS: Final = ("ring", "ckks")
 
 
 def differences(old: Policy, new: Policy) -> tuple[Difference, ...]:
-    """What changes from `old` to `new`: first what becomes looser, then what the ledger forbids, then the rest."""
+    """Return the changes from `old` to `new`: what becomes looser, then what the ledger forbids, then the rest."""
     found = [
         *_numbers(old, new, _MORE_IS_LOOSER, more=Change.LOOSER, less=Change.STRICTER),
         *_numbers(old, new, _MORE_IS_STRICTER, more=Change.STRICTER, less=Change.LOOSER),
@@ -91,7 +91,7 @@ def differences(old: Policy, new: Policy) -> tuple[Difference, ...]:
 
 
 def value_of(policy: Policy, field: str) -> Any:
-    """The value of a field that is written `part.field`."""
+    """Return the value of a field that is named as `part.field`."""
     found: Any = policy
     for name in field.split("."):
         found = getattr(found, name)
@@ -145,7 +145,7 @@ def _studies(old: Policy, new: Policy) -> Iterable[Difference]:
 
 
 def _approvers(old: Policy, new: Policy) -> Iterable[Difference]:
-    """One more person who may sign is looser, as two of more people are found more easily."""
+    """Compare the approvers. One more person who may sign is looser: two of more people are easier to find."""
     if old.approvers is None and new.approvers is not None:
         yield Difference("approvers", Change.STRICTER, f"two of {', '.join(new.approvers)} must sign, before nobody")
     elif old.approvers is not None and new.approvers is None:

@@ -1,9 +1,9 @@
-"""Strict YAML documents: what is not understood is refused.
+"""Strict YAML documents: anything that is not understood is refused.
 
-Guarantees: no unknown or duplicate keys, no anchors, aliases, tags or merge keys, no NaN or infinity, no value that
-YAML 1.1 reads otherwise than a person (010, 1:30, no), no document above a size limit, nothing but a regular file (a
-pipe would be waited for). Every error names the file, the field and what to write instead, in characters that a console
-shows as they are. The schemas (`Closed` subclasses) say which fields there are; this module only reads.
+Guarantees: an accepted document has no unknown or duplicate keys, no anchors, aliases, tags or merge keys, no NaN or
+infinity, and no value that YAML 1.1 reads in another way than a person (010, 1:30, no). It is a regular file below a
+size limit (reading a pipe could block). Every error names the file, the field and what to write instead, in characters
+that a console shows unchanged. The schemas (`Closed` subclasses) define the fields; this module only reads.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from policies.errors import PolicyError
 
 MAX_BYTES = 1 << 20
 _SHOWN = 60
-"""Characters of what stands in a document that an error repeats."""
+"""Most characters of a document's content that an error repeats."""
 
 
 class DocumentError(PolicyError):
-    """A document cannot be used. `str()` is one line per fault: file, field, fault."""
+    """A document cannot be used. `str()` has one line for each fault: file, field, fault."""
 
     def __init__(self, path: Path | str, faults: list[str]) -> None:
         self.path = str(path)
@@ -35,7 +35,7 @@ class DocumentError(PolicyError):
 
 
 class Closed(BaseModel):
-    """Base of every schema: closed to unknown fields, immutable, NaN and infinity refused, true is not a number."""
+    """Base of every schema. It refuses unknown fields, NaN, infinity and truth values as numbers, and is immutable."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
@@ -54,7 +54,7 @@ class Closed(BaseModel):
 
 
 def _kinds(annotation: object) -> set[object]:
-    """The plain types that an annotation allows, through unions and `Annotated`."""
+    """Return the plain types that an annotation allows, through unions and `Annotated`."""
     inner = get_args(annotation)
     if get_origin(annotation) is Annotated:
         inner = inner[:1]
@@ -65,7 +65,7 @@ C = TypeVar("C", bound=Closed)
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """SafeLoader without what makes YAML surprising."""
+    """SafeLoader without the features of YAML that surprise people."""
 
     def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
         event: yaml.Event = self.peek_event()  # type: ignore[no-untyped-call]  # the stubs leave it out
@@ -94,7 +94,7 @@ class _StrictLoader(yaml.SafeLoader):
 
     def construct_yaml_float(self, node: yaml.ScalarNode) -> float:
         if not _PLAIN_FLOAT.fullmatch(node.value):
-            # .nan and .inf end here, and 1:30.5, which YAML 1.1 reads in base 60.
+            # This refuses .nan, .inf, and 1:30.5, which YAML 1.1 reads in base 60.
             _refuse(f"{_shown(node.value)} is not a finite decimal number; write one, or quote the text", node)
         value = super().construct_yaml_float(node)
         if not math.isfinite(value):
@@ -121,7 +121,7 @@ _PLAIN_FLOAT: Final = re.compile(r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9
 
 
 def _shown(value: object) -> str:
-    """What stands in a document, cut, and with control characters spelled out: they would rewrite a console."""
+    """Return a value of a document for an error: cut, and with control characters spelled out for a console's sake."""
     text = str(value)
     plain = "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text[:_SHOWN])
     return plain if len(text) <= _SHOWN else f"{plain}..."
@@ -150,7 +150,7 @@ def parse_document(text: str, schema: type[C], origin: Path | str) -> C:
         finally:
             loader.dispose()
     except RecursionError:
-        raise DocumentError(origin, ["lists or mappings stand too deep in one another; write them flatter"]) from None
+        raise DocumentError(origin, ["lists or mappings are nested too deeply; nest them less"]) from None
     except (yaml.YAMLError, ValueError) as error:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}: " if mark is not None else ""
@@ -170,16 +170,16 @@ def _fault(error: object) -> str:
     field = ".".join(_shown(part) for part in location) if isinstance(location, tuple) else ""
     message = str(details["msg"])
     if details["type"] == "extra_forbidden":
-        message = "unknown field; remove it or mend its spelling"
+        message = "unknown field; remove it or fix its spelling"
     elif details["type"] == "missing":
         message = "this field is missing; add it"
     elif details["type"] == "model_type":
-        message = "its own fields belong here, each on a line below it"
+        message = "this field has fields of its own; write each on a line below it"
     return f"field {field or '(document)'}: {message}"
 
 
 def read_document(path: Path, schema: type[C]) -> C:
-    """Read a YAML file of at most 1 MiB against a schema. Raises `DocumentError`, also for a file that is absent."""
+    """Read a YAML file of at most 1 MiB against a schema. Raises `DocumentError`, also if the file is absent."""
     try:
         kind = path.stat().st_mode
         if not stat.S_ISREG(kind) and not stat.S_ISDIR(kind):
@@ -189,9 +189,11 @@ def read_document(path: Path, schema: type[C]) -> C:
     except FileNotFoundError:
         raise DocumentError(path, ["there is no such file; create it or give its path"]) from None
     except OSError as error:
-        raise DocumentError(path, [f"cannot be read: {error.strerror}; mend the path or the file's rights"]) from None
+        raise DocumentError(path, [f"cannot be read: {error.strerror}; fix the path or the file's rights"]) from None
     if len(content) > MAX_BYTES:
-        raise DocumentError(path, [f"larger than {MAX_BYTES} bytes; a policy or study is a page of text"])
+        raise DocumentError(
+            path, [f"is larger than {MAX_BYTES} bytes, but a policy or study is a page of text; check the path"]
+        )
     try:
         text = content.decode("utf-8")
     except UnicodeDecodeError:

@@ -1,9 +1,10 @@
 """A policy in plain words, for people who answer for patients and need not know the mathematics.
 
-Guarantees that every number in the text comes from the policy, and that every field is spoken of (a test changes each
-and looks for a changed text). What epsilon means is said by the odds of a guess: an observer who has to tell whether a
-patient is in the data, and thinks it even at first, is right at most (exp(epsilon) + delta) / (1 + exp(epsilon)) of the
-time (Kairouz, Oh and Viswanath 2015, Thm. 2.1: (epsilon, delta) bounds a test's two errors).
+Guarantees: every number in the text comes from the policy, and the text mentions every field (a test changes each field
+and looks for a changed text). The text explains epsilon by the odds of a guess. An observer has to tell whether a
+patient is in the data, and thinks both equally likely at first. The observer is right at most
+(exp(epsilon) + delta) / (1 + exp(epsilon)) of the time (Kairouz, Oh and Viswanath 2015, Thm. 2.1: (epsilon, delta)
+bounds a test's two errors).
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _METRICS: Final = {
 
 
 def explain(policy: Policy) -> tuple[tuple[str, str], ...]:
-    """Headings and paragraphs, in reading order."""
+    """Return headings and paragraphs, in reading order."""
     return (
         ("Whose data", _whose(policy)),
         ("What may be lost", _loss(policy)),
@@ -53,7 +54,7 @@ def explain(policy: Policy) -> tuple[tuple[str, str], ...]:
 
 
 def guess(epsilon: float, delta: float) -> float:
-    """Largest chance with which an even guess about one patient's presence can be right."""
+    """Return the largest chance with which an even guess about one patient's presence can become right."""
     return (1.0 + delta * math.exp(-epsilon)) / (1.0 + math.exp(-epsilon))
 
 
@@ -70,8 +71,8 @@ def _whose(policy: Policy) -> str:
         else " The data are private: nothing computed from them leaves without noise."
     )
     return (
-        f"The data set {data.id}. {unit}. Whose record it is, the data say in {_listed(data.identified_by)}."
-        f" {data.holdout:.0%} of the {data.unit}s are kept apart for measuring models and never train one.{public}"
+        f"The data set {data.id}. {unit}. The data say in {_listed(data.identified_by)} whose record it is."
+        f" {data.holdout:.0%} of the {data.unit}s are kept apart to measure models and never train one.{public}"
         f" {policy.contact} answers for this policy."
     )
 
@@ -81,8 +82,8 @@ def _loss(policy: Policy) -> str:
     return (
         f"Over all studies together the data set may lose an epsilon of {budget.epsilon:g} at delta {budget.delta:g},"
         f" counted for one {policy.data_set.unit} added or removed. What is spent never comes back: not by a restart, a"
-        f" new version, a new year or a new policy. {budget.expires} is the last day on which anything is charged; what"
-        " is left then is not carried over by itself."
+        f" new version, a new year or a new policy. {budget.expires} is the last day on which anything is charged; the"
+        " rest of the budget is not carried over by itself."
     )
 
 
@@ -91,13 +92,13 @@ def _meaning(policy: Policy) -> str:
     if policy.data_set.public:
         return f"Nothing: for public data no epsilon binds, and the {budget.epsilon:g} of the budget is a figure only."
     return (
-        f"Somebody who knows all other {unit}s, sees everything that ever left this hospital and has to tell whether"
-        f" one certain {unit} was among the data is right half of the time by tossing a coin. With the whole budget"
-        f" spent, that can become at most {_percent(guess(budget.epsilon, budget.delta))} of the time; after one study"
-        f" of the largest price at most {_percent(guess(limits.study_epsilon, budget.delta))}. These are ceilings"
-        f" against an observer with unlimited means, not expectations. Put otherwise: whatever is concluded from the"
-        f" releases becomes at most {math.exp(budget.epsilon):.3g} times more or less likely by one {unit}'s presence,"
-        f" but for a chance of {budget.delta:g}."
+        f"An observer knows all other {unit}s, sees everything that ever left this hospital, and has to tell whether"
+        f" one certain {unit} was among the data. By tossing a coin the observer is right half of the time. With the"
+        f" whole budget spent, this can become at most {_percent(guess(budget.epsilon, budget.delta))} of the time;"
+        f" after one study of the largest price at most {_percent(guess(limits.study_epsilon, budget.delta))}. These"
+        f" are ceilings against an observer with unlimited means, not expectations. In other words: one {unit}'s"
+        f" presence makes any conclusion from the releases at most {math.exp(budget.epsilon):.3g} times more or less"
+        f" likely, except with a chance of {budget.delta:g}."
     )
 
 
@@ -116,7 +117,7 @@ def _study(policy: Policy) -> str:
     return (
         f"At most an epsilon of {limits.study_epsilon:g}, repeated attempts included, and {limits.round_epsilon:g} in"
         f" any single round. Of the {limits.study_epsilon:g} each kind of release may take, counted alone, at most:"
-        f" {shares}. (Epsilons do not add up, so the shares may make more than the whole.) At most {limits.rounds}"
+        f" {shares}. (Epsilons do not add up, so the shares may sum to more than the whole.) At most {limits.rounds}"
         f" rounds, each charged at most {limits.charged_attempts} times. It may train {networks}, with at most"
         f" {limits.encoder_weights:,} weights and a representation {limits.representation} numbers wide. In one step of"
         f" training a patient takes part with a chance of at most {limits.sampling_rate:g}, and moves the sum by at"
@@ -129,19 +130,19 @@ def _hiding(policy: Policy) -> str:
         f"This hospital joins no sum of fewer than {policy.min_silos} hospitals, itself included; the sum must stay"
         f" closed even if {policy.colluders} others conspire with the coordinator. Noise: "
         f"{_listed((_MODES[mode] for mode in policy.noise_modes), 'or')}, as the study says. Encoder updates are sealed"
-        f" by {_SEALINGS[policy.encoder_sealing]}; all else always by both."
+        f" by {_SEALINGS[policy.encoder_sealing]}; everything else is always sealed by both."
     )
 
 
 def _groups(policy: Policy) -> str:
     small = (
-        f"A group with fewer than {policy.smallest_domain} patients, by the noised sums of all hospitals, gets no model"
+        f"A group with fewer than {policy.smallest_domain} patients in the noised sums of all hospitals gets no model"
         " part and no figure of its own"
         if policy.smallest_domain
         else "Groups of any size may get a model part and figures of their own"
     )
     published = (
-        f"Of the noised quality figures a study may publish: {_listed(_METRICS[name] for name in policy.publish)}"
+        f"A study may publish these noised quality figures: {_listed(_METRICS[name] for name in policy.publish)}"
         if policy.publish
         else "No quality figure may be published; the hospitals of a study see the noised ones among themselves"
     )
@@ -152,25 +153,24 @@ def _studies(policy: Policy) -> str:
     if policy.studies is None:
         return "Every study within these limits may run; nobody is asked again."
     if not policy.studies:
-        return "No study may run: the digest of each has to be added first."
+        return "No study may run until its digest is added to the policy."
     return f"Only these, by digest: {', '.join(policy.studies)}. Any change to a study gives it another digest."
 
 
 def _keeping(policy: Policy) -> str:
     days = policy.retention_days
     return (
-        f"{days} {'day' if days == 1 else 'days'} after the day on which a study ended, the hospital's agent removes by"
-        " itself what is private or secret of it: the hospital's own model and what it was trained with, contributions"
-        " before they were sealed, keys and sealed bytes. The ledger, the policies that were in force, the"
-        " cosignatures, the study's text, the shared model with its noised figures, the training log and the"
-        " record of what was used up stay. Copies elsewhere (backups, exports, predictions) are the hospital's own"
-        " duty."
+        f"{days} {'day' if days == 1 else 'days'} after the day on which a study ended, the hospital's agent removes"
+        " the study's private and secret files by itself: the hospital's own model and its training state,"
+        " contributions before they were sealed, keys and sealed bytes. The ledger, the policies that were in force,"
+        " the cosignatures, the study's text, the shared model with its noised figures, the training log and the"
+        " record of what was used up stay. Copies elsewhere (backups, exports, predictions) are the hospital's duty."
     )
 
 
 def _changing(policy: Policy) -> str:
     signed = (
-        "whoever may write the file and run the command"
+        "anybody who may write the file and run the command"
         if policy.approvers is None
         else f"two of these people, whose signatures the agent checks: {_listed(policy.approvers)}"
     )
@@ -182,16 +182,16 @@ def _changing(policy: Policy) -> str:
 
 def _limits_of_all(policy: Policy) -> str:
     return (
-        "That somebody cannot learn from the model what is true of patients in general; that the same"
-        f" {policy.data_set.unit} in another hospital's data is not counted there as well (each hospital keeps a budget"
-        " of its own, and the losses of several compose, to more than the sum of their epsilons in many cases:"
-        " `fedward-silo ledger together` computes it); or anything about people who can read the hospital's own"
+        "That nobody learns from the model what is true of patients in general; that the same"
+        f" {policy.data_set.unit} in another hospital's data is not counted there too (each hospital keeps its own"
+        " budget, and the losses of several compose, to more than the sum of their epsilons in many cases:"
+        " `fedward-silo ledger together` computes it); or anything against people who can read the hospital's own"
         " machines."
     )
 
 
 def _percent(share: float) -> str:
-    """Four digits, rounded up: 99.97 % must not read as certainty, nor a ceiling as less than it is."""
+    """Return four digits, rounded up, so that a ceiling is never shown too low and 99.97 % not as certainty."""
     return f"{math.ceil(share * 1e4) / 1e2:g}%"
 
 

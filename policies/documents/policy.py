@@ -1,10 +1,10 @@
 """The policy: what one silo allows, written by its data-protection officer.
 
-Guarantees: a policy that loads is complete and consistent; only `data_set.public` may be left out, and then the data
-are private, so nothing is allowed by omission. Every field is enforced: by decision.py for each study, by ledger.py for
-the budget and what the ledger is bound to, by the agent's approval.py for signatures and its retention.py for what is
-removed. Its digest stands in every ledger entry. docs/policy.md goes through the fields; `policy.schema.json` is
-generated from here (schema.py).
+Guarantees: a policy that loads is complete and consistent. Only `data_set.public` may be left out, and the data are
+then private, so nothing is allowed by omission. Every field is enforced: by decision.py for each study, by ledger.py
+for the budget and for the fields that the ledger is bound to, by the agent's approval.py for signatures, and by its
+retention.py for the removal of files. The policy's digest is in every ledger entry. docs/policy.md explains the fields;
+`policy.schema.json` is generated from here (schema.py).
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _ADDED = {
     ),
     3: ("data_set.identified_by",),
 }
-"""Fields that a policy of an older version did not have to state, by the version that asks for them."""
+"""Fields that policies of older versions did not have to state, by the version that first requires them."""
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
 def _written_day(value: object) -> object:
-    """Only YYYY-MM-DD: pydantic would read a number as seconds since 1970."""
+    """Accept only YYYY-MM-DD, because pydantic would read a number as seconds since 1970."""
     if isinstance(value, date) and not isinstance(value, datetime):
         return value
     if not isinstance(value, str) or not _DAY.fullmatch(value):
@@ -59,9 +59,9 @@ def _written_day(value: object) -> object:
 
 
 def _printable(text: str) -> str:
-    """It is shown on consoles, where control characters would rewrite what stands there."""
+    """Refuse control characters, because the text is shown on consoles, which they would rewrite."""
     if not text.isprintable():
-        msg = "a control character or line break stands in it; write one line of plain text"
+        msg = "the text has a control character or line break; write one line of plain text"
         raise ValueError(msg)
     return text
 
@@ -79,18 +79,18 @@ class DataSet(_Part):
     """Whose budget it is. All fields are fixed for the life of the data set: the ledger is bound to them."""
 
     id: Name
-    """Stable name, known to the authority and the peers, so that renaming refills nothing."""
+    """Stable name, known to the authority and the peers, so that a new name refills no budget."""
     unit: Literal["patient", "record"]
-    """What differential privacy protects; `record` only where the data have no patient column."""
+    """What differential privacy protects. Use `record` only if the data have no patient column."""
     identified_by: Annotated[tuple[ColumnName, ...], Field(min_length=1)]
-    """The columns of the data whose cells, together, say whose record it is: one with unit `patient`, which every study
-    must name as `data.patient`; one or more with unit `record`. Who trains and who evaluates is drawn by them alone, in
-    this order, so that no study can draw other cohorts."""
+    """The columns of the data whose cells together say whose record it is. With unit `patient` it is one column, which
+    every study must name as `data.patient`; with unit `record` it is one or more. The patients for training and for
+    evaluation are drawn by these columns alone, in this order, so that no study can draw other cohorts."""
     holdout: Annotated[float, Field(ge=0.05, le=0.5)]
-    """Public fraction of the patients kept for evaluation; drawn by a public hash of what `identified_by` says."""
+    """Public fraction of the patients kept for evaluation, drawn by a public hash of the cells of `identified_by`."""
     public: bool = False
-    """The data are published: studies may run on them without noise, and the ledger then says "unbounded". Fixed when
-    the ledger is created, so that an edit of the policy cannot turn a hospital's protection off."""
+    """Whether the data are published. Studies may then run on them without noise, and the ledger says "unbounded". The
+    field is fixed when the ledger is created, so that an edit of the policy cannot turn a hospital's protection off."""
 
 
 class Budget(_Part):
@@ -98,21 +98,21 @@ class Budget(_Part):
 
     epsilon: Epsilon
     """Privacy loss, without unit: all releases together change the odds of any outcome by at most exp(epsilon) for one
-    patient (or record), but for a chance of delta."""
+    patient (or record), except with a chance of delta."""
     delta: Annotated[float, Field(ge=1e-12, lt=1e-2)]
     """Probability; well below 1 / number of patients. The ledger is bound to it."""
     relation: Literal["add_remove"]
-    """Which data sets count as neighbours: one patient (or record) more or less. No other relation is accounted for."""
+    """Which data sets count as neighbours: those that differ by one patient (or record). There is no other choice."""
     expires: Day
     """Last day of the validity period, YYYY-MM-DD in UTC. From the next day on nothing is charged. A later day in a new
-    policy lengthens the period; what was spent stays spent."""
+    policy lengthens the period, but the spent budget stays spent."""
 
 
 class Split(_Part):
     """The largest share of `limits.study_epsilon`, above 0 to 1, that each kind of release may take alone.
 
-    Alone means accounted for without the others, in a run without repeated attempts. Epsilons do not add up: shares may
-    sum to more than 1.
+    "Alone" means accounted for without the others, in a run without repeated attempts. Epsilons do not add up, so the
+    shares may sum to more than 1.
     """
 
     encoder: Share
@@ -120,7 +120,7 @@ class Split(_Part):
     heads: Share
     """All head sums (curvature and gradient) of a study together."""
     counts: Share
-    """The count of patients by domain."""
+    """The counts of patients by domain."""
     metrics: Share
     """The histograms of the held-out patients."""
 
@@ -135,9 +135,9 @@ class Limits(_Part):
     rounds: Annotated[int, Field(ge=1, le=400)]
     """Training rounds."""
     charged_attempts: Annotated[int, Field(ge=1, le=100)]
-    """Attempts of one round that may be charged, so that nobody can burn the budget by aborting."""
+    """Attempts of one round that may be charged, so that nobody can use up the budget by aborting."""
     architectures: Annotated[tuple[Architecture, ...], Field(min_length=1, max_length=3)]
-    """Encoders that may be trained: `mlp` reads table columns alone, `cnn` and `resnet18` read images."""
+    """Encoders that may be trained: `mlp` reads only table columns, `cnn` and `resnet18` read images."""
     encoder_weights: Annotated[int, Field(ge=1)]
     """Number of weights of the shared encoder."""
     representation: Annotated[int, Field(ge=1, le=256)]
@@ -152,34 +152,34 @@ class Policy(_Part):
     """A silo's whole policy. `digest` names it in the ledger."""
 
     version: Literal[3]
-    """Of this format."""
+    """Version of this format."""
     contact: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable)]
-    """Who answers for this policy; shown to people whose study is refused."""
+    """The person who answers for this policy. It is shown to people whose study is refused."""
     data_set: DataSet
     budget: Budget
     min_silos: Annotated[int, Field(ge=2, le=256)]
     """Least number of silos, this one included, in a sum that this silo joins."""
     noise_modes: Annotated[tuple[NoiseMode, ...], Field(min_length=1, max_length=2)]
-    """Who may carry the noise of count, head and metric sums: `local` is this silo, for itself; `distributed` the silos
-    together."""
+    """Who may add the noise of count, head and metric sums: with `local` this silo adds all of its own noise, with
+    `distributed` the silos add it together."""
     colluders: Annotated[int, Field(ge=0, le=254)]
-    """t: colluding silos that a study's sums and its distributed noise must withstand at the least."""
+    """t: the number of colluding silos that a study's sums and its distributed noise must withstand at least."""
     encoder_sealing: Literal["ring", "ckks"]
     """The weakest sealing of encoder updates that this silo uses: `ring` allows masked integers and masked CKKS, `ckks`
-    only the latter."""
+    only masked CKKS."""
     smallest_domain: Annotated[int, Field(ge=0, le=10_000_000)]
-    """Patients, by the opened and noised sums, below which a domain gets neither a head nor figures of its own. A study
-    must state `privacy.smallest_domain` at least as large; 0 asks for nothing."""
+    """Least number of patients, by the opened and noised sums, with which a domain gets a head and figures of its own.
+    A study must state `privacy.smallest_domain` at least as large; 0 sets no limit."""
     limits: Limits
     split: Split
     publish: Annotated[tuple[Metric, ...], Field(max_length=5)]
-    """Metrics that a study may publish from the noised sums; `[]` none."""
+    """Metrics that a study may publish from the noised sums; `[]` allows none."""
     retention_days: Annotated[int, Field(ge=1, le=36_500)]
-    """Whole days, after the day on which a study ended, that the agent keeps what is private or secret of it: personal
-    models, local priors, releases before their sealing, keys and shares, sealed bytes. The ledger, the shared models
-    and the record of what was used up stay. The agent's log gives a day's notice."""
+    """Whole days, after the day on which a study ended, for which the agent keeps the study's private and secret files:
+    personal models, local priors, releases before their sealing, keys and shares, sealed bytes. The ledger, the shared
+    models and the record of what was used up stay. The agent's log gives a day's notice."""
     studies: tuple[Digest, ...] | None
-    """Digests of the studies that may run; `null` allows every study within the limits, `[]` none."""
+    """Digests of the studies that may run; `null` allows every study within the limits, `[]` allows none."""
     approvers: Annotated[tuple[Approver, ...], Field(min_length=2, max_length=16)] | None
     """People, by the identity in their certificate, two of whom must have signed before this policy, and before the one
     that replaces it, comes into force; `null` asks for no signature."""
@@ -191,8 +191,8 @@ class Policy(_Part):
         if isinstance(stated, int) and not isinstance(stated, bool) and 1 <= stated < VERSION:
             lacks = [field for version, fields in _ADDED.items() if version > stated for field in fields]
             msg = (
-                f"version {stated} is not read any more. Write version: {VERSION} and state what is new in it:"
-                f" {', '.join(lacks)}; docs/policy.md explains each, policies/samples shows them"
+                f"version {stated} is too old to be read; write version: {VERSION} and add its new fields:"
+                f" {', '.join(lacks)}. docs/policy.md explains each, policies/samples shows them"
             )
             raise ValueError(msg)
         return content
@@ -214,8 +214,8 @@ class Policy(_Part):
                 raise ValueError(msg)
         if self.data_set.unit == "patient" and len(self.data_set.identified_by) > 1:
             msg = (
-                "data_set.identified_by lists several columns, and with data_set.unit patient one column names the"
-                " patient; keep that one"
+                "data_set.identified_by lists several columns, but with data_set.unit patient one column must name the"
+                " patient; keep that column"
             )
             raise ValueError(msg)
         if limits.study_epsilon > self.budget.epsilon:
@@ -227,7 +227,7 @@ class Policy(_Part):
         return self
 
     def canonical(self) -> bytes:
-        """The policy as canonical JSON (sorted keys, no spaces): what is hashed and signed."""
+        """Return the policy as canonical JSON (sorted keys, no spaces), which is hashed and signed."""
         return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":")).encode()
 
     @property
@@ -237,5 +237,5 @@ class Policy(_Part):
 
 
 def load_policy(path: Path) -> Policy:
-    """Read a policy from YAML. Raises `DocumentError` naming file, field and mend, also for a file that is absent."""
+    """Read a policy from YAML. Raises `DocumentError` with file, field and fix, also if the file is absent."""
     return read_document(path, Policy)

@@ -1,7 +1,7 @@
-"""A policy of the version before this one, where it is in force: read only to be replaced.
+"""Reads a policy of the previous version that is in force, only so that it can be replaced.
 
-Guarantees that what it states is returned as it was stated, with the digest that it had then. What its version did not
-state is taken from the policy that replaces it. Nothing is decided or charged under it: `load_policy` refuses it.
+Guarantees: its fields are returned as they were stated, with the digest that it had then. Fields that its version did
+not have are taken from the policy that replaces it. Nothing is decided or charged under it: `load_policy` refuses it.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class _Whole(Closed, extra="allow"):
 
 
 def load_predecessor(path: Path, successor: Policy) -> tuple[Policy, str]:
-    """A policy of this version or of the one before, and the digest by which the ledger knows it.
+    """Return a policy of this version or the previous one, and the digest by which the ledger knows it.
 
-    One of version 2 does not say `data_set.identified_by` and is given the successor's columns (the first, where its
-    unit is the patient). Raises `DocumentError`.
+    A policy of version 2 does not state `data_set.identified_by` and gets the successor's columns (only the first, if
+    its unit is the patient). Raises `DocumentError`.
     """
     content = read_document(path, _Whole).model_extra or {}
     data_set = content.get("data_set")

@@ -1,7 +1,7 @@
 """The policy's JSON Schema, for editors: `python -m policies.documents.schema` writes it, `--check` compares.
 
-Editors that know the YAML language server take it from the first line of the samples. It knows fields, types and
-ranges; what fields mean to one another only `load_policy` checks.
+Editors that use the YAML language server find the schema by the first line of the samples. It covers fields, types and
+ranges. Only `load_policy` checks how fields depend on each other.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ SCHEMA_FILE: Final = Path(__file__).parents[1] / "policy.schema.json"
 
 
 def policy_schema() -> str:
-    """The schema as JSON text, with every field's description."""
+    """Return the schema as JSON text, with the description of every field."""
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **Policy.model_json_schema()}
     return json.dumps(schema, indent=2) + "\n"
 
 
 def main(arguments: list[str]) -> int:
-    """Write the file, or with `--check` return 1 where it is not what this version generates."""
+    """Write the file. With `--check`, return 1 if the file is not what this version generates."""
     if "--check" not in arguments:
         SCHEMA_FILE.write_text(policy_schema(), encoding="utf-8")
         return 0

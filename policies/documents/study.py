@@ -1,6 +1,6 @@
 """The study: what is learned, from which columns, at which price. Written once, named by its digest.
 
-A study is public among the roster. Everything a silo's training depends on stands here as a public constant:
+A study is public among the roster. Everything that a silo's training depends on is stated here as a public constant:
 nothing in it may be derived from private data (docs/design/noise.md, "Public constants"). The digest is the SHA-256
 of the canonical JSON form, so two YAML files that mean the same study have the same digest.
 """
@@ -28,7 +28,7 @@ BINARY = 2
 
 
 class NumericFeature(Closed):
-    """A number with a public range. It enters the model as a value in [-1, 1] (after `scale: log` where asked)."""
+    """A number with a public range. It enters the model as a value in [-1, 1] (after `scale: log`, if asked for)."""
 
     column: ColumnName
     kind: Literal["number"]
@@ -47,18 +47,18 @@ class NumericFeature(Closed):
             msg = "scale log needs a minimum above 0"
             raise ValueError(msg)
         if self.fill is not None and not self.minimum <= self.fill <= self.maximum:
-            msg = f"fill {self.fill} lies outside [{self.minimum}, {self.maximum}]"
+            msg = f"fill {self.fill} must lie in [{self.minimum}, {self.maximum}]"
             raise ValueError(msg)
         return self
 
     @property
     def width(self) -> int:
-        """Model inputs: the value, and an indicator of absence where a public fill value is given."""
+        """Number of model inputs: the value, and an indicator of absence if a public fill value is given."""
         return 1 if self.fill is None else 2
 
 
 class CategoryFeature(Closed):
-    """One of the listed codes; enters the model one-hot. With `optional`, absence is one more category."""
+    """One of the listed codes. It enters the model one-hot. With `optional`, absence is one more category."""
 
     column: ColumnName
     kind: Literal["category"]
@@ -68,7 +68,7 @@ class CategoryFeature(Closed):
 
     @property
     def width(self) -> int:
-        """Model inputs: one per listed value, one more for absence where it is allowed."""
+        """Number of model inputs: one for each listed value, and one more for absence if that is allowed."""
         return len(self.values) + int(self.optional)
 
 
@@ -76,7 +76,7 @@ Feature = Annotated[NumericFeature | CategoryFeature, Field(discriminator="kind"
 
 
 class Label(Closed):
-    """The outcome: codes that mean yes and codes that mean no, or the codes of each class. Others are named errors."""
+    """The outcome: codes that mean yes and codes that mean no, or the codes of each class. Other codes are errors."""
 
     column: ColumnName
     positive: tuple[Code, ...] = ()
@@ -90,13 +90,13 @@ class Label(Closed):
             msg = "give either positive and negative, or classes"
             raise ValueError(msg)
         if self.classes and len(self.classes) <= BINARY:
-            msg = "classes are three or more; write two as positive and negative"
+            msg = "classes must be three or more; write two classes as positive and negative"
             raise ValueError(msg)
         return self
 
     @property
     def codes(self) -> tuple[tuple[Code, ...], ...]:
-        """Codes of each class in order; of a binary outcome no, then yes."""
+        """Codes of each class in order. For a binary outcome these are no, then yes."""
         return self.classes or (self.negative, self.positive)
 
     @property
@@ -108,8 +108,8 @@ class Label(Closed):
 class Image(Closed):
     """A column with the path of each record's image, relative to the data file: PNG, JPEG, 16-bit PNG or DICOM.
 
-    A pixel enters the model as a value in [-1, 1]: the public range from `minimum` to `maximum`, what lies outside is
-    clipped to it. An image of another size is resized to `height` x `width`.
+    A pixel enters the model as a value in [-1, 1], scaled from the public range `minimum` to `maximum`. Pixels outside
+    the range are clipped to it. An image of another size is resized to `height` x `width`.
     """
 
     column: ColumnName
@@ -142,7 +142,7 @@ class DomainColumn(Closed):
             raise ValueError(msg)
         wanted = len(self.values) or len(self.edges) + 1
         if len(self.names) != wanted:
-            msg = f"{wanted} names are needed, {len(self.names)} are given"
+            msg = f"{wanted} names are needed, but {len(self.names)} are given"
             raise ValueError(msg)
         if list(self.edges) != sorted(set(self.edges)):
             msg = "edges must increase"
@@ -151,10 +151,10 @@ class DomainColumn(Closed):
 
 
 class DataSchema(Closed):
-    """How a silo's own file is read. Values outside the schema are errors that name file, row, column."""
+    """How a silo's own file is read. Values outside the schema are errors that name file, row and column."""
 
     columns: tuple[ColumnName, ...] = ()
-    """Names of the columns of a file without a header line; empty where the file has one."""
+    """Names of the columns of a file without a header line; empty if the file has one."""
     delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
     missing: tuple[str, ...] = ("",)
     patient: ColumnName | None = None
@@ -179,7 +179,7 @@ class DataSchema(Closed):
 
     @property
     def domains(self) -> tuple[str, ...]:
-        """Names of the M domains, the product of the factors in order."""
+        """Names of the M domains: all combinations of the factors, in order."""
         names: tuple[str, ...] = ("",)
         for factor in self.domain:
             names = tuple(f"{a} {b}".strip() for a in names for b in factor.names)
@@ -187,29 +187,29 @@ class DataSchema(Closed):
 
     @property
     def inputs(self) -> int:
-        """Width of the model's input from the features; an image comes beside it."""
+        """Width of the model's input from the features. An image is a separate input."""
         return sum(f.width for f in self.features)
 
 
 class Model(Closed):
     """An encoder phi with values in [-1, 1]^k / sqrt(k), so that ||phi|| <= 1, and one linear head per domain.
 
-    An image passes through a network of its own; what comes out stands beside the features, and both enter the
-    `hidden` layers and the projection to the representation. Architectures are names: the silo builds them from its
-    own list (`silo_agent.learning`), no code ever comes from outside.
+    An image passes through its own network. The output is put beside the features, and both enter the `hidden` layers
+    and the projection to the representation. Architectures are names: the silo builds them from its own list
+    (`silo_agent.learning`), and code never comes from outside.
     """
 
     encoder: Literal["mlp", "cnn", "resnet18"] = "mlp"
-    """mlp: features alone. cnn: a 3x3 convolution with GroupNorm and a halving per entry of `channels`. resnet18:
+    """mlp: only features. cnn: a 3x3 convolution with GroupNorm and a halving per entry of `channels`. resnet18:
     ResNet-18 (He et al. 2016) with GroupNorm."""
     channels: Annotated[tuple[Annotated[int, Field(ge=4, le=512)], ...], Field(min_length=1, max_length=6)] = (16, 32)
-    """Of the cnn."""
+    """Channels of the cnn, one entry for each convolution."""
     hidden: Annotated[tuple[Annotated[int, Field(ge=1, le=4096)], ...], Field(max_length=8)] = (32,)
     representation: Annotated[int, Field(ge=1, le=256)] = 16
     gain: Positive = 1.0
-    """Scale of the last layer's orthogonal start."""
+    """Scale of the last layer's orthogonal initial weights."""
     seed: Annotated[int, Field(ge=0, lt=2**32)]
-    """Public seed of the common start."""
+    """Public seed of the common initial weights."""
 
 
 class HeadPlan(Closed):
@@ -222,10 +222,11 @@ class HeadPlan(Closed):
     """Noise multipliers: standard deviation of the sum's noise for an l2 sensitivity of 1."""
     clip: Annotated[float, Field(gt=0, le=1)] = 1.0
     """tau: a record's joint term (curvature, gradient) is scaled down to this norm, and the sums are in units of tau.
-    1 clips nothing. Below 1 the noise is small beside what most patients give, and rare, badly predicted ones count
-    less, as in DP-SGD: scores keep their order better, and probabilities come out too low for a rare outcome."""
+    1 clips nothing. Below 1 the noise is small compared with the terms of most patients, and rare, badly predicted
+    patients count less, as in DP-SGD. Scores then keep their order better, but probabilities of a rare outcome come out
+    too low."""
     repair: Positive = 1.0
-    """c of docs/design/heads.md, "Repair": eigenvalues below c * sd_H * sqrt(2K) are lifted to it."""
+    """c of docs/design/heads.md, "Repair": eigenvalues below c * sd_H * sqrt(2K) are raised to this value."""
     max_step: Positive = 8.0
     """Trust region: a head moves at most this far (l2) in one round."""
 
@@ -236,18 +237,18 @@ class EncoderPlan(Closed):
     steps: Annotated[int, Field(ge=1, le=10_000)]
     sampling_rate: Annotated[float, Field(ge=1e-9, le=1)]
     batch_size: Annotated[int, Field(ge=1, le=1_000_000)]
-    """Public denominator of the gradient sum; never derived from a private count."""
+    """Public denominator of the gradient sum. It is never derived from a private count."""
     learning_rate: Positive
     clip: Positive = 1.0
     noise: Noise
     l2r: Annotated[float, Field(ge=0, le=100)] = 0.0
     cmi: Annotated[float, Field(ge=0, le=100)] = 0.0
     prior: Literal["averaged", "local"] = "averaged"
-    """FedSR's r(z|y): trained in the same DP step; averaged over silos, or kept at the silo."""
+    """FedSR's r(z|y). It is trained in the same DP step, and averaged over silos or kept at the silo."""
     weight_clip: Annotated[float, Field(ge=1, le=100)] = 3.0
     """FedDAR's domain weights u_m are clipped to [1/weight_clip, weight_clip]."""
     max_update: Positive = 2.0
-    """Public bound on every coordinate of a silo's update; clamped before it is summed."""
+    """Public bound on every coordinate of a silo's update, which is clamped to it before it is summed."""
     sealing: Literal["ring32", "ring64", "ckks"] = "ring32"
     """How the sum of the updates is sealed: integers mod 2^32 or 2^64 under masks, or masked CKKS ciphertexts."""
 
@@ -260,12 +261,12 @@ class Evaluation(Closed):
 
 
 Metric = Literal["auc", "accuracy", "balanced_accuracy", "calibration", "patients"]
-"""By domain, from the noised sums: area under the ROC curve (two classes only), share of right predictions, mean of the
-classes' shares, expected calibration error, patients held out."""
+"""Metrics by domain, from the noised sums: area under the ROC curve (two classes only), share of right predictions,
+mean of the classes' shares, expected calibration error, number of held-out patients."""
 
 
 class Personal(Closed):
-    """The model that never leaves: Ditto distance and MK-MMD against the frozen shared encoder."""
+    """The personal model, which never leaves the silo: Ditto distance and MK-MMD against the frozen shared encoder."""
 
     epochs: Annotated[int, Field(ge=1, le=1000)] = 2
     learning_rate: Positive = 0.05
@@ -275,7 +276,7 @@ class Personal(Closed):
 
 
 class Privacy(Closed):
-    """What the study asks of every silo's budget, beside the noise of each part."""
+    """What the study asks of every silo's budget, in addition to the noise of each part."""
 
     delta: Annotated[float, Field(gt=0, lt=1e-2)]
     mode: Literal["local", "distributed", "none"]
@@ -283,18 +284,19 @@ class Privacy(Closed):
     is always local. `none`: no noise anywhere, for data that every silo's policy declares public; everything is sealed
     all the same."""
     colluders: Annotated[int, Field(ge=0, le=1000)] = 1
-    """t: silos that may pool what they know with the coordinator. Recovery from a dropout needs more shares than they
-    hold, and distributed noise withstands them."""
+    """t: silos that may share what they know with the coordinator. Recovery from a dropout needs more shares than they
+    hold, and distributed noise protects against them."""
     count_noise: Noise
     max_patients: Annotated[int, Field(ge=1, le=10_000_000)] = 100_000
-    """Public bound on the patients of one silo: statistics are clamped to what it implies, never refused."""
+    """Public bound on the number of patients of one silo. Statistics are clamped to the range that it implies, never
+    refused."""
     smallest_domain: Annotated[int, Field(ge=0, le=10_000_000)] = 0
-    """Patients, by the opened and noised sums of all silos, below which a domain gets nothing of its own: its head
-    stays where the pooled rounds left it, and no figure of it is reported."""
+    """Least number of patients, by the opened and noised sums of all silos, with which a domain gets its own results.
+    Below it, the head stays where the pooled rounds left it, and no figure of the domain is reported."""
 
 
 class Deadlines(Closed):
-    """Seconds each phase may last before the attempt is aborted."""
+    """Seconds that each phase may last before the attempt is aborted."""
 
     offer: Positive = 120.0
     keys: Positive = 120.0
@@ -318,16 +320,16 @@ class Study(Closed):
     evaluation: Evaluation
     personal: Personal | None = None
     publish: tuple[Metric, ...] = ()
-    """What the silos sign and the coordinator shows of the last round's metric sums; nothing else leaves them."""
+    """Metrics of the last round's sums that the silos sign and the coordinator shows. Nothing else leaves the silos."""
     privacy: Privacy
     deadlines: Deadlines = Deadlines()
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 3
-    """Attempts of one round before the study ends."""
+    """Most attempts of one round before the study ends."""
 
     @model_validator(mode="wrap")
     @classmethod
     def _refuse_by_name(cls, content: object, fit: ModelWrapValidatorHandler[Self]) -> Self:
-        """Raise `Refused` where the study asks for what cannot be accounted for, however it is read."""
+        """Raise `Refused` if the study asks for something that cannot be accounted for, however the study is read."""
         try:
             return fit(content)
         except ValidationError as error:
@@ -345,7 +347,7 @@ class Study(Closed):
             msg = f"min_silos {self.min_silos} exceeds the {len(self.silos)} silos"
             raise ValueError(msg)
         if self.privacy.colluders >= self.min_silos:
-            msg = f"privacy.colluders {self.privacy.colluders} leaves nobody honest among min_silos {self.min_silos}"
+            msg = f"privacy.colluders {self.privacy.colluders} leaves no honest silo among min_silos {self.min_silos}"
             raise ValueError(msg)
         self._check_model()
         self._check_noise()
@@ -353,7 +355,7 @@ class Study(Closed):
             msg = "publish lists a metric twice"
             raise ValueError(msg)
         if "auc" in self.publish and self.data.label.count != BINARY:
-            msg = "publish lists auc, which has a meaning for two classes only; use balanced_accuracy"
+            msg = "publish lists auc, which is defined for two classes only; use balanced_accuracy"
             raise ValueError(msg)
         if self.privacy.mode == "distributed" and self.min_silos - 1 - self.privacy.colluders < 1:
             msg = "distributed noise needs min_silos > colluders + 1"
@@ -379,18 +381,22 @@ class Study(Closed):
         }
         for field, noise in noises.items():
             if (noise == 0) != (self.privacy.mode == "none"):
-                msg = f"{field} is {noise:g}; without noise it is privacy.mode none and 0 everywhere, else above 0"
+                msg = (
+                    f"{field} is {noise:g}; noise must be 0 in all fields if privacy.mode is none, and above 0 in all"
+                    " fields otherwise"
+                )
                 raise ValueError(msg)
 
     @property
     def rounds(self) -> int:
-        """Training rounds; round 0, which deals keys and sums the domain counts, comes before them."""
+        """Number of training rounds. Round 0, which deals keys and sums the domain counts, comes before them."""
         return self.heads.pooled_rounds + self.heads.domain_rounds
 
     def canonical(self) -> bytes:
-        """The study as canonical JSON (sorted keys, no spaces): what travels and what is hashed.
+        """Return the study as canonical JSON (sorted keys, no spaces), which travels and is hashed.
 
-        Fields that the first version did not have are left out at their defaults, so that its studies keep their names.
+        Fields that the first version did not have are left out if they have their defaults, so that studies of the
+        first version keep their names.
         """
         document = self.model_dump(mode="json")
         for path, default in _ADDED:
@@ -420,14 +426,14 @@ _ADDED: tuple[tuple[tuple[str, ...], object], ...] = (
 
 
 def load_study(path: Path) -> Study:
-    """Read a study from YAML. Raises `DocumentError` naming file, field and mend, `Refused` (unaccountable.py)."""
+    """Read a study from YAML. Raises `DocumentError` with file, field and fix, and `Refused` (unaccountable.py)."""
     return read_document(path, Study)
 
 
 def parse_study(canonical: bytes, digest: str) -> Study:
-    """Read a study as it came over the wire. Raises ValueError where it is not what `digest` names, `Refused`."""
+    """Read a study from the wire. Raises ValueError if it is not the study that `digest` names, and `Refused`."""
     study = Study.model_validate_json(canonical, strict=False)
     if study.digest != digest:
-        msg = f"the study received is {study.digest[:12]}, not {digest[:12]}"
+        msg = f"the received study is {study.digest[:12]}, not {digest[:12]}"
         raise ValueError(msg)
     return study

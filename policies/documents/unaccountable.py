@@ -1,11 +1,12 @@
-"""What a study may ask for in vain: wishes whose privacy nobody can account for, refused by name.
+"""Refuses by name what a study must not ask for, because nobody can account for its privacy.
 
-A study's fields are a closed list, so none of these wishes can come true; here they get a reason, why, and what to
-write instead, in place of "unknown field". Only what the schema has refused is looked at: a study that fits it is never
-refused here, whatever its columns are called. `personal` may ask for any of it, since the personal model never leaves.
-A term that the house itself has is refused by its entry in `terms`, which says that it is not per record; the words
-below are for what has no entry.
-That the code itself does nothing of the kind is shown elsewhere (`silo_agent.learning.private.accountable`).
+A study's fields are a closed list, so none of these requests can be granted anyway. Instead of "unknown field" the
+author gets a reason, an explanation, and what to write instead. Only fields that the schema has refused are examined. A
+study that fits the schema is never refused here, whatever its columns are called. `personal` may ask for any of this,
+since the personal model never leaves. `silo_agent.learning.private.accountable` shows that the code itself does nothing
+of the kind.
+A term that FedWard has is refused by its entry in `terms`, which says that it is not per record; the words below are
+for what has no entry.
 
 Source: docs/design/noise.md, "What may feed an upload".
 """
@@ -49,22 +50,22 @@ WISHES: Final = (
     _wish(
         Reason.BATCH_STATISTICS,
         f"{_BATCH_TERMS} {_OTHER_BATCH_LOSSES}",
-        "such a loss couples the records of a batch, so one patient turns everybody's gradient, and no clip of a"
-        " patient's own gradient bounds what that patient adds to an upload",
-        "let it act on the model that never leaves, as personal.mmd does, or leave it out",
+        "such a loss couples the records of a batch, so one patient changes everybody's gradient, and clipping a"
+        " patient's own gradient does not bound what that patient adds to an upload",
+        "use it on the model that never leaves, as personal.mmd does, or leave it out",
     ),
     _wish(
         Reason.BATCH_NORM,
         "batch_norm batch_normalization batch_normalisation sync_batch_norm bn sync_bn batch_renorm running_statistics"
         " running_stats running_mean track_running_stats",
-        "it normalises a record by the other records of its batch, and keeps means of the records that no noise covers",
+        "it normalises a record by the other records of its batch, and keeps means of the records without any noise",
         "leave it out: the image networks of model.encoder normalise every record by itself (GroupNorm)",
     ),
     _wish(
         Reason.NO_PER_SAMPLE_GRADIENT,
         "attention multihead_attention transformer vit swin lstm gru rnn spectral_norm weight_norm tied_weights"
         " weight_tying custom_module custom_modules custom_layer custom_layers",
-        "a patient's gradient must be clipped by itself, and of such a layer no gradient by patient is taken",
+        "each patient's gradient must be clipped by itself, but such a layer gives no gradient for each patient",
         "name a model.encoder that the silos build themselves: mlp, cnn or resnet18",
     ),
     _wish(
@@ -74,7 +75,7 @@ WISHES: Final = (
         " personal_heads private_encoder private_layer private_layers private_head private_heads adversary adversaries"
         " adversarial dann discriminator domain_classifier gradient_reversal local_teacher unnoised noise_free"
         " without_noise",
-        "a part that is trained on the records without noise, and read by the loss of an upload, carries every patient"
+        "a part that is trained on the records without noise and read by the loss of an upload brings every patient"
         " into everybody's gradient",
         "train it in the encoder's own noised step (encoder.cmi with prior: local), or keep it in personal, which"
         " uploads nothing",
@@ -84,24 +85,25 @@ WISHES: Final = (
         "early_stopping early_stop stop_early patience model_selection select_model select_best choose_best keep_best"
         " choose_model best_model best_round best_epoch best_checkpoint restore_best monitor stop_when plateau"
         " validation_metric accept_if accept_when grid_search hyperparameter_search cross_validation",
-        "which step or model is kept would tell of the patients that it was judged by, and no noise covers that",
+        "the choice of a step or model reveals something about the patients that it was judged by, and no noise covers"
+        " that",
         "plan a public number of rounds (heads) and steps (encoder); the noised sums of evaluation, charged once, say"
         " how good the last round's model is",
     ),
 )
-"""In the order in which they are looked for."""
+"""The wishes, in the order in which they are looked for."""
 _NOT_UNDERSTOOD: Final = frozenset({"extra_forbidden", "literal_error"})
-"""Pydantic's faults of a field, and of a value, that the schema does not have."""
+"""Pydantic's error types for a field, and for a value, that the schema does not have."""
 _OFF: Final = frozenset({"", "none", "off", "no", "false", "null"})
 _FREE: Final = frozenset({"data", "personal"})
-"""Parts of a study that nothing here is about: columns are called as they are called, and `personal` never leaves."""
+"""Parts of a study that are not examined: columns may have any name, and `personal` never leaves."""
 _LONGEST_PATH: Final = 120
 _LONGEST_WORD: Final = 64
-"""Longer texts are no words, and looking through their parts would take long."""
+"""Longer texts are not examined: they are no words, and looking through their parts would take long."""
 
 
 def refusal_of(error: ValidationError) -> Refused | None:
-    """The refusal by name of a study that did not fit its schema; None where nothing in it asks for such a thing."""
+    """Return the named refusal of a study that did not fit its schema, or None if it asks for nothing of this kind."""
     for fault in error.errors(include_url=False):
         path = tuple(str(part) for part in fault["loc"])
         if fault["type"] not in _NOT_UNDERSTOOD or path[0] in _FREE:
@@ -114,10 +116,10 @@ def refusal_of(error: ValidationError) -> Refused | None:
 
 
 def _asked(path: tuple[str, ...], content: object) -> Iterator[tuple[tuple[str, ...], set[str]]]:
-    """Every field below a path that is not switched off, with the words that its name and value may be read as.
+    """Yield every field below a path that is not switched off, with the words that its name and value can mean.
 
-    `norm: batch` asks for batch_norm, and `local: true` in heads for local_heads. Without recursion: how deep a study
-    is nested is up to whoever sent it.
+    `norm: batch` asks for batch_norm, and `local: true` in heads for local_heads. There is no recursion, because the
+    sender decides how deeply a study is nested.
     """
     rest = [(path, content)]
     while rest:
@@ -136,11 +138,11 @@ def _asked(path: tuple[str, ...], content: object) -> Iterator[tuple[tuple[str, 
 
 
 def _words(text: str) -> set[str]:
-    """Runs of neighbouring words of a text, written together: mmd_weight gives mmd, weight and mmdweight."""
+    """Return the runs of neighbouring words of a text, joined: mmd_weight gives mmd, weight and mmdweight."""
     parts = re.findall(r"[a-z]+", text.lower()) if len(text) <= _LONGEST_WORD else []
     return {"".join(parts[first:last]) for first in range(len(parts)) for last in range(first + 1, len(parts) + 1)}
 
 
 def _shown(path: tuple[str, ...]) -> str:
-    """A field's name, fit for a log and a terminal: it was chosen by whoever sent the study."""
+    """Return a field's name in a form that is safe for a log and a terminal, because the sender chose the name."""
     return re.sub(r"[^\w.-]", "?", ".".join(path), flags=re.ASCII)[:_LONGEST_PATH]

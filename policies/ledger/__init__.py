@@ -1,6 +1,6 @@
-"""What was charged, for ever: a chain of entries, its one writer, and how others remember how far it had come.
+"""The permanent record of charges: a chain of entries with one writer, and cosignatures that say how far it had come.
 
-`ledger` is the only way to charge; `cosign` and `exports` are for those who check it from outside.
+`ledger` is the only way to charge. `cosign` and `exports` are for parties that check the ledger from outside.
 """
 
 __all__ = ["chain", "cosign", "events", "exports", "ledger", "summary"]

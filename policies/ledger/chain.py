@@ -1,9 +1,9 @@
-"""The ledger's chain: how entries are hashed and linked, and when a chain holds.
+"""The ledger's chain: how entries are hashed and linked, and when a chain is valid.
 
 Guarantees: every entry's hash covers all its fields and the hash before it, over canonical JSON (sorted keys, no
-spaces, shortest floats), so the same event has the same bytes everywhere. `check_chain` accepts nothing else: the spent
-epsilon never falls, what charges nothing changes nothing, and a debit names the policy that was last put into force.
-Pure: no files, no clock. What entries say is events.py; storing them durably is store.py.
+spaces, shortest floats), so the same event has the same bytes everywhere. `check_chain` accepts only a chain in which
+the spent epsilon never falls, an entry that charges nothing does not change it, and every debit names the policy that
+was last put into force. Pure: no files, no clock. events.py says what entries contain; store.py stores them durably.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ from policies.ledger.events import Debit, EntryRef, Event, InForce, content_of, 
 
 GENESIS_PREVIOUS: Final = "0" * 64
 UNBOUNDED: Final = "unbounded"
-"""How an infinite epsilon is written; JSON has no number for it."""
+"""The text for an infinite epsilon. JSON has no number for it."""
 MEND: Final = (
     "train nothing; restore the newest copy whose head the coordinator and a peer have cosigned, and charge"
     " what is missing (fedward-silo ledger recover)"
 )
 
 Row = tuple[int, str, str, str]
-"""(sequence, previous hash, hash, body) as stored."""
+"""(sequence, previous hash, hash, body), as they are stored."""
 
 
 @dataclass(frozen=True, slots=True)
 class Genesis:
-    """The first entry: to whom the ledger belongs. Fixed for the life of the data set."""
+    """The first entry. It says to which data set the ledger belongs, and is fixed for the life of the data set."""
 
     data_set: str
     holdout: float
     delta: float
     public: bool = False
-    """Declared public by the policy: only then may an entry's epsilon be infinite ("unbounded")."""
+    """Whether the policy declares the data public. Only then may an entry's epsilon be infinite ("unbounded")."""
     unit: str | None = None
-    """`patient` or `record`: what is protected. None in ledgers that are older than the field, which do not say it."""
+    """What is protected: `patient` or `record`. None in ledgers that are older than this field."""
     identified_by: tuple[str, ...] | None = None
-    """The columns that say whose record it is. None as for `unit`."""
+    """The columns that say whose record it is. None in ledgers that are older than this field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +54,10 @@ class Entry:
     Attributes:
         sequence: from 1; the genesis is 0.
         previous, hash: lowercase hex SHA-256.
-        at: when it was written, ISO 8601 in UTC, by the silo's own clock. One rule reads it, and only its day: a policy
-            that expired by it stays expired (decision.py).
-        event: what happened; of a repeated charge only the tensors that were new.
-        epsilon: what the data set had spent with this entry, at the genesis's delta; infinite on public data that were
+        at: when it was written, ISO 8601 in UTC, by the silo's own clock. Only one rule reads it, and only its day: a
+            policy that has expired by this day stays expired (decision.py).
+        event: what happened. For a repeated charge it has only the new tensors.
+        epsilon: what the data set had spent with this entry, at the genesis's delta; infinite for public data that were
             used without noise.
     """
 
@@ -70,33 +70,33 @@ class Entry:
 
     @property
     def debit(self) -> Debit:
-        """What was charged. Raises `TypeError` for an entry of another kind; `Ledger.entries` lists debits alone."""
+        """What was charged. Raises `TypeError` for an entry of another kind. `Ledger.entries` lists only debits."""
         if not isinstance(self.event, Debit):
-            msg = f"entry {self.sequence} of the ledger is no debit; ask for its event"
+            msg = f"entry {self.sequence} of the ledger is no debit; use `event`"
             raise TypeError(msg)
         return self.event
 
     @property
     def day(self) -> date:
-        """The day in UTC on which it was written."""
+        """The day in UTC on which the entry was written."""
         return _day(self.at)
 
     @property
     def head(self) -> EntryRef:
-        """Its place and hash."""
+        """The entry's place and hash."""
         return EntryRef(self.sequence, self.hash)
 
     @property
     def row(self) -> Row:
-        """The entry as it is stored."""
+        """Return the entry as it is stored."""
         return self.sequence, self.previous, self.hash, _body(self.event, self.at, self.epsilon)
 
 
 def genesis_row(genesis: Genesis) -> Row:
-    """The genesis as it is stored."""
+    """Return the genesis as it is stored."""
     content = {"kind": "genesis", "version": 1, **asdict(genesis)}
     if not genesis.public:
-        del content["public"]  # as in ledgers that are older than the field
+        del content["public"]  # ledgers that are older than the field lack it too
     for field in ("unit", "identified_by"):
         if content[field] is None:
             del content[field]
@@ -105,13 +105,13 @@ def genesis_row(genesis: Genesis) -> Row:
 
 
 def next_entry(head: EntryRef, event: Event, at: str, epsilon: float) -> Entry:
-    """The entry that continues the chain from `head`."""
+    """Return the entry that continues the chain from `head`."""
     body = _body(event, at, epsilon)
     return Entry(head.sequence + 1, head.hash, _hash(head.hash, body), at, event, float(epsilon))
 
 
 def check_chain(rows: Iterable[Row]) -> tuple[Genesis, tuple[Entry, ...]]:
-    """Read stored rows in order of sequence. Raises `LedgerTamperedError` naming the first entry that does not hold."""
+    """Read stored rows in order of sequence. Raises `LedgerTamperedError` that names the first invalid entry."""
     genesis: Genesis | None = None
     entries: list[Entry] = []
     policy: str | None = None
@@ -141,9 +141,9 @@ def check_chain(rows: Iterable[Row]) -> tuple[Genesis, tuple[Entry, ...]]:
 
 
 def fault_of(entry: Entry, spent: float, policy: str | None, *, public: bool) -> str | None:
-    """Why this entry may not follow one with `spent`, while `policy` is in force; None where it may.
+    """Return why this entry may not follow one with `spent`, while `policy` is in force; None if it may.
 
-    Asked on reading and before writing, so that no ledger writes what it would refuse to read.
+    This is called on reading and before writing, so that no ledger writes an entry that it would refuse to read.
     """
     costs = costs_of(entry.event)
     unbounded = any(cost.noise == 0 for cost in costs)
@@ -206,7 +206,7 @@ def _read_entry(row: Row) -> Entry:
 
 
 def _day(at: str) -> date:
-    """Raises `ValueError` where this is no time in UTC."""
+    """Return the day of a time. Raises `ValueError` if this is no time in UTC."""
     written = datetime.fromisoformat(at)
     if written.utcoffset() != timedelta(0):
         msg = "not a time in UTC"

@@ -1,19 +1,20 @@
-"""Cosigned heads: others remember how far a ledger had come, so that no older copy can take its place unseen.
+"""Cosigned heads: other parties remember how far a ledger had come, so that an older copy cannot replace it unnoticed.
 
-What is signed (`Checkpoint.message`): data set, silo, the head's sequence and hash, what the data set had spent, the
-sum of all costs by kind, hashes of earlier entries (`anchors`), heads that a recovery charged for (`covers`), and when.
-All of it follows from studies' public constants; nothing reads a record.
+The signed message (`Checkpoint.message`) has the data set, the silo, the head's sequence and hash, what the data set
+had spent, the sum of all costs by kind, hashes of earlier entries (`anchors`), heads that a recovery charged for
+(`covers`), and the time. All of it follows from studies' public constants; nothing reads a record.
 
-Guarantees: `check` accepts a cosignature only if the silo signed the checkpoint, and another party than the silo
-the same bytes. `advance` is the rule of whoever cosigns: a silo has one ledger, of one data set, under whatever
-name; never an older head, never another history, never less spent. `gap` bounds from above what a ledger lost, whatever
-was charged on the copy meanwhile. `Cosigned` keeps the latest of each signer beside the ledger, durably. Pure but
-for that file; signatures are checked by a function that is handed in (silo_agent's signing.py).
+Guarantees: `check` accepts a cosignature only if the silo signed the checkpoint and another party signed the same
+bytes. `advance` is the rule for cosigners: a silo has one ledger, of one data set, under any name. Its checkpoints
+never go back to an older head, to another history, or to less spent. `gap` is an upper bound of what a ledger lost,
+whatever was charged on the copy meanwhile. `Cosigned` keeps the latest cosignature of each signer beside the ledger,
+durably. The module is pure except for that file. The caller hands in the function that checks signatures (silo_agent's
+signing.py).
 
 Left to others: asking the coordinator and a peer at every start for what they cosigned last (silo_agent's
 cosigning.py), and keeping the latest checkpoint before signing (its witnessing.py, the coordinator's
-cosigning.py). The file beside the ledger finds a ledger that was put back alone; who puts back the whole folder is
-found only by asking.
+cosigning.py). The file beside the ledger shows if only the ledger was replaced by an older copy. If the whole folder
+was replaced, only asking others shows it.
 """
 
 from __future__ import annotations
@@ -34,12 +35,13 @@ from policies.ledger.events import EXHAUSTED, EntryRef, Recovery, costs_of
 from policies.plan.cost import Cost
 
 Verify = Callable[[bytes, bytes, bytes, str | None], str]
-"""(certificate PEM, message, signature, time) -> the signer as `fedward://role/name`; raises where it does not fit.
+"""(certificate PEM, message, signature, time) -> the signer as `fedward://role/name`; raises if the signature is wrong.
 
-With a time (ISO 8601) a certificate that expired since counts as of then; with None it has to be valid today."""
+With a time (ISO 8601), a certificate must have been valid at that time or be valid today. With None, it must be valid
+today."""
 PURPOSE: Final = "fedward ledger head"
 MAX_BYTES: Final = 1 << 20
-"""Of a cosignature as JSON: some thousand kinds of release."""
+"""Most bytes of a cosignature as JSON. This is enough for some thousand kinds of release."""
 COORDINATOR: Final = "fedward://coordinator/"
 SILO: Final = "fedward://silo/"
 _MAX_SIGNERS: Final = 300
@@ -48,13 +50,13 @@ _ROLES: Final = (COORDINATOR, SILO)
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """How far a ledger has come. Raises `CosignError` on construction for what no ledger can say."""
+    """How far a ledger has come. Construction raises `CosignError` for values that no ledger can have."""
 
     silo: str
     data_set: str
     head: EntryRef
     epsilon: float
-    """Spent with the head's entry; infinite on public data that were used without noise."""
+    """Epsilon spent with the head's entry; infinite for public data that were used without noise."""
     totals: tuple[Cost, ...]
     """Everything charged up to the head, merged (totals.py)."""
     anchors: tuple[EntryRef, ...]
@@ -62,8 +64,8 @@ class Checkpoint:
     covers: tuple[EntryRef, ...]
     """Lost heads that recoveries of this chain charged for."""
     at: str
-    """By the silo's clock, ISO 8601 in UTC. `advance` does not read it; once a signer's certificate expired, what it
-    signed counts as of this time (silo_agent/oversight/signing.py)."""
+    """The time by the silo's clock, ISO 8601 in UTC. `advance` does not read it. If a signer's certificate has expired,
+    it must have been valid at this time (silo_agent/oversight/signing.py)."""
 
     def __post_init__(self) -> None:
         texts = (self.silo, self.data_set, self.at)
@@ -79,17 +81,17 @@ class Checkpoint:
             and all(head.sequence > 0 for head in self.covers)
         )
         if not sound:
-            msg = "the checkpoint about the ledger is malformed; ask the silo's agent for a new one"
+            msg = "the checkpoint of the ledger is malformed; ask the silo's agent for a new checkpoint"
             raise CosignError(msg)
 
     @property
     def message(self) -> bytes:
-        """What a cosigner signs."""
+        """Return the bytes that a cosigner signs."""
         return canonical_json({"purpose": PURPOSE, **self.content}).encode()
 
     @property
     def content(self) -> dict[str, object]:
-        """As plain data."""
+        """Return the content as plain data."""
         return {
             "silo": self.silo,
             "data_set": self.data_set,
@@ -103,7 +105,7 @@ class Checkpoint:
 
     @classmethod
     def read(cls, content: Mapping[str, Any]) -> Self:
-        """From plain data. Raises `CosignError`."""
+        """Read plain data. Raises `CosignError`."""
         try:
             spent = content["epsilon"]
             made = cls(
@@ -117,15 +119,15 @@ class Checkpoint:
                 content["at"],
             )
             if made.content != dict(content):
-                raise ValueError  # noqa: TRY301 - one way out for everything that is malformed
+                raise ValueError  # noqa: TRY301 - everything malformed leaves by the same except clause
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
-            msg = "a checkpoint about a ledger cannot be read; ask the silo's agent for a new one"
+            msg = "a checkpoint of a ledger cannot be read; ask the silo's agent for a new checkpoint"
             raise CosignError(msg) from None
         return made
 
     @classmethod
     def parse(cls, message: bytes) -> Self:
-        """The inverse of `message`. Raises `CosignError` for anything else than its result."""
+        """The inverse of `message`. Raises `CosignError` for all other bytes."""
         try:
             content = json.loads(message) if len(message) <= MAX_BYTES else {}
             made = cls.read({name: value for name, value in content.items() if name != "purpose"})
@@ -133,29 +135,31 @@ class Checkpoint:
         except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
             same = False
         if not same:
-            msg = "these bytes are no checkpoint about a ledger in canonical JSON; ask the silo's agent for a new one"
+            msg = (
+                "these bytes are no checkpoint of a ledger in canonical JSON; ask the silo's agent for a new checkpoint"
+            )
             raise CosignError(msg)
         return made
 
 
 @dataclass(frozen=True, slots=True)
 class Cosignature:
-    """Somebody else's signature under a checkpoint."""
+    """Another party's signature on a checkpoint."""
 
     checkpoint: Checkpoint
     signer: str
-    """As `fedward://role/name`; what `check` finds counts."""
+    """The signer as `fedward://role/name`. It is only a claim until `check` has verified it."""
     certificate: bytes
     """PEM."""
     signature: bytes
     stated_certificate: bytes
-    """PEM, of the silo whose ledger it is."""
+    """PEM of the silo whose ledger it is."""
     stated_signature: bytes
-    """The silo's own under the same message: without it, anybody who cosigns could make the checkpoint up."""
+    """The silo's own signature of the same message. Without it, a cosigner could invent the checkpoint."""
 
     @property
     def content(self) -> dict[str, object]:
-        """As plain data."""
+        """Return the content as plain data."""
         return {
             "statement": self.checkpoint.content,
             "signer": self.signer,
@@ -167,10 +171,10 @@ class Cosignature:
 
     @classmethod
     def read(cls, content: Mapping[str, Any]) -> Self:
-        """From plain data. Raises `CosignError`."""
+        """Read plain data. Raises `CosignError`."""
         try:
             if not isinstance(content["signer"], str):
-                raise TypeError  # noqa: TRY301 - one way out for everything that is malformed
+                raise TypeError  # noqa: TRY301 - everything malformed leaves by the same except clause
             return cls(
                 Checkpoint.read(content["statement"]),
                 content["signer"],
@@ -187,10 +191,10 @@ class Cosignature:
 def checkpoint(
     silo: str, genesis: Genesis, entries: Sequence[Entry], at: str, known: Iterable[EntryRef] = ()
 ) -> Checkpoint:
-    """What the silo asks others to cosign about its ledger as it is.
+    """Return the checkpoint of the ledger's current state, which the silo asks others to cosign.
 
-    Anchors are the entries 1, 2, 4, 8, ... before the head, the genesis, and of `known` (heads that were cosigned
-    before) those that the chain contains.
+    Its anchors are the entries 1, 2, 4, 8, ... before the head, the genesis, and those of `known` (heads that were
+    cosigned before) that the chain contains.
     """
     heads = {0: EntryRef(0, genesis_row(genesis)[2]), **{entry.sequence: entry.head for entry in entries}}
     newest = max(heads)
@@ -209,17 +213,17 @@ def checkpoint(
 
 
 def covered(entries: Iterable[Entry]) -> tuple[EntryRef, ...]:
-    """Lost heads that the recoveries among these entries charged for."""
+    """Return the lost heads that the recoveries among these entries charged for."""
     return tuple(head for entry in entries if isinstance(entry.event, Recovery) for head in entry.event.covers)
 
 
 def require_head(genesis: Genesis, entries: Sequence[Entry], head: EntryRef) -> None:
-    """Raise `LedgerRolledBackError` where neither the chain nor one of its recoveries has this cosigned head."""
+    """Raise `LedgerRolledBackError` if neither the chain nor one of its recoveries has this cosigned head."""
     known = {0: genesis_row(genesis)[2], **{entry.sequence: entry.hash for entry in entries}}
     if known.get(head.sequence) == head.hash or head in covered(entries):
         return
     if head.sequence in known:
-        what = "another entry stands there: the ledger has another history than the one that was cosigned"
+        what = "which has another entry at this place: it has another history than the cosigned one"
     else:
         what = f"which ends at {max(known)}: an older copy was put in its place"
     msg = f"cosigned entry {head.sequence} is not in the ledger of {genesis.data_set}, {what}; {MEND}"
@@ -227,29 +231,30 @@ def require_head(genesis: Genesis, entries: Sequence[Entry], head: EntryRef) -> 
 
 
 def check(cosignature: Cosignature, verify: Verify) -> Cosignature:
-    """The cosignature, as its true signer's. Raises `CosignError`, and what `verify` raises.
+    """Return the cosignature with its true signer. Raises `CosignError`, and what `verify` raises.
 
-    The silo itself has to have signed the checkpoint, with a certificate that was valid then; it cannot cosign its
-    own ledger, and an operator is not asked.
+    The silo itself must have signed the checkpoint, with a certificate that was valid then. A silo cannot cosign its
+    own ledger, and an operator cannot cosign.
     """
     said = cosignature.checkpoint
     silo, message = said.silo, said.message
     stated = verify(cosignature.stated_certificate, message, cosignature.stated_signature, said.at)
     if stated != f"{SILO}{silo}":
-        msg = f"{stated} signed a checkpoint about the ledger of {silo}, which alone can state it; ask {silo}"
+        msg = f"{stated} signed a checkpoint of the ledger of {silo}, which only {silo} may sign; ask {silo}"
         raise CosignError(msg)
     found = verify(cosignature.certificate, message, cosignature.signature, None)
     if found == f"{SILO}{silo}" or not found.startswith(_ROLES):
-        msg = f"{found} cannot cosign the ledger of {silo}; the coordinator or another silo must"
+        msg = f"{found} cannot cosign the ledger of {silo}; ask the coordinator or another silo to do so"
         raise CosignError(msg)
     return replace(cosignature, signer=found)
 
 
 def advance(last: Checkpoint | None, offered: Checkpoint) -> Checkpoint:
-    """What a cosigner may sign after `last`, its latest of this silo; it keeps it before it signs.
+    """Return `offered` if a cosigner may sign it after `last`, its latest checkpoint of this silo.
 
-    Raises `LedgerRolledBackError` where the ledger went back, took another history, or spent less; `CosignError`
-    for another silo's checkpoint, and for one of another data set: else a new name would refill the budget.
+    The cosigner stores the checkpoint before it signs. Raises `LedgerRolledBackError` if the ledger went back, has
+    another history, or spent less. Raises `CosignError` for another silo's checkpoint, and for one of another data set,
+    since otherwise a new name would refill the budget.
     """
     if last is None or offered.content == last.content:
         return offered
@@ -258,34 +263,40 @@ def advance(last: Checkpoint | None, offered: Checkpoint) -> Checkpoint:
         raise CosignError(msg)
     if last.data_set != offered.data_set:
         msg = (
-            f"the ledger of {offered.silo} was of the data set {last.data_set} when it was cosigned last, and is"
-            f" of {offered.data_set} now: a new name refills no budget. Put data_set.id back, or have the authority"
-            " certify another silo for other patients"
+            f"the ledger of {offered.silo} belonged to the data set {last.data_set} when it was cosigned last, and now"
+            f" belongs to {offered.data_set}, but a new name does not refill a budget; put back data_set.id in the"
+            " policy, or have the authority certify another silo for other patients"
         )
         raise CosignError(msg)
     if last.head not in (offered.head, *offered.anchors, *offered.covers):
         msg = (
-            f"the ledger of {offered.data_set} at {offered.silo} stands at entry {offered.head.sequence} and does not"
-            f" contain entry {last.head.sequence} that was cosigned at {last.at}: it is an older copy or another"
-            " history. Recover it first (fedward-silo ledger recover)"
+            f"the ledger of {offered.data_set} at {offered.silo} ends at entry {offered.head.sequence} and does not"
+            f" contain entry {last.head.sequence}, which was cosigned at {last.at}: it is an older copy or has another"
+            " history; recover it first (fedward-silo ledger recover)"
         )
         raise LedgerRolledBackError(msg)
     if not (last.epsilon <= offered.epsilon and not totals.beyond(last.totals, offered.totals)):
-        msg = f"the ledger of {offered.data_set} at {offered.silo} claims less than it had spent at {last.at}; check it"
+        msg = (
+            f"the ledger of {offered.data_set} at {offered.silo} states that it has spent less than at {last.at}; check"
+            " the ledger"
+        )
         raise LedgerRolledBackError(msg)
     return offered
 
 
 def gap(genesis: Genesis, entries: Sequence[Entry], lost: Sequence[Checkpoint]) -> tuple[Cost, ...]:
-    """What the ledger must be charged for entries that these cosigned checkpoints know of and it does not contain.
+    """Return what the ledger must be charged for entries that these cosigned checkpoints have and the ledger lacks.
 
-    For each checkpoint the fork lies at its newest anchor that the ledger contains, or later. So all that the
-    checkpoint counts beyond the ledger's entries up to that anchor may be missing; what was charged since on the copy
-    is no part of it. After a plain loss of L entries a single checkpoint charges them and at most L - 1 others a second
-    time. Statements of one history overlap, so of each kind of release the largest count is missing; of two histories
-    it would be the sum. Whether there was one history or two shows only where a checkpoint names the other's head among
-    its anchors, and an earlier head is one only where the silo knew of it or it lies 1, 2, 4, 8, ... entries back.
-    Otherwise each is charged: of one history too much, never too little. No checkpoint at all: `EXHAUSTED`.
+    For each checkpoint the histories part at its newest anchor that the ledger contains, or later. So everything that
+    the checkpoint counts beyond the ledger's entries up to that anchor may be missing. Charges that the copy made since
+    then do not reduce it. After a plain loss of L entries, a single checkpoint charges them, and at most L - 1 others a
+    second time.
+
+    Checkpoints of one history overlap, so for each kind of release the largest count is missing. For two histories it
+    would be the sum. It is certain that there was only one history if a checkpoint names the other's head among its
+    anchors. An earlier head is an anchor only if the silo knew of it, or if it lies 1, 2, 4, 8, ... entries back. In
+    all other cases each checkpoint is charged: for one history this is too much, but never too little. If there is no
+    checkpoint at all, the charge is `EXHAUSTED`.
     """
     if not lost:
         return (EXHAUSTED,)
@@ -294,7 +305,10 @@ def gap(genesis: Genesis, entries: Sequence[Entry], lost: Sequence[Checkpoint]) 
     for item in sorted(lost, key=lambda one: one.head.sequence, reverse=True):
         fork = max((heads[anchor] for anchor in (*item.anchors, item.head) if anchor in heads), default=None)
         if fork is None:
-            msg = f"the checkpoint about entry {item.head.sequence} shares no entry with this ledger: it is another's"
+            msg = (
+                f"the checkpoint of entry {item.head.sequence} has no entry in common with this ledger, so it belongs"
+                " to another ledger; give the cosignatures of this one"
+            )
             raise CosignError(msg)
         held = (cost for entry in entries[:fork] for cost in costs_of(entry.event))
         missing = totals.beyond(item.totals, held)
@@ -313,11 +327,11 @@ class Cosigned:
         self._path = ledger.with_name(ledger.name + ".countersigned.json")
 
     def latest(self) -> tuple[Cosignature, ...]:
-        """What is kept; nothing where there is no file. Raises `CosignError` where it cannot be read."""
+        """Return the stored cosignatures; empty if there is no file. Raises `CosignError` if it cannot be read."""
         return read_cosignatures(self._path) if self._path.exists() else ()
 
     def keep(self, fresh: Iterable[Cosignature]) -> None:
-        """Replace their signers' older ones, durably, all or nothing; an older one than the kept one changes nothing.
+        """Replace older cosignatures of the same signers, durably, all or nothing. Ignore those that are not newer.
 
         Raises `LedgerWriteError`, `CosignError`.
         """
@@ -337,27 +351,27 @@ class Cosigned:
             _sync_folder(self._path.parent)
         except OSError as error:
             msg = (
-                f"{self._path.name}: the cosignature could not be kept ({error.strerror}); what was kept"
-                " before still stands; free space on its disk and try again"
+                f"{self._path.name}: the cosignature could not be stored ({error.strerror}); the earlier ones are"
+                " still there; free space on the disk and try again"
             )
             raise LedgerWriteError(msg) from None
 
 
 def read_cosignatures(path: Path) -> tuple[Cosignature, ...]:
-    """A list of them from a JSON file. Raises `CosignError`."""
+    """Read a list of cosignatures from a JSON file. Raises `CosignError`."""
     try:
         size = path.stat().st_size
         content = json.loads(path.read_text("utf-8")) if size <= MAX_BYTES * _MAX_SIGNERS else None
     except (OSError, ValueError, RecursionError):
         content = None
     if not isinstance(content, list):
-        msg = f"{path.name}: these are no cosignatures (a JSON list); ask the coordinator or a peer again"
+        msg = f"{path.name}: the file is no JSON list of cosignatures; ask the coordinator or a peer again"
         raise CosignError(msg)
     return tuple(Cosignature.read(item) for item in content)
 
 
 def follows(old: Checkpoint, new: Checkpoint) -> bool:
-    """Whether a signer's checkpoint takes the place of an older one: not behind it, or charged for it."""
+    """Whether a signer's checkpoint may replace an older one: it is not behind the older one, or charges for it."""
     return new.head.sequence >= old.head.sequence or old.head in new.covers
 
 

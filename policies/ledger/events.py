@@ -1,8 +1,8 @@
-"""What may stand in a ledger: debits, policies put into force, notices about the data, recoveries of lost entries.
+"""The events of a ledger: debits, policies put into force, notices about the data, recoveries of lost entries.
 
-Guarantees: each kind has one canonical form, and reading it back gives the same object; a debit's form is that of the
-first version, so older ledgers keep their hashes. Nothing here says anything about a patient: a notice has a date and
-a reference, never a number of records. How entries are linked is chain.py; what they add up to is accountant.py.
+Guarantees: each kind has one canonical form, and reading it back gives the same object. A debit still has the form of
+the first version, so older ledgers keep their hashes. No event says anything about a patient: a notice has a date and
+a reference, never a number of records. chain.py links entries; accountant.py adds them up.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ MAX_NAME: Final = 128
 MAX_SIGNATURE: Final = 512
 MAX_CERTIFICATE: Final = 1 << 14
 EXHAUSTED: Final = Cost("training", 1.0, 0.1, 1)
-"""What a gap of unknown size is charged: epsilon of 50 or more at any delta up to 0.46 (for a Gaussian of noise 0.1
-it is Phi(0) - exp(50) Phi(-10) at epsilon 50), which no budget (policy.py: at most 32, at a delta below 0.01) ever
-covers again."""
+"""The charge for a gap of unknown size: epsilon of 50 or more at any delta up to 0.46 (for a Gaussian of noise 0.1
+it is Phi(0) - exp(50) Phi(-10) at epsilon 50). No budget (policy.py: at most 32, at a delta below 0.01) can cover
+anything after it."""
 
 
 @dataclass(frozen=True, slots=True)
 class EntryRef:
-    """An entry's place and hash; of the newest entry it is what others cosign."""
+    """An entry's place and hash. For the newest entry, others cosign it."""
 
     sequence: int
     hash: str
 
     def __post_init__(self) -> None:
         if isinstance(self.sequence, bool) or not isinstance(self.sequence, int) or not lower_hex(self.hash, 64):
-            msg = "a ledger's head has a whole number and a SHA-256 in lowercase hex; ask for it again"
+            msg = "a ledger's head must have a whole number and a SHA-256 in lowercase hex; ask for it again"
             raise CostError(msg)
 
 
@@ -48,9 +48,9 @@ class Debit:
         study: digest of the study.
         policy: digest of the policy under which it was decided.
         round, attempt: from 0.
-        costs: by tensor; at least one. Read-only after construction.
+        costs: the costs by tensor, at least one. Read-only after construction.
 
-    Raises `CostError` for an empty or malformed debit: unknown releases are refused, not charged as nothing.
+    Raises `CostError` for an empty or malformed debit. Unknown releases are refused, and never charged as nothing.
     """
 
     study: str
@@ -80,15 +80,15 @@ class Debit:
 
 @dataclass(frozen=True, slots=True)
 class InForce:
-    """A policy was put into force; every later debit names it, until another one is.
+    """A policy was put into force. Every later debit names it, until another policy is put into force.
 
-    Raises `CostError` for a digest that is no text or a budget that bounds nothing.
+    Raises `CostError` if the digest is no text or the budget is no limit.
     """
 
     policy: str
-    """Its digest."""
+    """Digest of the policy."""
     budget: float
-    """Its budget.epsilon."""
+    """The policy's budget.epsilon."""
 
     def __post_init__(self) -> None:
         _require_text("a policy's digest", self.policy)
@@ -100,37 +100,37 @@ class InForce:
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Something happened to the data that costs nothing and refills nothing (docs/ledger.md).
+    """A change of the data that costs nothing and refills nothing (docs/ledger.md).
 
-    Raises `CostError` for an unknown kind or a reference that is no text.
+    Raises `CostError` if the kind is unknown or the reference is no text.
     """
 
     kind: NoticeKind
-    """`withdrawal`: patients withdrew, their records were removed. `refresh`: records were added or corrected."""
+    """`withdrawal`: patients withdrew, and their records were removed. `refresh`: records were added or corrected."""
     reference: str
-    """Where the hospital's own files tell more: a case number, never a name."""
+    """Reference to the hospital's own files: a case number, never a name."""
 
     def __post_init__(self) -> None:
         if self.kind not in NOTICES:
-            msg = f"a notice is one of {', '.join(NOTICES)}, not {self.kind!r}"
+            msg = f"a notice must be one of {', '.join(NOTICES)}, not {self.kind!r}"
             raise CostError(msg)
         _require_text("a notice's reference", self.reference)
 
 
 @dataclass(frozen=True, slots=True)
 class Recovery:
-    """Entries were lost, and what they may have cost is charged again, under somebody's signature.
+    """Entries were lost. What they may have cost is charged again, under a responsible person's signature.
 
     Attributes:
-        covers: cosigned heads that the ledger does not contain and never will; none where nothing is known of
-            what was lost.
-        costs: what is charged for the gap; `EXHAUSTED` where nothing is known, none where what was lost cost nothing.
-        responsible: who answers for it, in words.
+        covers: cosigned heads that the ledger does not contain and never will; none if nothing is known about the lost
+            entries.
+        costs: what is charged for the gap: `EXHAUSTED` if nothing is known, none if the lost entries cost nothing.
+        responsible: the person who answers for it, in words.
         signer: the party whose certificate's key signed, as `fedward://...`.
         certificate: its certificate, PEM.
         signature: over `recovery_message`, lowercase hex.
 
-    Raises `CostError` where any of it is missing.
+    Raises `CostError` if any of it is missing.
     """
 
     covers: tuple[EntryRef, ...]
@@ -146,10 +146,10 @@ class Recovery:
         _require_text("a recovery's certificate", self.certificate, MAX_CERTIFICATE)
         _require_text("a recovery's signature", self.signature, MAX_SIGNATURE)
         if not self.costs and not self.covers:
-            msg = "a recovery must charge something, or say by its head which lost entries cost nothing"
+            msg = "a recovery must charge something, or name the head of the lost entries that cost nothing"
             raise CostError(msg)
         if any(head.sequence < 1 for head in self.covers):
-            msg = "a recovery covers entries from 1 on; the first entry is the same in every copy"
+            msg = "a recovery can cover only entries from 1 on, because entry 0 is the same in every copy"
             raise CostError(msg)
 
 
@@ -159,7 +159,7 @@ Event = Debit | InForce | Notice | Recovery
 def recovery_message(
     data_set: str, after: EntryRef, covers: tuple[EntryRef, ...], costs: tuple[Cost, ...], responsible: str
 ) -> bytes:
-    """What is signed for a recovery: it fits one place of one ledger alone, the one right after the entry `after`."""
+    """Return the bytes that are signed for a recovery. They are valid in one ledger only, right after entry `after`."""
     return canonical_json(
         {
             "purpose": "fedward ledger recovery",
@@ -173,7 +173,7 @@ def recovery_message(
 
 
 def costs_of(event: Event) -> tuple[Cost, ...]:
-    """What an event charges; nothing for those that only say something."""
+    """Return what an event charges; empty for events that charge nothing."""
     match event:
         case Debit():
             return tuple(event.costs.values())
@@ -184,7 +184,7 @@ def costs_of(event: Event) -> tuple[Cost, ...]:
 
 
 def kind_of(event: Event) -> str:
-    """The word that the ledger has for it."""
+    """Return the ledger's word for the kind of an event."""
     match event:
         case Debit():
             return "debit"
@@ -197,7 +197,7 @@ def kind_of(event: Event) -> str:
 
 
 def content_of(event: Event) -> dict[str, object]:
-    """The event as plain data, its kind included."""
+    """Return the event as plain data, with its kind."""
     kind: dict[str, object] = {"kind": kind_of(event)}
     match event:
         case Debit():
@@ -224,7 +224,7 @@ def content_of(event: Event) -> dict[str, object]:
 
 
 def read_event(content: Mapping[str, Any]) -> Event:
-    """The event that such data mean. Raises `ValueError`, `KeyError` or `TypeError` for data that mean none."""
+    """Return the event that these data describe. Raises `ValueError`, `KeyError` or `TypeError` if there is none."""
     kind = content["kind"]
     if kind == "debit":
         costs = {tensor: Cost(**cost) for tensor, cost in content["costs"].items()}

@@ -1,10 +1,10 @@
-"""A ledger to be read elsewhere: complete as JSON, which can be checked, and as CSV, which opens in a spreadsheet.
+"""Exports of a ledger: as JSON, which is complete and can be checked, and as CSV, which opens in a spreadsheet.
 
-Guarantees: the JSON has the chain's rows as they are stored, so `read_export` recomputes every hash, and every epsilon
-with the accountant: one that is stated below its recomputed price is refused. What stands before the chain (head,
-spent, left) must follow from it, the budget too where the chain says which policy is in force, and what others
-cosigned must be about this chain, or charged by one of its recoveries. Whose ledger it is, that
-recoveries and cosignatures are their signers', show signatures: silo_agent/oversight/audit.py.
+Guarantees: the JSON has the chain's rows as they are stored. So `read_export` recomputes every hash, and every epsilon
+with the accountant, and refuses an epsilon that is stated below its recomputed price. The figures before the chain
+(head, spent, left) must follow from it; so must the budget, if the chain says which policy is in force. Every cosigned
+head must be in this chain, or charged by one of its recoveries. Signatures show whose ledger it is and who signed
+recoveries and cosignatures; silo_agent/oversight/audit.py checks them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FORMAT: Final = "fedward ledger export"
 VERSION: Final = 1
 MAX_BYTES: Final = 1 << 28
 _ROUNDING: Final = 1e-6
-"""Relative difference that another machine's floating point may make to a price."""
+"""Largest relative difference of a price due to another machine's floating point."""
 _COLUMNS: Final = (
     "entry",
     "kind",
@@ -52,18 +52,18 @@ _COLUMNS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Export:
-    """A whole ledger, and who says so."""
+    """A whole ledger, and the silo that exported it."""
 
     silo: str
-    """As `fedward://silo/name`."""
+    """The silo as `fedward://silo/name`."""
     at: str
     """When it was exported, ISO 8601 in UTC."""
     budget: float
-    """The budget.epsilon of the policy that is in force (`budget_in_force`); before there is one, the policy file's."""
+    """The budget.epsilon of the policy in force (`budget_in_force`). If there is none yet, the policy file's."""
     genesis: Genesis
     entries: tuple[Entry, ...]
     cosigned: tuple[Cosignature, ...] = ()
-    """The latest of each signer. Their signatures are for others to check."""
+    """The latest cosignature of each signer. Others check the signatures."""
 
     @property
     def spent(self) -> float:
@@ -72,7 +72,7 @@ class Export:
 
     @property
     def left(self) -> float:
-        """Epsilon between that and the budget; infinite where the data are public and nothing binds."""
+        """Epsilon between what is spent and the budget; infinite if the data are public and no budget binds."""
         return math.inf if self.genesis.public else max(0.0, self.budget - self.spent)
 
     @property
@@ -82,13 +82,13 @@ class Export:
 
 
 def budget_in_force(entries: Iterable[Entry]) -> float | None:
-    """The budget that the newest policy in force has; None before one was put into force."""
+    """Return the budget of the policy that was put into force last; None if there was none."""
     found = [entry.event.budget for entry in entries if isinstance(entry.event, InForce)]
     return found[-1] if found else None
 
 
 def to_json(export: Export) -> bytes:
-    """The complete ledger for programs."""
+    """Return the complete ledger as JSON, for programs."""
     rows = [genesis_row(export.genesis), *(entry.row for entry in export.entries)]
     names = ("sequence", "previous", "hash", "body")
     document = {
@@ -100,15 +100,15 @@ def to_json(export: Export) -> bytes:
 
 
 def read_export(content: bytes) -> Export:
-    """Read a JSON export and check all that can be checked without keys: chain, figures, prices, cosigned heads.
+    """Read a JSON export and check everything that needs no keys: chain, figures, prices, cosigned heads.
 
-    Raises `ExportError` for a file that is none, or whose figures do not follow from its chain; `LedgerTamperedError`
-    naming the first entry that does not hold; what `require_cosigned` raises.
+    Raises `ExportError` if the file is no export or its figures do not follow from its chain, `LedgerTamperedError`
+    that names the first invalid entry, and what `require_cosigned` raises.
     """
     try:
         document: dict[str, Any] = json.loads(content) if len(content) <= MAX_BYTES else {}
         if (document["format"], document["version"]) != (FORMAT, VERSION):
-            raise ValueError  # noqa: TRY301 - one way out for whatever is no export
+            raise ValueError  # noqa: TRY301 - everything that is no export leaves by the same except clause
         if not all(isinstance(document[name], str) for name in ("silo", "at")):
             raise ValueError  # noqa: TRY301 - as above
         rows = [(row["sequence"], row["previous"], row["hash"], row["body"]) for row in document["chain"]]
@@ -120,7 +120,7 @@ def read_export(content: bytes) -> Export:
     except LedgerError:
         raise
     except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
-        msg = "this is no ledger export in JSON; ask the silo for `fedward-silo ledger export --format json`"
+        msg = "the file is no ledger export in JSON; ask the silo for `fedward-silo ledger export --format json`"
         raise ExportError(msg) from None
     if not follows:
         msg = "the export's figures (head, spent, left) do not follow from its entries; ask the silo for a new export"
@@ -132,11 +132,11 @@ def read_export(content: bytes) -> Export:
 
 
 def require_cosigned(export: Export) -> None:
-    """Return where every cosigned head is of this chain, or lost and charged for, and says what the chain says.
+    """Return if every cosigned head is in this chain with the same figures, or was lost and is charged for.
 
-    Of a head that was lost the chain cannot say what it had spent, but all of it must be charged. Raises
-    `LedgerRolledBackError` for a chain that lacks one: it is an older copy, or another history; `ExportError` for a
-    cosignature about another ledger or with other figures.
+    The chain does not say what was spent with a lost head, but all of it must be charged. Raises
+    `LedgerRolledBackError` if the chain lacks a head, because it is an older copy or has another history. Raises
+    `ExportError` for a cosignature of another ledger or with other figures.
     """
     silo, genesis = export.silo.removeprefix(SILO), export.genesis
     charged = [cost for entry in export.entries for cost in costs_of(entry.event)]
@@ -159,19 +159,19 @@ def require_cosigned(export: Export) -> None:
                 raise ExportError(msg)
         elif (held.epsilon, held.totals, held.covers) != (said.epsilon, said.totals, said.covers):
             msg = (
-                f"what {item.signer} cosigned about entry {said.head.sequence} has other figures than the chain;"
-                " ask both how it was accounted for"
+                f"the checkpoint of entry {said.head.sequence} that {item.signer} cosigned has other figures than the"
+                " chain; ask the silo and the cosigner how the entry was accounted for"
             )
             raise ExportError(msg)
 
 
 def recomputed(export: Export) -> float:
-    """Epsilon of all entries together, by the accountant."""
+    """Return the epsilon of all entries together, by the accountant."""
     return accountant.epsilon([cost for e in export.entries for cost in costs_of(e.event)], export.genesis.delta)
 
 
 def to_csv(export: Export) -> bytes:
-    """One line for each release, and one for each entry that releases nothing."""
+    """Return a CSV table with one line for each release, and one for each entry that releases nothing."""
     out = io.StringIO()
     table = csv.DictWriter(out, _COLUMNS, restval="", lineterminator="\n")
     table.writeheader()
@@ -198,14 +198,14 @@ def _summary(export: Export) -> dict[str, object]:
 
 
 def _check_budget(export: Export) -> None:
-    """Raise `ExportError` for a budget that bounds nothing, or that is not the one in force."""
+    """Raise `ExportError` if the budget is no limit, or is not the budget in force."""
     if not finite(export.budget) or export.budget <= 0:
-        msg = "the export's budget is no finite number above 0; ask the silo for a new export"
+        msg = "the export's budget is not a finite number above 0; ask the silo for a new export"
         raise ExportError(msg)
     bound = budget_in_force(export.entries)
     if bound not in (None, export.budget):
         msg = (
-            f"the export's budget is {export.budget:g}, and the policy that its entries put into force last has"
+            f"the export's budget is {export.budget:g}, but the policy that its entries put into force last has"
             f" {bound:g}; ask the silo for a new export"
         )
         raise ExportError(msg)
@@ -214,7 +214,7 @@ def _check_budget(export: Export) -> None:
 def _check_prices(export: Export) -> None:
     """Raise `ExportError` for the first entry that states less than it costs.
 
-    An entry keeps the figure of the version that wrote it, and older ones allowed nothing for rounding.
+    An entry keeps the figure of the version that wrote it, and older versions added no allowance for rounding.
     """
     costs: list[Cost] = []
     for entry in export.entries:
@@ -266,10 +266,10 @@ def _cost(cost: Cost) -> dict[str, object]:
 
 
 def _cell(text: str) -> str:
-    """Text that no spreadsheet takes for a formula."""
+    """Return the text in a form that no spreadsheet takes for a formula."""
     return f"'{text}" if text[:1] in "=+-@\t\r" else text
 
 
 def finite_or_word(epsilon: float) -> float | str:
-    """An epsilon as JSON can have it."""
+    """Return an epsilon in a form that JSON can express."""
     return epsilon if math.isfinite(epsilon) else UNBOUNDED

@@ -1,17 +1,16 @@
 """The ledger: what a data set has spent, durably, before anything is computed.
 
-Guarantees: `charge` checks first, commits durably, and only then returns; it writes all of a debit or nothing, never
-goes beyond the budget, and charging the same again is free. The spent epsilon never decreases. Once a policy was put
-into force, debits name it, until another one is. Entries form a hash chain from a genesis that binds data set, unit,
-what identifies it, hold-out and delta; an edit, a gap or a re-ordering is refused by name. One process writes at a
-time. A ledger is made only by `Ledger.create`: an absent file is an error, not a full budget. No charge depends on a
-clock; the latest day that an entry names (`day`) never goes back, so a clock that is set back brings no expired policy
-back.
+Guarantees: `charge` checks first, commits durably, and only then returns. It writes all of a debit or nothing, and
+never goes beyond the budget. Charging the same again is free. The spent epsilon never decreases. After a policy was put
+into force, every debit names it, until another policy is put into force. Entries form a hash chain from a genesis that
+binds the data set, its unit, the columns that identify it, the hold-out and delta. An edit, a gap or a re-ordering is
+refused, and the error names it. One process writes at a time. A ledger is made only by `Ledger.create`: an absent file
+is an error, not a full budget. No charge depends on a clock. The latest day of an entry (`day`) never goes back, so
+setting a clock back does not make an expired policy valid again.
 
-Left to others: a chain cannot show by itself that its newest entries were cut off, or the whole file replaced by an
-older copy. So the caller has `checkpoint` cosigned (cosign.py) and hands the cosigned heads to `require`
-at every start; what was lost is charged by `recover`. The hashes are no secret: who may write the file is the operating
-system's duty.
+Left to others: a chain cannot show by itself that its newest entries were cut off, or that the whole file was replaced
+by an older copy. So the caller has `checkpoint` cosigned (cosign.py) and hands the cosigned heads to `require` at every
+start. `recover` charges what was lost. The hashes are no secret: the operating system decides who may write the file.
 """
 
 from __future__ import annotations
@@ -68,7 +67,7 @@ __all__ = [
 
 
 class Ledger:
-    """An open ledger, held by this process alone. Use as a context manager or call `close`. Safe across threads."""
+    """An open ledger, held by this process alone. Use it as a context manager or call `close`. Threads may share it."""
 
     def __init__(self, path: Path, budget: float, seat: WriterLock, store: Store) -> None:
         self._name = path.name
@@ -99,8 +98,8 @@ class Ledger:
     ) -> None:
         """Make the ledger of a data set, once, when the data set is enrolled. It appears whole or not at all.
 
-        What a policy says of its data set is `policies.documents.policy.DataSet`.
-        Raises `LedgerExistsError` where one (or the journal of one) stands, `LedgerWriteError` where it cannot be made.
+        `policies.documents.policy.DataSet` explains the fields of a data set. Raises `LedgerExistsError` if a ledger
+        (or the journal of one) exists already, and `LedgerWriteError` if it cannot be made.
         """
         create_store(path, Genesis(data_set, float(holdout), float(delta), public, unit, tuple(identified_by)))
 
@@ -117,9 +116,9 @@ class Ledger:
         delta: float,
         public: bool = False,
     ) -> Self:
-        """Take the writer's seat and check the whole chain.
+        """Take the writer's lock and check the whole chain.
 
-        The budget is the policy's and may change; all else must be as in the genesis (`match`). Raises
+        The budget is the policy's and may change. Everything else must be as in the genesis (`match`). Raises
         `LedgerMissingError`, `LedgerBusyError`, `LedgerMismatchError`, `LedgerTamperedError`, `LedgerWriteError`.
         """
         _require_bound(budget_epsilon)
@@ -137,7 +136,7 @@ class Ledger:
             return ledger
 
     def close(self) -> None:
-        """Give the ledger back; closing again does nothing. Later charges raise `LedgerWriteError`."""
+        """Release the ledger. Closing again does nothing. Later charges raise `LedgerWriteError`."""
         with self._guard:
             self._store.close()
             self._seat.leave()
@@ -150,24 +149,24 @@ class Ledger:
 
     @property
     def genesis(self) -> Genesis:
-        """To whom the ledger belongs."""
+        """The first entry, which says to which data set the ledger belongs."""
         return self._genesis
 
     @property
     def head(self) -> EntryRef:
-        """The newest entry's place and hash, to be cosigned by others."""
+        """The newest entry's place and hash. Others cosign it."""
         with self._guard:
             return self._entries[-1].head if self._entries else EntryRef(0, genesis_row(self._genesis)[2])
 
     @property
     def policy(self) -> str | None:
-        """Digest of the policy that was put into force last; None in ledgers that are older than such entries."""
+        """Digest of the policy that was put into force last; None if the ledger is older than such entries."""
         with self._guard:
             return self._policy
 
     @property
     def day(self) -> date | None:
-        """The latest day in UTC on which an entry was written, by the clocks of their time; None before the first."""
+        """The latest day in UTC on which an entry was written, by the machine's clock then; None before the first."""
         with self._guard:
             return self._day
 
@@ -181,15 +180,15 @@ class Ledger:
         return tuple(entry for entry in self.history() if isinstance(entry.event, Debit))
 
     def costs(self) -> tuple[Cost, ...]:
-        """Every cost charged to the data set, oldest first, by debits and recoveries."""
+        """Every cost that debits and recoveries charged to the data set, oldest first."""
         return tuple(cost for entry in self.history() for cost in costs_of(entry.event))
 
     def study_costs(self, study: str) -> tuple[Cost, ...]:
-        """Every cost charged under the study with this digest, repeated attempts included."""
+        """Return every cost charged for the study with this digest, repeated attempts included."""
         return tuple(c for entry in self.entries() if entry.debit.study == study for c in entry.debit.costs.values())
 
     def charged(self, study: str, round: int) -> dict[tuple[str, int], Cost]:  # noqa: A002 - the protocol's word
-        """What was charged for a round, by (tensor, attempt)."""
+        """Return what was charged for a round, by (tensor, attempt)."""
         with self._guard:
             return {
                 (key[2], key[3]): entry.debit.costs[key[2]]
@@ -198,17 +197,17 @@ class Ledger:
             }
 
     def spent(self) -> float:
-        """Epsilon that the data set has spent, at the genesis's delta. Never decreases."""
+        """Epsilon that the data set has spent, at the genesis's delta. It never decreases."""
         with self._guard:
             return self._spent
 
     def left(self) -> float:
-        """Epsilon between what is spent and the budget, at least 0. Epsilons do not add up: ask `would_spend`."""
+        """Epsilon between what is spent and the budget, at least 0. Epsilons do not add up; use `would_spend`."""
         with self._guard:
             return max(0.0, self._budget - self._spent)
 
     def would_spend(self, costs: Iterable[Cost]) -> float:
-        """What `spent` would be with these costs charged on top; charges nothing."""
+        """Return what `spent` would be with these costs in addition. Charges nothing."""
         with self._guard:
             # Grid changes in the accountant may lower a sum by a hair; the ledger never goes down.
             return max(self._spent, accountant.epsilon([*self.costs(), *costs], self._genesis.delta))
@@ -216,9 +215,9 @@ class Ledger:
     def charge(self, debit: Debit) -> Entry:
         """Debit the budget, durably, before anything is computed; return the entry.
 
-        What is charged already at the same cost is not charged again: then the old entry is returned and nothing is
-        written. Raises `ChargeConflictError` (charged at another cost), `BudgetRefused` (nothing written) and
-        `LedgerWriteError` (not durable; nothing may be computed).
+        If everything is charged already at the same cost, the old entry is returned and nothing is written. Raises
+        `ChargeConflictError` (charged at another cost), `BudgetRefused` (nothing written) and `LedgerWriteError` (not
+        durable; nothing may be computed).
         """
         with self._guard:
             self._store.require_usable()
@@ -227,8 +226,8 @@ class Ledger:
                 return max((self._charged[key] for key in keys_of(debit)), key=lambda entry: entry.sequence)
             if self._policy not in (None, debit.policy):
                 msg = (
-                    f"{self._name}: policy {debit.policy[:12]} is not in force, {self._policy[:12]} is; put it into"
-                    " force first (fedward-silo policy reload)"
+                    f"{self._name}: policy {debit.policy[:12]} is not in force, but policy {self._policy[:12]} is; put"
+                    " the new policy into force first (fedward-silo policy reload)"
                 )
                 raise LedgerMismatchError(msg)
             wanted = self.would_spend(fresh.values())
@@ -237,9 +236,9 @@ class Ledger:
             return self._append(Debit(debit.study, debit.policy, debit.round, debit.attempt, fresh), wanted)
 
     def put_into_force(self, policy: str, budget_epsilon: float) -> Entry | None:
-        """Note, durably, that a policy with this digest and budget holds from now on. None where it does already.
+        """Record, durably, that a policy with this digest and budget is in force from now on. None if it is already.
 
-        The budget binds the next charge; what is spent stays spent. Raises `LedgerMismatchError`, `LedgerWriteError`.
+        The budget binds the next charge. What is spent stays spent. Raises `LedgerMismatchError`, `LedgerWriteError`.
         """
         _require_bound(budget_epsilon)
         with self._guard:
@@ -251,17 +250,17 @@ class Ledger:
             return entry
 
     def note(self, kind: NoticeKind, reference: str) -> Entry:
-        """Note a withdrawal or a refresh, durably. It charges nothing and refills nothing."""
+        """Record a withdrawal or a refresh, durably. It charges nothing and refills nothing."""
         with self._guard:
             self._store.require_usable()
             return self._append(Notice(kind, reference), self._stated)
 
     def recover(self, recovery: Recovery, lost: Iterable[Checkpoint]) -> Entry:
-        """Charge a gap, durably: the ledger then stands for what it stood for before `lost`, or for more.
+        """Charge a gap, durably. The ledger then states at least as much spent as the checkpoints in `lost`.
 
-        The caller has checked the recovery's signature and that its costs are those of `cosign.gap`. A recovery
-        may pass the budget: it says what was spent, and allows nothing. Raises `LedgerWriteError`, also for a price
-        that is not finite on private data: there is no such entry.
+        The caller has checked the recovery's signature, and that its costs are those of `cosign.gap`. A recovery may
+        exceed the budget, because it only records what was spent. Raises `LedgerWriteError`, also if the price is not
+        finite for private data, because there is no such entry.
         """
         with self._guard:
             self._store.require_usable()
@@ -270,12 +269,12 @@ class Ledger:
             return self._append(recovery, max([self.would_spend(recovery.costs), *(item.epsilon for item in lost)]))
 
     def checkpoint(self, silo: str, known: Iterable[EntryRef] = ()) -> Checkpoint:
-        """What others are to cosign. `known` are heads that were cosigned before."""
+        """Return the checkpoint that others must cosign. `known` are heads that were cosigned before."""
         with self._guard:
             return checkpoint(silo, self._genesis, self._entries, _now(), known)
 
     def missing(self, checkpoints: Iterable[Checkpoint]) -> tuple[Checkpoint, ...]:
-        """Of these cosigned checkpoints, those whose head the ledger neither contains nor has charged for."""
+        """Return those of the cosigned checkpoints whose head the ledger neither contains nor has charged for."""
         with self._guard:
             found = {entry.head for entry in self._entries} | {EntryRef(0, genesis_row(self._genesis)[2])}
             found |= set(covered(self._entries))
@@ -291,9 +290,9 @@ class Ledger:
         delta: float,
         public: bool = False,
     ) -> None:
-        """Raise `LedgerMismatchError` where the genesis says otherwise, as `open` does.
+        """Raise `LedgerMismatchError` if the genesis has other values. `open` does the same.
 
-        A genesis that is older than `unit` and `identified_by` says nothing of them: there the policy before says what
+        A genesis that is older than `unit` and `identified_by` does not have them. The previous policy then says what
         they are (silo_agent/oversight/approval.py).
         """
         wanted = asdict(Genesis(data_set, float(holdout), float(delta), public, unit, tuple(identified_by)))
@@ -301,13 +300,13 @@ class Ledger:
             theirs = wanted[field]
             if mine is not None and mine != theirs:
                 msg = (
-                    f"{self._name}: the ledger's {field} is {_shown(mine)}, the policy says {_shown(theirs)}; it is"
-                    " fixed for the life of the data set, so mend the policy or give the right ledger"
+                    f"{self._name}: the ledger's {field} is {_shown(mine)}, but the policy says {_shown(theirs)}; it is"
+                    " fixed for the life of the data set, so fix the policy or give the right ledger"
                 )
                 raise LedgerMismatchError(msg)
 
     def verify(self) -> None:
-        """Read the file again and compare. Raises `LedgerTamperedError` where it is not what this process wrote."""
+        """Read the file again and compare. Raises `LedgerTamperedError` if it is not what this process wrote."""
         with self._guard:
             self._store.require_usable()
             genesis, entries = self._store.read_again()
@@ -316,16 +315,19 @@ class Ledger:
                 raise LedgerTamperedError(msg)
 
     def require(self, head: EntryRef) -> None:
-        """Refuse a ledger that lost entries: `head` is one that others cosigned.
+        """Refuse a ledger that lost entries. `head` is a head that others cosigned.
 
-        Raises `LedgerRolledBackError` where neither the chain nor one of its recoveries has it.
+        Raises `LedgerRolledBackError` if neither the chain nor one of its recoveries has it.
         """
         with self._guard:
             require_head(self._genesis, self._entries, head)
 
     @property
     def _stated(self) -> float:
-        """What the newest entry states; what charges nothing repeats it. `_spent` may be more (another accountant)."""
+        """Epsilon that the newest entry states. Entries that charge nothing repeat it.
+
+        `_spent` may be larger, if another version of the accountant computed it.
+        """
         return self._entries[-1].epsilon if self._entries else 0.0
 
     def _append(self, event: Event, epsilon: float) -> Entry:
@@ -334,8 +336,7 @@ class Ledger:
         if fault is not None:
             msg = (
                 f"{self._name}: entry {entry.sequence} was not written, because the ledger could not be read with it:"
-                f" it {fault}. What was written before still stands; take the data set out of use and ask the"
-                " consortium"
+                f" it {fault}. Earlier entries are unchanged; stop using the data set and ask the consortium"
             )
             raise LedgerWriteError(msg)
         self._store.append(entry, self.head)
@@ -367,7 +368,7 @@ class Ledger:
 
 def _require_bound(budget_epsilon: float) -> None:
     if not 0 < budget_epsilon < math.inf:
-        msg = f"budget_epsilon {budget_epsilon!r} must be a finite number above 0; mend the policy's budget.epsilon"
+        msg = f"budget_epsilon {budget_epsilon!r} must be a finite number above 0; fix the policy's budget.epsilon"
         raise LedgerMismatchError(msg)
 
 

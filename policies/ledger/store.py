@@ -1,10 +1,10 @@
 """The ledger's file: rows of the chain in SQLite, appended durably or not at all.
 
 Guarantees: `Store.append` returns only after a commit with `journal_mode=DELETE` and `synchronous=EXTRA`
-(docs/architecture.md, "State that must survive"), and otherwise raises with the file as it was; a (study, round,
-tensor, attempt) stands in it at most once (UNIQUE); after a failure that leaves the disk's state unknown the store
-refuses everything until it is opened anew; a file that was moved, replaced or written by someone else is refused. What
-the rows mean is chain.py, what may be appended is ledger.py, that one process writes is lock.py.
+(docs/architecture.md, "State that must survive"). Otherwise it raises, and the file is as it was. A (study, round,
+tensor, attempt) is in the file at most once (UNIQUE). After a failure that leaves the disk's state unknown, the store
+refuses everything until it is opened again. A file that was moved, replaced or written by another program is refused.
+chain.py says what the rows mean, ledger.py what may be appended, and lock.py lets only one process write.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from policies.ledger.chain import MEND, Entry, Genesis, check_chain, genesis_row
 from policies.ledger.events import Debit, EntryRef, Event
 
 Key = tuple[str, int, str, int]
-"""(study, round, tensor, attempt): charged at most once."""
+"""(study, round, tensor, attempt). Each is charged at most once."""
 
 _SCHEMA: Final = """
 CREATE TABLE chain (
@@ -48,26 +48,26 @@ CREATE TABLE charged (
 """
 _INSERT: Final = "INSERT INTO chain (sequence, previous, hash, body) VALUES (?, ?, ?, ?)"
 _BUSY_SECONDS: Final = 5.0
-# After these the file is as it was and can be read again; after others (a failed sync, say) nobody knows what is on
-# the disk until the file is opened anew.
+# After these errors the file is as it was and can be read again. After others (a failed sync, for example) the state
+# of the disk is unknown until the file is opened again.
 _HARMLESS: Final = frozenset({"SQLITE_FULL", "SQLITE_IOERR_WRITE", "SQLITE_BUSY"})
 
 
 def keys_of(event: Event) -> list[Key]:
-    """What a debit charges, in the order of its tensors; nothing for events of other kinds."""
+    """Return the keys that a debit charges, in the order of its tensors; empty for events of other kinds."""
     if not isinstance(event, Debit):
         return []
     return [(event.study, event.round, tensor, event.attempt) for tensor in event.costs]
 
 
 def create_store(path: Path, genesis: Genesis) -> None:
-    """Make the file with its genesis; it appears whole or not at all, readable by its owner only.
+    """Make the file with its genesis. It appears whole or not at all, and only its owner can read it.
 
-    Raises `LedgerExistsError` where a ledger, or the journal of one, stands, `LedgerWriteError` where none can be made.
+    Raises `LedgerExistsError` if a ledger, or the journal of one, exists, and `LedgerWriteError` if none can be made.
     """
     journal = path.with_name(path.name + "-journal")
     if path.exists() or journal.exists():
-        msg = f"{path.name}: a ledger or its journal stands here already; a data set has one ledger for ever"
+        msg = f"{path.name}: a ledger or its journal exists already, and a data set has only one ledger; use that one"
         raise LedgerExistsError(msg)
     try:
         handle, name = tempfile.mkstemp(prefix=".ledger-", dir=path.parent)
@@ -81,16 +81,16 @@ def create_store(path: Path, genesis: Genesis) -> None:
             Path(name).unlink()
         _sync_folder(path.parent)
     except FileExistsError:
-        msg = f"{path.name}: a ledger was made here at the same moment; open it"
+        msg = f"{path.name}: another process made a ledger here at the same moment; open that one"
         raise LedgerExistsError(msg) from None
     except (OSError, sqlite3.Error) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        msg = f"{path.name}: the ledger cannot be made ({reason}); check the space and the rights of its folder"
+        msg = f"{path.name}: the ledger cannot be made ({reason}); check the space and the permissions of its folder"
         raise LedgerWriteError(msg) from None
 
 
 class Store:
-    """An open ledger file. Not for two threads at once; the ledger guards it."""
+    """An open ledger file. Two threads must not use it at once; `Ledger` makes sure of this."""
 
     def __init__(self, path: Path) -> None:
         """Open for writing. Raises `LedgerMissingError`, `LedgerTamperedError`, `LedgerBusyError`."""
@@ -101,12 +101,12 @@ class Store:
         self._usable = True
 
     def close(self) -> None:
-        """Let go of the file; the store refuses everything from now on."""
+        """Close the file. The store refuses everything from now on."""
         self._usable = False
         self._connection.close()
 
     def require_usable(self) -> None:
-        """Raise `LedgerWriteError` after a failure or `close`, `LedgerTamperedError` where the file is another one."""
+        """Raise `LedgerWriteError` after a failure or `close`, `LedgerTamperedError` if the file was replaced."""
         if not self._usable:
             msg = f"{self._path.name}: the ledger is closed or its last write failed; open it again before any charge"
             raise LedgerWriteError(msg)
@@ -119,14 +119,14 @@ class Store:
         return _read(self._connection)
 
     def read_again(self) -> tuple[Genesis, tuple[Entry, ...]]:
-        """`read` from the disk: the open connection keeps pages in memory and would not see somebody's edit of them."""
+        """Read from the disk again. The open connection keeps pages in memory and would not see an edit of them."""
         with contextlib.closing(_connect(self._path, "ro")) as connection:
             return _read(connection)
 
     def append(self, entry: Entry, head: EntryRef) -> None:
         """Write one entry after `head`, durably, all of it or nothing.
 
-        Raises `LedgerWriteError` where it is not durable, `LedgerTamperedError` where the file does not end at `head`.
+        Raises `LedgerWriteError` if the entry is not durable, `LedgerTamperedError` if the file does not end at `head`.
         """
         self.require_usable()
         try:
@@ -141,7 +141,7 @@ class Store:
         except sqlite3.Error as error:
             self._give_up(error, head)
         except BaseException:
-            # An interrupt may fall before or after the commit took effect.
+            # An interrupt may come before or after the commit took effect.
             self._usable = False
             self._roll_back()
             raise
@@ -149,7 +149,7 @@ class Store:
     def _require_head(self, head: EntryRef) -> None:
         newest = self._connection.execute("SELECT sequence, hash FROM chain ORDER BY sequence DESC LIMIT 1").fetchone()
         if newest != (head.sequence, head.hash):
-            msg = f"{self._path.name}: the ledger was changed by someone else while it was open; {MEND}"
+            msg = f"{self._path.name}: another program changed the ledger while it was open; {MEND}"
             raise LedgerTamperedError(msg)
 
     def _give_up(self, error: sqlite3.Error, head: EntryRef) -> NoReturn:
@@ -160,7 +160,7 @@ class Store:
             with contextlib.suppress(LedgerTamperedError, sqlite3.Error):
                 self._require_head(head)
                 self._usable = True
-        mend = "free space on its disk" if self._usable else "mend its disk, open the ledger again"
+        mend = "free space on its disk" if self._usable else "repair its disk, open the ledger again"
         msg = (
             f"{self._path.name}: the entry could not be written ({name}). Nothing was charged and nothing may be"
             f" computed; {mend} and try again"
@@ -174,10 +174,10 @@ class Store:
 
 
 def read_history(path: Path) -> tuple[Genesis, tuple[Entry, ...]]:
-    """Read and check a ledger beside the agent that holds it: every entry, of whatever kind.
+    """Read and check all entries of a ledger, also while the agent holds it.
 
-    Raises `LedgerMissingError`, `LedgerBusyError` (a write is under way, or a crashed one waits for its agent),
-    `LedgerTamperedError`.
+    Raises `LedgerMissingError`, `LedgerBusyError` (a write is in progress, or one was cut off by a crash and waits for
+    the agent), `LedgerTamperedError`.
     """
     require_file(path)
     with contextlib.closing(_connect(path, "ro")) as connection:
@@ -185,17 +185,17 @@ def read_history(path: Path) -> tuple[Genesis, tuple[Entry, ...]]:
 
 
 def read_ledger(path: Path) -> tuple[Genesis, tuple[Entry, ...]]:
-    """The debits alone, checked and raising like `read_history`."""
+    """Return only the debits. It checks and raises like `read_history`."""
     genesis, entries = read_history(path)
     return genesis, tuple(entry for entry in entries if isinstance(entry.event, Debit))
 
 
 def require_file(path: Path) -> None:
-    """Raise `LedgerMissingError` where there is no ledger: it would be a full budget if it were made in passing."""
+    """Raise `LedgerMissingError` if there is no ledger. Creating one automatically would give a full budget."""
     if not path.is_file():
         msg = (
-            f"{path.name}: there is no ledger. Restore it from its backup; only for a data set that never took part in"
-            " any study make a new one"
+            f"{path.name}: there is no ledger; restore it from its backup. Make a new ledger only for a data set that"
+            " never took part in any study"
         )
         raise LedgerMissingError(msg)
 
@@ -225,8 +225,8 @@ def _unreadable(error: sqlite3.Error) -> LedgerBusyError | LedgerTamperedError:
     name = getattr(error, "sqlite_errorname", type(error).__name__)
     if name.startswith(("SQLITE_BUSY", "SQLITE_READONLY", "SQLITE_CANTOPEN")):
         return LedgerBusyError(
-            f"the ledger cannot be read just now ({name}): a write is under way or was cut off, or the file's rights"
-            " forbid it; let the agent open it first"
+            f"the ledger cannot be read just now ({name}): a write is in progress or was cut off, or the file's"
+            " permissions forbid it; let the agent open it first"
         )
     return LedgerTamperedError(f"the ledger's file is damaged ({name}); {MEND}")
 
@@ -242,7 +242,7 @@ def _connect(path: Path, mode: Literal["rw", "ro"]) -> sqlite3.Connection:
     try:
         connection.execute("PRAGMA synchronous=EXTRA")
         if mode == "rw":
-            # Stated, because the file itself may have been switched to a write-ahead log by someone else's tool.
+            # Set explicitly, because another tool may have switched the file itself to a write-ahead log.
             connection.execute("PRAGMA journal_mode=DELETE")
     except sqlite3.Error as error:
         connection.close()

@@ -1,8 +1,8 @@
 """What a ledger's entries add up to by study and by tensor.
 
-Guarantees: every release of every debit is in exactly one line. Epsilons do not add up: each is what its releases cost
-alone, at the ledger's delta, and the data set's own is smaller than their sum. What a recovery charged belongs to no
-study and stands by itself.
+Guarantees: every release of every debit is in exactly one line. Epsilons do not add up: each line says what its
+releases cost alone, at the ledger's delta, and the total of the data set is smaller than their sum. The charge of a
+recovery belongs to no study and has its own line.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ class Part:
     name: str
     """Digest of a study, or a tensor."""
     charges: int
-    """How many times it was charged: a repeated attempt counts again."""
+    """How many times it was charged. A repeated attempt counts again."""
     releases: int
-    """How many noised values left for it, each step of the encoder's training by itself."""
+    """How many noised values were released. Each step of the encoder's training counts."""
     epsilon: float
-    """What these releases cost alone."""
+    """Epsilon of these releases alone."""
 
 
 @dataclass(frozen=True, slots=True)
 class StudyPart:
-    """A study's releases, and by tensor."""
+    """A study's releases, in total and by tensor."""
 
     whole: Part
     tensors: tuple[Part, ...]
@@ -40,12 +40,12 @@ class StudyPart:
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A ledger by study and tensor, in the order in which they appear."""
+    """A ledger's releases by study and tensor, in the order in which they appear."""
 
     studies: tuple[StudyPart, ...]
     tensors: tuple[Part, ...]
     recovered: Part | None
-    """What recoveries charged for entries that were lost; None where nothing was."""
+    """What recoveries charged for lost entries; None if nothing was lost."""
 
 
 def summarise(genesis: Genesis, entries: Sequence[Entry]) -> Summary:

@@ -123,7 +123,7 @@ class OperatorServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetResults(self, request, context):
-        """What the silos of a finished study have signed and agree on, in parts.
+        """The figures that the silos of a finished study have signed and agree on, in parts.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

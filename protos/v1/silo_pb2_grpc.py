@@ -100,7 +100,7 @@ class SiloServiceServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Join(self, request, context):
-        """Says hello once per connection: versions are compared, limits are learnt.
+        """Called once per connection: both sides compare versions, and the silo learns the limits.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -114,14 +114,14 @@ class SiloServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def Poll(self, request, context):
-        """Waits up to the hold time for something this silo must do next.
+        """Waits up to the hold time for the next task of this silo.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Answer(self, request, context):
-        """Answers an offer: the silo takes part with these keys, or refuses by name.
+        """Answers an offer: the silo takes part with these keys, or refuses with a reason.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -135,50 +135,50 @@ class SiloServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def UploadStatus(self, request, context):
-        """How many bytes of an upload are kept, in whole chunks: where to resume.
+        """How many bytes of an upload are stored, in whole chunks. The silo resumes there.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Download(self, request, context):
-        """A sum or one silo's note, from a chunk on. The first message carries the list of all chunks' hashes.
+        """Sends a sum or one silo's note, from a chunk on. The first message carries the list of all chunks' hashes.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Confirm(self, request, context):
-        """The silo has taken keys, caught up, signed survivors, opened a sum or adopted heads, or disputes by name.
+        """The silo has taken keys, caught up, signed survivors, opened a sum or adopted heads, or disputes with a reason.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Heartbeat(self, request, context):
-        """Still here, still working.
+        """Says that the silo is still here and still working.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def LatestCountersignatures(self, request, context):
-        """What the coordinator and other silos have countersigned last of the caller's ledger.
+        """Returns what the coordinator and other silos have countersigned last of the caller's ledger.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Countersign(self, request, context):
-        """The coordinator countersigns how far the caller's ledger has come, and asks another silo of the attempt to. Asked
-        again for the same, it waits for that silo's word.
+        """The coordinator countersigns how far the caller's ledger has come, and asks another silo of the attempt to do so
+        too. If the call is repeated for the same statement, it waits for the answer of that silo.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Witness(self, request, context):
-        """Hands in what the caller has countersigned, and waits for another silo's statement to countersign.
+        """Hands in the statement that the caller has countersigned, and waits for another silo's statement to countersign.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

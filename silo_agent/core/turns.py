@@ -1,12 +1,12 @@
-"""Whose turn it is, as the silo sees it: what a coordinator may ask for, and in which order.
+"""The silo's view of the protocol's order: what a coordinator may ask for, and when.
 
-The coordinator proposes, the silo checks: `MOVES` lists every task that fits a stage. Work that is out of turn raises
-`OutOfTurnError` and changes nothing. A model becomes the silo's own only when the next round is offered on top of it
-(`committed`); until then an attempt can be abandoned and its candidate forgotten.
+The coordinator proposes, and the silo checks. `MOVES` lists every task that fits a stage. Work that is out of turn
+raises `OutOfTurnError` and changes nothing. A model becomes the silo's own only when the next round is offered on top
+of it (`committed`). Until then an attempt can be abandoned and its candidate forgotten.
 
-A task is done once: its turn is stored before the silo speaks, and work that repeats the last task (`repeats`: the
-answer was lost, or the process) is answered with the stored words. A silo that is behind may do nothing but get keys
-and catch up.
+A task is done only once. Its turn is stored before the silo answers. If work repeats the last task (`repeats`), because
+the answer or the process was lost, the silo sends the stored answer again. A silo that is behind may only get keys and
+catch up.
 
 Pure: place and task come in, the next turn comes out.
 """
@@ -22,35 +22,35 @@ from protos.messages import Member, Place, Task, Tensor, Work
 
 
 class Stage(StrEnum):
-    """Where the silo stands in an attempt."""
+    """The silo's stage in an attempt."""
 
     REST = "rest"
     """Between attempts."""
     SEATED = "seated"
-    """Has accepted; no keys of this roster yet, unless it held them before."""
+    """Has accepted. It has no keys of this roster yet, unless it held them before."""
     GREETED = "greeted"
-    """Has greeted a new roster; keys follow."""
+    """Has greeted a new roster. The keys come next."""
     KEYED = "keyed"
-    """Holds the roster's keys; the secrets of the attempt are not shared yet."""
+    """Holds the roster's keys. The secrets of the attempt are not shared yet."""
     SHARED = "shared"
-    """Has shared the secrets of the attempt; owes a contribution."""
+    """Has shared the secrets of the attempt. Its contribution comes next."""
     SENT = "sent"
     """Has contributed to the current tensor."""
     SIGNED = "signed"
-    """Has signed who is in the sum."""
+    """Has signed the list of silos in the sum."""
     REVEALED = "revealed"
-    """Has revealed what the sum is opened with."""
+    """Has revealed its shares that open the sum."""
     OPENED = "opened"
-    """Has opened the heads' sum; they must be solved and adopted."""
+    """Has opened the sum of the heads. They must be solved and adopted."""
 
 
 class OutOfTurnError(Exception):
-    """The coordinator asked for something that is not the silo's turn. Nothing was done."""
+    """The coordinator asked for work that is out of turn. Nothing was done."""
 
 
 @dataclass(frozen=True)
 class Done:
-    """A task that was done, with the tensor and the silos that it was about."""
+    """A finished task, with its tensor and its silos."""
 
     task: Task
     tensor: Tensor | None
@@ -59,7 +59,7 @@ class Done:
 
     @classmethod
     def of(cls, work: Work) -> Self:
-        """What is done when `work` is."""
+        """Return the record of `work` as done."""
         return cls(work.task, work.tensor, work.participants, work.survivors)
 
 
@@ -69,9 +69,9 @@ class Turn:
 
     plan: tuple[tuple[Tensor, ...], ...]
     committed: int = -1
-    """The last round that the next one was built on."""
+    """The last round on which a next round was built."""
     finished: int = -1
-    """The last round of which the silo holds a model: `committed`, or a candidate one round further."""
+    """The last round whose model the silo holds: `committed`, or the candidate of the round after it."""
     place: Place | None = None
     roster: tuple[Member, ...] = ()
     keyed: tuple[Member, ...] = ()
@@ -79,19 +79,19 @@ class Turn:
     cursor: int = 0
     stage: Stage = Stage.REST
     last: Done | None = None
-    """What the silo has done last in this attempt."""
+    """The silo's last finished task in this attempt."""
     behind: bool = False
-    """The round builds on a model that this silo does not hold."""
+    """Whether the round builds on a model that this silo does not hold."""
     participants: tuple[str, ...] = ()
-    """Among whom the masks of the current tensor cancel; set with the contribution."""
+    """The silos among which the masks of the current tensor cancel. Set with the contribution."""
     survivors: tuple[str, ...] = ()
-    """Who is in the sum of the current tensor; set with the signature."""
+    """The silos in the sum of the current tensor. Set with the signature."""
 
     @property
     def tensor(self) -> Tensor:
-        """What is being summed in this attempt."""
+        """The tensor that is being summed in this attempt."""
         if self.place is None:
-            msg = "no attempt is under way"
+            msg = "no attempt is in progress"
             raise OutOfTurnError(msg)
         return self.plan[self.place.round][self.cursor]
 
@@ -113,7 +113,7 @@ MOVES: dict[tuple[Stage, Task], Stage] = {
     (Stage.OPENED, Task.SOLVE): Stage.OPENED,
     (Stage.OPENED, Task.ADOPT): Stage.SHARED,
 }
-"""What may be asked within an attempt. SEATED goes on without new keys where the silo holds the roster's."""
+"""The tasks that fit each stage of an attempt. SEATED needs no new keys if the silo holds those of the roster."""
 _NEED_KEYS = frozenset({Task.SHARE, Task.CATCH_UP, Task.EXCHANGE, Task.CONTRIBUTE})
 _NEED_MODEL = frozenset({Task.SHARE, Task.EXCHANGE, Task.CONTRIBUTE})
 _ASK_TENSOR = frozenset({Task.CONTRIBUTE, Task.SIGN, Task.REVEAL, Task.OPEN})
@@ -121,10 +121,10 @@ _AFTER_SIGNING = frozenset({Task.REVEAL, Task.OPEN})
 
 
 def sit(turn: Turn, place: Place) -> Turn:
-    """The silo accepts an offer: a new attempt at a round.
+    """Accept an offer of a new attempt at a round.
 
-    An offer of round r + 1 commits the candidate of round r, if the silo has finished it. An offer further ahead finds
-    it behind. An offer of a round that the silo has committed raises `OutOfTurnError`.
+    An offer of round r + 1 commits the candidate of round r, if the silo has finished it. After an offer further ahead
+    the silo is behind. An offer of a round that the silo has committed raises `OutOfTurnError`.
     """
     behind = False
     if place.round == turn.finished + 1:
@@ -134,14 +134,14 @@ def sit(turn: Turn, place: Place) -> Turn:
     elif place.round > turn.finished + 1:
         behind = True
     else:
-        msg = f"round {place.round} was offered; this silo has committed round {turn.committed}"
+        msg = f"round {place.round} was offered, but this silo has committed round {turn.committed}"
         raise OutOfTurnError(msg)
     before = turn.place
     if before is not None and before.round == place.round and place.attempt < before.attempt:
         msg = f"attempt {place.attempt} was offered after attempt {before.attempt}"
         raise OutOfTurnError(msg)
     if place.round >= len(turn.plan):
-        msg = f"round {place.round} was offered; the study ends with round {len(turn.plan) - 1}"
+        msg = f"round {place.round} was offered, but the study ends with round {len(turn.plan) - 1}"
         raise OutOfTurnError(msg)
     return replace(
         turn,
@@ -157,17 +157,17 @@ def sit(turn: Turn, place: Place) -> Turn:
 
 
 def leave(turn: Turn) -> Turn:
-    """The silo abandons the attempt: it disputed something. Keys of this roster are not used again."""
+    """Abandon the attempt, because the silo disputed something. Keys of this roster are not used again."""
     return replace(turn, roster=(), keyed=(), stage=Stage.REST, last=None)
 
 
 def repeats(turn: Turn, work: Work) -> bool:
-    """Whether `work` is what the silo has done last: then nothing is computed, the stored answer is given again."""
+    """Whether the silo's last task was `work`. Then nothing is computed, and the stored answer is sent again."""
     return work.place == turn.place and Done.of(work) == turn.last and work.roster == turn.roster
 
 
 def take(turn: Turn, work: Work) -> Turn:
-    """The turn after `work` is done; raises `OutOfTurnError` where it may not be done now."""
+    """Return the turn after `work` is done. Raises `OutOfTurnError` if it may not be done now."""
     if work.place is None or work.place != turn.place:
         msg = f"{work.task} belongs to another attempt than the one that this silo accepted"
         raise OutOfTurnError(msg)
@@ -193,7 +193,7 @@ def take(turn: Turn, work: Work) -> Turn:
 
 
 def _check_roster(turn: Turn, work: Work) -> None:
-    """The roster is the attempt's, this silo has its keys and model where they are needed, and the tensor is due."""
+    """Check that the roster is the attempt's, the silo has the needed keys and model, and the tensor is due."""
     if turn.roster and work.roster != turn.roster:
         msg = "the roster changed within an attempt"
         raise OutOfTurnError(msg)
@@ -204,12 +204,12 @@ def _check_roster(turn: Turn, work: Work) -> None:
         msg = f"{work.task} was asked for, but this silo does not hold the model that the round builds on"
         raise OutOfTurnError(msg)
     if work.task in _ASK_TENSOR and work.tensor is not turn.tensor:
-        msg = f"{work.task} {work.tensor} was asked for, {turn.tensor} is due"
+        msg = f"{work.task} {work.tensor} was asked for, but {turn.tensor} is due"
         raise OutOfTurnError(msg)
 
 
 def _check_names(turn: Turn, work: Work) -> None:
-    """Participants are of the roster, survivors of the participants; once given, neither changes."""
+    """Check that participants are in the roster, survivors are participants, and neither changes once given."""
     if work.task is Task.CONTRIBUTE and not _within(work.participants, tuple(m.silo for m in work.roster)):
         msg = "the participants are not sorted names of the roster, each once"
         raise OutOfTurnError(msg)

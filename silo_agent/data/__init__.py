@@ -1,4 +1,4 @@
-"""The silo's own records: read against the study's public schema, split into training and evaluation patients.
+"""The silo's own records: read by the study's public schema, and split into training and evaluation patients.
 
 Nothing here needs torch, and nothing here leaves the silo.
 """

@@ -1,7 +1,7 @@
-"""One cell of a file against what the schema says of its column.
+"""Compares one cell of a file with its column's schema.
 
-Guarantees that a cell means the same in CSV (text) and in Parquet (typed): numbers compare as numbers, texts as texts
-without surrounding blanks, truth values as true/false in any case. What is not understood is never guessed.
+Guarantees: a cell means the same in CSV (text) and in Parquet (typed). Numbers compare as numbers, texts as texts
+without surrounding blanks, truth values as true/false in any case. A cell that is not understood is never guessed.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from collections.abc import Iterable
 from policies.documents.study import Code
 
 Cell = str | int | float | bool | None
-"""What a reader hands over: CSV gives texts only; Parquet gives its own types, None for null."""
+"""A cell as a reader returns it. CSV gives only texts. Parquet gives its own types, and None for null."""
 
 _ZERO_FRACTION = re.compile(r"([+-]?[0-9]+)\.0*")
 _EXACT = 2.0**53
-"""From here on a float names several integers."""
+"""From this magnitude on, one float stands for several integers."""
 _NUMBER = re.compile(r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+)?")
 _SHOWN = 40
 
 
 def number(cell: Cell) -> float | None:
-    """The cell as a finite number, or None. Thousands marks, decimal commas, "nan" and "inf" are no numbers."""
+    """Return the cell as a finite number, or None. Thousands marks, decimal commas, "nan", "inf" are no numbers."""
     if isinstance(cell, bool) or cell is None:
         return None
     if isinstance(cell, str):
@@ -37,7 +37,7 @@ def number(cell: Cell) -> float | None:
 
 
 def text(cell: Cell) -> str:
-    """The cell as trimmed text, whole numbers without a fraction: "7" for 7 and for 7.0."""
+    """Return the cell as trimmed text, whole numbers without a fraction: "7" for 7 and for 7.0."""
     if cell is None:
         return ""
     if isinstance(cell, bool):
@@ -48,9 +48,9 @@ def text(cell: Cell) -> str:
 
 
 def identifier(cell: Cell) -> str:
-    """Who a patient is, as text: a whole number alike with and without a fraction of zeros, "7" for 7, 7.0 and "7.0".
+    """Return a patient's identifier as text. A whole number has no fraction: "7" for 7, 7.0 and "7.0".
 
-    So that a CSV file and a Parquet file of the same people draw the same cohorts. All else stays as it is written:
+    So a CSV file and a Parquet file of the same people draw the same cohorts. Everything else stays as it is written:
     "007" is not "7", and "3.10" is not "3.1".
     """
     trimmed = text(cell)
@@ -59,10 +59,11 @@ def identifier(cell: Cell) -> str:
 
 
 def identity_text(cell: Cell) -> str:
-    """A cell of what identifies a record, by its meaning: the same text in CSV and Parquet, however it is written.
+    """Return the meaning of an identifying cell as text. It is the same in CSV and Parquet, however it is written.
 
-    Whole numbers without a fraction, other numbers by the shortest text of their float; null, NaN and nothing are "".
-    Unlike `identifier` it may say the same of two cells ("007" and "7"): it draws cohorts, and joins no records.
+    Whole numbers have no fraction, and other numbers are the shortest text of their float. Null, NaN and an empty cell
+    are "". Unlike `identifier` it may be the same for two cells ("007" and "7"), because it only draws cohorts and
+    joins no records.
     """
     if isinstance(cell, float) and math.isnan(cell):
         return ""
@@ -74,7 +75,7 @@ def identity_text(cell: Cell) -> str:
 
 
 def shown(cell: Cell) -> str:
-    """The cell for the silo's own error messages, shortened."""
+    """Return the cell in a short form for the silo's own error messages."""
     if cell is None or cell == "":
         return "nothing"
     whole = repr(cell)
@@ -98,7 +99,7 @@ class CodeTable:
                 self._numbers.setdefault(float(code), place)
 
     def find(self, cell: Cell) -> int | None:
-        """The place of the cell's code, or None."""
+        """Return the place of the cell's code, or None."""
         if cell is None:
             return None
         if isinstance(cell, bool):

@@ -1,8 +1,8 @@
-"""The rows of a CSV file, told from each other whatever is wrong with one of them.
+"""Splits a CSV file into rows, even if some of them are broken.
 
-Guarantees that a row that cannot be read costs itself alone: where quotes do not close, the line on which the row
-begins is left behind and reading goes on with the next one. A cell may have several lines, so a quote that a later row
-happens to close makes one row of all between; it is seldom as wide as it must be, which is `table`'s matter.
+Guarantees: a row that cannot be read does not affect other rows. If its quotes do not close, its first line is skipped
+and reading goes on with the next line. A cell may have several lines, so if a later row happens to close an open quote,
+everything between becomes one row. Such a row rarely has the right width; `table` checks this.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from silo_agent.data.errors import Unfit
 
 
 class _Lines:
-    """Lines for `csv.reader`, which reads ahead of what it understands; `place` may be put back."""
+    """Lines for `csv.reader`, which reads further than it can parse. So `place` can be set back."""
 
     def __init__(self, lines: Sequence[str]) -> None:
         self._lines, self.place = lines, 0
@@ -30,21 +30,21 @@ class _Lines:
 
 
 def split_rows(lines: Sequence[str], delimiter: str) -> Iterator[tuple[int, list[str] | Unfit]]:
-    """Every row with its last line, from 1: its cells (none of a blank line), or what is wrong with it.
+    """Yield every row as the number of its last line, from 1, and its cells (none for a blank line) or its fault.
 
-    `lines` are decoded with `surrogateescape`. What is wrong is said without any text of the file.
+    `lines` are decoded with `surrogateescape`. A fault quotes no text of the file.
     """
     source = _Lines(lines)
-    # strict: a reader that is not takes an open quote's rest of the file for one cell.
+    # strict, because otherwise the reader takes the rest of the file after an open quote for one cell.
     reader = csv.reader(source, delimiter=delimiter, strict=True)
     while source.place < len(lines):
         first = source.place
         try:
             cells = next(reader)
         except csv.Error as error:
-            # The reader begins anew at its next call. A cell's largest size limits how far one row looks ahead.
+            # The reader begins again at its next call. The largest size of a cell limits how far a row can look ahead.
             source.place = first + 1
-            yield source.place, Unfit(f"cells parted by {delimiter!r}, quotes closed", str(error))
+            yield source.place, Unfit(f"cells separated by {delimiter!r} and closed quotes", str(error))
         else:
             if all(map(_is_utf8, lines[first : source.place])):
                 yield source.place, cells
@@ -53,7 +53,7 @@ def split_rows(lines: Sequence[str], delimiter: str) -> Iterator[tuple[int, list
 
 
 def _is_utf8(line: str) -> bool:
-    """Whether nothing in it was escaped."""
+    """Whether the line is valid UTF-8, so that nothing in it was escaped."""
     if line.isascii():
         return True
     try:

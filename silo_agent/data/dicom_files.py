@@ -1,8 +1,8 @@
 """DICOM files of one frame, by pydicom (the optional extra `dicom`).
 
-Guarantees values in the modality's own unit (rescale slope and intercept applied, such as Hounsfield units), with no
-window of the file's own: the study's public range is the window. Whatever this module does not understand is an
-`Unfit` by name. Of the patient's attributes none is read, and nothing is logged.
+Guarantees: values are in the modality's own unit, such as Hounsfield units (rescale slope and intercept are applied).
+A window in the file is ignored: the study's public range is the window. Everything that this module does not understand
+raises an `Unfit` that names it. No attribute of the patient is read, and nothing is logged.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from silo_agent.data.raster import ONE_FRAME, Raster, check_size, unreadable
 if TYPE_CHECKING:
     from pydicom.dataset import Dataset
 
-_EXTRA = "DICOM's reader, the extra dicom: pip install 'fedward[silo,dicom]'"
-_EXPECTED = "a DICOM image, whole, of one frame, gray or RGB of 8 bits"
+_EXTRA = "the DICOM reader to be installed, the extra dicom: pip install 'fedward[silo,dicom]'"
+_EXPECTED = "a complete DICOM image of one frame, gray or RGB of 8 bits"
 _GRAY = ("MONOCHROME1", "MONOCHROME2")
 _COLOUR = ("RGB", "YBR_FULL", "YBR_FULL_422", "YBR_RCT", "YBR_ICT")
 _BITS = (8, 16, 32)
@@ -36,8 +36,8 @@ _SYNTAXES = (
     "1.2.840.10008.1.2.4.90",  # JPEG 2000, lossless
     "1.2.840.10008.1.2.4.91",  # JPEG 2000
 )
-"""Transfer syntaxes that pydicom and Pillow decode by themselves. Deflated files are left out: how much they unpack to
-is not known before."""
+"""Transfer syntaxes that pydicom and Pillow decode by themselves. Deflated files are left out, because
+their unpacked size is not known beforehand."""
 _PIXELS = (
     "SamplesPerPixel",
     "PhotometricInterpretation",
@@ -56,11 +56,11 @@ _PIXELS = (
     "PixelData",
 )
 _UNREAD = ("ModalityLUTSequence", "SharedFunctionalGroupsSequence", "PerFrameFunctionalGroupsSequence")
-"""Where a file may say what its pixels mean in ways that are not understood here."""
+"""Attributes that can change what pixels mean in ways that this module does not understand."""
 
 
 def installed() -> bool:
-    """Whether the extra is there."""
+    """Whether the extra is installed."""
     return importlib.util.find_spec("pydicom") is not None
 
 
@@ -68,9 +68,9 @@ def decode(path: Path, channels: int) -> Raster:
     """Decode a file. Raises `Unfit`."""
     if not installed():
         raise Unfit(_EXTRA, "a DICOM file")
-    # Its warnings quote attributes.
+    # pydicom's warnings quote attributes.
     said = logging.getLogger("pydicom")
-    # Its modules log in names below this one, which `disabled` would not reach.
+    # pydicom's modules log under names below this one, which `disabled` would not affect.
     said.handlers, said.propagate = [logging.NullHandler()], False
     try:
         with warnings.catch_warnings():
@@ -78,7 +78,7 @@ def decode(path: Path, channels: int) -> Raster:
             return _decode(path, channels)
     except Unfit:
         raise
-    except Exception as error:  # noqa: BLE001  # decoders raise anything on foul bytes; all of it means unreadable
+    except Exception as error:  # noqa: BLE001  # decoders raise anything on bad bytes; every error means unreadable
         raise unreadable(_EXPECTED, error) from None
 
 
@@ -89,7 +89,7 @@ def _decode(path: Path, channels: int) -> Raster:
 
     syntax = str(read_file_meta_info(path).TransferSyntaxUID)
     if syntax not in _SYNTAXES:
-        expected = "a transfer syntax without compression, of run lengths, JPEG or JPEG 2000; convert it, as by dcmconv"
+        expected = "a transfer syntax that is uncompressed, run-length, JPEG or JPEG 2000; convert it (with dcmconv)"
         raise Unfit(expected, f"a DICOM file of transfer syntax {syntax[:64]}")
     dataset = dcmread(path, specific_tags=[*_PIXELS, *_UNREAD])
     _check(dataset)
@@ -99,7 +99,7 @@ def _decode(path: Path, channels: int) -> Raster:
     slope, intercept = float(dataset.get("RescaleSlope", 1)), float(dataset.get("RescaleIntercept", 0))
     rescaled = values.astype(np.float64) * slope + intercept
     if not np.isfinite(rescaled).all():
-        raise Unfit(_EXPECTED, "a rescale slope or intercept that is no finite number")
+        raise Unfit(_EXPECTED, "a rescale slope or intercept that is not a finite number")
     return Raster.gray(rescaled, channels, inverted=dataset.PhotometricInterpretation == "MONOCHROME1")
 
 
@@ -109,7 +109,9 @@ def _check(dataset: Dataset) -> None:
         raise Unfit(ONE_FRAME, "several frames in one file")
     unread = [name for name in _UNREAD if name in dataset]
     if unread:
-        raise Unfit(_EXPECTED + ", of a rescale slope and intercept alone", f"a file with {unread[0]}")
+        raise Unfit(
+            _EXPECTED + ", with no other scaling than a rescale slope and intercept", f"a file with {unread[0]}"
+        )
     samples, kind, bits = int(dataset.SamplesPerPixel), str(dataset.PhotometricInterpretation), dataset.BitsAllocated
     gray, colour = samples == 1 and kind in _GRAY and bits in _BITS, samples == 3 and kind in _COLOUR and bits == 8  # noqa: PLR2004
     if not gray and not colour:

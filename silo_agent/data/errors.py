@@ -1,7 +1,7 @@
-"""What is wrong with a silo's file, said so that its engineer can mend it.
+"""Faults of a silo's file, described so that its engineer can fix them.
 
-The text names values of patients. It is meant for the silo's own console; whatever is sent or kept elsewhere uses
-`DataError.summary`, which holds none.
+The text quotes values of patients. It is only for the silo's own console. Anything that is sent or stored elsewhere
+uses `DataError.summary`, which quotes none.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 LISTED = 20
-"""Faults spelled out in one error; the rest are only counted."""
+"""Most faults that one error lists. The rest are only counted."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One value that the schema does not allow. `row` is the line of the file (Parquet: the record), from 1; 0: all."""
+    """One value that the schema does not allow. `row` is the line (Parquet: the record) from 1; 0 is the whole file."""
 
     file: str
     row: int
@@ -36,8 +36,8 @@ class Fault:
         return "Fault(<private>)"
 
 
-class Unfit(Exception):  # noqa: N818  # never leaves this package: the reader turns it into a fault with a place
-    """A cell does not fit: what was expected, and, where the cell itself does not show it, what was found."""
+class Unfit(Exception):  # noqa: N818  # stays in this package: the reader turns it into a fault with a place
+    """A cell does not fit. It says what was expected, and what was found if the cell itself does not show it."""
 
     def __init__(self, expected: str, found: str = "") -> None:
         super().__init__("<private>")
@@ -45,7 +45,7 @@ class Unfit(Exception):  # noqa: N818  # never leaves this package: the reader t
 
 
 class Faults:
-    """Gathers faults, `listed` of each column at most, and the number of all."""
+    """Collects at most `listed` faults of each column, and counts all faults."""
 
     def __init__(self, listed: int = LISTED) -> None:
         self._listed = listed
@@ -54,14 +54,14 @@ class Faults:
         self.total = 0
 
     def add(self, fault: Fault) -> None:
-        """Take one more; those of a column come in the order of their rows."""
+        """Take one more fault. The faults of a column come in the order of their rows."""
         self.total += 1
         if self._of_column[fault.column] < self._listed:
             self._of_column[fault.column] += 1
             self._kept.append(fault)
 
     def first(self) -> tuple[Fault, ...]:
-        """The first `listed` of all, by row."""
+        """Return the first `listed` of all faults, by row."""
         return tuple(sorted(self._kept, key=lambda fault: fault.row)[: self._listed])
 
     def __repr__(self) -> str:
@@ -69,19 +69,19 @@ class Faults:
 
 
 class DataError(Exception):
-    """The file does not fit the study's schema. `str()` is one line per fault; `total` counts those left off too."""
+    """The file does not fit the study's schema. `str()` is one line per fault; `total` also counts unlisted faults."""
 
     def __init__(self, faults: Sequence[Fault], total: int | None = None) -> None:
         self.faults = tuple(faults[:LISTED])
         self.total = len(faults) if total is None else total
         lines = [str(fault) for fault in self.faults]
         if self.total > len(self.faults):
-            lines.append(f"and {self.total - len(self.faults)} more; mend these first")
+            lines.append(f"and {self.total - len(self.faults)} more; fix these first")
         super().__init__("\n".join(lines))
 
     @property
     def summary(self) -> str:
-        """The error without any value or number of the data: for logs and for other parties."""
+        """Return the error without any value or number of the data, for logs and for other parties."""
         columns = sorted({fault.column for fault in self.faults if fault.column})
         where = f" in {', '.join(repr(column) for column in columns)}" if columns else ""
         return f"the silo's data does not fit the study's schema{where}; fedward-silo data check says where"

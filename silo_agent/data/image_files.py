@@ -1,8 +1,8 @@
-"""PNG and JPEG files, by their content: gray of 8 or 16 bits, colour of 8 bits.
+"""PNG and JPEG files, recognised by their content: gray of 8 or 16 bits, colour of 8 bits.
 
-Guarantees that no other decoder is ever started, that no bytes make anything but an image or an `Unfit`, and that no
-precision is dropped silently: Pillow would cut 16-bit colour to 8 bits, so it is refused by its header. A PNG whose
-checksums fail is refused; JPEG has none.
+Guarantees: no other decoder is ever started. Any bytes give either an image or an `Unfit`. No precision is lost
+silently: Pillow would cut 16-bit colour to 8 bits, so the header check refuses such a file. A PNG whose checksums fail
+is refused; JPEG has no checksums.
 """
 
 from __future__ import annotations
@@ -22,14 +22,15 @@ _FORMATS = ("PNG", "JPEG")
 _MODES = {"PNG": ("1", "L", "LA", "P", "RGB", "RGBA", "I;16"), "JPEG": ("L", "RGB")}
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PNG_DEPTH, _PNG_COLOUR = 24, 25
-"""Places in a PNG's header of the bits per sample and of the kind of colour; kind 0 is plain gray."""
-_EXPECTED = "a PNG or JPEG image, whole, gray of 8 or 16 bits or RGB of 8 bits"
+"""Places of the bits per sample and of the kind of colour in a PNG's header. Kind 0 is plain gray."""
+_EXPECTED = "a complete PNG or JPEG image, gray of 8 or 16 bits or RGB of 8 bits"
 
 
 def decode(path: Path, channels: int) -> Raster:
     """Decode a file. Raises `Unfit`.
 
-    Orientation is applied as the file says. A PNG of fewer bits or with a palette is one of 8 bits (as PNG defines it).
+    The orientation stated in the file is applied. A PNG of fewer bits or with a palette becomes one of 8 bits (as PNG
+    defines it).
     """
     image = _open(path)
     if image.mode in ("L", "I;16"):
@@ -40,11 +41,11 @@ def decode(path: Path, channels: int) -> Raster:
 
 
 def _open(path: Path) -> Pillow.Image:
-    """The unpacked image, in one of `_MODES` and without transparency."""
+    """Return the decoded image, in one of `_MODES` and without transparency."""
     try:
         content = path.read_bytes()
         with warnings.catch_warnings():
-            # On stderr, where the agent's log goes, they would tell of single files.
+            # Warnings go to stderr, like the agent's log, and would reveal something about single files.
             warnings.simplefilter("ignore")
             warnings.simplefilter("error", Pillow.DecompressionBombWarning)
             image: Pillow.Image = Pillow.open(io.BytesIO(content), formats=_FORMATS)
@@ -61,7 +62,7 @@ def _open(path: Path) -> Pillow.Image:
     except Exception as error:  # noqa: BLE001  # decoders raise anything on foul bytes; all of it means unreadable
         raise unreadable(_EXPECTED, error) from None
     if not opaque:
-        raise Unfit(_EXPECTED + ", nowhere transparent", "transparent pixels")
+        raise Unfit(_EXPECTED + ", without transparent pixels", "transparent pixels")
     return image
 
 

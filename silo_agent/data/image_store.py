@@ -1,8 +1,7 @@
 """The image column: from a path in a cell to an image of the study's size and scale, each file decoded once.
 
-Guarantees that only files within the data file's folder are read, that memory holds one decoded file beside the
-study's small images, and that whatever is wrong with a file is said by name. What a file's bytes mean is
-`image_files`' and `dicom_files`' matter.
+Guarantees: only files within the data file's folder are read. Memory holds one decoded file in addition to the study's
+small images. Every fault of a file is named. `image_files` and `dicom_files` decode the bytes of a file.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from silo_agent.data.errors import Unfit
 from silo_agent.data.images import Images, Levels, Scale
 from silo_agent.data.raster import MAX_BYTES, Raster
 
-_THERE = "an image file that is there; mend the path, or put the file there"
+_THERE = "an existing image file; fix the path, or put the file there"
 _SMALL = f"a file of at most {MAX_BYTES >> 20} MiB"
 _PATH = "the path of an image below the data file's folder, such as scans/17.png"
 
@@ -37,7 +36,7 @@ class ImageStore:
         self._places: dict[Path, int] = {}
 
     def place(self, cell: Cell) -> int:
-        """The place of the cell's image among those collected, decoding it where it is new. Raises `Unfit`."""
+        """Return the place of the cell's image among the collected ones. Decode it if it is new. Raises `Unfit`."""
         path = self._locate(cell)
         if path not in self._places:
             decode = dicom_files.decode if path.suffix.lower() == ".dcm" else image_files.decode
@@ -46,12 +45,12 @@ class ImageStore:
         return self._places[path]
 
     def images(self, places: Sequence[int]) -> Images:
-        """All images, one per record, by their places."""
+        """Return all images, one per record, by their places."""
         count = max(1, len(self._places)) if places else 0
         return Images(self._levels[:count], self._scale.top, np.array(places, np.int64))
 
     def _locate(self, cell: Cell) -> Path:
-        """The file that a cell names. Only what lies in the folder once every link is followed is ever opened."""
+        """Return the file that a cell names. It is opened only if it lies in the folder after following links."""
         named = text(cell)
         relative = PurePosixPath(named)
         if not named or "\0" in named:
@@ -70,13 +69,13 @@ class ImageStore:
             expected = "a file below the data file's folder; copy or mount the images there"
             raise Unfit(expected, "a link that leads out of the folder")
         if not stat.S_ISREG(status.st_mode):
-            raise Unfit(_PATH, "no file but something else of this name")
+            raise Unfit(_PATH, "something of this name that is not a file")
         if status.st_size > MAX_BYTES:
             raise Unfit(_SMALL, f"{status.st_size >> 20} MiB")
         return path
 
     def _prepared(self, raster: Raster) -> Levels:
-        """Clip to the public range, resize, and round to levels: channel by channel, to hold little at a time."""
+        """Clip to the public range, resize, and round to levels, channel by channel to save memory."""
         size = (self._image.width, self._image.height)
         channels = []
         for values in raster.values:
@@ -84,7 +83,7 @@ class ImageStore:
             if raster.inverted:
                 fractions = np.subtract(1.0, fractions, dtype=np.float32)
             if fractions.shape != size[::-1]:
-                # Mode F: eight-bit resizing would round what a 16-bit image tells.
+                # Mode F, because resizing in eight bits would round the values of a 16-bit image.
                 resized = Pillow.fromarray(fractions).resize(size, Pillow.Resampling.BILINEAR)
                 fractions = np.asarray(resized, np.float32)
             channels.append(self._scale.levels(fractions))

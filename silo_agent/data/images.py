@@ -1,7 +1,7 @@
 """Images in memory, one per record: unsigned integers as compact as the public range allows.
 
-Guarantees that every pixel is computed from its own file and the study's public range alone, that whole numbers of a
-whole range keep their values exactly, and that what the model is given lies in [-1, 1]. Files are `image_store`'s.
+Guarantees: every pixel is computed only from its own file and the study's public range. Whole numbers in a
+whole-numbered range keep their values exactly. The model's input lies in [-1, 1]. `image_store` reads the files.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _BYTE, _SHORT = np.iinfo(np.uint8).max, np.iinfo(np.uint16).max
 
 @dataclass(frozen=True)
 class Scale:
-    """How many steps the public range has: at most 255 in one byte, at most 65535 in two. Equal steps, ends included.
+    """The number of steps of the public range: at most 255 in one byte, at most 65535 in two. All steps are equal.
 
     One byte is enough for a whole-numbered range of up to 255. The steps of a whole-numbered range are whole fractions
-    of 1, so that whole pixel values stay what they are.
+    of 1, so whole pixel values do not change.
     """
 
     minimum: float
@@ -32,12 +32,12 @@ class Scale:
 
     @classmethod
     def of(cls, image: Image) -> Scale:
-        """The scale of a study's images."""
+        """Return the scale of a study's images."""
         return cls(image.minimum, image.maximum)
 
     @property
     def top(self) -> int:
-        """The level of the maximum; the minimum's is 0."""
+        """The level of the maximum. The level of the minimum is 0."""
         span = self.maximum - self.minimum
         whole = self.minimum.is_integer() and span.is_integer() and span <= _SHORT
         if not whole:
@@ -51,23 +51,23 @@ class Scale:
         return np.uint8 if self.top <= _BYTE else np.uint16
 
     def fractions(self, values: NDArray[np.generic]) -> NDArray[np.float32]:
-        """Where finite values lie in the range: 0 at the minimum or below, 1 at the maximum or above."""
+        """Return where finite values lie in the range: 0 at the minimum or below, 1 at the maximum or above."""
         placed = values.astype(np.float64)
-        # What overflows lies at an end of the range all the same; a warning in the log would tell of single files.
+        # A value that overflows lies at an end of the range anyway. A warning in the log would reveal single files.
         with np.errstate(over="ignore"):
             placed -= self.minimum
             placed /= self.maximum - self.minimum
         return np.clip(placed, 0.0, 1.0, out=placed).astype(np.float32)
 
     def levels(self, fractions: NDArray[np.float32]) -> Levels:
-        """The nearest level of every fraction of the range."""
+        """Return the nearest level of every fraction of the range."""
         levels: Levels = np.rint(np.clip(fractions, 0.0, 1.0) * np.float32(self.top)).astype(self.kind)
         return levels
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Images:
-    """One image per record, of `levels` (distinct, c, h, w) in [0, top]; `order` says whose is which.
+    """One image per record. `levels` (distinct, c, h, w) in [0, top] has the images, `order` each record's image.
 
     Records that share an image share its memory. Without `order` there is one record per entry of `levels`.
     """
@@ -90,7 +90,7 @@ class Images:
             msg = "order must be one int64 per record"
             raise ValueError(msg)
         if order.min(initial=0) < 0 or order.max(initial=-1) >= len(self.levels):
-            msg = "order must name images that are there"
+            msg = "order must name existing images"
             raise ValueError(msg)
         object.__setattr__(self, "_order", order)
         self.levels.setflags(write=False)
@@ -109,8 +109,8 @@ class Images:
         return channels, height, width
 
     def take(self, rows: NDArray[np.int64] | slice) -> NDArray[np.float32]:
-        """The images of some records as the model takes them: float32 (b, c, h, w) in [-1, 1], in the rows' order."""
-        # Twice a level less top is a whole number below 2^24: only the division rounds, and the ends are exactly -1, 1.
+        """Return images of records as the model takes them: float32 (b, c, h, w) in [-1, 1], in the order of `rows`."""
+        # 2 * level - top is a whole number below 2^24, so only the division rounds, and the ends are exactly -1 and 1.
         values = self.levels[self._order[rows]].astype(np.float32)
         values *= 2.0
         values -= self.top
@@ -118,5 +118,5 @@ class Images:
         return values
 
     def subset(self, keep: NDArray[np.bool_]) -> Images:
-        """The images of the records that a mask keeps; memory is shared with the whole."""
+        """Return the images of the records that a mask keeps. They share their memory with the whole."""
         return replace(self, order=self._order[keep])

@@ -1,12 +1,12 @@
 """A silo's file, read against the study's schema (`policies.documents.study.DataSchema`).
 
-Guarantees that every input is computed from the record's own cells and public constants alone: no mean, no quantile, no
+Guarantees: every input is computed only from the record's own cells and public constants. No mean, no quantile and no
 vocabulary of the silo's data enters (docs/design/noise.md, "Public constants": every patient's input would otherwise
-depend on every other). A domain or class that is absent is normal.
+depend on every other). A domain or class without records is normal.
 
-A record with a value outside the schema is a fault with its place for people inside the hospital (`read_records`,
-`check_records`), and simply not there for what others see something of (`read_fitting_records`). That faults come to
-nobody else's ears is left to the callers.
+For people inside the hospital, a record with a value outside the schema is a fault with its place (`read_records`,
+`check_records`). For training, whose results others see, such a record is left out without a word
+(`read_fitting_records`). The callers must show faults to nobody outside.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ T = TypeVar("T")
 
 
 class Reading:
-    """Reads columns of one table, gathers their faults, and remembers which rows `fits` (n,) have none."""
+    """Reads columns of one table and collects their faults. `fits` (n,) marks the rows without faults."""
 
     def __init__(self, table: Table, faults: Faults) -> None:
         self.table, self.faults = table, faults
         self.fits = np.ones(len(table.rows), np.bool_)
 
     def column(self, name: str, parse: Callable[[Cell], T], instead: T) -> list[T]:
-        """Parse every cell of a column; a cell that does not fit becomes `instead` and a fault."""
+        """Parse every cell of a column. A cell that does not fit becomes `instead`, and a fault is added."""
         known: dict[Hashable, T | Unfit] = {}
         parsed: list[T] = []
         for place, (row, cell) in enumerate(zip(self.table.rows, self.table.columns[name], strict=True)):
@@ -59,7 +59,7 @@ class Reading:
         return parsed
 
     def finish(self) -> None:
-        """Raise `DataError` where anything did not fit."""
+        """Raise `DataError` if anything did not fit."""
         if self.faults.total:
             raise DataError(self.faults.first(), self.faults.total)
 
@@ -68,7 +68,7 @@ class Reading:
 class Check:
     """What reading for training would leave out. Private: faults quote cells, and the numbers count patients' records.
 
-    `faults` are the first ones by row, `total` counts all of them; `kept` and `left_out` count records.
+    `faults` has the first faults by row, and `total` counts all of them. `kept` and `left_out` count records.
     """
 
     faults: tuple[Fault, ...]
@@ -81,12 +81,12 @@ class Check:
 
 
 def read_records(path: Path, schema: DataSchema, identified_by: Sequence[str] = ()) -> Records:
-    """Read a CSV file, or Parquet where the suffix is `.parquet`, strictly: for people inside the hospital.
+    """Read a CSV file (or Parquet, if the suffix is `.parquet`) strictly, for people inside the hospital.
 
-    Without a patient column the policy's columns `identified_by` say whose record it is; without these the records have
-    no identity, and `split` refuses them.
-    Returns records in the file's order; none at all is a normal result. Raises `DataError`, which lists file, row
-    (1-based line of the file), column, what was found and what was expected.
+    If there is no patient column, the policy's columns `identified_by` say whose record it is. Without these columns
+    the records have no identity, and `split` refuses them. Returns records in the file's order; no record at all is a
+    normal result. Raises `DataError`, which lists file, row (1-based line of the file), column, what was found and what
+    was expected.
     """
     faults = Faults()
     reading = _reading(path, schema, identified_by, faults)
@@ -96,22 +96,22 @@ def read_records(path: Path, schema: DataSchema, identified_by: Sequence[str] = 
 
 
 def read_fitting_records(path: Path, schema: DataSchema, identified_by: Sequence[str] = ()) -> Records:
-    """Read the same for training: a record that does not fit the schema is left out, and nobody hears of it.
+    """Read the same file for training. A record that does not fit the schema is left out, and nobody is told.
 
-    An answer, a log line or a count that depended on it would tell a study's author about single patients, at no charge
-    and as exactly as bounds can be chosen. Whether a record is left out follows from its own cells, its own image and
-    the public schema alone, never from another record. So adding or removing a patient still adds or removes that
-    patient's fitting records and nothing else: every sensitivity, sampling rate and clip of a release holds as it is,
-    and a patient none of whose records fit has no influence at all. (But for a quote that a later row of a CSV file
-    closes: see `csv_rows`.) Images are decoded here, all of them, so that none can fail in the middle of training.
+    An answer, a log line or a count that depended on such a record would tell a study's author about single patients,
+    without any charge and as exactly as the author chooses the bounds. Whether a record is left out follows only from
+    its own cells, its own image and the public schema, never from another record. So adding or removing a patient still
+    adds or removes only that patient's fitting records: every sensitivity, sampling rate and clip of a release stays
+    valid, and a patient without fitting records has no influence at all. (There is one exception: a quote that a later
+    row of a CSV file closes; see `csv_rows`.) All images are decoded here, so that none can fail during training.
 
-    Raises `DataError` only for what no single record decides: a file that is absent, unreadable or lacks a column.
+    Raises `DataError` only for faults that no single record decides: the file is absent, unreadable or lacks a column.
     """
     return _fitting(_reading(path, schema, identified_by, Faults()), path.parent, schema)
 
 
 def check_records(path: Path, schema: DataSchema, listed: int, identified_by: Sequence[str] = ()) -> Check:
-    """What `read_fitting_records` would leave out, with the first `listed` faults. Raises `DataError` as it does."""
+    """Return what `read_fitting_records` would leave out, with the first `listed` faults. Raises `DataError` too."""
     faults = Faults(listed)
     reading = _reading(path, schema, identified_by, faults)
     kept = len(_fitting(reading, path.parent, schema))
@@ -125,7 +125,7 @@ def _reading(path: Path, schema: DataSchema, identified_by: Sequence[str], fault
 
 
 def _fitting(reading: Reading, folder: Path, schema: DataSchema) -> Records:
-    """The records without any fault. Every column is read first, so that `reading` knows of all faults."""
+    """Return the records without any fault. Every column is read first, so that `reading` has all faults."""
     labels = np.array(reading.column(schema.label.column, _label(schema.label), 0), np.int64)
     domains = np.zeros(len(reading.table.rows), np.int64)
     for factor in schema.domain:
@@ -141,7 +141,7 @@ def _fitting(reading: Reading, folder: Path, schema: DataSchema) -> Records:
 
 
 def read_inputs(reading: Reading, schema: DataSchema) -> NDArray[np.float32]:
-    """The features as the model takes them, (n, d)."""
+    """Return the features as the model takes them, (n, d)."""
     inputs = np.zeros((len(reading.table.rows), schema.inputs), np.float32)
     start = 0
     for feature in schema.features:
@@ -165,7 +165,7 @@ def _label(label: Label) -> Callable[[Cell], int]:
     def parse(cell: Cell) -> int:
         places = [place for place, table in enumerate(tables) if table.find(cell) is not None]
         if len(places) > 1:
-            msg = f"a code of one class; the study lists it for {len(places)}"
+            msg = f"a code of one class, but the study lists it for {len(places)}"
             raise Unfit(msg)
         if not places:
             raise Unfit(expected)
@@ -175,7 +175,7 @@ def _label(label: Label) -> Callable[[Cell], int]:
 
 
 def domain_parser(factor: DomainColumn, missing: Sequence[str]) -> Callable[[Cell], int]:
-    """Finds a cell's place among one factor's names; what is not among them is `Unfit`."""
+    """Return a function that finds a cell's place among one factor's names, and raises `Unfit` for other cells."""
     absence = Absence(missing)
     codes = CodeTable(factor.values)
 
@@ -206,7 +206,7 @@ def _number(feature: NumericFeature, schema: DataSchema) -> Callable[[Cell], tup
     def parse(cell: Cell) -> tuple[float, ...]:
         if absence.covers(cell):
             if feature.fill is None:
-                msg = f"a number in [{feature.minimum:g}, {feature.maximum:g}]; the study gives no fill for absence"
+                msg = f"a number in [{feature.minimum:g}, {feature.maximum:g}]; the study gives no fill for empty cells"
                 raise Unfit(msg)
             return scaled(feature.fill), 1.0
         value = number(cell)
@@ -240,7 +240,7 @@ def _category(feature: CategoryFeature, schema: DataSchema) -> Callable[[Cell], 
 
 
 def read_images(reading: Reading, folder: Path, schema: DataSchema) -> Images | None:
-    """The images that a column names, from files below `folder`; None where the schema has no such column."""
+    """Return the images that a column names, from files below `folder`; None if the schema has no such column."""
     if schema.image is None:
         return None
     column = schema.image.column
@@ -249,7 +249,7 @@ def read_images(reading: Reading, folder: Path, schema: DataSchema) -> Images | 
 
 
 def _names(reading: Reading, schema: DataSchema) -> Sequence[str]:
-    """Whose every row is: the patient's identifier, or the row's own identity."""
+    """Return for every row whose it is: the patient's identifier, or the row's own identity."""
     if schema.patient is None:
         return reading.table.identities or (NOBODY,) * len(reading.table.rows)
     return reading.column(schema.patient, patient_parser(schema.missing), "")
@@ -264,7 +264,7 @@ def _patients(names: Sequence[str], schema: DataSchema) -> tuple[NDArray[np.int6
 
 
 def patient_parser(missing: Sequence[str]) -> Callable[[Cell], str]:
-    """Reads a patient's identifier; one that is absent is `Unfit`."""
+    """Return a function that reads a patient's identifier, and raises `Unfit` if it is absent."""
     absence = Absence(missing)
 
     def parse(cell: Cell) -> str:

@@ -1,7 +1,7 @@
-"""Records in memory: model inputs, images, classes, domains, and whose they are.
+"""Records in memory: model inputs, images, classes, domains and patients.
 
-Guarantees consistent lengths, finite inputs, read-only arrays and a dense patient index. Order is the file's. What
-the values mean is the schema's matter (`policies.documents.study.DataSchema`).
+Guarantees: lengths are consistent, inputs are finite, arrays are read-only, and the patient index is dense. Records are
+in the file's order. The schema says what the values mean (`policies.documents.study.DataSchema`).
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from numpy.typing import NDArray
 from silo_agent.data.images import Images
 
 NOBODY: Final = ""
-"""Identity of a record of which nobody said what identifies it."""
+"""Identity of a record if nobody said which columns identify it."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Records:
-    """n records of P patients (of records, where the file has no patient column). Empty is a normal state.
+    """n records of P patients (without a patient column, each record counts as a patient). It may be empty.
 
-    `inputs` float32 (n, d), d = 0 where the study reads images alone; `labels` int64 (n,), the class in [0, C);
+    `inputs` float32 (n, d), d = 0 if the study reads only images; `labels` int64 (n,), the class in [0, C);
     `domains` int64 (n,) in [0, M); `patients` int64 (n,), the index of the record's patient in `identities`; `images`
-    one per record where the study names an image column. Every patient has at least one record.
+    one per record if the study names an image column. Every patient has at least one record.
     """
 
     inputs: NDArray[np.float32]
@@ -40,7 +40,7 @@ class Records:
             msg = "inputs, labels, domains and patients must have one entry per record"
             raise ValueError(msg)
         if self.images is not None and len(self.images) != n:
-            msg = f"images must be one per record: {n} are needed, {len(self.images)} are given"
+            msg = f"images must be one per record: {n} are needed, but {len(self.images)} are given"
             raise ValueError(msg)
         if not np.array_equal(np.unique(self.patients), np.arange(len(self.identities))):
             msg = "patients must index identities densely: every patient has a record, every record a patient"
@@ -66,7 +66,7 @@ class Records:
         return len(self.identities)
 
     def of_patients(self, chosen: NDArray[np.bool_]) -> Records:
-        """All records of the chosen patients; `chosen` is a mask over `identities`. The index is made dense again."""
+        """Return all records of the chosen patients. `chosen` is a mask over `identities`. The new index is dense."""
         keep = chosen[self.patients]
         index = np.cumsum(chosen) - 1
         return Records(

@@ -1,9 +1,9 @@
-"""Who trains and who evaluates: decided once per data set, by a public hash, for ever.
+"""Which patients train and which evaluate. A public hash decides it once per data set, for good.
 
-Guarantees that a patient (a record, where the policy's unit is that) lies in exactly one of the two cohorts whatever
-the study, the file's order and format or the other patients, so that the budgets of the two compose in parallel
-(`policies.plan.cost`). What identifies a patient is the policy's word (`data_set.identified_by`), which `decide` holds
-every study to.
+Guarantees: a patient (or a record, if that is the policy's unit) is in exactly one of the two cohorts. This does not
+depend on the study, the order and format of the file, or the other patients, so the budgets of the two cohorts compose
+in parallel (`policies.plan.cost`). The policy says what identifies a patient (`data_set.identified_by`), and `decide`
+makes every study follow it.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ _LABEL = b"fedward split"
 
 
 def split(records: Records, data_set: str, holdout: float) -> tuple[Records, Records]:
-    """Split into (training, evaluation); about the fraction `holdout` of the patients evaluates.
+    """Split into (training, evaluation). About the fraction `holdout` of the patients evaluates.
 
-    A patient evaluates where the first 64 bits of SHA-256 over label, data set and identity, as a fraction of 2^64, lie
-    below `holdout`. All records of a patient go together. Raises `ValueError` for records without an identity.
+    A patient evaluates if the first 64 bits of SHA-256 over label, data set and identity, as a fraction of 2^64, lie
+    below `holdout`. All records of a patient stay together. Raises `ValueError` for records without an identity.
     """
     if NOBODY in records.identities:
         msg = "these records were read without the columns that identify them; give data_set.identified_by"
@@ -37,7 +37,7 @@ def split(records: Records, data_set: str, holdout: float) -> tuple[Records, Rec
 
 
 def _position(data_set: str, identity: str) -> int:
-    """A patient's place in [0, 2^64); parts are prefixed with their lengths, so no two pairs hash alike."""
+    """Return a patient's place in [0, 2^64). Parts are prefixed with their lengths, so no two pairs have one hash."""
     digest = hashlib.sha256(_LABEL)
     for part in (data_set.encode(), identity.encode()):
         digest.update(len(part).to_bytes(8, "big"))

@@ -1,8 +1,8 @@
 """A file as columns of cells: CSV, or Parquet by its suffix.
 
-Guarantees that every needed column is there exactly once and every row has the header's width; keeps the line of
-every record for messages. A row that is none (of another width, with an open quote, of undecodable text) is a fault and
-not in the table: what becomes of it is the reader's matter. Says nothing of what the cells mean.
+Guarantees: every needed column is there exactly once, and every row has the header's width. The table keeps the line of
+every record for messages. A broken row (of another width, with an open quote, of undecodable text) is a fault and not
+in the table; the reader decides what follows from it. This module does not know what the cells mean.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from silo_agent.data.csv_rows import split_rows
 from silo_agent.data.errors import DataError, Fault, Faults, Unfit
 
 _NO_VALUE = (ValueError, OverflowError, pa.ArrowException)
-"""What Arrow raises where a single value is none of Python's: text that is not UTF-8, a date after the year 9999."""
+"""What Arrow raises if a single value has no form in Python: text that is not UTF-8, a date after the year 9999."""
 _DECODED = "text in UTF-8, a number, or a time of the years 1 to 9999 in whole microseconds"
 
 
 @dataclass(frozen=True, repr=False)
 class Table:
-    """Columns that the schema names, by name; `rows` are the lines (CSV) or record numbers (Parquet), from 1.
+    """The schema's columns, by name. `rows` has the lines (CSV) or record numbers (Parquet), from 1.
 
-    `identities` are the SHA-256 of each row's cells in the columns that identify it, empty where none were given.
-    `broken` counts the rows of the file that are not here.
+    `identities` has the SHA-256 of each row's cells in the identifying columns, and is empty if none were given.
+    `broken` counts the rows of the file that are not in the table.
     """
 
     file: str
@@ -42,7 +42,7 @@ class Table:
 
 
 def needed_columns(schema: DataSchema) -> tuple[str, ...]:
-    """Columns that the schema reads, each once, in a fixed order."""
+    """Return the columns that the schema reads, each once, in a fixed order."""
     names = [schema.patient] if schema.patient is not None else []
     names += [schema.label.column, *(factor.column for factor in schema.domain)]
     names += [feature.column for feature in schema.features]
@@ -59,10 +59,10 @@ def read_table(
     *,
     identified_by: Sequence[str] = (),
 ) -> Table:
-    """Read the `needed` columns, which are by default all that the schema names; those also `optional` may be absent.
+    """Read the `needed` columns, by default all columns of the schema. Those that are also `optional` may be absent.
 
-    The columns `identified_by` are needed too, and make `Table.identities`. Rows that are none are added to `faults`.
-    Raises `DataError` for a file that is absent, unreadable or lacks a column: for what no single record decides.
+    The columns `identified_by` are needed too, and make `Table.identities`. Broken rows are added to `faults`. Raises
+    `DataError` only for faults that no single record decides: the file is absent, unreadable or lacks a column.
     """
     asked = needed_columns(schema) if needed is None else tuple(needed)
     wanted = tuple(dict.fromkeys([*asked, *identified_by]))
@@ -70,7 +70,7 @@ def read_table(
         read = _read_parquet if path.suffix == ".parquet" else _read_csv
         table = read(path, schema, faults, wanted, optional)
     except FileNotFoundError:
-        raise _refusal(path.name, "no file", "the file that the agent's configuration names; mend its path") from None
+        raise _refusal(path.name, "no file", "the file that the agent's configuration names; fix its path") from None
     except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
         raise _refusal(path.name, f"an unreadable file ({type(error).__name__})", "a readable file") from None
     identifying = [table.columns[name] for name in identified_by]
@@ -103,7 +103,7 @@ def _read_csv(
 
 
 def _header(file: str, found: Iterator[tuple[int, list[str] | Unfit]]) -> list[str]:
-    """Takes the first row. One that cannot be read is a fault of the file."""
+    """Return the first row. If it cannot be read, that is a fault of the whole file."""
     line, cells = next(found, (1, []))
     if isinstance(cells, Unfit):
         raise DataError([Fault(file, line, "", cells.found, cells.expected)])
@@ -136,9 +136,9 @@ def _read_parquet(
 
 
 def _cells(column: pa.ChunkedArray) -> tuple[list[Cell], list[int]]:
-    """Python values, and the places of those that have none; categories are decoded.
+    """Return Python values, and the places of values that have no form in Python. Categories are decoded.
 
-    What is neither text, number nor truth value becomes its text.
+    A value that is neither text, number nor truth value becomes its text.
     """
     values: list[object]
     undecoded = []
@@ -157,7 +157,7 @@ def _cells(column: pa.ChunkedArray) -> tuple[list[Cell], list[int]]:
 
 
 def _present(header: Sequence[str], wanted: Sequence[str], optional: Collection[str]) -> tuple[str, ...]:
-    """The wanted columns without the optional ones that the file does not have."""
+    """Return the wanted columns without the optional ones that the file lacks."""
     return tuple(name for name in wanted if name in header or name not in optional)
 
 
@@ -175,7 +175,7 @@ def _places(file: str, header: Sequence[str], needed: Iterable[str]) -> list[int
 
 
 def _identity(cells: Iterable[Cell]) -> str:
-    """SHA-256 over cells as `identity_text`, each prefixed with one more than its length in bytes."""
+    """Return SHA-256 over cells as `identity_text`, each prefixed with its length in bytes plus one."""
     digest = hashlib.sha256()
     for cell in cells:
         raw = identity_text(cell).encode()

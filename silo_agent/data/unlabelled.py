@@ -1,7 +1,7 @@
-"""Records to be predicted: read as for training (`reader`), but without a label, and the domain may be unknown.
+"""Records to be predicted: read as for training (`reader`), but without a label. The domain may be unknown.
 
-Guarantees that inputs and images are what training would have made of the same cells, that a label column is not even
-looked at, and that a domain is either one of the study's or unknown: which of the two may be is the caller's word.
+Guarantees: inputs and images are the same that training would make of the same cells. A label column is not read. A
+domain is either one of the study's or unknown; the caller says whether it may be unknown.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ UNKNOWN = -1
 class Unlabelled:
     """n records in the file's order.
 
-    `inputs` float32 (n, d); `domains` int64 (n,), `UNKNOWN` or in [0, M); `patients` one identifier per record where
-    the schema has a patient column; `images` one per record where it has an image column.
+    `inputs` float32 (n, d); `domains` int64 (n,), `UNKNOWN` or in [0, M); `patients` one identifier per record if the
+    schema has a patient column; `images` one per record if it has an image column.
     """
 
     inputs: NDArray[np.float32]
@@ -46,11 +46,11 @@ class Unlabelled:
 def read_unlabelled(
     path: Path, schema: DataSchema, *, domain: int | None = None, unknown_allowed: bool = False
 ) -> Unlabelled:
-    """Read a CSV file, or Parquet where the suffix is `.parquet`.
+    """Read a CSV file (or Parquet, if the suffix is `.parquet`).
 
-    With `domain` all records are of it, whatever the file says. With `unknown_allowed` a record's domain is unknown
-    where its cell is empty or names what the schema does not list, and of all records where the column is not there.
-    Raises `DataError` as `read_records` does.
+    If `domain` is given, all records have this domain, whatever the file says. With `unknown_allowed`, a record's
+    domain is unknown if its cell is empty or not listed in the schema; if the file lacks the column, all domains are
+    unknown. Raises `DataError` as `read_records` does.
     """
     factors = [factor.column for factor in schema.domain]
     read = [] if schema.patient is None else [schema.patient]
@@ -75,7 +75,7 @@ def read_unlabelled(
 
 
 def _domains(reading: Reading, schema: DataSchema, *, lenient: bool) -> NDArray[np.int64]:
-    """Domain of every record. One factor that is unknown makes the domain unknown."""
+    """Return the domain of every record. If one factor is unknown, the domain is unknown."""
     rows = len(reading.table.rows)
     domains, known = np.zeros(rows, np.int64), np.ones(rows, bool)
     for factor in schema.domain:
@@ -91,14 +91,14 @@ def _domains(reading: Reading, schema: DataSchema, *, lenient: bool) -> NDArray[
 
 
 def _or_unknown(factor: DomainColumn, schema: DataSchema, parse: Callable[[Cell], int]) -> Callable[[Cell], int]:
-    """As `parse`, but unknown where nothing is recorded or a code is unlisted. A band still needs a number."""
+    """Return `parse`, but with unknown for an empty cell or an unlisted code. A band still needs a number."""
     absence = Absence(schema.missing)
 
     def lenient(cell: Cell) -> int:
         if absence.covers(cell) or text(cell) == "":
             return UNKNOWN
         if factor.edges and number(cell) is None:
-            msg = "a number such as 1.5, or nothing where the domain is unknown"
+            msg = "a number such as 1.5, or nothing if the domain is unknown"
             raise Unfit(msg)
         try:
             return parse(cell)

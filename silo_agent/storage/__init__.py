@@ -1,6 +1,6 @@
 """What a silo keeps on its disk: durable state, the names of its files, and when they are removed.
 
-Every write is whole or absent. What the bytes mean is not known here.
+Every write is complete or absent. The room does not know what the bytes mean.
 """
 
 __all__ = ["retention", "state"]

@@ -1,16 +1,16 @@
-"""The policy's retention: what is private or secret of a study that is over is removed when its days are up.
+"""The policy's retention: removes the private and secret files of a study some days after its end.
 
-Guarantees: nothing of a study that still runs is touched; that a removal has begun is durable before the first file
-goes, nothing private of that study is used from then on, and a crash on the way leaves a state from which the next look
-goes on. What stays is listed (`_STAYS`), so that a new kind of file is removed and not forgotten: what all silos of the
-study hold and the ledger has charged, and the training log, which holds no patient and shows that the ledger is right
-(docs/design/threat-model.md, "Invariants" 1). Labels, releases and survivor lists stay as used up
+Guarantees: files of a running study are not touched. The start of a removal is durable before the first file is
+removed. From then on nothing private of that study is used. After a crash, the next look continues the removal. The
+files that stay are listed (`_STAYS`), so that a new kind of file is removed and not forgotten. They are files that all
+silos of the study hold and the ledger has charged, and the training log, which holds no patient and shows that the
+ledger is right (docs/design/threat-model.md, "Invariants" 1). Labels, releases and survivor lists stay as used up
 (`State.begin_removal`).
 
-The days are the machine's, in UTC, and a clock can be wrong. What is lost early cannot be brought back, what is kept a
-day longer can still be removed: so the clock's word is taken only when a later day confirms it (`weigh`). A clock that
-is put right before the next look does no harm. Left to others: copies (backups, exports, predictions), what a removed
-file leaves on the medium (encrypt the disk), and a study whose end nobody tells.
+The days are the machine's, in UTC, and a clock can be wrong. Files that are removed too early cannot be restored, but
+files that are kept a day longer can still be removed. So a day is trusted only when a later day confirms it (`weigh`).
+A wrong clock that is corrected before the next look does no harm. Left to others: copies (backups, exports,
+predictions), traces of removed files on the disk (encrypt the disk), and studies whose end nobody reports.
 """
 
 from __future__ import annotations
@@ -32,24 +32,25 @@ from silo_agent.storage.state import Ending, State, sync_folder
 
 log = structlog.get_logger()
 SECONDS: Final = 24 * 3600.0
-"""Between two looks while the agent runs."""
+"""Seconds between two looks while the agent runs."""
 _STAYS: Final = re.compile(
     r"model-[0-9]+\.(safetensors|digest)|counts\.json|results\.json|publication\.json|training\.jsonl"
 )
-"""Files of a study's own folder."""
+"""Files of a study's own folder that stay."""
 
 
 def today() -> date:
-    """The machine's day, in UTC."""
+    """Return the machine's day, in UTC."""
     return datetime.now(UTC).date()
 
 
 def weigh(ending: Ending, day: date, days: int) -> Ending:
-    """What is known of an ending after a look at the clock. Where `removed` is set, the removal is to be done.
+    """Return what is known about an ending after a look at the clock. If `removed` is set, the removal must be done.
 
-    `days` full days are kept after the one on which the study ended. That they are over is noticed on one day and acted
-    on upon a later one. An end that lies ahead was written by a clock that was wrong, unless today's is: confirmed by a
-    later day, the day on which it was noticed takes its place, so that it is not kept for ever.
+    Files are kept for `days` full days after the day on which the study ended. One look notices that these days are
+    over, and a look on a later day acts on it. If the end lies in the future, either the clock was wrong when the end
+    was written, or it is wrong now. If a later day confirms it, the day on which it was noticed replaces the end, so
+    that files are not kept for ever.
     """
     ended = ending.ended or day
     ahead, over = day < ended, (day - ended).days >= days
@@ -58,20 +59,20 @@ def weigh(ending: Ending, day: date, days: int) -> Ending:
     if not (ahead or over):
         return replace(ending, ended=ended, noticed=None)
     seen = ending.noticed
-    # A notice before the end was of an end that lay ahead; it confirms nothing else.
+    # A notice from before the end was about an end in the future. It confirms nothing else.
     if seen is None or seen >= day or (seen < ended) != ahead:
         return replace(ending, ended=ended, noticed=day)
     return replace(ending, ended=seen, noticed=None) if ahead else replace(ending, removed=day)
 
 
 class Retention:
-    """Looks at the studies that are over, and removes what has to go."""
+    """Looks at the studies that are over, and removes the files whose days are over."""
 
     def __init__(self, state: State, days: int, metrics: Metrics, clock: Callable[[], date] = today) -> None:
         self._state, self._days, self._metrics, self._clock = state, days, metrics, clock
 
     def look(self) -> None:
-        """Once over all studies. What cannot be removed is logged and tried again at the next look."""
+        """Look at all studies once. Files that cannot be removed are logged and tried again at the next look."""
         try:
             for ending in self._state.endings():
                 self._weigh(ending)
@@ -109,7 +110,7 @@ class Retention:
             log.info("retention: removed", study=study[:12], names=removed)
 
     def _private(self, study: str) -> Iterator[Path]:
-        """All that must go, folders after what lies in them."""
+        """Yield everything that must be removed; a folder comes after its content."""
         home, *boxes = self._state.folders(study)
         for box in boxes:
             yield from _inside(box)
@@ -121,7 +122,7 @@ class Retention:
 
 
 def _inside(folder: Path) -> list[Path]:
-    """What lies in a folder, deepest first; links are not followed."""
+    """Return everything in a folder, deepest first. Links are not followed."""
     return [Path(root) / name for root, folders, files in os.walk(folder, topdown=False) for name in (*files, *folders)]
 
 
@@ -133,11 +134,11 @@ class Retaining:
         self._thread = threading.Thread(target=self._run, name="retention", daemon=True)
 
     def start(self) -> None:
-        """Begin; the first look is a day away."""
+        """Begin. The first look is a day away."""
         self._thread.start()
 
     def join(self) -> None:
-        """Wait until what is under way is done, once the agent was asked to stop."""
+        """Wait until the current look is done, after the agent was asked to stop."""
         self._thread.join()
 
     def _run(self) -> None:

@@ -1,10 +1,10 @@
-"""What the agent must not forget beside the ledger: noised releases, sealed bytes by label, survivor lists, models.
+"""What the agent must not forget, beside the ledger: noised releases, sealed bytes by label, survivor lists, models.
 
 Guarantees: a release is drawn once and kept, so a repeated attempt sends the same noised integers and never new noise
-for an old charge; a mask label gives one byte string for ever; for one sum of one round one survivor list is signed,
-whatever the attempt; files are written whole or not at all and synced before the row that names them. What was used up
-stays on record when a study's files are removed (`begin_removal`), so a study that is over is used up for ever. A
-release and what it is sealed to are read and written piece by piece. The folder belongs to one agent.
+for an old charge. A mask label gives only one byte string, for good. For one sum of one round only one survivor list is
+signed, in whatever attempt. A file is written completely or not at all, and synced before the row that names it. The
+record of what was used up stays when a study's files are removed (`begin_removal`), so a study that is over cannot be
+used again. A release and its sealed form are read and written piece by piece. The folder belongs to one agent.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from protos.chunks import ChunkHasher, ChunkList
 from protos.messages import Place, Tensor
 
 _PIECE = 1 << 16
-"""Integers of a release that are written at once."""
+"""Number of integers of a release that are written at once."""
 _metadata = MetaData()
 _studies = Table(
     "studies",
@@ -93,24 +93,24 @@ _endings = Table(
     Column("noticed", String(10), nullable=False),
     Column("removed", String(10), nullable=False),
 )
-"""Days as YYYY-MM-DD, empty for none."""
+"""Days are written as YYYY-MM-DD, and empty for none."""
 
 
 class StateError(Exception):
-    """The agent's folder is not as the agent left it, or would not be. Names the file and the mend."""
+    """The agent's folder was changed, or a write would change what must not change. Names the file and the fix."""
 
 
 class SurvivorsError(StateError):
-    """A second survivor list is asked for. Names only what the coordinator knows."""
+    """A second survivor list was requested. The message names only what the coordinator knows."""
 
 
 @dataclass(frozen=True, repr=False)
 class Release:
-    """A draw. Prints only its kind."""
+    """A drawn release. `repr` prints only its kind."""
 
     integers: NDArray[np.int64]
     label: str
-    """Digest of the mask label that it was drawn for."""
+    """Digest of the mask label for which it was drawn."""
 
     def __repr__(self) -> str:
         return "Release(<private>)"
@@ -118,15 +118,15 @@ class Release:
 
 @dataclass(frozen=True)
 class Ending:
-    """When a study was over for this silo, and what became of what is private of it. Days in UTC."""
+    """When a study ended for this silo, and whether its private files were removed. Days are in UTC."""
 
     study: str
     ended: date | None
-    """None where it ended under a version that kept no day."""
+    """None if it ended under a version that stored no day."""
     noticed: date | None = None
-    """The day whose clock first said that `ended` is too long ago, or still to come; see `retention.weigh`."""
+    """The day on which the clock first said that `ended` is too long ago or in the future (see `retention.weigh`)."""
     removed: date | None = None
-    """The day on which the removal began; what is left from then on is never used."""
+    """The day on which the removal began. Files that are left after it are never used."""
 
 
 class State:
@@ -140,41 +140,41 @@ class State:
         _metadata.create_all(self._engine)
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         self._engine.dispose()
 
     # --- studies ------------------------------------------------------------------------------------------------
     def study_folder(self, study: str) -> Path:
-        """Where models and results of a study lie."""
+        """Return the folder of a study's models and results."""
         folder = self.folder / "studies" / study
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         return folder
 
     def add_study(self, study: str, canonical: bytes) -> None:
-        """Remember a study's text; the same again changes nothing."""
+        """Store a study's text. The same text again changes nothing."""
         if self.canonical(study) is None:
             with self._transaction() as connection:
                 connection.execute(insert(_studies).values(study=study, canonical=canonical, committed=-1, why=""))
 
     def canonical(self, study: str) -> bytes | None:
-        """A study's text, None where it is unknown."""
+        """Return a study's text, or None if the study is unknown."""
         with self._transaction() as connection:
             row = connection.execute(select(_studies.c.canonical).where(_studies.c.study == study)).first()
         return None if row is None else bytes(row.canonical)
 
     def committed(self, study: str) -> int:
-        """The last committed round, -1 before the first."""
+        """Return the last committed round, -1 before the first."""
         with self._transaction() as connection:
             row = connection.execute(select(_studies.c.committed).where(_studies.c.study == study)).first()
         return -1 if row is None else int(row.committed)
 
     def commit(self, study: str, round_number: int) -> None:
-        """A round's candidate model is the study's model from now on."""
+        """Make a round's candidate model the study's model from now on."""
         with self._transaction() as connection:
             connection.execute(update(_studies).where(_studies.c.study == study).values(committed=round_number))
 
     def finish(self, study: str, why: str, day: date) -> None:
-        """The study is over for this silo. Told again, the first day stays."""
+        """Record that the study is over for this silo. If this is called again, the first day stays."""
         with self._transaction() as connection:
             connection.execute(update(_studies).where(_studies.c.study == study).values(why=why))
             known = connection.execute(select(_endings.c.study).where(_endings.c.study == study)).first()
@@ -182,54 +182,54 @@ class State:
                 connection.execute(insert(_endings).values(study=study, **_written(Ending(study, day))))
 
     def is_over(self, study: str) -> bool:
-        """Whether the study has ended for this silo, which is for ever."""
+        """Whether the study has ended for this silo. It never starts again."""
         return any(digest == study and why for digest, _, why in self.studies())
 
     def studies(self) -> list[tuple[str, int, str]]:
-        """All known studies: digest, last committed round, why it is over (empty while it runs)."""
+        """Return all known studies: digest, last committed round, why it is over (empty while it runs)."""
         with self._transaction() as connection:
             rows = connection.execute(select(_studies.c.study, _studies.c.committed, _studies.c.why)).all()
         return [(row.study, row.committed, row.why) for row in rows]
 
     def attempt(self, study: str) -> str | None:
-        """Where the silo stands in a study (`journal`), None where nothing was kept."""
+        """Return the silo's stored place in a study (`journal`), or None if nothing is stored."""
         with self._transaction() as connection:
             row = connection.execute(select(_attempts.c.body).where(_attempts.c.study == study)).first()
         return None if row is None else str(row.body)
 
     def keep_attempt(self, study: str, body: str) -> None:
-        """Replace where the silo stands, in one transaction."""
+        """Replace the silo's stored place in a study, in one transaction."""
         with self._transaction() as connection:
             connection.execute(delete(_attempts).where(_attempts.c.study == study))
             connection.execute(insert(_attempts).values(study=study, body=body))
 
     def forget_attempt(self, study: str) -> None:
-        """The study is over."""
+        """Delete the silo's stored place in a study, because the study is over."""
         with self._transaction() as connection:
             connection.execute(delete(_attempts).where(_attempts.c.study == study))
 
     # --- studies that are over ----------------------------------------------------------------------------------
     def endings(self) -> list[Ending]:
-        """All studies that are over."""
+        """Return the endings of all studies that are over."""
         with self._transaction() as connection:
             rows = {row.study: row for row in connection.execute(select(_endings)).all()}
         over = [study for study, _, why in self.studies() if why]
         return [_read(rows[study]) if study in rows else Ending(study, None) for study in over]
 
     def removed(self, study: str) -> date | None:
-        """The day on which the removal of what is private of a study began, None where it is kept."""
+        """Return the day on which the removal of a study's private files began, or None if they are kept."""
         return next((ending.removed for ending in self.endings() if ending.study == study), None)
 
     def keep_ending(self, ending: Ending) -> None:
-        """Replace what is known of an ending."""
+        """Replace the stored ending of a study."""
         with self._transaction() as connection:
             _replace(connection, ending)
 
     def begin_removal(self, ending: Ending) -> None:
-        """From now on nothing private of the study is used, whatever of its files is left. Durable.
+        """Record, durably, that nothing private of the study may be used from now on, even if files are left.
 
-        Of a release only stays that its charge was used: the digest of few integers would tell them. Labels and
-        survivor lists stay as they are (docs/design/threat-model.md, "Invariants" 2 to 4).
+        Only the fact that its charge was used stays of a release, because a digest of few integers would reveal them.
+        Labels and survivor lists stay as they are (docs/design/threat-model.md, "Invariants" 2 to 4).
         """
         with self._transaction() as connection:
             _replace(connection, ending)
@@ -237,12 +237,12 @@ class State:
             connection.execute(update(_releases).where(_releases.c.study == ending.study).values(sha256=""))
 
     def folders(self, study: str) -> tuple[Path, ...]:
-        """Where files of a study may lie: models and results, then outbox and inbox. None is made."""
+        """Return the folders that may hold files of a study: models and results, outbox, inbox. Makes none of them."""
         return tuple(self.folder / name / study for name in ("studies", "outbox", "inbox"))
 
     # --- releases -----------------------------------------------------------------------------------------------
     def release(self, place: Place, tensor: Tensor, attempt: int) -> Release | None:
-        """What was drawn for a charge, None where nothing was."""
+        """Return the release that was drawn for a charge, or None if there is none."""
         with self._transaction() as connection:
             row = connection.execute(
                 select(_releases.c.sha256, _releases.c.label).where(
@@ -270,7 +270,7 @@ class State:
 
     # --- sealed bytes -------------------------------------------------------------------------------------------
     def sealed(self, study: str, label: str) -> Path | None:
-        """The bytes that a mask label gave, None where the label is unused."""
+        """Return the file of the bytes that were sealed under a mask label, or None if the label is unused."""
         with self._transaction() as connection:
             row = connection.execute(select(_sealed.c.sha256).where(_sealed.c.label == label)).first()
         if row is None:
@@ -280,16 +280,16 @@ class State:
         return path
 
     def keep_sealed(self, study: str, label: str, frames: Iterable[bytes]) -> Path:
-        """Store sealed frames before they are sent; from now on the label is used."""
+        """Store sealed frames before they are sent. From now on the label is used."""
         path = self._sealed_path(study, label)
         self._keep(_sealed, {"label": label}, path, frames)
         return path
 
     # --- survivor lists -----------------------------------------------------------------------------------------
     def commit_to_survivors(self, place: Place, tensor: Tensor, names: tuple[str, ...]) -> None:
-        """Remember whom this silo is about to name in one sum of a round. The same names again change nothing.
+        """Record the survivors that this silo is about to sign for one sum of a round. The same again changes nothing.
 
-        Raises `SurvivorsError` where it has named others: of two sums that differ in one silo, the difference is that
+        Raises `SurvivorsError` if it has signed another list: if two sums differ in one silo, their difference is that
         silo's contribution.
         """
         key = {"study": place.study, "round": place.round, "tensor": str(tensor)}
@@ -300,21 +300,21 @@ class State:
                 connection.execute(insert(_survivors).values(**key, names=json.dumps(names)))
             elif tuple(json.loads(row.names)) != names:
                 msg = (
-                    f"this silo has signed that {tensor} of round {place.round} is summed over"
-                    f" {', '.join(json.loads(row.names))}; it signs no second list, so those silos must take part"
+                    f"this silo has signed a list of survivors for {tensor} of round {place.round}:"
+                    f" {', '.join(json.loads(row.names))}; it signs no second list, so these silos must take part"
                 )
                 raise SurvivorsError(msg)
 
     def note_path(self, place: Place, kind: str) -> Path:
-        """Where a sealed note for the roster lies until its round is committed."""
+        """Return the path of a sealed note for the roster. It is kept until its round is committed."""
         return self.folder / "outbox" / place.study / f"{place.round}-{place.attempt}-{kind}.note"
 
     def received_path(self, place: Place, kind: str, silo: str) -> Path:
-        """Where what another silo sent to this one lies, still sealed, until its round is committed."""
+        """Return the path of another silo's note, still sealed. It is kept until its round is committed."""
         return self.folder / "inbox" / place.study / f"{place.round}-{place.attempt}-{kind}-{silo}.note"
 
     def forget_round(self, study: str, round_number: int) -> None:
-        """A committed round's bytes are not needed again; that its labels and draws are used up stays on record."""
+        """Delete the bytes of a committed round. The record of its used labels and draws stays."""
         for path in (self.study_folder(study) / "releases").glob(f"{round_number}-*.i64"):
             path.unlink()
         for box in ("outbox", "inbox"):
@@ -330,21 +330,21 @@ class State:
 
     def _check(self, path: Path, sha256: str) -> None:
         if not path.exists() or ChunkList.of(path).digest != sha256:
-            msg = f"{path}: is missing or was changed; restore it from the same backup as state.sqlite3"
+            msg = f"{path}: the file is missing or was changed; restore it from the same backup as state.sqlite3"
             raise StateError(msg)
 
     def _keep(self, table: Table, row: dict[str, object], path: Path, pieces: Iterable[bytes]) -> None:
-        """Write a file durably, then commit the row that names it. What was kept before is never replaced."""
+        """Write a file durably, then commit the row that names it. A stored file is never replaced."""
         try:
             with self._transaction() as connection:
-                # The row first: it is refused before a byte of the file that it would replace is touched.
+                # The row comes first. It is refused before any byte of an existing file is touched.
                 connection.execute(insert(table).values(**row, sha256=""))
                 sha256 = write_pieces(path, pieces)
                 connection.execute(
                     update(table).where(*(table.c[k] == v for k, v in row.items())).values(sha256=sha256)
                 )
         except IntegrityError:
-            msg = f"{path}: was kept before and is never replaced; begin a new attempt"
+            msg = f"{path}: the file was stored before and is never replaced; begin a new attempt"
             raise StateError(msg) from None
 
     @contextmanager
@@ -359,7 +359,7 @@ def write_whole(path: Path, content: bytes) -> None:
 
 
 def write_pieces(path: Path, pieces: Iterable[bytes]) -> str:
-    """`write_whole` for content that comes in pieces; returns its digest, as the wire has it (`protos.chunks`)."""
+    """Do the same as `write_whole` for content in pieces. Return the content's digest on the wire (`protos.chunks`)."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     fresh = path.with_name(path.name + ".new")
     handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -380,7 +380,7 @@ def write_pieces(path: Path, pieces: Iterable[bytes]) -> str:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make durable which files lie in a folder."""
+    """Make the list of files in a folder durable."""
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -406,9 +406,9 @@ def _read(row: Row[Any]) -> Ending:
 
 
 def _durable(connection: object, _record: object) -> None:
-    """A released draw must survive whatever follows it: full synchronous writes, rollback journal.
+    """Set full synchronous writes and a rollback journal, because a release must survive everything that follows it.
 
-    What is taken out of a row is overwritten, and does not linger in the file.
+    Deleted content of a row is overwritten, and does not remain in the file.
     """
     cursor = connection.cursor()  # type: ignore[attr-defined]  # a DB-API connection, which SQLAlchemy types as object
     for pragma in ("journal_mode=DELETE", "synchronous=EXTRA", "busy_timeout=30000", "secure_delete=ON"):

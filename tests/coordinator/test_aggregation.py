@@ -211,7 +211,9 @@ def test_what_the_disk_has_altered_is_named(tmp_path, kind):
         content = bytearray(contents[number])
         content[len(content) // 2] ^= 1
         paths[number].write_bytes(content)
-        with pytest.raises(ContentAlteredError, match=f"what {number} sent was altered on the coordinator's disk"):
+        with pytest.raises(
+            ContentAlteredError, match=f"the contribution of {number} was altered on the coordinator's disk"
+        ):
             coordinator.aggregation.add_contents(paths, digests, kind, target)
         paths[number].write_bytes(contents[number])
     coordinator.aggregation.add_contents(paths, digests, kind, target)

@@ -95,7 +95,7 @@ def test_a_pause_from_the_command_line(run, operator_file, tmp_path):
     assert "paused by ops" in out
     assert run("study", "resume", "typed-pause", "-o", operator_file) == (0, "", "")
     code, _, err = run("study", "resume", "typed-pause", "-o", operator_file)
-    assert (code, "only a paused or waiting one can be resumed" in err) == (1, True)
+    assert (code, "only a paused or waiting study can be resumed" in err) == (1, True)
 
 
 def test_who_is_away_is_shown_with_the_time(run, operator_file, make_scene):
@@ -106,7 +106,7 @@ def test_who_is_away_is_shown_with_the_time(run, operator_file, make_scene):
     assert [member.state for member in status.members] == ["away", "away", "active"]
     _, out, _ = run("study", "status", scene.study.name, "-o", operator_file)
     assert f"{scene.study.name} waiting round 0/2, attempt 1, wait" in " ".join(out.split())
-    assert f"the study needs 3; waits for {silent.name}, {heard.name}" in " ".join(out.split())
+    assert f"the study needs 3; the round waits for {silent.name}, {heard.name}" in " ".join(out.split())
     assert re.search(rf"{silent.name}\W+away\W+yes", out)
     assert re.search(rf"{heard.name}\W+away since 2\d\d\d-\d\d-\d\d \d\d:\d\d UTC\W+yes", out)
 
@@ -114,12 +114,14 @@ def test_who_is_away_is_shown_with_the_time(run, operator_file, make_scene):
 def test_results_from_the_command_line(run, operator_file, make_scene, authority):
     scene = make_scene(publish=["patients"])
     code, out, err = run("study", "results", scene.study.name, "-o", operator_file)
-    assert (code, out, "only a finished one has results" in err) == (1, "", True)
+    assert (code, out, "only a finished study has results" in err) == (1, "", True)
     scene.play(lambda status: status.state == "finished")
     code, out, _ = run("study", "results", scene.study.name, "-o", operator_file)
     assert code == 0
     assert re.search(r"a\W+patients\W+0.5\W+0.25 to 0.75\W+3", out)
-    assert f"signed by {', '.join(sorted(scene.silos))}; shown is what at least 3" in " ".join(out.split())
+    assert f"signed by {', '.join(sorted(scene.silos))}; the table shows figures on which at least 3" in " ".join(
+        out.split()
+    )
     code, out, _ = run("study", "results", scene.study.name, "--json", "-o", operator_file)
     found = json.loads(out)
     assert found["agreed"][0]["figure"] == {
@@ -176,9 +178,9 @@ def test_what_the_coordinator_refuses_is_a_sentence(run, operator_file):
 @pytest.mark.parametrize(
     ("changes", "sentence"),
     [
-        ({"insecure": True}, "field insecure: unknown field; remove it or mend its spelling"),
+        ({"insecure": True}, "field insecure: unknown field; remove it or fix its spelling"),
         ({"database": "nonsense://"}, "the database cannot be used: "),
-        ({"certificate": "absent.pem"}, "absent.pem cannot be read (No such file or directory); mend its path"),
+        ({"certificate": "absent.pem"}, "absent.pem cannot be read (No such file or directory); fix its path"),
         ({"host": "192.0.2.1"}, "192.0.2.1:0 cannot be served; give another `host` or `port`"),
     ],
 )

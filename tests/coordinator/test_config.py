@@ -43,7 +43,7 @@ def test_a_database_s_password_is_never_printed(tmp_path):
 @pytest.mark.parametrize(
     ("load", "content", "fault"),
     [
-        (CoordinatorConfig, {**COORDINATOR, "insecure": True}, "field insecure: unknown field; remove it or mend"),
+        (CoordinatorConfig, {**COORDINATOR, "insecure": True}, "field insecure: unknown field; remove it or fix"),
         (CoordinatorConfig, {"port": 1}, "field certificate: this field is missing; add it"),
         (CoordinatorConfig, {**COORDINATOR, "port": 65536}, "field port: "),
         (CoordinatorConfig, {**COORDINATOR, "port": -1}, "field port: "),

@@ -122,9 +122,9 @@ def test_the_same_again_is_signed_again_and_stored_once(desk, monkeypatch):
 
 def test_only_a_silo_states_its_own_ledger(desk):
     stated = desk.stated(1)
-    with pytest.raises(SignatureRefused, match="south may not hand in what north has signed"):
+    with pytest.raises(SignatureRefused, match="south may not hand in a checkpoint that north has signed"):
         desk.state(stated, silo="south")
-    with pytest.raises(SignatureRefused, match="south may not state how far the ledger of north has come"):
+    with pytest.raises(SignatureRefused, match="south may not sign a checkpoint of the ledger of north"):
         desk.state(desk.signs("south", stated), silo="south")
     with pytest.raises(SignatureRefused, match="does not fit"):
         desk.state(replace(stated, checkpoint=desk.stated(2).checkpoint))
@@ -132,13 +132,13 @@ def test_only_a_silo_states_its_own_ledger(desk):
         desk.state(
             replace(stated, certificate_pem=desk.hub.certificate_pem, signature=desk.hub.sign(stated.checkpoint))
         )
-    with pytest.raises(CosignError, match="a checkpoint about a ledger cannot be read"):
+    with pytest.raises(CosignError, match="a checkpoint of a ledger cannot be read"):
         desk.state(desk.signs("north", replace(stated, checkpoint=b"{}")))
     assert desk.hubs.latest("north") == ()
 
 
 def test_a_data_set_under_a_new_name_is_refused(desk):
-    with pytest.raises(CertificateError, match="not for the data set clinic: a new name refills no budget"):
+    with pytest.raises(CertificateError, match="not for the data set clinic, and a new name does not refill a budget"):
         desk.state(desk.stated(0, data_set="clinic"))
     assert desk.hubs.latest("north") == ()
     desk.state(desk.stated(2))
@@ -234,7 +234,7 @@ def test_nobody_cosigns_unasked_or_in_anothers_name(desk):
     desk.state(stated)
     with pytest.raises(CosignError, match="nobody asked north"):
         desk.witness("north", desk.words("north", stated))
-    with pytest.raises(SignatureRefused, match="south may not hand in what west has signed"):
+    with pytest.raises(SignatureRefused, match="south may not hand in a checkpoint that west has signed"):
         desk.witness("south", desk.words("west", stated))
     assert desk.state(stated).peer is None
 
@@ -243,7 +243,7 @@ def test_what_a_peer_makes_up_is_neither_kept_nor_handed_on(desk):
     """Only the silo itself states how far its ledger has come."""
     desk.state(desk.stated(2))
     made_up = desk.signs("south", desk.stated(99))
-    with pytest.raises(SignatureRefused, match="fedward://silo/south may not state how far the ledger of north"):
+    with pytest.raises(SignatureRefused, match="fedward://silo/south may not sign a checkpoint of the ledger of north"):
         desk.witness("south", desk.words("south", made_up))
     with pytest.raises(SignatureRefused, match="does not fit"):
         desk.witness("south", desk.words("south", replace(desk.stated(2), checkpoint=desk.stated(99).checkpoint)))

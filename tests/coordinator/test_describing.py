@@ -58,7 +58,7 @@ def test_every_silo_has_its_state():
         MemberStatus("west", "left", "budget_spent: policy.budget is spent", 0.0),
     )
     assert (status.state, status.waiting_for) == ("waiting", ("south",))
-    assert status.why == "1 silos take part, the study needs 2; waits for south"
+    assert status.why == "1 silos take part, the study needs 2; the round waits for south"
 
 
 def test_who_was_lost_is_shown_with_the_reason():

@@ -246,7 +246,7 @@ def test_what_the_disk_has_altered_is_never_added(make_engine):
     engine._spool.complete(place, "counts", one).write_bytes(altered)
     send(engine, last, Tensor.COUNTS, counts(), place)
     until(lambda: engine.status("tiny").state == "ended")
-    told = f"adding counts failed: what {one} sent was altered on the coordinator's disk"
+    told = f"adding counts failed: the contribution of {one} was altered on the coordinator's disk"
     assert told in engine.status("tiny").why
 
 
@@ -526,7 +526,7 @@ def test_too_few_present_wait_without_using_up_an_attempt(engine, clock):
     until(lambda: engine.status("tiny").state == "waiting")
     status = engine.status("tiny")
     assert (status.attempt, status.phase, status.waiting_for) == (1, "wait", ("south", "west"))
-    assert status.why == "1 silos take part, the study needs 3; waits for south, west"
+    assert status.why == "1 silos take part, the study needs 3; the round waits for south, west"
     assert gauge(engine, "studies", state="waiting") == 1.0
     assert engine.poll("north", "one", 0).task is Task.WAIT, "who has a seat is asked for nothing"
     clock.now += 1e6

@@ -47,7 +47,7 @@ def test_a_study_is_paused_and_resumed(client):
 
 def test_results_come_as_values(client, make_scene):
     scene = make_scene(publish=["accuracy"])
-    with pytest.raises(OperatorError, match=r"^FAILED_PRECONDITION: the study is running; only a finished one"):
+    with pytest.raises(OperatorError, match=r"^FAILED_PRECONDITION: the study is running; only a finished study"):
         client.results(scene.study.name)
     scene.play(lambda status: status.state == "finished")
     assert client.results(scene.study.name) == scene.results()
@@ -63,13 +63,13 @@ def test_a_refusal_is_its_code_and_sentence(client):
 
 def test_nobody_answers(operator_folder):
     client = Operator(config(1, operator_folder))
-    with pytest.raises(OperatorError, match=r"no coordinator answers at 127.0.0.1:1: .*is it running"):
+    with pytest.raises(OperatorError, match=r"no coordinator answers at 127.0.0.1:1: .*check that it is running"):
         client.statuses()
     client.close()
 
 
 def test_another_authority_s_coordinator_is_not_believed(server, tmp_path):
     client = Operator(config(server.port, make_authority(tmp_path).credential("operator", "ops")))
-    with pytest.raises(OperatorError, match="and of the same authority"):
+    with pytest.raises(OperatorError, match="a certificate of the same authority"):
         client.statuses()
     client.close()

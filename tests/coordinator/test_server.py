@@ -112,7 +112,7 @@ def test_a_restart_while_gathering_keeps_what_is_there(restarts, monkeypatch):
     whole, half = (silo.contribution(place, Tensor.ENCODER) for silo in (one, two))
     one.upload(one.header(place, whole, Tensor.ENCODER), whole)
     header = two.header(place, half, Tensor.ENCODER)
-    with refused(grpc.StatusCode.ABORTED, "resume from there"):
+    with refused(grpc.StatusCode.ABORTED, "resume at "):
         two.upload(header, half[:40], hashes=listed(half).hashes)
     path = growing(scene, place, two.name)
     path.write_bytes(path.read_bytes() + half[40:60])  # the process is killed in the middle of the next chunk

@@ -215,7 +215,7 @@ def test_a_download_is_resumed(scene):
     assert silo.listed == listed(whole).hashes, "of all of it"
     assert silo.download(place, "sum", Tensor.COUNTS, offset=len(whole)) == b""
     for offset in (len(whole) + 1, 2**64 - 1):
-        with refused(Code.INVALID_ARGUMENT, "lies behind the end; begin again at 0"):
+        with refused(Code.INVALID_ARGUMENT, "lies after the end; begin again at 0"):
             silo.download(place, "sum", Tensor.COUNTS, offset=offset)
 
 
@@ -274,7 +274,7 @@ def test_a_certificate_that_expires_ends_an_open_connection(server, authority):
 
 
 def test_an_operator_is_no_silo_and_a_silo_no_operator(operator, scene):
-    with refused(Code.PERMISSION_DENIED, "fedward://operator/ops, but a silo is needed; use that party's own"):
+    with refused(Code.PERMISSION_DENIED, "fedward://operator/ops, but a silo is needed; give the right party's"):
         operator.silo.Poll(silo_pb2.PollRequest(session="one"))
     messages = first(scene).messages(first(scene).header(Place("a" * 64, 0, 1), b"x", Note.KEYS), b"x")
     with refused(Code.PERMISSION_DENIED, "but a silo is needed"):
@@ -296,7 +296,9 @@ def test_an_operator_is_no_silo_and_a_silo_no_operator(operator, scene):
 
 
 def test_another_protocol_is_refused_by_number(scene):
-    with refused(Code.INVALID_ARGUMENT, f"speaks protocol {PROTOCOL}, the agent 99; update the older one"):
+    with refused(
+        Code.INVALID_ARGUMENT, f"speaks protocol {PROTOCOL}, the agent speaks 99; update the older of the two"
+    ):
         first(scene).join(protocol=99)
 
 
@@ -381,9 +383,9 @@ def test_a_ledger_that_goes_back_is_refused_by_its_code(scene):
 def test_who_may_not_state_or_sign_is_refused_by_its_code(scene):
     place, (silo, other, _) = scene.gathering(Tensor.COUNTS), scene.silos.values()
     mine = signed(stated(silo, 1), silo.credential)
-    with refused(Code.UNAUTHENTICATED, f"{other.name} may not hand in what {silo.name} has signed"):
+    with refused(Code.UNAUTHENTICATED, f"{other.name} may not hand in a checkpoint that {silo.name} has signed"):
         cosign(other, place, mine)
-    with refused(Code.UNAUTHENTICATED, f"{other.name} may not state"):
+    with refused(Code.UNAUTHENTICATED, f"{other.name} may not sign a checkpoint"):
         cosign(other, place, signed(stated(silo, 1), other.credential))
     with refused(Code.INVALID_ARGUMENT, "nobody asked"):
         witness(other, witnessed(mine, other.credential))
@@ -413,7 +415,7 @@ def test_an_upload_in_another_s_name(scene, gathering):
     header = silo.header(place, content, Tensor.COUNTS, silo=other)
     with refused(Code.UNAUTHENTICATED, f"{silo.name} may not upload in the name of {other}"):
         silo.upload(header, content)
-    with refused(Code.UNAUTHENTICATED, f"{silo.name} may not ask for {other}"):
+    with refused(Code.UNAUTHENTICATED, f"{silo.name} may not ask about an upload of {other}"):
         silo.stored(header)
     assert other in scene.status().waiting_for
 
@@ -455,7 +457,7 @@ def test_more_bytes_than_announced(gathering):
 def test_fewer_bytes_than_announced_may_be_resumed(gathering):
     silo, place, content = gathering
     header = silo.header(place, content, Tensor.COUNTS)
-    with refused(Code.ABORTED, f"ended at {5 * CHUNK} of {COUNT_BYTES} bytes; resume from there"):
+    with refused(Code.ABORTED, f"ended at {5 * CHUNK} of {COUNT_BYTES} bytes; resume at {5 * CHUNK}"):
         silo.upload(header, content[: 5 * CHUNK], hashes=listed(content).hashes)
     silo.upload(header, content, offset=5 * CHUNK)
     assert silo.stored(header) == (COUNT_BYTES, True)
@@ -467,7 +469,7 @@ def test_a_chunk_that_cannot_follow(gathering, offset):
     silo, place, content = gathering
     header = silo.header(place, content, Tensor.COUNTS)
     call, go_on = begin_upload(silo, header, content, [silo_pb2.UploadChunk(offset=offset, data=content[:CHUNK])])
-    with refused(Code.ABORTED, f"a chunk at {offset} cannot follow the 0 bytes kept; resume from there"):
+    with refused(Code.ABORTED, f"a chunk at {offset} cannot follow 0 stored bytes; resume at 0"):
         call.result(timeout=10)
     go_on.set()
     assert silo.stored(header) == (0, False)
@@ -531,7 +533,7 @@ def test_a_size_that_the_study_does_not_imply(gathering):
     )
     for changes in wrong:
         header = silo.header(place, content, Tensor.COUNTS, **changes)
-        told = f"counts of this study has {values} values in {COUNT_BYTES} bytes of ckks; .* were announced"
+        told = f"counts of this study has {values} values in {COUNT_BYTES} bytes of ckks, but the header announces"
         with refused(Code.INVALID_ARGUMENT, told):
             silo.upload(header, content)
 
@@ -578,14 +580,14 @@ def test_somebody_outside_the_roster(scene, gathering, make_scene):
 def test_what_the_disk_has_altered_comes_again(server, gathering):
     silo, place, content = gathering
     header = silo.header(place, content, Tensor.COUNTS)
-    with refused(Code.ABORTED, "resume from there"):
+    with refused(Code.ABORTED, "resume at "):
         silo.upload(header, content[: 5 * CHUNK], hashes=listed(content).hashes)
     path = server.engine._spool.partial(place, "counts", silo.name)
     kept = bytearray(path.read_bytes())
     kept[2 * CHUNK + 7] ^= 1
     path.write_bytes(kept)
     assert silo.stored(header) == (5 * CHUNK, False)
-    with refused(Code.ABORTED, f"a chunk at {5 * CHUNK} cannot follow the {2 * CHUNK} bytes kept; resume from there"):
+    with refused(Code.ABORTED, f"a chunk at {5 * CHUNK} cannot follow {2 * CHUNK} stored bytes; resume at {2 * CHUNK}"):
         silo.upload(header, content, offset=5 * CHUNK)
     assert silo.stored(header) == (2 * CHUNK, False)
     silo.upload(header, content, offset=2 * CHUNK)
@@ -606,7 +608,7 @@ def test_other_bytes_for_a_slot_that_is_filled_leave_no_trace(scene, gathering):
     silo.upload(silo.header(place, content, Tensor.COUNTS), content)
     other = ckks_public.write_frame(ckks_public.read_frame(content)[::-1].copy())
     header = silo.header(place, other, Tensor.COUNTS)
-    told = "has filled counts of round 0 with other bytes already; send the stored ones again"
+    told = "has already sent other bytes for counts of round 0; send the stored bytes again"
     with refused(Code.ALREADY_EXISTS, told):
         silo.upload(header, other)
     with refused(Code.ALREADY_EXISTS, told):
@@ -722,7 +724,7 @@ def test_an_offer_without_enough_silos_waits_and_goes_on_when_one_calls(make_sce
     scene = make_scene(deadlines={"offer": 1.0}, max_attempts=1)
     late = first(scene)
     status = scene.play(lambda status: status.state != "running", silent=(late.name,))
-    why = f"2 silos take part, the study needs 3; waits for {late.name}"
+    why = f"2 silos take part, the study needs 3; the round waits for {late.name}"
     assert (status.state, status.why, status.waiting_for) == ("waiting", why, (late.name,))
     assert [member.state for member in status.members] == ["away", "active", "active"]
     late.silo.Heartbeat(silo_pb2.HeartbeatRequest())
@@ -732,7 +734,7 @@ def test_an_offer_without_enough_silos_waits_and_goes_on_when_one_calls(make_sce
     assert (status.state, status.attempt) == ("running", 1)
 
 
-TOO_FEW = "2 silos are left, the sums need 3 to be opened"
+TOO_FEW = "2 silos are left, but 3 are needed to open the sums"
 
 
 def test_deadlines_end_attempts_and_attempts_the_study(make_scene):
@@ -776,7 +778,7 @@ def test_a_study_goes_on_without_who_is_late_and_it_catches_up(make_scene):
     place = scene.gathering(Tensor.COUNTS)
     content = late.contribution(place, Tensor.COUNTS)
     header = late.header(place, content, Tensor.COUNTS)
-    with refused(Code.ABORTED, "resume from there"):
+    with refused(Code.ABORTED, "resume at "):
         late.upload(header, content[:CHUNK], hashes=listed(content).hashes)
     status = scene.play(lambda status: status.phase == "open", silent=(late.name,))
     assert (status.members[0].state, status.members[0].why) == ("lost", f"no gather from {late.name} within 2 s")
@@ -818,7 +820,7 @@ def test_with_distributed_noise_a_dropout_ends_the_attempt(make_scene):
     silo.session = "two"
     silo.poll()
     status = scene.status()
-    lost = f"{silo.name} was restarted and has lost its keys; with distributed noise a dropout aborts"
+    lost = f"{silo.name} was restarted and has lost its keys; with distributed noise a dropout aborts the attempt"
     assert (status.state, status.why) == ("ended", f"attempt 1 of round 0: {lost}")
 
 
@@ -832,7 +834,7 @@ def test_the_operator_stops_a_study_for_good(scene, operator):
     assert (work.task, work.outcome, work.why) == (Task.FINISH, "aborted", "stopped by ops: wrong columns")
     with refused(Code.FAILED_PRECONDITION, "the study is aborted already"):
         scene.abort()
-    with refused(Code.FAILED_PRECONDITION, "only a created one can start"):
+    with refused(Code.FAILED_PRECONDITION, "only a created study can be started"):
         scene.start()
 
 
@@ -840,7 +842,7 @@ def test_a_paused_study_hands_out_nothing_and_takes_what_comes(scene):
     place = scene.gathering(Tensor.COUNTS)
     scene.pause()
     assert (scene.status().state, scene.status().why) == ("paused", "paused by ops")
-    with refused(Code.FAILED_PRECONDITION, "the study is paused; only a running or waiting one can be paused"):
+    with refused(Code.FAILED_PRECONDITION, "the study is paused; only a running or waiting study can be paused"):
         scene.pause()
     for silo in scene.silos.values():
         assert silo.poll().task is Task.WAIT
@@ -849,7 +851,7 @@ def test_a_paused_study_hands_out_nothing_and_takes_what_comes(scene):
     wait_for(lambda: scene.status().phase == "sign")
     assert (scene.status().state, scene.status().attempt) == ("paused", 1)
     scene.resume()
-    with refused(Code.FAILED_PRECONDITION, "the study is running; only a paused or waiting one can be resumed"):
+    with refused(Code.FAILED_PRECONDITION, "the study is running; only a paused or waiting study can be resumed"):
         scene.resume()
     assert scene.play(lambda status: status.round == 1).state == "running"
 
@@ -955,7 +957,7 @@ def test_only_what_enough_agree_on_is_shown(publishing):
     one, two, three = scene.silos.values()
     confirm_metrics(scene, liar, **liar.signed(liar.publication(auc=0.99)))
     confirm_metrics(scene, two, **two.signed(two.publication(patients=7.0)))
-    with refused(Code.FAILED_PRECONDITION, "only a finished one has results"):
+    with refused(Code.FAILED_PRECONDITION, "only a finished study has results"):
         scene.results()
     confirm_metrics(scene, three, **three.signed(three.publication(auc=0.6)))
     results = scene.results()
@@ -1036,7 +1038,7 @@ def test_a_study_that_publishes_nothing_takes_nothing_and_shows_nothing(make_sce
     with refused(Code.INVALID_ARGUMENT, "confirm.publication: the study publishes nothing"):
         confirm_metrics(scene, silo, **silo.signed(Publication(scene.study.digest, ())))
     scene.play(lambda status: status.state == "finished")
-    with refused(Code.FAILED_PRECONDITION, "publishes nothing; its `publish` lists no metric"):
+    with refused(Code.FAILED_PRECONDITION, "publishes nothing: its `publish` lists no metric"):
         scene.results()
 
 

@@ -237,7 +237,7 @@ def test_a_note_has_a_bound(phase):
     kind, silo = Note(header.kind), header.silo
     limit = note_limit(STUDY, 1, kind)
     check_upload(round_, STUDY, note(kind, silo, limit))
-    with pytest.raises(ValueError, match=f"has {limit + 1} bytes, at most {limit} are relayed"):
+    with pytest.raises(ValueError, match=f"has {limit + 1} bytes, but at most {limit} are relayed"):
         check_upload(round_, STUDY, note(kind, silo, limit + 1))
 
 
@@ -273,7 +273,7 @@ def test_the_encoder_is_sealed_as_the_study_says(sealing):
     round_ = reach(Phase.GATHER, cursor=1)
     check_upload(round_, study, header_of(Tensor.ENCODER, study))
     for other in {"ring32", "ring64", "ckks"} - {sealing}:
-        with pytest.raises(ValueError, match=f"bytes of {sealing}; .* bytes of {other} were announced"):
+        with pytest.raises(ValueError, match=f"bytes of {sealing}, but the header announces .* bytes of {other}"):
             check_upload(round_, study, header_of(Tensor.ENCODER, tiny_study(encoder={"sealing": other})))
 
 

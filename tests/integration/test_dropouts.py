@@ -136,7 +136,7 @@ def test_with_distributed_noise_a_dropout_ends_the_attempt_by_name(credentials, 
     privacy = {**study_document()["privacy"], "mode": "distributed"}
     of = study(rounds=2, privacy=privacy, max_attempts=1)
     federation, status = run(tmp_path, of, credentials, {"south": fall})
-    why = "no sign from south within 5 s; with distributed noise a dropout aborts"
+    why = "no sign from south within 5 s; with distributed noise a dropout aborts the attempt"
     assert (status.state, status.why) == ("ended", f"attempt 1 of round 1: {why}")
     assert lost(federation) == {}
     assert federation.entries(HUB, "study changed")[-1]["why"] == status.why

@@ -294,5 +294,5 @@ def test_a_silo_that_makes_another_model_of_a_sum_is_set_apart_and_catches_up(hu
     assert hub.lost() == {phase: 1}
     (aside,) = [entry for entry in logs if entry["event"] == "silos set aside"]
     assert (aside["silos"], aside["round"]) == (("south",), 1)
-    assert aside["why"] == f"south: another model than most's after {phase}"
+    assert aside["why"] == f"south: another model than most silos after {phase}"
     assert caught_up(status) == [2]

@@ -699,7 +699,7 @@ def test_only_others_cosign_and_only_this_ledger(hospital, coordinator, credenti
     with pytest.raises(SignatureRefused):
         hospital.gate.keep_cosigned([replace(good, checkpoint=checkpoint)])
     made_up = replace(hospital.gate.checkpoint(), head=EntryRef(99, "e" * 64))
-    with pytest.raises(CosignError, match="fedward://silo/south signed a checkpoint about the ledger of north"):
+    with pytest.raises(CosignError, match="fedward://silo/south signed a checkpoint of the ledger of north"):
         hospital.gate.keep_cosigned([cosigned(made_up, coordinator, credentials["south"])])
     with pytest.raises(SignatureRefused):
         hospital.gate.keep_cosigned([replace(good, stated_signature=good.signature)])

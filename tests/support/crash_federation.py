@@ -135,7 +135,7 @@ class CrashFederation:
     def _begin_study(self) -> None:
         """The operator tries until the coordinator, which may die meanwhile, has done it."""
         self._insist(lambda operator: operator.create(self.study.canonical()), "ALREADY_EXISTS")
-        self._insist(lambda operator: operator.start(self.study.digest), "only a created one can start")
+        self._insist(lambda operator: operator.start(self.study.digest), "only a created study can be started")
 
     def _insist(self, call: Callable[[Operator], object], done: str) -> None:
         end = time.monotonic() + SECONDS

@@ -68,7 +68,7 @@ def test_it_waits_for_the_listed_by_name_and_uses_up_no_attempt(signed):
     state = feed(signed, accept(place, "alder", model="m"), accept(place, "cedar", model="m"))
     state = feed(state, Passed(), now=LATER + 2 * LIMITS.offer)
     assert (state.life, state.round.phase, state.round.place) == (Life.WAITING, Phase.WAIT, place)
-    assert state.why == "the sum of this round that was listed to be signed needs elm too; waits for elm"
+    assert state.why == "the list of survivors that was given out in this round also needs elm; the round waits for elm"
     state = until(feed(state, Returned("elm")), lambda s: s.round.place.round == 2)
     assert state.life is Life.RUNNING
 
@@ -77,7 +77,7 @@ def test_without_one_that_left_the_study_ends_by_name(signed):
     state = feed(signed, refuse(signed.round.place, "elm"))
     state = feed(state, *wanted(state.round)) if state.life is Life.RUNNING else state
     assert state.life is Life.ENDED
-    assert "round 1 cannot be made anew without elm" in state.why
+    assert "round 1 cannot be attempted again without elm" in state.why
 
 
 def test_one_that_vanishes_again_ends_the_attempt_and_not_the_list(signed):
@@ -95,7 +95,7 @@ def test_in_a_later_sum_who_is_not_listed_is_set_aside_again():
     assert state.round.invited == FOUR, "the heads were all four's"
     state = until(state, at(1, Phase.GATHER, Tensor.ENCODER))
     assert (state.round.participants, state.round.lost) == (THREE, {"birch"})
-    assert "not in the sum of the encoder" in state.round.why_lost("birch")
+    assert "not in the list of survivors" in state.round.why_lost("birch")
     assert until(state, at(1, Phase.SIGN, Tensor.ENCODER)).round.survivors == THREE
     assert until(state, lambda s: s.round.place.round == 2).round.invited == FOUR
 

@@ -212,4 +212,4 @@ def test_as_many_may_vanish_at_once_as_need_not_stay(silos, phase):
     assert (on.lost, on.model) == (set(state.names[-spare:]), "m")
     ended, effects = step(state, Restarted(state.names[0], "new"), 1.0)
     assert (ended.phase, effects) == (Phase.ABORTED, [Persist(), Clear(state.place)])
-    assert ended.why.endswith(f"; {silos - spare - 1} silos are left, the sums need {silos - spare} to be opened")
+    assert ended.why.endswith(f"; {silos - spare - 1} silos are left, but {silos - spare} are needed to open the sums")

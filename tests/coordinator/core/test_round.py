@@ -98,7 +98,7 @@ def without_west(phase: Phase) -> Round:
 
 
 EAST, POLAR = FIVE[0], FIVE[2]
-SHORT = "2 silos are left, the sums need 3 to be opened"
+SHORT = "2 silos are left, but 3 are needed to open the sums"
 RESTART = "was restarted and has lost its keys"
 
 
@@ -167,7 +167,7 @@ TABLE = (
         Passed(),
         Phase.WAIT,
         now=LIMITS.offer,
-        why="1 silos take part, the study needs 2; waits for north, west",
+        why="1 silos take part, the study needs 2; the round waits for north, west",
     ),
     Move(
         "the offer's time is up, and who is silent could not make up for the refusals",
@@ -232,7 +232,7 @@ TABLE = (
         Passed(),
         Phase.WAIT,
         now=LIMITS.offer,
-        why="none of north, south holds the model of the last committed round; waits for west",
+        why="none of north, south holds the model of the last committed round; the round waits for west",
     ),
     Move("who restarts is asked anew", at(Phase.OFFER, *TWO_IN), Restarted(NORTH, "new"), Phase.OFFER),
     Move(
@@ -241,8 +241,8 @@ TABLE = (
         accept(P, WEST),
         Phase.ABORTED,
         (CLEARS,),
-        why="a roster of 3 is too small for 3 colluders and at least 2 silos in a sum: 4 would have to sign; wait for"
-        " more silos",
+        why="a roster of 3 is too small for 3 colluders and at least 2 silos in a sum: 4 silos would have to sign; wait"
+        " for more silos",
     ),
     Move("the operator stops an offer", offer(), Stopped("enough"), Phase.ABORTED, (CLEARS,), why="enough"),
     # --- wait
@@ -420,7 +420,7 @@ TABLE = (
         confirm(P, WEST, Task.CATCH_UP, model="other"),
         Phase.ABORTED,
         (CLEARS,),
-        why="west holds another model after catch_up than the last committed round's",
+        why="west holds another model after catch_up than the model of the last committed round",
         culprits=(WEST,),
     ),
     Move(
@@ -576,21 +576,21 @@ TABLE = (
         confirm(P, SOUTH, Task.OPEN, Tensor.HEADS, model="other"),
         Phase.ABORTED,
         (CLEARS,),
-        why="the silos hold different models after open: south not most's",
+        why="the silos hold different models after open; in the minority: south",
     ),
     Move(
         "one of five opens the sum differently: the others go on",
         but(of_five(Phase.OPEN), EAST),
         confirm(P, EAST, Task.OPEN, Tensor.HEADS, model="other"),
         Phase.SOLVE,
-        (lost(Phase.OPEN, EAST, why="east: another model than most's after open"),),
+        (lost(Phase.OPEN, EAST, why="east: another model than most silos after open"),),
     ),
     Move(
         "one of five opens the last sum differently: the others' model is committed",
         but(of_five(Phase.OPEN, cursor=1), EAST),
         confirm(P, EAST, Task.OPEN, Tensor.ENCODER, model="other"),
         Phase.COMMITTED,
-        (lost(Phase.OPEN, EAST, why="east: another model than most's after open"), CLEARS),
+        (lost(Phase.OPEN, EAST, why="east: another model than most silos after open"), CLEARS),
     ),
     Move(
         "the sum does not open",
@@ -663,14 +663,14 @@ TABLE = (
         confirm(P, WEST, Task.ADOPT, model="other"),
         Phase.ABORTED,
         (CLEARS,),
-        why="the silos hold different models after adopt: west not most's",
+        why="the silos hold different models after adopt; in the minority: west",
     ),
     Move(
         "one of five adopts other heads",
         but(of_five(Phase.ADOPT), WEST, model="solved"),
         confirm(P, WEST, Task.ADOPT, model="other"),
         Phase.GATHER,
-        (lost(Phase.ADOPT, WEST, why="west: another model than most's after adopt"),),
+        (lost(Phase.ADOPT, WEST, why="west: another model than most silos after adopt"),),
     ),
     Move(
         "two of five adopt other heads",
@@ -678,7 +678,7 @@ TABLE = (
         confirm(P, WEST, Task.ADOPT, model="third"),
         Phase.ABORTED,
         (CLEARS,),
-        why="the silos hold different models after adopt: east, west not most's",
+        why="the silos hold different models after adopt; in the minority: east, west",
     ),
     Move(
         "the heads are not what the sum implies",
@@ -732,7 +732,7 @@ TABLE = (
             Restarted(SOUTH, "new"),
             Phase.ABORTED,
             (CLEARS,),
-            why=f"south {RESTART}; with distributed noise a dropout aborts",
+            why=f"south {RESTART}; with distributed noise a dropout aborts the attempt",
             culprits=(SOUTH,),
         )
         for phase in SPARING
@@ -766,8 +766,8 @@ TABLE = (
             Phase.ABORTED,
             (CLEARS,),
             now=LIMITS.of(phase),
-            why=f"no {phase} from south, west within {LIMITS.of(phase):g} s; 3 silos are left, the sums need 4 to be"
-            " opened",
+            why=f"no {phase} from south, west within {LIMITS.of(phase):g} s; 3 silos are left, but 4 are"
+            " needed to open the sums",
             culprits=(SOUTH, WEST),
         )
         for phase, *_ in ENDS
@@ -780,7 +780,8 @@ TABLE = (
             Phase.ABORTED,
             (CLEARS,),
             now=LIMITS.of(phase),
-            why=f"no {phase} from south within {LIMITS.of(phase):g} s; with distributed noise a dropout aborts",
+            why=f"no {phase} from south within {LIMITS.of(phase):g} s;"
+            " with distributed noise a dropout aborts the attempt",
             culprits=(SOUTH,),
         )
         for phase, *_ in ENDS
@@ -792,7 +793,7 @@ TABLE = (
             confirm(P, EAST, CONFIRMED[phase], Tensor.HEADS, model="other"),
             Phase.ABORTED,
             (CLEARS,),
-            why=f"the silos hold different models after {phase}: east not most's",
+            why=f"the silos hold different models after {phase}; in the minority: east",
         )
         for phase in (Phase.OPEN, Phase.ADOPT)
     ),
@@ -1114,7 +1115,10 @@ def test_losses_add_up_over_the_attempt():
         gone.append(silo)
         assert (state.phase, state.lost) == (phase, set(gone))
     final = after(state, Restarted("s1", "new"))
-    assert (final.phase, final.why) == (Phase.ABORTED, f"s1 {RESTART}; 5 silos are left, the sums need 6 to be opened")
+    assert (final.phase, final.why) == (
+        Phase.ABORTED,
+        f"s1 {RESTART}; 5 silos are left, but 6 are needed to open the sums",
+    )
     assert reach(Phase.COMMITTED, state).lost == set(gone)
 
 

@@ -95,7 +95,7 @@ def test_a_start_offers_round_0_to_all():
     assert effects == [Persist()]
     assert (state.life, state.round.phase, state.round.since) == (Life.RUNNING, Phase.OFFER, 7.0)
     assert (state.round.place, state.round.invited) == (Place(STUDY, 0, 1), SILOS)
-    with pytest.raises(StudyStateError, match="only a created one can start"):
+    with pytest.raises(StudyStateError, match="only a created study can be started"):
         start(state, 8.0)
 
 
@@ -170,7 +170,7 @@ def waiting():
 def test_too_few_present_wait_by_name_and_use_up_no_attempt():
     state = waiting()
     assert (state.life, state.away) == (Life.WAITING, ("south", "west"))
-    assert state.why == "1 silos take part, the study needs 2; waits for south, west"
+    assert state.why == "1 silos take part, the study needs 2; the round waits for south, west"
     assert (state.round.place.attempt, state.round.names, state.active) == (1, ("north",), SILOS)
 
 
@@ -255,11 +255,11 @@ def test_a_pause_outlasts_the_attempt_and_the_waiting():
 @pytest.mark.parametrize(
     ("state", "move", "sentence"),
     [
-        (create(script()), pause, "the study is created; only a running or waiting one can be paused"),
-        (pause(started(), "x", 1.0)[0], pause, "the study is paused; only a running or waiting one can be paused"),
+        (create(script()), pause, "the study is created; only a running or waiting study can be paused"),
+        (pause(started(), "x", 1.0)[0], pause, "the study is paused; only a running or waiting study can be paused"),
         (abort(started(), "x", 1.0)[0], pause, "the study is aborted; only a running"),
-        (create(script()), resume, "the study is created; only a paused or waiting one can be resumed"),
-        (started(), resume, "the study is running; only a paused or waiting one can be resumed"),
+        (create(script()), resume, "the study is created; only a paused or waiting study can be resumed"),
+        (started(), resume, "the study is running; only a paused or waiting study can be resumed"),
         (abort(started(), "x", 1.0)[0], resume, "the study is aborted; only a paused"),
     ],
 )

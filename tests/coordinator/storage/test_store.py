@@ -101,9 +101,9 @@ def test_a_slot_is_filled_once(store):
     store.add_content(HEADER, b"another signature over the same")
     assert again(store).holds(HEADER)
     other = replace(HEADER, sha256="b" * 64)
-    with pytest.raises(ContentConflictError, match="north has filled heads of round 1 with other bytes already"):
+    with pytest.raises(ContentConflictError, match="north has already sent other bytes for heads of round 1"):
         store.add_content(other, b"signature")
-    with pytest.raises(ContentConflictError, match="send the stored ones again"):
+    with pytest.raises(ContentConflictError, match="send the stored bytes again"):
         store.holds(other)
     assert store.uploads(STUDY) == (UploadSize(1, 2, Tensor.HEADS, "ckks", "north", 8 << 30),)
 
@@ -160,7 +160,7 @@ def test_sqlite_writes_are_durable(store):
 
 @pytest.mark.parametrize("url", ["nonsense", "nonsense://user:hunter2@host/db", "sqlite:////no/such/folder/db.sqlite3"])
 def test_a_database_that_cannot_be_used_is_one_sentence(url):
-    with pytest.raises(StoreError, match=r"the database cannot be used: .*; mend `database` or `data`") as caught:
+    with pytest.raises(StoreError, match=r"the database cannot be used: .*; fix `database` or `data`") as caught:
         Store(url)
     assert "\n" not in str(caught.value)
     assert "hunter2" not in str(caught.value)

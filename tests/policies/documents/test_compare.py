@@ -149,7 +149,7 @@ def test_the_sentences_say_both_values(make_policy):
     (only,) = differences(make_policy(), make_policy({"budget.expires": "2027-12-31"}))
     assert only.text == "studies may be charged until 2027-12-31, before until 2099-12-31"
     (only,) = differences(make_policy(), make_policy({"retention_days": 30}))
-    assert only.text == "what is private of a study is kept for 30 days after its end, before for 365"
+    assert only.text == "private files of a study are kept for 30 days after its end, before for 365"
     (only,) = differences(make_policy(), make_policy({"limits.study_epsilon": 1.25}))
     assert only.text == "one study may cost an epsilon of 1.25, before 2"
 

@@ -92,9 +92,9 @@ def test_a_plain_document_is_read():
         ("text: 7", "field text"),
         ("codes: a", "field codes"),
         ("codes: [[a]]", "field codes"),
-        ("inner: 7", "field inner: its own fields belong here"),
-        ("inner: [7]", "field inner: its own fields belong here"),
-        ("inner:", "field inner: its own fields belong here"),
+        ("inner: 7", "field inner: this field has fields of its own"),
+        ("inner: [7]", "field inner: this field has fields of its own"),
+        ("inner:", "field inner: this field has fields of its own"),
         ("null: 1", "field None: Keys should be strings"),
         ("count: " + "9" * 5000, "a number of 5000 digits is no value of any field"),
         ("count: " + "0" * 5000, f"{'0' * 60}... is not a plain decimal"),
@@ -102,7 +102,7 @@ def test_a_plain_document_is_read():
         ('"a\\nsample.yaml: all is well": 1', "field a\\nsample.yaml: all is well: unknown field"),
         ("x" * 100 + ": 1", f"field {'x' * 60}...: unknown field"),
         ('"\\ud800": 1', "unicode"),
-        ("text: " + "{a: " * 3000, "too deep in one another; write them flatter"),
+        ("text: " + "{a: " * 3000, "nested too deeply; nest them less"),
         ("%YAML 2.0\n---\nnumber: 1", "incompatible"),
         ("\tnumber: 1", "line 1"),
         ("number: [1", "line"),
@@ -127,7 +127,7 @@ def test_all_schema_faults_are_told_at_once():
 
 
 def test_deep_nesting_is_a_fault_and_not_a_crash():
-    assert "write them flatter" in fault("text: " + "[" * 20_000)
+    assert "nest them less" in fault("text: " + "[" * 20_000)
 
 
 def test_documents_cannot_be_changed():

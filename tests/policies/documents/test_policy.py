@@ -67,7 +67,7 @@ def test_a_policy_of_version_2_is_refused_with_the_field_that_it_lacks(tmp_path)
     del older["data_set"]["identified_by"]
     path = tmp_path / "policy.yaml"
     path.write_text(yaml.safe_dump(older))
-    with pytest.raises(DocumentError, match=r"version 2 .* Write version: 3 .* new in it: data_set\.identified_by;"):
+    with pytest.raises(DocumentError, match=r"version 2 .* write version: 3 .* new fields: data_set\.identified_by\."):
         load_policy(path)
 
 
@@ -107,8 +107,8 @@ def test_every_field_must_be_stated(name, tmp_path):
     [
         ({"version": 4}, "version"),
         ({"version": True}, "version"),
-        ({"version": 1}, "Write version: 3"),
-        ({"version": 2}, "Write version: 3"),
+        ({"version": 1}, "write version: 3"),
+        ({"version": 2}, "write version: 3"),
         ({"data_set.identified_by": []}, "data_set.identified_by"),
         ({"data_set.identified_by": "pid"}, "data_set.identified_by"),
         ({"data_set.identified_by": [""]}, "data_set.identified_by"),

@@ -24,7 +24,7 @@ def test_the_digest_names_the_meaning_and_not_the_spelling(make_study, tmp_path)
 def test_a_study_travels_as_its_canonical_bytes(make_study):
     study = make_study()
     assert parse_study(study.canonical(), study.digest) == study
-    with pytest.raises(ValueError, match="the study received is"):
+    with pytest.raises(ValueError, match="the received study is"):
         parse_study(make_study({"encoder.noise": 2}).canonical(), study.digest)
 
 
@@ -42,7 +42,7 @@ def test_a_missing_study_is_named(tmp_path):
         ({"silos": ["a"]}, "silos"),
         ({"min_silos": 5}, "exceeds the 4 silos"),
         ({"privacy.colluders": 2}, "min_silos > colluders"),
-        ({"privacy.colluders": 3, "privacy.mode": "local"}, "leaves nobody honest among min_silos 3"),
+        ({"privacy.colluders": 3, "privacy.mode": "local"}, "leaves no honest silo among min_silos 3"),
         ({"encoder.sealing": "plain"}, "encoder.sealing"),
         ({"heads.pooled_noise": 0}, "heads.pooled_noise"),
         ({"heads.domain_noise": float("inf")}, "heads.domain_noise"),
@@ -69,7 +69,7 @@ def test_a_missing_study_is_named(tmp_path):
             {"data.features": [{"kind": "number", "column": "a", "minimum": 0, "maximum": 1, "scale": "log"}]},
             "minimum above 0",
         ),
-        ({"data.features": [{"kind": "number", "column": "a", "minimum": 0, "maximum": 1, "fill": 2}]}, "lies outside"),
+        ({"data.features": [{"kind": "number", "column": "a", "minimum": 0, "maximum": 1, "fill": 2}]}, "must lie in"),
         ({"data.features": [{"kind": "category", "column": "a", "values": ["x", "y"]}] * 2}, "twice"),
         ({"data.features": [{"kind": "image", "column": "a"}]}, "data.features"),
     ],

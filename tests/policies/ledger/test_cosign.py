@@ -154,7 +154,7 @@ def test_a_signature_must_be_somebody_elses_and_fit():
 
 def test_a_checkpoint_must_be_its_own_silos():
     item = stated(grown((), 40.0))
-    with pytest.raises(CosignError, match=f"{SOUTH} signed a checkpoint about the ledger of north"):
+    with pytest.raises(CosignError, match=f"{SOUTH} signed a checkpoint of the ledger of north"):
         check(replace(signed(item), stated_certificate=SOUTH.encode()), verify)
     with pytest.raises(ValueError, match="does not fit"):
         check(replace(signed(item), stated_signature=b""), verify)
@@ -177,7 +177,7 @@ def test_a_cosigner_goes_forward_only():
     assert advance(None, stated(first)) == stated(first)
     assert advance(stated(first), stated(second)) == stated(second)
     assert advance(stated(second), stated(second)) == stated(second)
-    with pytest.raises(LedgerRolledBackError, match="stands at entry 1 and does not contain entry 2"):
+    with pytest.raises(LedgerRolledBackError, match="ends at entry 1 and does not contain entry 2"):
         advance(stated(second), stated(first))
     with pytest.raises(LedgerRolledBackError):
         advance(stated(second), stated(()))
@@ -193,9 +193,12 @@ def test_a_cosigner_finds_another_history_however_long():
 def test_a_cosigner_refuses_claims_of_less_and_other_ledgers():
     first, second = stated(grown((), 40.0)), stated(grown((), 40.0, 55.0))
     for less in ({"epsilon": first.epsilon / 2}, {"totals": ()}):
-        with pytest.raises(LedgerRolledBackError, match="claims less"):
+        with pytest.raises(LedgerRolledBackError, match="has spent less"):
             advance(first, replace(second, **less))
-    for other, why in (({"silo": "south"}, "cannot follow one of north"), ({"data_set": "other"}, "refills no budget")):
+    for other, why in (
+        ({"silo": "south"}, "cannot follow one of north"),
+        ({"data_set": "other"}, "does not refill a budget"),
+    ):
         with pytest.raises(CosignError, match=why):
             advance(first, replace(second, **other))
 
@@ -263,7 +266,7 @@ def test_an_unknown_gap_is_the_whole_budget_and_a_foreign_checkpoint_is_refused(
     assert gap(GENESIS, grown((), 40.0), []) == (EXHAUSTED,)
     foreign = checkpoint("north", Genesis("ward", 0.2, 1e-6), (), AT)
     foreign = replace(foreign, head=EntryRef(3, "e" * 64), anchors=(foreign.head,))
-    with pytest.raises(CosignError, match="of another one"):
+    with pytest.raises(CosignError, match="to another ledger"):
         gap(GENESIS, grown((), 40.0), [foreign])
 
 
@@ -312,7 +315,7 @@ def test_a_full_disk_keeps_what_was_kept(kept, tmp_path):
     before = kept.latest()
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (64, limits[1]))
-        with pytest.raises(LedgerWriteError, match="what was kept before still stands"):
+        with pytest.raises(LedgerWriteError, match="the earlier ones are still there"):
             kept.keep([signed(stated(grown((), *NOISES)))])
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)

@@ -140,7 +140,7 @@ def test_what_others_cosigned_is_read_back_and_is_of_this_chain():
     with pytest.raises(LedgerRolledBackError, match="entry 4"):
         read_export(to_json(replace(whole, entries=export.entries[:3])))
     other = replace(held[1], checkpoint=replace(said[1], epsilon=said[1].epsilon * 0.99))
-    with pytest.raises(ExportError, match="entry 2 has other figures"):
+    with pytest.raises(ExportError, match=r"entry 2 that .* cosigned has other figures"):
         read_export(to_json(replace(export, cosigned=(other,))))
     with pytest.raises(CosignError, match="cannot be read"):
         read_export(bent(export, cosigned=[{}]))
@@ -197,7 +197,7 @@ def test_a_recovery_charges_what_was_cosigned_of_the_lost_entries():
 
 @pytest.mark.parametrize("budget", [32.0, 3.9])
 def test_the_budget_is_the_one_in_force(budget):
-    with pytest.raises(ExportError, match=r"budget is .*, and the policy that its entries put into force last has 4"):
+    with pytest.raises(ExportError, match=r"budget is .*, but the policy that its entries put into force last has 4"):
         read_export(to_json(made(*EVENTS, budget=budget)))
     assert read_export(to_json(made(EVENTS[1], budget=budget))).budget == budget
     raised = made(*EVENTS, InForce("q", budget), budget=budget)

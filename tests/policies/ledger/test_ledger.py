@@ -194,7 +194,9 @@ def test_a_ledger_of_another_data_set_is_refused_and_released(field, value, open
 def test_the_columns_are_named_in_the_error_and_their_order_counts(tmp_path):
     path, terms = tmp_path / "ledger.db", {"data_set": "rows", "unit": "record", "holdout": 0.2, "delta": DELTA}
     Ledger.create(path, identified_by=["ward", "row"], **terms)
-    with pytest.raises(LedgerMismatchError, match="the ledger's identified_by is ward, row, the policy says row, ward"):
+    with pytest.raises(
+        LedgerMismatchError, match="the ledger's identified_by is ward, row, but the policy says row, ward"
+    ):
         Ledger.open(path, identified_by=["row", "ward"], budget_epsilon=4.0, **terms)
     with Ledger.open(path, identified_by=["ward", "row"], budget_epsilon=4.0, **terms) as ledger:
         assert (ledger.genesis.unit, ledger.genesis.identified_by) == ("record", ("ward", "row"))

@@ -63,7 +63,7 @@ def test_a_new_store_holds_its_genesis_and_nothing_else_lies_about(path):
 
 
 def test_a_store_is_made_once(path):
-    with pytest.raises(LedgerExistsError, match="for ever"):
+    with pytest.raises(LedgerExistsError, match="only one ledger"):
         create_store(path, GENESIS)
 
 
@@ -96,7 +96,7 @@ def test_a_store_that_cannot_be_made_leaves_nothing(tmp_path):
 
 def test_an_absent_store_is_not_made_in_passing(tmp_path):
     for use in (Store, read_ledger):
-        with pytest.raises(LedgerMissingError, match="Restore it from its backup"):
+        with pytest.raises(LedgerMissingError, match="restore it from its backup"):
             use(tmp_path / "ledger.db")
     assert list(tmp_path.iterdir()) == []
 
@@ -116,7 +116,7 @@ def test_an_entry_is_read_back_also_beside_the_writer(path, store):
 def test_a_stale_head_is_refused(path, store):
     genesis = head_of(path)
     store.append(entry_after(genesis), genesis)
-    with pytest.raises(LedgerTamperedError, match="changed by someone else"):
+    with pytest.raises(LedgerTamperedError, match="another program changed the ledger"):
         store.append(entry_after(genesis, 2), genesis)
 
 

@@ -58,7 +58,7 @@ def test_what_would_be_left_out_is_listed_with_its_place_and_counted(hospital, s
         "north.csv, row 15, column 'age': found '121', expected a number in [0, 120]",
         "north.csv, row 15, column 'lactate': found '[red]5', expected a number in [0, 10], written like 1.5",
         "north.csv, row 16: found 3 cells, expected 5 cells",
-        "north.csv, row 17: found unexpected end of data, expected cells parted by ',', quotes closed",
+        "north.csv, row 17: found unexpected end of data, expected cells separated by ',' and closed quotes",
         f"{hospital.parent / 'north.csv'}: of tiny, 12 records fit and 4 would be left out",
     ]
     assert logs == []

@@ -127,7 +127,7 @@ def test_a_ledger_is_made_once_in_its_life(hospital, sentence):
     assert "the ledger of north-ward, epsilon 4 to spend" in done.output
     charge(hospital, 0)
     content = (hospital.parent / "state" / "ledger.sqlite3").read_bytes()
-    assert "a data set has one ledger for ever" in sentence("ledger", "create", "-c", hospital)
+    assert "a data set has only one ledger" in sentence("ledger", "create", "-c", hospital)
     assert (hospital.parent / "state" / "ledger.sqlite3").read_bytes() == content
 
 

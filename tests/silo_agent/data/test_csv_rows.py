@@ -37,7 +37,7 @@ def test_a_row_with_a_foul_quote_costs_its_own_line_wherever_it_stands(foul):
 def test_what_is_wrong_is_said_without_the_text():
     (found,) = split_rows(['"secret"x,1\n'], ",")
     assert "secret" not in f"{found[1].found} {found[1].expected} {found[1]}"
-    assert (found[1].expected, found[0]) == ("cells parted by ',', quotes closed", 1)
+    assert (found[1].expected, found[0]) == ("cells separated by ',' and closed quotes", 1)
     (found,) = split_rows(["M\udcfcller,1\n"], ",")
     assert (found[1].found, found[1].expected) == ("bytes that are not UTF-8", "a CSV file saved as UTF-8")
 

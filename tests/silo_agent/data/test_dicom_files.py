@@ -124,7 +124,7 @@ def test_jpeg_and_jpeg_2000_are_decoded(tmp_path, syntax, codec, values, kind):
         ({"Rows": 10}, "cannot be read or decoded"),
         ({"BitsAllocated": 64}, "64 bits"),
         ({"SamplesPerPixel": 2}, "2 samples"),
-        ({"RescaleSlope": "1e308"}, "no finite number"),
+        ({"RescaleSlope": "1e308"}, "not a finite number"),
         ({"PixelData": b""}, "cannot be read or decoded"),
     ],
 )

@@ -79,7 +79,7 @@ def test_faults_of_the_whole_file_are_refused_by_every_reader(write, tmp_path, r
         (write(GOOD, header=HEADER.replace("sex", "gender"), name="0.csv"), "column 'sex'"),
         (write(GOOD + ",1", header=HEADER + ",sex", name="1.csv"), "2 columns of this name"),
         (write(GOOD, header=HEADER.replace("id", "\udcfc"), name="2.csv"), "UTF-8"),
-        (write(GOOD, header=HEADER.replace("id", '"id'), name="3.csv"), "quotes closed"),
+        (write(GOOD, header=HEADER.replace("id", '"id'), name="3.csv"), "closed quotes"),
         (write(GOOD, name="site.parquet"), "unreadable"),
     ):
         with pytest.raises(DataError, match=why):

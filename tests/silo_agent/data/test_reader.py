@@ -127,13 +127,13 @@ def test_a_row_of_another_width_a_missing_and_a_double_column_are_named(read):
 
 
 def test_an_open_quote_bytes_that_are_not_utf8_and_an_absent_file_are_named(read, tmp_path):
-    with pytest.raises(DataError, match="quotes closed"):
+    with pytest.raises(DataError, match="closed quotes"):
         read('p1,"50,10,f,yes,A,1')
     path = tmp_path / "latin.csv"
     path.write_bytes((HEADER + "\nM\xfcller,50,10,f,yes,A,1\n").encode("latin-1"))
     with pytest.raises(DataError, match="UTF-8"):
         read_records(path, make_schema())
-    with pytest.raises(DataError, match="mend its path") as caught:
+    with pytest.raises(DataError, match="fix its path") as caught:
         read_records(tmp_path / "absent.csv", make_schema())
     assert str(tmp_path) not in str(caught.value)
 

@@ -108,11 +108,11 @@ def test_only_a_silo_states_its_own_ledger_and_nobody_this_ones(
 
 
 def test_a_data_set_under_a_new_name_is_not_cosigned(witness, quick_path, north):
-    with pytest.raises(CertificateError, match="not for the data set clinic: a new name refills no budget"):
+    with pytest.raises(CertificateError, match="not for the data set clinic, and a new name does not refill a budget"):
         witness.cosign(stated(north, 0, data_set="clinic"))
     assert files(quick_path) == []
     witness.cosign(stated(north, 2))
-    with pytest.raises(CertificateError, match="a new name refills no budget"):
+    with pytest.raises(CertificateError, match="a new name does not refill a budget"):
         witness.cosign(stated(north, 0, data_set="../x"))
     assert [path.name for path in files(quick_path)] == ["north.json"]
     assert witness.cosign(stated(north, 3)).stated.checkpoint == stated(north, 3).checkpoint
