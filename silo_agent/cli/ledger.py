@@ -72,15 +72,7 @@ def ledger_create(config: ConfigOption = DEFAULT) -> None:
     settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
     path = settings.state / LEDGER_FILE
     data_set = policy.data_set
-    Ledger.create(
-        path,
-        data_set=data_set.id,
-        unit=data_set.unit,
-        identified_by=data_set.identified_by,
-        holdout=data_set.holdout,
-        delta=policy.budget.delta,
-        public=data_set.public,
-    )
+    Ledger.create(path, Genesis.of(policy))
     allowed = "public data, so no budget binds" if data_set.public else f"epsilon {policy.budget.epsilon:g} to spend"
     typer.echo(f"{path}: the ledger of {data_set.id}, {allowed}")
 

@@ -16,6 +16,7 @@ import yaml
 from coordinator.operating import OperatorError
 from deploy.demo.federation import COORDINATOR, Federation, script
 from deploy.demo.recount import recount
+from policies.ledger.chain import Genesis
 from policies.ledger.ledger import Debit, Ledger
 from policies.plan.costs import Cost
 from support.prepared import prepare
@@ -154,12 +155,8 @@ def test_a_spent_budget_ends_one_silos_part_by_name_and_the_others_go_on(tmp_pat
         path = federation.place.party("south") / "state" / "ledger.sqlite3"
         with Ledger.open(
             path,
-            unit="patient",
-            identified_by=["patient"],
-            data_set="south",
-            holdout=0.2,
+            Genesis(data_set="south", holdout=0.2, delta=1e-5, unit="patient", identified_by=("patient",)),
             budget_epsilon=4.0,
-            delta=1e-5,
         ) as spent:
             spent.charge(earlier)
         for silo in SILOS:
