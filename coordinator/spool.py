@@ -13,6 +13,7 @@ import shutil
 from collections.abc import Collection
 from pathlib import Path
 
+from coordinator.errors import CoordinatorError
 from protos.chunks import ChunkList
 from protos.messages import MessageError, Place
 
@@ -20,7 +21,7 @@ SUM_FILE = "_sum"
 """Whose file the sum is: a name that no silo can bear."""
 
 
-class SpoolFullError(Exception):
+class SpoolFullError(CoordinatorError):
     """The disk has no room. What was stored before is intact; the silo resumes when there is room."""
 
 

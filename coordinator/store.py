@@ -34,6 +34,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from coordinator.core.study import Progress
+from coordinator.errors import CoordinatorError
 from coordinator.upgrading import upgraded
 from protos import record
 from protos.messages import PhaseTime, Place, SignedPublication, Tensor, UploadHeader, UploadSize
@@ -99,15 +100,15 @@ _told = Table(
 )
 
 
-class StoreError(Exception):
+class StoreError(CoordinatorError):
     """The database cannot be used; says why."""
 
 
-class StudyExistsError(Exception):
+class StudyExistsError(CoordinatorError):
     """A study of this name or digest is known already."""
 
 
-class ContentConflictError(Exception):
+class ContentConflictError(CoordinatorError):
     """The slot holds other bytes already: one silo, round, attempt and tensor give one byte string."""
 
 

@@ -23,9 +23,10 @@ from protos.messages import Answer, Confirm, MessageError, Place, Task, Tensor, 
 from silo_agent.core import turns
 from silo_agent.core.turns import OutOfTurnError, Stage, Turn
 from silo_agent.data.errors import DataError
+from silo_agent.errors import SiloError
 from silo_agent.gate import Gate
 from silo_agent.learning.errors import LearningError
-from silo_agent.learning.learner import Learner, SolutionError, SumError
+from silo_agent.learning.learner import Learner
 from silo_agent.learning.model import SharedModel
 from silo_agent.metrics import Metrics
 from silo_agent.protocol.attempt import Running
@@ -47,16 +48,15 @@ FAULTS = (
     StateError,
     DataError,
     LearningError,
-    SolutionError,
-    SumError,
     CatchUpError,
     MessageError,
 )
+"""What makes the silo dispute a task. Not `CallRefused`: that is the coordinator's own word, and it knows it."""
 _PUBLIC = (OutOfTurnError, CryptoError, Refused, SurvivorsError)
 """Faults whose words tell the coordinator nothing that it does not know."""
 
 
-class UnknownDataError(Exception):
+class UnknownDataError(SiloError):
     """The agent's configuration names no file for a study."""
 
 

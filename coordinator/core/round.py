@@ -52,12 +52,13 @@ from coordinator.core.state import (
     Round,
     Seat,
 )
+from coordinator.errors import CoordinatorError
 from crypto.errors import RosterRefused
 from crypto.secagg.survivors import threshold
 from protos.messages import RINGS, Part, Signature, Tensor, UploadHeader
 
 
-class OutOfTurnError(Exception):
+class OutOfTurnError(CoordinatorError):
     """The event does not fit the phase. Nothing changed."""
 
 

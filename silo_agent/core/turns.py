@@ -18,6 +18,7 @@ from enum import StrEnum
 from typing import Self
 
 from protos.messages import Member, Place, Task, Tensor, Work
+from silo_agent.errors import SiloError
 
 
 class Stage(StrEnum):
@@ -43,7 +44,7 @@ class Stage(StrEnum):
     """Has opened the heads' sum; they must be solved and adopted."""
 
 
-class OutOfTurnError(Exception):
+class OutOfTurnError(SiloError):
     """The coordinator asked for something that is not the silo's turn. Nothing was done."""
 
 

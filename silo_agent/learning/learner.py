@@ -29,6 +29,7 @@ from silo_agent.data.records import Records
 from silo_agent.data.split import split
 from silo_agent.learning.device import choose_device
 from silo_agent.learning.encoder.encoder import flatten, unflatten
+from silo_agent.learning.errors import LearningError
 from silo_agent.learning.evaluation.evaluation import DomainResult, results_from_histograms, score_histograms
 from silo_agent.learning.heads.domain_weights import domain_counts, domain_weights
 from silo_agent.learning.heads.newton import solve
@@ -53,11 +54,11 @@ HEAD_TOLERANCE = 2.0**-12
 """How far a solved head may lie from this silo's own solution; eigensolvers of two machines differ by far less."""
 
 
-class SolutionError(Exception):
+class SolutionError(LearningError):
     """The solver's heads are not what the opened sums give."""
 
 
-class SumError(Exception):
+class SumError(LearningError):
     """An opened sum is no sum of this roster's contributions."""
 
 

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from silo_agent.data.reader import read_records
+from silo_agent.errors import SiloError
 from silo_agent.learning.evaluation.evaluation import Quality, quality
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
 
 
-class NoModelError(Exception):
+class NoModelError(SiloError):
     """The silo has no finished model of that study."""
 
 

@@ -25,6 +25,7 @@ from safetensors.numpy import save
 from policies.documents.study import Study
 from policies.plan.costs import Cost
 from silo_agent.data.images import Images, Scale
+from silo_agent.errors import SiloError
 from silo_agent.learning.encoder.layers import Network, describe
 from silo_agent.learning.evaluation.unknown_domain import Model, domain_shares, network_of, predict_ensemble
 from silo_agent.learning.model import SharedModel
@@ -40,7 +41,7 @@ _PRIVATE_PREFIX = "personal-private-"
 _SUMS = "SHA256SUMS"
 
 
-class ExportError(Exception):
+class ExportError(SiloError):
     """The model cannot be exported so. Names the mend. No file was left."""
 
 

@@ -22,6 +22,7 @@ from policies.documents.study import Study
 from silo_agent.data.cells import text
 from silo_agent.data.images import Images
 from silo_agent.data.unlabelled import UNKNOWN, Unlabelled, read_unlabelled
+from silo_agent.errors import SiloError
 from silo_agent.learning.device import choose_device
 from silo_agent.learning.evaluation.unknown_domain import Model, Way, domain_shares, predict_ensemble, predict_pooled
 from silo_agent.learning.model import SharedModel
@@ -33,7 +34,7 @@ OWN = "own"
 """A record's own domain's head."""
 
 
-class PredictionError(Exception):
+class PredictionError(SiloError):
     """What was asked for cannot be predicted. Names the option and the mend."""
 
 

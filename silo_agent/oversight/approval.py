@@ -23,6 +23,7 @@ from policies.documents.policy import Policy, load_policy
 from policies.documents.predecessor import load_predecessor
 from policies.errors import PolicyError
 from policies.ledger.ledger import Ledger
+from silo_agent.errors import SiloError
 from silo_agent.storage.state import write_whole
 
 NEEDED: Final = 2
@@ -32,7 +33,7 @@ FOLDER: Final = "policies"
 _MAX_SIGNATURE: Final = 1 << 16
 
 
-class ApprovalError(PolicyError):
+class ApprovalError(SiloError, PolicyError):
     """A policy may not come into force: a signature or the policy before it is missing, or the data set is another."""
 
 

@@ -41,6 +41,7 @@ from sqlalchemy.exc import IntegrityError
 
 from protos.chunks import ChunkHasher, ChunkList
 from protos.messages import Place, Tensor
+from silo_agent.errors import SiloError
 
 _PIECE = 1 << 16
 """Integers of a release that are written at once."""
@@ -96,7 +97,7 @@ _endings = Table(
 """Days as YYYY-MM-DD, empty for none."""
 
 
-class StateError(Exception):
+class StateError(SiloError):
     """The agent's folder is not as the agent left it, or would not be. Names the file and the mend."""
 
 
