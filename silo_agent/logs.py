@@ -14,6 +14,7 @@ from pathlib import Path
 
 import structlog
 
+from policies.durable import sync_folder
 from policies.plan.costs import Cost
 from protos.messages import Place, Tensor
 
@@ -64,3 +65,5 @@ class TrainingLog:
             file.write(torn + text)
             file.flush()
             os.fsync(file.fileno())
+        if not written:
+            sync_folder(self._path.parent)

@@ -40,7 +40,7 @@ from silo_agent.learning.private.dpsgd import require_accountable, train_encoder
 from silo_agent.learning.private.release import grid, release, rounding_sd, sum_sd
 from silo_agent.learning.terms.prior import Prior
 from silo_agent.logs import TrainingLog
-from silo_agent.storage.state import write_whole
+from silo_agent.storage.durable import write_whole
 
 log = structlog.get_logger()
 Integers = NDArray[np.int64]

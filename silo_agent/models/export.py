@@ -32,7 +32,7 @@ from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
 from silo_agent.models.model_card import PERSONAL_WARNING, ModelFacts, Shares, model_card, to_json
 from silo_agent.models.model_card_text import to_markdown
-from silo_agent.storage.state import write_whole
+from silo_agent.storage.durable import write_whole
 
 TOLERANCE = 1e-5
 """Largest difference between a probability of the ONNX graph and the model's own."""

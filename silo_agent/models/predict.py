@@ -27,7 +27,7 @@ from silo_agent.learning.device import choose_device
 from silo_agent.learning.evaluation.unknown_domain import Model, Way, domain_shares, predict_ensemble, predict_pooled
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
-from silo_agent.storage.state import write_whole
+from silo_agent.storage.durable import write_whole
 
 FORMATS = (".csv", ".parquet")
 OWN = "own"

@@ -24,7 +24,7 @@ from policies.documents.predecessor import load_predecessor
 from policies.errors import PolicyError
 from policies.ledger.ledger import Ledger
 from silo_agent.errors import SiloError
-from silo_agent.storage.state import write_whole
+from silo_agent.storage.durable import write_whole
 
 NEEDED: Final = 2
 """Signatures of different people."""

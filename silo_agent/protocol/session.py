@@ -24,7 +24,7 @@ from protos import record
 from protos.messages import Member
 from silo_agent.protocol.key_store import KeyStore, Stored
 from silo_agent.protocol.membership import Membership
-from silo_agent.storage.state import write_whole
+from silo_agent.storage.durable import write_whole
 
 log = structlog.get_logger()
 KEY_FILE = "keys.sealed"

@@ -35,7 +35,8 @@ from silo_agent.protocol.catching_up import Current, pack, unpack
 from silo_agent.protocol.client import Client
 from silo_agent.protocol.cosigning import Cosigning
 from silo_agent.protocol.mail import Mail
-from silo_agent.storage.state import State, write_whole
+from silo_agent.storage.durable import write_whole
+from silo_agent.storage.state import State
 
 _NOTES = {
     Task.GREET: Note.GREETING,

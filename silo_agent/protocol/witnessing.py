@@ -26,7 +26,7 @@ from protos import record
 from protos.checkpoints import CosignedCheckpoint, SignedCheckpoint
 from protos.messages import MessageError
 from silo_agent.protocol.client import CallRefused, Client, Stopped
-from silo_agent.storage.state import write_whole
+from silo_agent.storage.durable import write_whole
 
 log = structlog.get_logger()
 FOLDER: Final = "witnessed"

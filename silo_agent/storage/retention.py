@@ -28,7 +28,8 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from silo_agent.metrics import Metrics
-from silo_agent.storage.state import Ending, State, sync_folder
+from silo_agent.storage.durable import sync_folder
+from silo_agent.storage.state import Ending, State
 
 log = structlog.get_logger()
 SECONDS: Final = 24 * 3600.0

@@ -10,7 +10,6 @@ release and what it is sealed to are read and written piece by piece. The folder
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -39,9 +38,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError
 
-from protos.chunks import ChunkHasher, ChunkList
+from protos.chunks import ChunkList
 from protos.messages import Place, Tensor
 from silo_agent.errors import SiloError
+from silo_agent.storage.durable import write_pieces
 
 _PIECE = 1 << 16
 """Integers of a release that are written at once."""
@@ -352,41 +352,6 @@ class State:
     def _transaction(self) -> Iterator[Connection]:
         with self._engine.begin() as connection:
             yield connection
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file completely or not at all, durably, readable by its owner alone."""
-    write_pieces(path, (content,))
-
-
-def write_pieces(path: Path, pieces: Iterable[bytes]) -> str:
-    """`write_whole` for content that comes in pieces; returns its digest, as the wire has it (`protos.chunks`)."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    fresh = path.with_name(path.name + ".new")
-    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    hasher = ChunkHasher()
-    try:
-        with os.fdopen(handle, "wb") as file:
-            for piece in pieces:
-                hasher.update(piece)
-                file.write(piece)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
-    except BaseException:
-        fresh.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
-    return hasher.digest
-
-
-def sync_folder(folder: Path) -> None:
-    """Make durable which files lie in a folder."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _replace(connection: Connection, ending: Ending) -> None:

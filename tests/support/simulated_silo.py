@@ -40,7 +40,8 @@ from silo_agent.protocol.client import CallRefused
 from silo_agent.protocol.membership import Membership
 from silo_agent.protocol.session import Session, session_name
 from silo_agent.protocol.tasks import COUNTS
-from silo_agent.storage.state import State, write_whole
+from silo_agent.storage.durable import write_whole
+from silo_agent.storage.state import State
 from support.contents import digest_of, listed
 from support.simulated_coordinator import SimulatedCoordinator
 from support.simulated_witness import Witness, plain
