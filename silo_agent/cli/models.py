@@ -19,8 +19,9 @@ from rich.table import Table
 
 from policies.ledger.ledger import read_ledger
 from policies.plan.costs import Cost
-from silo_agent.cli.options import DEFAULT, LEDGER_FILE, AsJson, ConfigOption, StudyArgument, find_study
+from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption, StudyArgument, find_study
 from silo_agent.config import AgentConfig
+from silo_agent.storage.folders import StateFolder
 from silo_agent.storage.state import State, StateError
 
 if TYPE_CHECKING:
@@ -136,7 +137,7 @@ def export(
 
     path, _ = _model_path(config, study, personal=personal)
     loaded = load_model(path, personal=personal)
-    charged = _charged(AgentConfig.load(config).state / LEDGER_FILE, loaded.study.digest)
+    charged = _charged(StateFolder(AgentConfig.load(config).state).ledger, loaded.study.digest)
     written = exporting.export(
         loaded,
         out,
@@ -158,14 +159,14 @@ def _model_path(config: Path, study: str, *, personal: bool) -> tuple[Path, str]
     settings = AgentConfig.load(config)
     state = State(settings.state)
     digest, committed = find_study(state, study)
-    folder = state.study_folder(digest)
-    path = folder / ("personal.safetensors" if personal else f"model-{committed}.safetensors")
+    files = state.files.study(digest)
+    path = files.personal if personal else files.model(committed)
     removed = state.removed(digest) if personal else None
     if removed is not None:
         raise StateError(_gone(digest, removed))
     if not path.exists():
         which = "personal model" if personal else "finished round"
-        msg = f"no {which} of this study lies in {folder}; run the study first"
+        msg = f"no {which} of this study lies in {path.parent}; run the study first"
         raise StateError(msg)
     return path, settings.device
 

@@ -33,6 +33,7 @@ from silo_agent.learning.personal import PersonalModel
 from silo_agent.models.model_card import PERSONAL_WARNING, ModelFacts, Shares, model_card, to_json
 from silo_agent.models.model_card_text import to_markdown
 from silo_agent.storage.durable import write_whole
+from silo_agent.storage.folders import StudyFolder
 
 TOLERANCE = 1e-5
 """Largest difference between a probability of the ONNX graph and the model's own."""
@@ -184,7 +185,7 @@ def _own_answer(
 
 def _quality(folder: Path, study: Study, round_number: int) -> list[Mapping[str, object]] | None:
     """The opened metrics by domain, None where this model was not measured: they come after the last round."""
-    path = folder / "results.json"
+    path = StudyFolder(folder).results
     if round_number != study.rounds or not path.exists():
         return None
     try:

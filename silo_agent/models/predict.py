@@ -28,6 +28,7 @@ from silo_agent.learning.evaluation.unknown_domain import Model, Way, domain_sha
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
 from silo_agent.storage.durable import write_whole
+from silo_agent.storage.folders import StudyFolder
 
 FORMATS = (".csv", ".parquet")
 OWN = "own"
@@ -168,7 +169,7 @@ def _part(records: Unlabelled, chosen: NDArray[np.bool_]) -> tuple[NDArray[np.fl
 def _pooled_model(model: Model, folder: Path) -> SharedModel | None:
     """The shared model after the last pooled round, where the silo still has it. A personal model has no such part."""
     number = model.study.heads.pooled_rounds
-    path = folder / f"model-{number}.safetensors"
+    path = StudyFolder(folder).model(number)
     if isinstance(model, SharedModel) and model.round <= number:
         return model
     if not isinstance(model, SharedModel) or not path.exists():

@@ -25,11 +25,10 @@ from policies.errors import PolicyError
 from policies.ledger.ledger import Ledger
 from silo_agent.errors import SiloError
 from silo_agent.storage.durable import write_whole
+from silo_agent.storage.folders import StateFolder
 
 NEEDED: Final = 2
 """Signatures of different people."""
-FOLDER: Final = "policies"
-"""Below the agent's state: the policies that were in force, by digest."""
 _MAX_SIGNATURE: Final = 1 << 16
 
 
@@ -162,4 +161,4 @@ def start_under(ledger: Ledger, path: Path, state: Path, trust: Trust) -> Policy
 
 
 def _kept(state: Path, digest: str) -> Path:
-    return state / FOLDER / f"{digest}.json"
+    return StateFolder(state).policy(digest)

@@ -3,9 +3,10 @@
 Guarantees: nothing of a study that still runs is touched; that a removal has begun is durable before the first file
 goes, nothing private of that study is used from then on, and a crash on the way leaves a state from which the next look
 goes on.
-What stays is listed (`_STAYS`), so that a new kind of file is removed and not forgotten: what all silos of the study
-hold and the ledger has charged, and the training log, which holds no patient and shows that the ledger is right
-(threat-model.md, invariant 1). Labels, releases and survivor lists stay as used up (`State.begin_removal`).
+What stays is listed (`folders.StudyFolder.stays`), so that a new kind of file is removed and not forgotten: what all
+silos of the study hold and the ledger has charged, and the training log, which holds no patient and shows that the
+ledger is right (threat-model.md, invariant 1). Labels, releases and survivor lists stay as used up
+(`State.begin_removal`).
 
 The days are the machine's, in UTC, and a clock can be wrong. What is lost early cannot be brought back, what is kept a
 day longer can still be removed: so the clock's word is taken only when a later day confirms it (`weigh`). A clock that
@@ -16,7 +17,6 @@ file leaves on the medium (encrypt the disk), and a study whose end nobody tells
 from __future__ import annotations
 
 import os
-import re
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -34,10 +34,6 @@ from silo_agent.storage.state import Ending, State
 log = structlog.get_logger()
 SECONDS: Final = 24 * 3600.0
 """Between two looks while the agent runs."""
-_STAYS: Final = re.compile(
-    r"model-[0-9]+\.(safetensors|digest)|counts\.json|results\.json|publication\.json|training\.jsonl"
-)
-"""Files of a study's own folder."""
 
 
 def today() -> date:
@@ -117,7 +113,7 @@ class Retention:
             if box.is_dir():
                 yield box
         for path in _inside(home):
-            if path.parent != home or not _STAYS.fullmatch(path.name):
+            if not self._state.files.study(study).stays(path):
                 yield path
 
 

@@ -42,6 +42,7 @@ from protos.chunks import ChunkList
 from protos.messages import Place, Tensor
 from silo_agent.errors import SiloError
 from silo_agent.storage.durable import write_pieces
+from silo_agent.storage.folders import StateFolder
 
 _PIECE = 1 << 16
 """Integers of a release that are written at once."""
@@ -134,9 +135,9 @@ class State:
     """The agent's folder: `state.sqlite3` and the files it names."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder, self.files = folder, StateFolder(folder)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._engine = create_engine(f"sqlite:///{folder / 'state.sqlite3'}")
+        self._engine = create_engine(f"sqlite:///{self.files.database}")
         event.listen(self._engine, "connect", _durable)
         _metadata.create_all(self._engine)
 
@@ -147,7 +148,7 @@ class State:
     # --- studies ------------------------------------------------------------------------------------------------
     def study_folder(self, study: str) -> Path:
         """Where models and results of a study lie."""
-        folder = self.folder / "studies" / study
+        folder = self.files.study(study).path
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         return folder
 
@@ -239,7 +240,7 @@ class State:
 
     def folders(self, study: str) -> tuple[Path, ...]:
         """Where files of a study may lie: models and results, then outbox and inbox. None is made."""
-        return tuple(self.folder / name / study for name in ("studies", "outbox", "inbox"))
+        return self.files.study(study).path, self.files.outbox(study), self.files.inbox(study)
 
     # --- releases -----------------------------------------------------------------------------------------------
     def release(self, place: Place, tensor: Tensor, attempt: int) -> Release | None:
@@ -255,13 +256,13 @@ class State:
             ).first()
         if row is None:
             return None
-        path = self._release_path(place, tensor, attempt)
+        path = self.files.study(place.study).release(place, tensor, attempt)
         self._check(path, row.sha256)
         return Release(np.memmap(path, dtype="<i8", mode="r"), row.label)
 
     def keep_release(self, place: Place, tensor: Tensor, attempt: int, integers: NDArray[np.int64], label: str) -> None:
         """Store noised integers before they are sealed. A second draw for one charge is an error."""
-        path = self._release_path(place, tensor, attempt)
+        path = self.files.study(place.study).release(place, tensor, attempt)
         pieces = (
             integers[begin : begin + _PIECE].astype("<i8", copy=False).tobytes()
             for begin in range(0, len(integers), _PIECE)
@@ -276,13 +277,13 @@ class State:
             row = connection.execute(select(_sealed.c.sha256).where(_sealed.c.label == label)).first()
         if row is None:
             return None
-        path = self._sealed_path(study, label)
+        path = self.files.sealed(study, label)
         self._check(path, row.sha256)
         return path
 
     def keep_sealed(self, study: str, label: str, frames: Iterable[bytes]) -> Path:
         """Store sealed frames before they are sent; from now on the label is used."""
-        path = self._sealed_path(study, label)
+        path = self.files.sealed(study, label)
         self._keep(_sealed, {"label": label}, path, frames)
         return path
 
@@ -308,27 +309,21 @@ class State:
 
     def note_path(self, place: Place, kind: str) -> Path:
         """Where a sealed note for the roster lies until its round is committed."""
-        return self.folder / "outbox" / place.study / f"{place.round}-{place.attempt}-{kind}.note"
+        return self.files.note(place, kind)
 
     def received_path(self, place: Place, kind: str, silo: str) -> Path:
         """Where what another silo sent to this one lies, still sealed, until its round is committed."""
-        return self.folder / "inbox" / place.study / f"{place.round}-{place.attempt}-{kind}-{silo}.note"
+        return self.files.received(place, kind, silo)
 
     def forget_round(self, study: str, round_number: int) -> None:
         """A committed round's bytes are not needed again; that its labels and draws are used up stays on record."""
-        for path in (self.study_folder(study) / "releases").glob(f"{round_number}-*.i64"):
+        for path in list(self.files.study(study).releases(round_number)):
             path.unlink()
-        for box in ("outbox", "inbox"):
-            for path in (self.folder / box / study).glob("*"):
+        for box in (self.files.outbox(study), self.files.inbox(study)):
+            for path in box.glob("*"):
                 path.unlink()
 
     # --- inside -------------------------------------------------------------------------------------------------
-    def _release_path(self, place: Place, tensor: Tensor, attempt: int) -> Path:
-        return self.study_folder(place.study) / "releases" / f"{place.round}-{tensor}-{attempt}.i64"
-
-    def _sealed_path(self, study: str, label: str) -> Path:
-        return self.folder / "outbox" / study / f"{label}.sealed"
-
     def _check(self, path: Path, sha256: str) -> None:
         if not path.exists() or ChunkList.of(path).digest != sha256:
             msg = f"{path}: is missing or was changed; restore it from the same backup as state.sqlite3"

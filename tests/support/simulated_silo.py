@@ -39,8 +39,8 @@ from silo_agent.metrics import Metrics
 from silo_agent.protocol.client import CallRefused
 from silo_agent.protocol.membership import Membership
 from silo_agent.protocol.session import Session, session_name
-from silo_agent.protocol.tasks import COUNTS
 from silo_agent.storage.durable import write_whole
+from silo_agent.storage.folders import StudyFolder
 from silo_agent.storage.state import State
 from support.contents import digest_of, listed
 from support.simulated_coordinator import SimulatedCoordinator
@@ -163,7 +163,7 @@ class _Learner:
         self.silo.witness.opens(work.place, tensor, work.survivors, total)
 
     def open_counts(self, total: NDArray[np.int64]) -> None:
-        write_whole(self.folder / COUNTS, json.dumps(total.astype(float).tolist()).encode())
+        write_whole(StudyFolder(self.folder).counts, json.dumps(total.astype(float).tolist()).encode())
 
     def open_encoder(self, total: NDArray[np.int64], model: SharedModel, silos: int) -> SharedModel:
         # Within the study's `max_update`: a silo takes no model from another one that its rounds could not give.
