@@ -45,6 +45,7 @@ from crypto.secagg.sealing import Sealer
 from crypto.stream import KeyStream
 from policies.accounting import accountant
 from policies.documents.study import Study
+from policies.ledger.chain import Genesis
 from policies.ledger.cosign import Cosignature
 from policies.ledger.ledger import Ledger
 from policies.plan.release import Release
@@ -250,7 +251,8 @@ class AuditedSilo:
         self.ledger_path = folder / "ledger.sqlite3"
         if not self.ledger_path.exists():
             Ledger.create(
-                self.ledger_path, data_set=DATA_SET, unit=unit, identified_by=columns, holdout=HOLDOUT, delta=DELTA
+                self.ledger_path,
+                Genesis(data_set=DATA_SET, holdout=HOLDOUT, delta=DELTA, unit=unit, identified_by=tuple(columns)),
             )
         self.state = State(folder / "state")
         self.gate = Gate(consortium().silo, folder / "policy.yaml", self.ledger_path, self.state, Metrics())

@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+from coordinator.errors import CoordinatorError
 from crypto.errors import FrameError
 from crypto.rings.rings import ring_of
 from protos.chunks import ChunkHasher
 
 
-class ContentAlteredError(Exception):
+class ContentAlteredError(CoordinatorError):
     """Bytes on the coordinator's disk are not the bytes that were uploaded. The message names the silos."""
 
 

@@ -17,15 +17,14 @@ from rich.console import Console
 from rich.table import Table
 
 from coordinator.config import CoordinatorConfig, OperatorConfig
-from coordinator.operating import Operator, OperatorError
+from coordinator.errors import CoordinatorError
+from coordinator.operating import Operator
 from coordinator.server import serve as serve_until_stopped
-from coordinator.storage.store import StoreError
 from crypto.errors import CryptoError
 from crypto.pki.enrolment import create_request
 from crypto.pki.identity import Identity, Role, Subject
-from policies.documents.document import DocumentError
 from policies.documents.study import load_study
-from policies.refusals import Refused
+from policies.errors import PolicyError
 from protos.messages import MemberStatus, StudyResults, StudyStatus
 
 app = typer.Typer(help="The blind coordinator of a federation.", no_args_is_help=True, pretty_exceptions_enable=False)
@@ -181,6 +180,6 @@ def main() -> None:
     """Run the command line. An error is one sentence on stderr and exit code 1."""
     try:
         app()
-    except (DocumentError, Refused, CryptoError, OperatorError, StoreError, OSError) as error:
+    except (CoordinatorError, CryptoError, PolicyError, OSError) as error:
         typer.echo(f"fedward-coordinator: {error}", err=True)
         sys.exit(1)

@@ -37,6 +37,7 @@ from coordinator.core.round import OutOfTurnError
 from coordinator.core.state import Limits, Phase, Round
 from coordinator.core.study import Life, Progress, Script, StudyStateError
 from coordinator.describing import describe, ended_attempt, ended_phases, measure, where
+from coordinator.errors import CoordinatorError
 from coordinator.intake import Intake
 from coordinator.metrics import Metrics
 from coordinator.storage.spool import SUM_FILE, Spool
@@ -64,7 +65,7 @@ log = structlog.get_logger()
 TICK_SECONDS = 0.25
 
 
-class UnknownStudyError(Exception):
+class UnknownStudyError(CoordinatorError):
     """There is no study with that digest or name."""
 
 

@@ -21,6 +21,7 @@ from coordinator.core.round import OutOfTurnError
 from coordinator.core.study import StudyStateError
 from coordinator.cosigning import Cosigning
 from coordinator.engine import Engine, UnknownStudyError
+from coordinator.errors import CoordinatorError
 from coordinator.metrics import Metrics
 from coordinator.storage.spool import Spool, SpoolFullError
 from coordinator.storage.store import ContentConflictError, StudyExistsError
@@ -40,7 +41,7 @@ MAX_HOLD_SECONDS = 20.0
 R = TypeVar("R")
 
 
-class ResumeError(Exception):
+class ResumeError(CoordinatorError):
     """The upload is correct so far and must be resumed, now or when another stream of it has ended."""
 
 

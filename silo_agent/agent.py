@@ -23,6 +23,7 @@ from protos.messages import Answer, Confirm, MessageError, Place, Task, Tensor, 
 from silo_agent.core import turns
 from silo_agent.core.turns import OutOfTurnError, Stage, Turn
 from silo_agent.data.errors import DataError
+from silo_agent.errors import SiloError
 from silo_agent.gate import Gate
 from silo_agent.learning.errors import LearningError
 from silo_agent.learning.learner import Learner
@@ -50,11 +51,12 @@ FAULTS = (
     CatchUpError,
     MessageError,
 )
+"""What makes the silo dispute a task. Not `CallRefused`: that is the coordinator's own word, and it knows it."""
 _PUBLIC = (OutOfTurnError, CryptoError, Refused, SurvivorsError)
 """Faults whose messages tell the coordinator nothing that it does not know already."""
 
 
-class UnknownDataError(Exception):
+class UnknownDataError(SiloError):
     """The agent's configuration names no file for a study."""
 
 

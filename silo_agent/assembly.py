@@ -24,7 +24,6 @@ from silo_agent.storage.state import State
 
 log = structlog.get_logger()
 HEARTBEAT_SECONDS = 10.0
-LEDGER_FILE = "ledger.sqlite3"
 
 
 def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tuple[str, str]]:
@@ -38,7 +37,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     metrics, entropy = Metrics(), SystemEntropy()
     me = credential.identity.name
     state = State(config.state)
-    gate = Gate(credential, config.policy, config.state / LEDGER_FILE, state, metrics)
+    gate = Gate(credential, config.policy, state.files.ledger, state, metrics)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())

@@ -41,6 +41,7 @@ from policies.decision import decide
 from policies.documents.policy import Policy, load_policy
 from policies.documents.study import Study
 from policies.errors import CosignError, LedgerError
+from policies.ledger.chain import Genesis
 from policies.ledger.cosign import COORDINATOR, SILO, Checkpoint, Cosignature, Cosigned, check
 from policies.ledger.events import Debit, EntryRef, Recovery
 from policies.ledger.ledger import Ledger
@@ -343,18 +344,8 @@ def open_ledger(path: Path, policy: Policy, credential: Credential) -> Ledger:
 
     Raises `LedgerError`, and `CertificateError` if the silo's certificate is for another data set.
     """
-    data_set, budget = policy.data_set, policy.budget
-    require_data_set(credential.certificate_pem, data_set.id)
-    return Ledger.open(
-        path,
-        data_set=data_set.id,
-        unit=data_set.unit,
-        identified_by=data_set.identified_by,
-        holdout=data_set.holdout,
-        budget_epsilon=budget.epsilon,
-        delta=budget.delta,
-        public=data_set.public,
-    )
+    require_data_set(credential.certificate_pem, policy.data_set.id)
+    return Ledger.open(path, Genesis.of(policy), budget_epsilon=policy.budget.epsilon)
 
 
 def _word(item: Cosignature) -> tuple[str, bytes, bytes]:

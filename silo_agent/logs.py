@@ -14,6 +14,7 @@ from pathlib import Path
 
 import structlog
 
+from policies.durable import sync_folder
 from policies.plan.release import Release
 from protos.messages import Place
 
@@ -64,3 +65,5 @@ class TrainingLog:
             file.write(torn + text)
             file.flush()
             os.fsync(file.fileno())
+        if not written:
+            sync_folder(self._path.parent)

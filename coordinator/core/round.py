@@ -52,13 +52,14 @@ from coordinator.core.state import (
     Round,
     Seat,
 )
+from coordinator.errors import CoordinatorError
 from crypto.errors import RosterRefused
 from crypto.secagg.survivors import threshold
 from policies.plan.release import KINDS
 from protos.messages import RINGS, Part, Signature, UploadHeader
 
 
-class OutOfTurnError(Exception):
+class OutOfTurnError(CoordinatorError):
     """The event does not fit the phase. Nothing changed."""
 
 

@@ -19,6 +19,7 @@ from enum import StrEnum
 from coordinator.core.events import Effect, Event, Persist, Stopped
 from coordinator.core.round import open_round, step
 from coordinator.core.state import Limits, Listed, Phase, Round
+from coordinator.errors import CoordinatorError
 from protos.messages import Member, Place, Tensor
 
 
@@ -40,7 +41,7 @@ LIVE = frozenset({Life.RUNNING, Life.PAUSED, Life.WAITING})
 OVER = frozenset({Life.FINISHED, Life.ENDED, Life.ABORTED})
 
 
-class StudyStateError(Exception):
+class StudyStateError(CoordinatorError):
     """The study is not in a state that allows this. Nothing changed."""
 
 

@@ -13,6 +13,8 @@ import shutil
 from collections.abc import Collection
 from pathlib import Path
 
+from coordinator.errors import CoordinatorError
+from policies.durable import put_in_place
 from protos.chunks import ChunkList
 from protos.messages import MessageError, Place
 
@@ -20,7 +22,7 @@ SUM_FILE = "_sum"
 """The sum's file has this name in place of a silo's. No silo can have it."""
 
 
-class SpoolFullError(Exception):
+class SpoolFullError(CoordinatorError):
     """The disk has no room. Everything stored before is intact. The silo resumes as soon as there is room."""
 
 
@@ -84,10 +86,7 @@ class Spool:
     def publish(self, partial: Path, complete: Path) -> None:
         """Give a finished file its final name, durably."""
         try:
-            with partial.open("rb") as file:
-                os.fsync(file.fileno())
-            partial.replace(complete)
-            sync_folder(complete.parent)
+            put_in_place(partial, complete)
         except OSError as error:
             raise _full_or(error) from error
 
@@ -108,15 +107,6 @@ class Spool:
 
     def _folder(self, place: Place) -> Path:
         return self._root / place.study / f"{place.round}-{place.attempt}"
-
-
-def sync_folder(folder: Path) -> None:
-    """Make a rename durable."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _full_or(error: OSError) -> Exception:

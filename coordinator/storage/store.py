@@ -35,6 +35,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from coordinator.core.study import Progress
+from coordinator.errors import CoordinatorError
 from coordinator.storage.upgrading import upgraded
 from protos import record
 from protos.messages import PhaseTime, Place, SignedPublication, Tensor, UploadHeader, UploadSize
@@ -100,15 +101,15 @@ _told = Table(
 )
 
 
-class StoreError(Exception):
+class StoreError(CoordinatorError):
     """The database cannot be used. The message says why."""
 
 
-class StudyExistsError(Exception):
+class StudyExistsError(CoordinatorError):
     """A study with this name or digest exists already."""
 
 
-class ContentConflictError(Exception):
+class ContentConflictError(CoordinatorError):
     """The slot holds other bytes already. A silo may send only one byte string for a round, attempt and tensor."""
 
 

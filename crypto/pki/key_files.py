@@ -23,12 +23,22 @@ def write_new(path: Path, content: bytes, *, secret: bool) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+        _sync_folder(path.parent)
     except FileExistsError:
         msg = f"{path.name} exists already and is never overwritten; move it away if you want to start again"
         raise EnrolmentError(msg) from None
     except OSError as error:
         msg = f"{path.name} cannot be written ({error.strerror}); fix the folder's owner or make room on the disk"
         raise EnrolmentError(msg) from None
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make durable that the file lies there. As `policies.durable` does, which the floors hide from this package."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def make_folder(folder: Path) -> None:

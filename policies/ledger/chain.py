@@ -14,11 +14,14 @@ import math
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from datetime import date, datetime, timedelta
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Self
 
 from policies.canonical import canonical_json
 from policies.errors import LedgerTamperedError
 from policies.ledger.events import Debit, EntryRef, Event, InForce, content_of, costs_of, read_event
+
+if TYPE_CHECKING:
+    from policies.documents.policy import Policy
 
 GENESIS_PREVIOUS: Final = "0" * 64
 UNBOUNDED: Final = "unbounded"
@@ -45,6 +48,19 @@ class Genesis:
     """What is protected: `patient` or `record`. None in ledgers that are older than this field."""
     identified_by: tuple[str, ...] | None = None
     """The columns that say whose record it is. None in ledgers that are older than this field."""
+
+    @classmethod
+    def of(cls, policy: Policy) -> Self:
+        """What a policy says of its data set: the genesis of its ledger."""
+        data_set = policy.data_set
+        return cls(
+            data_set.id,
+            float(data_set.holdout),
+            float(policy.budget.delta),
+            data_set.public,
+            data_set.unit,
+            tuple(data_set.identified_by),
+        )
 
 
 @dataclass(frozen=True, slots=True)

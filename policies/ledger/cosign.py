@@ -21,7 +21,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -29,6 +28,7 @@ from typing import Any, Final, Self
 
 from policies.accounting import totals
 from policies.canonical import canonical_json
+from policies.durable import write_whole
 from policies.errors import CosignError, LedgerRolledBackError, LedgerWriteError
 from policies.ledger.chain import MEND, UNBOUNDED, Entry, Genesis, genesis_row
 from policies.ledger.events import EXHAUSTED, EntryRef, Recovery, costs_of
@@ -341,14 +341,8 @@ class Cosigned:
             if old is None or follows(old.checkpoint, item.checkpoint):
                 held[item.signer] = item
         text = json.dumps([item.content for _, item in sorted(held.items())], indent=1, allow_nan=False)
-        new = self._path.with_name(self._path.name + ".new")
         try:
-            with new.open("w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            new.replace(self._path)
-            _sync_folder(self._path.parent)
+            write_whole(self._path, text.encode())
         except OSError as error:
             msg = (
                 f"{self._path.name}: the cosignature could not be stored ({error.strerror}); the earlier ones are"
@@ -377,11 +371,3 @@ def follows(old: Checkpoint, new: Checkpoint) -> bool:
 
 def _pair(head: EntryRef) -> list[object]:
     return [head.sequence, head.hash]
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

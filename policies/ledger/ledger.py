@@ -18,7 +18,7 @@ from __future__ import annotations
 import contextlib
 import math
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import UTC, date, datetime
 from pathlib import Path
@@ -86,39 +86,22 @@ class Ledger:
         self._spent = self.would_spend(())
 
     @staticmethod
-    def create(
-        path: Path,
-        *,
-        data_set: str,
-        unit: str,
-        identified_by: Sequence[str],
-        holdout: float,
-        delta: float,
-        public: bool = False,
-    ) -> None:
+    def create(path: Path, genesis: Genesis) -> None:
         """Make the ledger of a data set, once, when the data set is enrolled. It appears whole or not at all.
 
-        `policies.documents.policy.DataSet` explains the fields of a data set. Raises `LedgerExistsError` if a ledger
-        (or the journal of one) exists already, and `LedgerWriteError` if it cannot be made.
+        Raises `LedgerExistsError` if one (or the journal of one) stands, `LedgerWriteError` if it cannot be made,
+        ValueError for a genesis without unit or columns: only ledgers that are older than these fields lack them.
         """
-        create_store(path, Genesis(data_set, float(holdout), float(delta), public, unit, tuple(identified_by)))
+        if genesis.unit is None or genesis.identified_by is None:
+            msg = "a new ledger says what it protects (unit) and by which columns (identified_by)"
+            raise ValueError(msg)
+        create_store(path, genesis)
 
     @classmethod
-    def open(
-        cls,
-        path: Path,
-        *,
-        data_set: str,
-        unit: str,
-        identified_by: Sequence[str],
-        holdout: float,
-        budget_epsilon: float,
-        delta: float,
-        public: bool = False,
-    ) -> Self:
+    def open(cls, path: Path, genesis: Genesis, *, budget_epsilon: float) -> Self:
         """Take the writer's lock and check the whole chain.
 
-        The budget is the policy's and may change. Everything else must be as in the genesis (`match`). Raises
+        The budget is the policy's and may change; the genesis must be the ledger's (`match`). Raises
         `LedgerMissingError`, `LedgerBusyError`, `LedgerMismatchError`, `LedgerTamperedError`, `LedgerWriteError`.
         """
         _require_bound(budget_epsilon)
@@ -129,9 +112,7 @@ class Ledger:
             store = Store(path)
             undo.callback(store.close)
             ledger = cls(path, budget_epsilon, seat, store)
-            ledger.match(
-                data_set=data_set, unit=unit, identified_by=identified_by, holdout=holdout, delta=delta, public=public
-            )
+            ledger.match(genesis)
             undo.pop_all()
             return ledger
 
@@ -280,22 +261,13 @@ class Ledger:
             found |= set(covered(self._entries))
             return tuple(item for item in checkpoints if item.head not in found)
 
-    def match(
-        self,
-        *,
-        data_set: str,
-        unit: str,
-        identified_by: Sequence[str],
-        holdout: float,
-        delta: float,
-        public: bool = False,
-    ) -> None:
-        """Raise `LedgerMismatchError` if the genesis has other values. `open` does the same.
+    def match(self, genesis: Genesis) -> None:
+        """Raise `LedgerMismatchError` if the ledger's own genesis says otherwise, as `open` does.
 
-        A genesis that is older than `unit` and `identified_by` does not have them. The previous policy then says what
-        they are (silo_agent/oversight/approval.py).
+        A genesis on disk that is older than `unit` and `identified_by` says nothing of them: there the policy before
+        says what they are (silo_agent/oversight/approval.py).
         """
-        wanted = asdict(Genesis(data_set, float(holdout), float(delta), public, unit, tuple(identified_by)))
+        wanted = asdict(genesis)
         for field, mine in asdict(self._genesis).items():
             theirs = wanted[field]
             if mine is not None and mine != theirs:

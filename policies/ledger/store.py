@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final, Literal, NoReturn
 from urllib.parse import quote
 
+from policies.durable import sync_folder
 from policies.errors import (
     LedgerBusyError,
     LedgerExistsError,
@@ -79,7 +80,7 @@ def create_store(path: Path, genesis: Genesis) -> None:
             os.link(name, path)
         finally:
             Path(name).unlink()
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except FileExistsError:
         msg = f"{path.name}: another process made a ledger here at the same moment; open that one"
         raise LedgerExistsError(msg) from None
@@ -248,14 +249,6 @@ def _connect(path: Path, mode: Literal["rw", "ro"]) -> sqlite3.Connection:
         connection.close()
         raise _unreadable(error) from None
     return connection
-
-
-def _sync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

@@ -36,13 +36,14 @@ from policies.ledger.exports import (
 )
 from policies.ledger.ledger import Ledger, read_history
 from policies.ledger.summary import Part, Summary, summarise
-from silo_agent.cli.options import DEFAULT, LEDGER_FILE, AsJson, ConfigOption
+from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption
 from silo_agent.config import AgentConfig
 from silo_agent.gate import open_ledger
 from silo_agent.oversight.audit import audit
 from silo_agent.oversight.recovery import checked, recover
 from silo_agent.oversight.signing import SUFFIX, read_signed, sign_file, signer_of
 from silo_agent.oversight.statement_page import statement_page
+from silo_agent.storage.folders import StateFolder
 
 ledger_app = typer.Typer(help="What the data set has spent.", no_args_is_help=True)
 
@@ -70,17 +71,9 @@ def ledger_create(config: ConfigOption = DEFAULT) -> None:
     policy = load_policy(settings.policy)
     require_data_set(settings.credential().certificate_pem, policy.data_set.id)
     settings.state.mkdir(parents=True, exist_ok=True, mode=0o700)
-    path = settings.state / LEDGER_FILE
+    path = StateFolder(settings.state).ledger
     data_set = policy.data_set
-    Ledger.create(
-        path,
-        data_set=data_set.id,
-        unit=data_set.unit,
-        identified_by=data_set.identified_by,
-        holdout=data_set.holdout,
-        delta=policy.budget.delta,
-        public=data_set.public,
-    )
+    Ledger.create(path, Genesis.of(policy))
     allowed = "public data, so no budget binds" if data_set.public else f"epsilon {policy.budget.epsilon:g} to spend"
     typer.echo(f"{path}: the ledger of {data_set.id}, {allowed}")
 
@@ -95,7 +88,7 @@ def ledger_show(
     """Every entry, what is spent, what is left."""
     settings = AgentConfig.load(config)
     budget = load_policy(settings.policy).budget.epsilon
-    genesis, entries = read_history(settings.state / LEDGER_FILE)
+    genesis, entries = read_history(StateFolder(settings.state).ledger)
     spent = _spent(genesis, entries)
     if as_json:
         typer.echo(json.dumps(_history(genesis, entries, spent, budget), indent=1, allow_nan=False))
@@ -121,7 +114,7 @@ def ledger_verify(
             raise ExportError(msg)
         _verify_export(export, authority, signature)
         return
-    path = AgentConfig.load(config).state / LEDGER_FILE
+    path = StateFolder(AgentConfig.load(config).state).ledger
     held = Cosigned(path).latest()  # first: beside a running agent the ledger may grow meanwhile, never shrink
     genesis, entries = read_history(path)
     for item in held:
@@ -142,7 +135,7 @@ def ledger_export(
     """Write the ledger for others to read and check, signed with this silo's key, with what others cosigned."""
     settings = AgentConfig.load(config)
     credential = settings.credential()
-    path = settings.state / LEDGER_FILE
+    path = StateFolder(settings.state).ledger
     own = credential.identity.name
     held = checked((item for item in Cosigned(path).latest() if item.checkpoint.silo == own), credential)
     genesis, entries = read_history(path)
@@ -173,7 +166,7 @@ def ledger_note(
 ) -> None:
     """Note a withdrawal of patients or a refresh of the data. Stop the agent first."""
     settings = AgentConfig.load(config)
-    with open_ledger(settings.state / LEDGER_FILE, load_policy(settings.policy), settings.credential()) as ledger:
+    with open_ledger(StateFolder(settings.state).ledger, load_policy(settings.policy), settings.credential()) as ledger:
         entry = ledger.note(kind, reference)
     typer.echo(f"entry {entry.sequence}: {kind}, {reference}; spent and left stay as they are")
 
@@ -193,7 +186,7 @@ def ledger_recover(
     """Charge what a ledger lost, signed with this silo's key. Stop the agent first."""
     settings = AgentConfig.load(config)
     credential = settings.credential()
-    path = settings.state / LEDGER_FILE
+    path = StateFolder(settings.state).ledger
     kept = Cosigned(path)
     handed = checked(read_cosignatures(cosigned), credential) if cosigned else []
     checkpoints = [item.checkpoint for item in (*checked(kept.latest(), credential), *handed)]

@@ -15,7 +15,6 @@ import typer
 from crypto.errors import CryptoError
 from crypto.pki.enrolment import create_request
 from crypto.pki.identity import Identity, Role, Subject
-from policies.documents.document import DocumentError
 from policies.errors import PolicyError
 from protos.messages import MessageError
 from silo_agent import logs
@@ -26,7 +25,7 @@ from silo_agent.cli.options import DEFAULT, ConfigOption
 from silo_agent.cli.policy import policy_app
 from silo_agent.cli.together import ledger_together
 from silo_agent.config import AgentConfig
-from silo_agent.storage.state import StateError
+from silo_agent.errors import SiloError
 
 app = typer.Typer(help="A hospital's agent.", no_args_is_help=True, pretty_exceptions_enable=False)
 app.add_typer(ledger_app, name="ledger")
@@ -56,13 +55,8 @@ def run(
     logs.configure()
     # Only this command needs the learning libraries, which take seconds to load.
     from silo_agent.assembly import run_agent  # noqa: PLC0415
-    from silo_agent.learning.errors import LearningError  # noqa: PLC0415
-    from silo_agent.protocol.client import CallRefused  # noqa: PLC0415
 
-    try:
-        ended = run_agent(AgentConfig.load(config), until_finished=until_finished)
-    except (CallRefused, LearningError, MessageError) as error:
-        raise StateError(str(error)) from None
+    ended = run_agent(AgentConfig.load(config), until_finished=until_finished)
     for study, why in ended:
         typer.echo(f"{study}: {why}")
 
@@ -77,6 +71,6 @@ def main() -> None:
     """Run; a fault is a sentence on stderr and exit code 1."""
     try:
         app()
-    except (DocumentError, CryptoError, PolicyError, StateError, OSError) as error:
+    except (SiloError, CryptoError, PolicyError, MessageError, OSError) as error:
         typer.echo(f"fedward-silo: {error}", err=True)
         sys.exit(1)

@@ -7,8 +7,6 @@ The learning libraries take seconds to load, so each command loads them itself a
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import date
 from enum import StrEnum
@@ -21,8 +19,9 @@ from rich.table import Table
 
 from policies.ledger.ledger import read_ledger
 from policies.plan.cost import Cost
-from silo_agent.cli.options import DEFAULT, LEDGER_FILE, AsJson, ConfigOption, StudyArgument, find_study
+from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption, StudyArgument, find_study
 from silo_agent.config import AgentConfig
+from silo_agent.storage.folders import StateFolder
 from silo_agent.storage.state import State, StateError
 
 if TYPE_CHECKING:
@@ -64,8 +63,7 @@ def evaluate(
     state = State(AgentConfig.load(config).state)
     digest, committed = find_study(state, study)
     removed = state.removed(digest)
-    with _said_plainly():
-        evaluation = evaluate_models(state.study_folder(digest), committed, data, personal_kept=removed is None)
+    evaluation = evaluate_models(state.study_folder(digest), committed, data, personal_kept=removed is None)
     if as_json:
         typer.echo(json.dumps(asdict(evaluation), indent=1, allow_nan=False))
         return
@@ -97,22 +95,21 @@ def predict(
     from silo_agent.learning.evaluation.unknown_domain import Way
     from silo_agent.models import predict as predicting
 
-    with _said_plainly():
-        if out is not None:
-            predicting.check_output(out)
-        path, device = (model, "auto") if model else _model_path(config, study, personal=personal)
-        loaded = predicting.load_model(path, personal=personal)
-        if not loaded.study.digest.startswith(study):
-            msg = f"{path} is a model of study {loaded.study.digest[:12]}, not of {study}; give the study's own model"
-            raise StateError(msg)
-        predictions = predicting.predict(
-            loaded,
-            data,
-            folder=path.parent,
-            domain=domain,
-            unknown=None if unknown_domain is None else Way(unknown_domain),
-            device=device,
-        )
+    if out is not None:
+        predicting.check_output(out)
+    path, device = (model, "auto") if model else _model_path(config, study, personal=personal)
+    loaded = predicting.load_model(path, personal=personal)
+    if not loaded.study.digest.startswith(study):
+        msg = f"{path} is a model of study {loaded.study.digest[:12]}, not of {study}; give the study's own model"
+        raise StateError(msg)
+    predictions = predicting.predict(
+        loaded,
+        data,
+        folder=path.parent,
+        domain=domain,
+        unknown=None if unknown_domain is None else Way(unknown_domain),
+        device=device,
+    )
     if out is not None:
         predictions.save(out)
     if as_json:
@@ -138,18 +135,17 @@ def export(
     from silo_agent.models import export as exporting
     from silo_agent.models.predict import load_model
 
-    with _said_plainly():
-        path, _ = _model_path(config, study, personal=personal)
-        loaded = load_model(path, personal=personal)
-        charged = _charged(AgentConfig.load(config).state / LEDGER_FILE, loaded.study.digest)
-        written = exporting.export(
-            loaded,
-            out,
-            folder=path.parent,
-            files=exporting.Format(files),
-            charged=charged,
-            inside_hospital=inside_hospital,
-        )
+    path, _ = _model_path(config, study, personal=personal)
+    loaded = load_model(path, personal=personal)
+    charged = _charged(StateFolder(AgentConfig.load(config).state).ledger, loaded.study.digest)
+    written = exporting.export(
+        loaded,
+        out,
+        folder=path.parent,
+        files=exporting.Format(files),
+        charged=charged,
+        inside_hospital=inside_hospital,
+    )
     if as_json:
         typer.echo(json.dumps({"folder": str(out), "files": [file.name for file in written]}, indent=1))
         return
@@ -158,34 +154,19 @@ def export(
 
 
 # --- inside -----------------------------------------------------------------------------------------------------------
-@contextmanager
-def _said_plainly() -> Iterator[None]:
-    """What the parts raise on purpose is one sentence for the person at the console."""
-    from silo_agent.data.errors import DataError
-    from silo_agent.learning.errors import LearningError
-    from silo_agent.models.evaluate import NoModelError
-    from silo_agent.models.export import ExportError
-    from silo_agent.models.predict import PredictionError
-
-    try:
-        yield
-    except (DataError, ExportError, LearningError, NoModelError, PredictionError) as error:
-        raise StateError(str(error)) from None
-
-
 def _model_path(config: Path, study: str, *, personal: bool) -> tuple[Path, str]:
     """The model file of the study's last finished round, and the device that the configuration names."""
     settings = AgentConfig.load(config)
     state = State(settings.state)
     digest, committed = find_study(state, study)
-    folder = state.study_folder(digest)
-    path = folder / ("personal.safetensors" if personal else f"model-{committed}.safetensors")
+    files = state.files.study(digest)
+    path = files.personal if personal else files.model(committed)
     removed = state.removed(digest) if personal else None
     if removed is not None:
         raise StateError(_gone(digest, removed))
     if not path.exists():
         which = "personal model" if personal else "finished round"
-        msg = f"no {which} of this study lies in {folder}; run the study first"
+        msg = f"no {which} of this study lies in {path.parent}; run the study first"
         raise StateError(msg)
     return path, settings.device
 

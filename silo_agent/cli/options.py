@@ -13,7 +13,6 @@ ConfigOption = Annotated[Path, typer.Option("--config", "-c", envvar="FEDWARD_AG
 StudyArgument = Annotated[str, typer.Argument(help="Digest of a study, or its beginning.")]
 AsJson = Annotated[bool, typer.Option("--json", help="For programs.")]
 DEFAULT = Path("agent.yaml")
-LEDGER_FILE = "ledger.sqlite3"
 
 
 def find_study(state: State, beginning: str) -> tuple[str, int]:

@@ -29,9 +29,10 @@ from policies.ledger.ledger import read_history
 from policies.plan.cost import Cost
 from policies.plan.release import plan as plan_of
 from policies.refusals import Refused
-from silo_agent.cli.options import DEFAULT, LEDGER_FILE, AsJson
+from silo_agent.cli.options import DEFAULT, AsJson
 from silo_agent.cli.policy import ATTENTION
 from silo_agent.config import AgentConfig
+from silo_agent.storage.folders import StateFolder
 
 
 @dataclass(frozen=True)
@@ -94,7 +95,7 @@ def _standing(settings: AgentConfig, policy: Policy, study: Study) -> Standing:
     """
     credential = settings.credential()
     require_data_set(credential.certificate_pem, policy.data_set.id)
-    genesis, entries = read_history(settings.state / LEDGER_FILE)
+    genesis, entries = read_history(StateFolder(settings.state).ledger)
     spent: list[Cost] = []
     others: list[Cost] = []
     repeated: list[Cost] = []

@@ -23,10 +23,11 @@ from policies.documents.policy import Policy, load_policy
 from policies.documents.schema import policy_schema
 from policies.documents.study import Study, load_study
 from policies.refusals import Refused
-from silo_agent.cli.options import DEFAULT, LEDGER_FILE, AsJson, ConfigOption
+from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption
 from silo_agent.config import AgentConfig
 from silo_agent.gate import open_ledger
 from silo_agent.oversight.approval import predecessor_of, put_into_force, sign_policy
+from silo_agent.storage.folders import StateFolder
 
 policy_app = typer.Typer(help="What this hospital allows.", no_args_is_help=True)
 ATTENTION = 3
@@ -122,7 +123,7 @@ def policy_reload(
     settings = AgentConfig.load(config)
     policy = load_policy(settings.policy)
     trust = Trust(settings.authority.read_bytes())
-    with open_ledger(settings.state / LEDGER_FILE, policy, settings.credential()) as ledger:
+    with open_ledger(StateFolder(settings.state).ledger, policy, settings.credential()) as ledger:
         if ledger.policy == policy.digest:
             typer.echo(f"Policy {policy.digest} is in force already.")
             return

@@ -19,6 +19,7 @@ from typing import Self
 
 from policies.plan.release import KINDS
 from protos.messages import Member, Place, Task, Tensor, Work
+from silo_agent.errors import SiloError
 
 
 class Stage(StrEnum):
@@ -44,7 +45,7 @@ class Stage(StrEnum):
     """Has opened the sum of the heads. They must be solved and adopted."""
 
 
-class OutOfTurnError(Exception):
+class OutOfTurnError(SiloError):
     """The coordinator asked for work that is out of turn. Nothing was done."""
 
 

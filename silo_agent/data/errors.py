@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from silo_agent.errors import SiloError
+
 LISTED = 20
 """Most faults that one error lists. The rest are only counted."""
 
@@ -68,7 +70,7 @@ class Faults:
         return "Faults(<private>)"
 
 
-class DataError(Exception):
+class DataError(SiloError):
     """The file does not fit the study's schema. `str()` is one line per fault; `total` also counts unlisted faults."""
 
     def __init__(self, faults: Sequence[Fault], total: int | None = None) -> None:

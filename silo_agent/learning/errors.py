@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from silo_agent.errors import SiloError
 
-class LearningError(Exception):
+
+class LearningError(SiloError):
     """Base of this package's errors."""
 
 

@@ -7,8 +7,6 @@ unpickled. What the tensors must look like is the caller's check.
 from __future__ import annotations
 
 import json
-import os
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -20,6 +18,7 @@ from safetensors.numpy import load, save
 from policies.documents.study import Study, parse_study
 from policies.refusals import Refused
 from silo_agent.learning.errors import ModelFileError
+from silo_agent.storage.durable import write_whole
 
 Tensors = Mapping[str, NDArray[np.generic]]
 _LENGTH = 8
@@ -67,14 +66,5 @@ def read(path: Path) -> bytes:
 
 
 def write(path: Path, blob: bytes) -> None:
-    """Replace `path` durably, mode 0600."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(blob)
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    """Replace `path` durably, mode 0600. Raises OSError."""
+    write_whole(path, blob)

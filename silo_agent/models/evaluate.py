@@ -11,12 +11,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from silo_agent.data.reader import read_records
+from silo_agent.errors import SiloError
 from silo_agent.learning.evaluation.evaluation import Quality, quality
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
+from silo_agent.storage.folders import StudyFolder
 
 
-class NoModelError(Exception):
+class NoModelError(SiloError):
     """The silo has no finished model of that study."""
 
 
@@ -37,14 +39,14 @@ def evaluate(folder: Path, round_number: int, data: Path, *, personal_kept: bool
 
     A personal model whose removal has begun is not `personal_kept`, and is not looked for.
     """
-    path = folder / f"model-{round_number}.safetensors"
+    path = StudyFolder(folder).model(round_number)
     if not path.exists():
         msg = f"no finished round of this study lies in {folder}; run the study first"
         raise NoModelError(msg)
     model = SharedModel.load(path)
     study = model.study
     records = read_records(data, study.data)
-    personal_path = folder / "personal.safetensors"
+    personal_path = StudyFolder(folder).personal
     personal = PersonalModel.load(personal_path) if personal_kept and personal_path.exists() else None
 
     def by_domain(predictor: SharedModel | PersonalModel) -> tuple[Quality, ...]:

@@ -25,13 +25,15 @@ from safetensors.numpy import save
 from policies.documents.study import Study
 from policies.plan.cost import Cost
 from silo_agent.data.images import Images, Scale
+from silo_agent.errors import SiloError
 from silo_agent.learning.encoder.layers import Network, describe
 from silo_agent.learning.evaluation.unknown_domain import Model, domain_shares, network_of, predict_ensemble
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
 from silo_agent.models.model_card import PERSONAL_WARNING, ModelFacts, Shares, model_card, to_json
 from silo_agent.models.model_card_text import to_markdown
-from silo_agent.storage.state import write_whole
+from silo_agent.storage.durable import write_whole
+from silo_agent.storage.folders import StudyFolder
 
 TOLERANCE = 1e-5
 """Largest difference between a probability of the ONNX graph and the model's own."""
@@ -40,7 +42,7 @@ _PRIVATE_PREFIX = "personal-private-"
 _SUMS = "SHA256SUMS"
 
 
-class ExportError(Exception):
+class ExportError(SiloError):
     """The model cannot be exported so. Names the mend. No file was left."""
 
 
@@ -183,7 +185,7 @@ def _own_answer(
 
 def _quality(folder: Path, study: Study, round_number: int) -> list[Mapping[str, object]] | None:
     """The opened metrics by domain, None where this model was not measured: they come after the last round."""
-    path = folder / "results.json"
+    path = StudyFolder(folder).results
     if round_number != study.rounds or not path.exists():
         return None
     try:

@@ -22,18 +22,20 @@ from policies.documents.study import Study
 from silo_agent.data.cells import text
 from silo_agent.data.images import Images
 from silo_agent.data.unlabelled import UNKNOWN, Unlabelled, read_unlabelled
+from silo_agent.errors import SiloError
 from silo_agent.learning.device import choose_device
 from silo_agent.learning.evaluation.unknown_domain import Model, Way, domain_shares, predict_ensemble, predict_pooled
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
-from silo_agent.storage.state import write_whole
+from silo_agent.storage.durable import write_whole
+from silo_agent.storage.folders import StudyFolder
 
 FORMATS = (".csv", ".parquet")
 OWN = "own"
 """A record's own domain's head."""
 
 
-class PredictionError(Exception):
+class PredictionError(SiloError):
     """What was asked for cannot be predicted. Names the option and the mend."""
 
 
@@ -167,7 +169,7 @@ def _part(records: Unlabelled, chosen: NDArray[np.bool_]) -> tuple[NDArray[np.fl
 def _pooled_model(model: Model, folder: Path) -> SharedModel | None:
     """The shared model after the last pooled round, where the silo still has it. A personal model has no such part."""
     number = model.study.heads.pooled_rounds
-    path = folder / f"model-{number}.safetensors"
+    path = StudyFolder(folder).model(number)
     if isinstance(model, SharedModel) and model.round <= number:
         return model
     if not isinstance(model, SharedModel) or not path.exists():

@@ -23,16 +23,16 @@ from policies.documents.policy import Policy, load_policy
 from policies.documents.predecessor import load_predecessor
 from policies.errors import PolicyError
 from policies.ledger.ledger import Ledger
-from silo_agent.storage.state import write_whole
+from silo_agent.errors import SiloError
+from silo_agent.storage.durable import write_whole
+from silo_agent.storage.folders import StateFolder
 
 NEEDED: Final = 2
 """Signatures of different people."""
-FOLDER: Final = "policies"
-"""Below the agent's state: the policies that were in force, by digest."""
 _MAX_SIGNATURE: Final = 1 << 16
 
 
-class ApprovalError(PolicyError):
+class ApprovalError(SiloError, PolicyError):
     """A policy may not come into force: a signature or the policy before it is missing, or the data set is another."""
 
 
@@ -161,4 +161,4 @@ def start_under(ledger: Ledger, path: Path, state: Path, trust: Trust) -> Policy
 
 
 def _kept(state: Path, digest: str) -> Path:
-    return state / FOLDER / f"{digest}.json"
+    return StateFolder(state).policy(digest)

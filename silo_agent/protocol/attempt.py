@@ -45,9 +45,9 @@ class Running:
     _attempt: Attempt | None = None
 
     def attempt(self, work: Work, place: Place) -> Attempt:
-        """The attempt that the work belongs to; the same object as long as place and roster are."""
+        """The attempt that the work belongs to; the same object as long as the place is the same."""
         attempt = self._attempt
-        if attempt is None or (attempt.place, attempt.work.roster) != (place, work.roster):
+        if attempt is None or attempt.place != place:
             attempt = self._attempt = Attempt(self, place, work)
         attempt.work = work
         return attempt
@@ -55,7 +55,7 @@ class Running:
 
 @dataclass
 class Attempt:
-    """One attempt at one round under one roster."""
+    """One attempt at one round. Under another roster, what was shared for it stays what it was."""
 
     running: Running
     place: Place

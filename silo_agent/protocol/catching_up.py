@@ -14,13 +14,14 @@ import re
 from dataclasses import dataclass
 
 from policies.documents.study import Study
+from silo_agent.errors import SiloError
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.model import SharedModel
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
-class CatchUpError(Exception):
+class CatchUpError(SiloError):
     """A peer's note does not hold the model that this silo needs."""
 
 

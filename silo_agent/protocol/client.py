@@ -35,6 +35,7 @@ from protos.messages import (
     Work,
 )
 from protos.v1 import silo_pb2, silo_pb2_grpc
+from silo_agent.errors import SiloError
 
 log = structlog.get_logger()
 T = TypeVar("T")
@@ -68,7 +69,7 @@ OPTIONS = (
 )
 
 
-class CallRefused(Exception):  # noqa: N818  # a refusal, by the project's naming
+class CallRefused(SiloError):  # noqa: N818  # a refusal, by the project's naming
     """The coordinator said no: `code` is the gRPC status, the text its sentence."""
 
     def __init__(self, code: grpc.StatusCode, text: str) -> None:
@@ -80,7 +81,7 @@ class WentBackRefused(CallRefused):
     """It remembers an entry of this silo's ledger that the statement does not contain."""
 
 
-class ContentError(Exception):
+class ContentError(SiloError):
     """What was downloaded is not what was announced."""
 
 

@@ -19,7 +19,8 @@ from protos import record
 from silo_agent.core.turns import Turn
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.model import SharedModel
-from silo_agent.storage.state import State, StateError, write_whole
+from silo_agent.storage.durable import write_whole
+from silo_agent.storage.state import State, StateError
 
 
 @dataclass(frozen=True)
@@ -92,11 +93,11 @@ class Journal:
             path.unlink()
 
     def _paths(self, study: str, row: _Row) -> tuple[Path, Path]:
-        folder = self._state.study_folder(study)
-        return folder / f"attempt-{row.model[:16]}.safetensors", folder / f"attempt-{row.total[:16]}.i64"
+        files = self._state.files.study(study)
+        return files.attempt_model(row.model), files.attempt_total(row.total)
 
     def _files(self, study: str) -> list[Path]:
-        return list(self._state.study_folder(study).glob("attempt-*"))
+        return list(self._state.files.study(study).attempts())
 
 
 _MEND = "restore it from the same backup as state.sqlite3"

@@ -24,10 +24,10 @@ from protos import record
 from protos.messages import Member
 from silo_agent.protocol.key_store import KeyStore, Stored
 from silo_agent.protocol.membership import Membership
-from silo_agent.storage.state import write_whole
+from silo_agent.storage.durable import write_whole
+from silo_agent.storage.folders import StateFolder, StudyFolder
 
 log = structlog.get_logger()
-KEY_FILE = "keys.sealed"
 _SESSION_BYTES = 16
 
 
@@ -36,7 +36,7 @@ def session_name(folder: Path, credential: Credential, entropy: Entropy) -> str:
 
     The coordinator learns from a new name that keys which were offered before are gone.
     """
-    path, vault = folder / "session.sealed", Vault(credential, "session", entropy)
+    path, vault = StateFolder(folder).session, Vault(credential, "session", entropy)
     try:
         return vault.open(path.read_bytes()).hex()
     except (OSError, SealError):
@@ -70,7 +70,7 @@ class Session:
     @classmethod
     def open(cls, study: str, credential: Credential, entropy: Entropy, folder: Path) -> Self:
         """The keys that lie sealed in the study's folder, or fresh ones."""
-        path, vault = folder / KEY_FILE, Vault(credential, f"keys of {study}", entropy)
+        path, vault = StudyFolder(folder).keys, Vault(credential, f"keys of {study}", entropy)
 
         def keep(plain: bytes) -> None:
             write_whole(path, vault.seal(plain))
@@ -87,7 +87,7 @@ class Session:
     @staticmethod
     def forget(folder: Path) -> None:
         """Erase the keys of a study that is over."""
-        (folder / KEY_FILE).unlink(missing_ok=True)
+        StudyFolder(folder).keys.unlink(missing_ok=True)
 
     def within(self, members: tuple[Member, ...]) -> Membership:
         """This silo in the roster of these members; the same object as long as they are the same."""

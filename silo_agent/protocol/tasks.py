@@ -21,7 +21,7 @@ from crypto.rings.rings import ring_of
 from crypto.secagg.packages import model_digest, open_note, seal_note
 from crypto.secagg.unmasking import Bundle
 from policies.plan.note_sizes import note_limit
-from protos.messages import SUM, Confirm, Note, Place, Publication, Task, Tensor
+from protos.messages import SUM, Confirm, Note, Publication, Task, Tensor
 from silo_agent.core.turns import OutOfTurnError
 from silo_agent.gate import Gate
 from silo_agent.learning.errors import ModelFileError, SolutionError
@@ -34,7 +34,8 @@ from silo_agent.protocol.catching_up import Current, pack, unpack
 from silo_agent.protocol.client import Client
 from silo_agent.protocol.cosigning import Cosigning
 from silo_agent.protocol.mail import Mail
-from silo_agent.storage.state import State, write_whole
+from silo_agent.storage.durable import write_whole
+from silo_agent.storage.state import State
 
 _NOTES = {
     Task.GREET: Note.GREETING,
@@ -45,8 +46,6 @@ _NOTES = {
     Task.SOLVE: Note.HEADS,
 }
 """What a task ends with the upload of."""
-PUBLICATION = "publication.json"
-COUNTS = "counts.json"
 
 
 class Tasks:
@@ -131,13 +130,15 @@ class Tasks:
 
     def _share(self, attempt: Attempt) -> None:
         running = attempt.running
-        counts = tuple(float(count) for count in json.loads(self._counts_path(attempt.place).read_bytes()))
+        counts = tuple(
+            float(count) for count in json.loads(self._state.files.study(attempt.place.study).counts.read_bytes())
+        )
         self._seal_note(attempt, Note.MODEL, pack(Current(running.model, running.digest, counts)))
 
     def _catch_up(self, attempt: Attempt) -> None:
         plain, place, running = self._open_note(attempt, Note.MODEL), attempt.place, attempt.running
         current = unpack(attempt.study, place.round - 1, plain)
-        write_whole(self._counts_path(place), json.dumps(current.counts).encode())
+        write_whole(self._state.files.study(place.study).counts, json.dumps(current.counts).encode())
         self.keep_candidate(place.study, place.round - 1, current.model, current.digest)
         running.model, running.digest = current.model, current.digest
 
@@ -219,7 +220,7 @@ class Tasks:
     def _publish(self, attempt: Attempt, results: Results) -> None:
         if attempt.study.publish:
             blob = publishing.publication(attempt.study, results).canonical()
-            write_whole(self._publication_path(attempt.place), blob)
+            write_whole(self._state.files.study(attempt.place.study).publication, blob)
 
     def _solve(self, attempt: Attempt) -> None:
         running, silos = attempt.running, len(attempt.survivors)
@@ -238,30 +239,24 @@ class Tasks:
 
     # --- files ----------------------------------------------------------------------------------------------------
     def model_path(self, study: str, round_number: int) -> Path:
-        """Where the model of a finished round lies, and beside it its digests: the keyed one, and its content's."""
-        return self._state.study_folder(study) / f"model-{round_number}.safetensors"
+        """Where the model of a finished round lies."""
+        return self._state.files.study(study).model(round_number)
 
     def keep_candidate(self, study: str, round_number: int, model: SharedModel, digest: str) -> None:
         """Keep the model of a finished round with its keyed digest."""
-        path = self.model_path(study, round_number)
-        write_whole(path.with_suffix(".digest"), f"{digest} {model.digest}".encode())
-        model.save(path)
+        files = self._state.files.study(study)
+        write_whole(files.model_digests(round_number), f"{digest} {model.digest}".encode())
+        model.save(files.model(round_number))
 
     def held(self, study: str, round_number: int) -> tuple[SharedModel, str] | None:
         """The model of a finished round with its keyed digest; None where they do not lie there as they were kept."""
-        path = self.model_path(study, round_number)
+        files = self._state.files.study(study)
         try:
-            digest, content = path.with_suffix(".digest").read_text().split()
-            model = SharedModel.load(path)
+            digest, content = files.model_digests(round_number).read_text().split()
+            model = SharedModel.load(files.model(round_number))
         except (OSError, ValueError, ModelFileError):
             return None
         return (model, digest) if model.digest == content else None
-
-    def _counts_path(self, place: Place) -> Path:
-        return self._state.study_folder(place.study) / COUNTS
-
-    def _publication_path(self, place: Place) -> Path:
-        return self._state.study_folder(place.study) / PUBLICATION
 
     # --- notes ----------------------------------------------------------------------------------------------------
     def _keep_note(self, attempt: Attempt, note: Note, content: bytes) -> None:
@@ -288,7 +283,7 @@ class Tasks:
         tensor = work.tensor if work.task is Task.OPEN else None
         publication = signature = b""
         if tensor is Tensor.METRICS and attempt.study.publish:
-            publication = self._publication_path(place).read_bytes()
+            publication = self._state.files.study(place.study).publication.read_bytes()
             signature = self._client.sign(Publication.to_sign(publication))
         digest = attempt.running.digest
         return Confirm(place, work.task, tensor, model=digest, publication=publication, signature=signature)

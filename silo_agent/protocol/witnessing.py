@@ -26,11 +26,10 @@ from protos import record
 from protos.checkpoints import CosignedCheckpoint, SignedCheckpoint
 from protos.messages import MessageError
 from silo_agent.protocol.client import CallRefused, Client, Stopped
-from silo_agent.storage.state import write_whole
+from silo_agent.storage.durable import write_whole
+from silo_agent.storage.folders import StateFolder
 
 log = structlog.get_logger()
-FOLDER: Final = "witnessed"
-"""Below the agent's state: the latest checkpoint of each silo's ledger."""
 PAUSE_SECONDS: Final = 1.0
 """After something that could not be cosigned."""
 
@@ -40,7 +39,7 @@ class Witness:
 
     def __init__(self, state: Path, credential: Credential) -> None:
         """`state` is the agent's folder."""
-        self._folder, self._credential = state / FOLDER, credential
+        self._files, self._credential = StateFolder(state), credential
         self._trust = Trust(credential.authority_pem)
 
     def cosign(self, stated: SignedCheckpoint) -> CosignedCheckpoint:
@@ -68,7 +67,7 @@ class Witness:
         return self._sign(stated)
 
     def _path(self, checkpoint: Checkpoint) -> Path:
-        return self._folder / f"{checkpoint.silo}.json"
+        return self._files.witnessed(checkpoint.silo)
 
     def _sign(self, stated: SignedCheckpoint) -> CosignedCheckpoint:
         credential = self._credential
@@ -115,7 +114,7 @@ def _kept(path: Path) -> SignedCheckpoint | None:
         return None
     except (OSError, ValueError, TypeError, AttributeError, DaciteError):
         msg = (
-            f"{FOLDER}/{path.name}: what was cosigned last cannot be read; put the newest copy of the"
+            f"{path.parent.name}/{path.name}: what was cosigned last cannot be read; put the newest copy of the"
             " agent's state folder back"
         )
         raise CosignError(msg) from None

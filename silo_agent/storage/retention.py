@@ -2,10 +2,10 @@
 
 Guarantees: files of a running study are not touched. The start of a removal is durable before the first file is
 removed. From then on nothing private of that study is used. After a crash, the next look continues the removal. The
-files that stay are listed (`_STAYS`), so that a new kind of file is removed and not forgotten. They are files that all
-silos of the study hold and the ledger has charged, and the training log, which holds no patient and shows that the
-ledger is right (docs/design/threat-model.md, "Invariants" 1). Labels, releases and survivor lists stay as used up
-(`State.begin_removal`).
+files that stay are listed (`folders.StudyFolder.stays`), so that a new kind of file is removed and not forgotten. They
+are files that all silos of the study hold and the ledger has charged, and the training log, which holds no patient and
+shows that the ledger is right (docs/design/threat-model.md, "Invariants" 1). Labels, releases and survivor lists stay
+as used up (`State.begin_removal`).
 
 The days are the machine's, in UTC, and a clock can be wrong. Files that are removed too early cannot be restored, but
 files that are kept a day longer can still be removed. So a day is trusted only when a later day confirms it (`weigh`).
@@ -16,7 +16,6 @@ predictions), traces of removed files on the disk (encrypt the disk), and studie
 from __future__ import annotations
 
 import os
-import re
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -28,15 +27,12 @@ import structlog
 from sqlalchemy.exc import SQLAlchemyError
 
 from silo_agent.metrics import Metrics
-from silo_agent.storage.state import Ending, State, sync_folder
+from silo_agent.storage.durable import sync_folder
+from silo_agent.storage.state import Ending, State
 
 log = structlog.get_logger()
 SECONDS: Final = 24 * 3600.0
 """Seconds between two looks while the agent runs."""
-_STAYS: Final = re.compile(
-    r"model-[0-9]+\.(safetensors|digest)|counts\.json|results\.json|publication\.json|training\.jsonl"
-)
-"""Files of a study's own folder that stay."""
 
 
 def today() -> date:
@@ -117,7 +113,7 @@ class Retention:
             if box.is_dir():
                 yield box
         for path in _inside(home):
-            if path.parent != home or not _STAYS.fullmatch(path.name):
+            if not self._state.files.study(study).stays(path):
                 yield path
 
 

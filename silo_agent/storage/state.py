@@ -10,7 +10,6 @@ used again. A release and its sealed form are read and written piece by piece. T
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -39,8 +38,11 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError
 
-from protos.chunks import ChunkHasher, ChunkList
+from protos.chunks import ChunkList
 from protos.messages import Place, Tensor
+from silo_agent.errors import SiloError
+from silo_agent.storage.durable import write_pieces
+from silo_agent.storage.folders import StateFolder
 
 _PIECE = 1 << 16
 """Number of integers of a release that are written at once."""
@@ -96,7 +98,7 @@ _endings = Table(
 """Days are written as YYYY-MM-DD, and empty for none."""
 
 
-class StateError(Exception):
+class StateError(SiloError):
     """The agent's folder was changed, or a write would change what must not change. Names the file and the fix."""
 
 
@@ -133,9 +135,9 @@ class State:
     """The agent's folder: `state.sqlite3` and the files it names."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder, self.files = folder, StateFolder(folder)
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        self._engine = create_engine(f"sqlite:///{folder / 'state.sqlite3'}")
+        self._engine = create_engine(f"sqlite:///{self.files.database}")
         event.listen(self._engine, "connect", _durable)
         _metadata.create_all(self._engine)
 
@@ -145,8 +147,8 @@ class State:
 
     # --- studies ------------------------------------------------------------------------------------------------
     def study_folder(self, study: str) -> Path:
-        """Return the folder of a study's models and results."""
-        folder = self.folder / "studies" / study
+        """Where models and results of a study lie."""
+        folder = self.files.study(study).path
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         return folder
 
@@ -237,8 +239,8 @@ class State:
             connection.execute(update(_releases).where(_releases.c.study == ending.study).values(sha256=""))
 
     def folders(self, study: str) -> tuple[Path, ...]:
-        """Return the folders that may hold files of a study: models and results, outbox, inbox. Makes none of them."""
-        return tuple(self.folder / name / study for name in ("studies", "outbox", "inbox"))
+        """Where files of a study may lie: models and results, then outbox and inbox. None is made."""
+        return self.files.study(study).path, self.files.outbox(study), self.files.inbox(study)
 
     # --- releases -----------------------------------------------------------------------------------------------
     def release(self, place: Place, tensor: Tensor, attempt: int) -> Release | None:
@@ -254,13 +256,13 @@ class State:
             ).first()
         if row is None:
             return None
-        path = self._release_path(place, tensor, attempt)
+        path = self.files.study(place.study).release(place, tensor, attempt)
         self._check(path, row.sha256)
         return Release(np.memmap(path, dtype="<i8", mode="r"), row.label)
 
     def keep_release(self, place: Place, tensor: Tensor, attempt: int, integers: NDArray[np.int64], label: str) -> None:
         """Store noised integers before they are sealed. A second draw for one charge is an error."""
-        path = self._release_path(place, tensor, attempt)
+        path = self.files.study(place.study).release(place, tensor, attempt)
         pieces = (
             integers[begin : begin + _PIECE].astype("<i8", copy=False).tobytes()
             for begin in range(0, len(integers), _PIECE)
@@ -275,13 +277,13 @@ class State:
             row = connection.execute(select(_sealed.c.sha256).where(_sealed.c.label == label)).first()
         if row is None:
             return None
-        path = self._sealed_path(study, label)
+        path = self.files.sealed(study, label)
         self._check(path, row.sha256)
         return path
 
     def keep_sealed(self, study: str, label: str, frames: Iterable[bytes]) -> Path:
-        """Store sealed frames before they are sent. From now on the label is used."""
-        path = self._sealed_path(study, label)
+        """Store sealed frames before they are sent; from now on the label is used."""
+        path = self.files.sealed(study, label)
         self._keep(_sealed, {"label": label}, path, frames)
         return path
 
@@ -306,28 +308,22 @@ class State:
                 raise SurvivorsError(msg)
 
     def note_path(self, place: Place, kind: str) -> Path:
-        """Return the path of a sealed note for the roster. It is kept until its round is committed."""
-        return self.folder / "outbox" / place.study / f"{place.round}-{place.attempt}-{kind}.note"
+        """Where a sealed note for the roster lies until its round is committed."""
+        return self.files.note(place, kind)
 
     def received_path(self, place: Place, kind: str, silo: str) -> Path:
         """Return the path of another silo's note, still sealed. It is kept until its round is committed."""
-        return self.folder / "inbox" / place.study / f"{place.round}-{place.attempt}-{kind}-{silo}.note"
+        return self.files.received(place, kind, silo)
 
     def forget_round(self, study: str, round_number: int) -> None:
         """Delete the bytes of a committed round. The record of its used labels and draws stays."""
-        for path in (self.study_folder(study) / "releases").glob(f"{round_number}-*.i64"):
+        for path in list(self.files.study(study).releases(round_number)):
             path.unlink()
-        for box in ("outbox", "inbox"):
-            for path in (self.folder / box / study).glob("*"):
+        for box in (self.files.outbox(study), self.files.inbox(study)):
+            for path in box.glob("*"):
                 path.unlink()
 
     # --- inside -------------------------------------------------------------------------------------------------
-    def _release_path(self, place: Place, tensor: Tensor, attempt: int) -> Path:
-        return self.study_folder(place.study) / "releases" / f"{place.round}-{tensor}-{attempt}.i64"
-
-    def _sealed_path(self, study: str, label: str) -> Path:
-        return self.folder / "outbox" / study / f"{label}.sealed"
-
     def _check(self, path: Path, sha256: str) -> None:
         if not path.exists() or ChunkList.of(path).digest != sha256:
             msg = f"{path}: the file is missing or was changed; restore it from the same backup as state.sqlite3"
@@ -351,41 +347,6 @@ class State:
     def _transaction(self) -> Iterator[Connection]:
         with self._engine.begin() as connection:
             yield connection
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file completely or not at all, durably, readable by its owner alone."""
-    write_pieces(path, (content,))
-
-
-def write_pieces(path: Path, pieces: Iterable[bytes]) -> str:
-    """Do the same as `write_whole` for content in pieces. Return the content's digest on the wire (`protos.chunks`)."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    fresh = path.with_name(path.name + ".new")
-    handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    hasher = ChunkHasher()
-    try:
-        with os.fdopen(handle, "wb") as file:
-            for piece in pieces:
-                hasher.update(piece)
-                file.write(piece)
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
-    except BaseException:
-        fresh.unlink(missing_ok=True)
-        raise
-    sync_folder(path.parent)
-    return hasher.digest
-
-
-def sync_folder(folder: Path) -> None:
-    """Make the list of files in a folder durable."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _replace(connection: Connection, ending: Ending) -> None:

@@ -21,6 +21,7 @@ from crypto.pki.certificates import Credential
 from crypto.rings.ckks_secret import CkksKey
 from deploy.local.federation import Federation
 from deploy.local.parties import COORDINATOR
+from policies.ledger.chain import Genesis
 from policies.ledger.ledger import Ledger
 from protos.messages import Tensor
 from silo_agent.agent import Agent
@@ -80,11 +81,7 @@ class Silos:
         state = State(folder / "state")
         Ledger.create(
             folder / "state" / "ledger.sqlite3",
-            unit="patient",
-            identified_by=["patient"],
-            data_set=name,
-            holdout=0.2,
-            delta=1e-5,
+            Genesis(data_set=name, holdout=0.2, delta=1e-5, unit="patient", identified_by=("patient",)),
         )
         metrics = Metrics()
         gate = Gate(credential, policy, folder / "state" / "ledger.sqlite3", state, metrics)

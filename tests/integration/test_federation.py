@@ -18,6 +18,7 @@ from deploy.demo.recount import recount
 from deploy.local.federation import Federation
 from deploy.local.parties import COORDINATOR
 from deploy.local.processes import script
+from policies.ledger.chain import Genesis
 from policies.ledger.ledger import Debit, Ledger
 from policies.plan.cost import Cost
 from support.prepared import prepare
@@ -156,12 +157,8 @@ def test_a_spent_budget_ends_one_silos_part_by_name_and_the_others_go_on(tmp_pat
         path = federation.place.party("south") / "state" / "ledger.sqlite3"
         with Ledger.open(
             path,
-            unit="patient",
-            identified_by=["patient"],
-            data_set="south",
-            holdout=0.2,
+            Genesis(data_set="south", holdout=0.2, delta=1e-5, unit="patient", identified_by=("patient",)),
             budget_epsilon=4.0,
-            delta=1e-5,
         ) as spent:
             spent.charge(earlier)
         for silo in SILOS:

@@ -27,6 +27,7 @@ from crypto.pki.certificates import Trust
 from policies.accounting import accountant
 from policies.documents.policy import load_policy
 from policies.errors import LedgerRolledBackError
+from policies.ledger.chain import Genesis
 from policies.ledger.cosign import Cosigned
 from policies.ledger.events import Debit, InForce
 from policies.ledger.ledger import Ledger, read_history
@@ -127,7 +128,8 @@ class World:
     def create(self) -> None:
         if not self.ledger.exists():
             Ledger.create(
-                self.ledger, unit="patient", identified_by=["patient"], data_set="north-ward", holdout=0.2, delta=DELTA
+                self.ledger,
+                Genesis(data_set="north-ward", holdout=0.2, delta=DELTA, unit="patient", identified_by=("patient",)),
             )
 
     def approve(self, policy: Path) -> None:

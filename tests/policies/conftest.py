@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from policies.accounting import accountant
 from policies.documents.policy import Policy
 from policies.documents.study import Study
+from policies.ledger.chain import Genesis
 from policies.ledger.ledger import Ledger
 
 DELTA = 1e-5
@@ -63,14 +65,7 @@ POLICY: dict[str, Any] = {
     "studies": None,
     "approvers": None,
 }
-OPEN = {
-    "data_set": "cardiology",
-    "unit": "patient",
-    "identified_by": ["pid"],
-    "holdout": 0.2,
-    "budget_epsilon": 4.0,
-    "delta": DELTA,
-}
+CARDIOLOGY = Genesis("cardiology", 0.2, DELTA, unit="patient", identified_by=("pid",))
 
 
 def bent(document: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
@@ -107,7 +102,7 @@ def composed() -> Callable[[], tuple[int, int]]:
 @pytest.fixture
 def ledger_path(tmp_path: Path) -> Path:
     path = tmp_path / "ledger.db"
-    Ledger.create(path, unit="patient", identified_by=["pid"], data_set="cardiology", holdout=0.2, delta=DELTA)
+    Ledger.create(path, CARDIOLOGY)
     return path
 
 
@@ -116,8 +111,8 @@ def open_ledger(ledger_path: Path) -> Iterator[Callable[..., Ledger]]:
     """Opens the test's ledger; what is still open at the end is closed."""
     opened: list[Ledger] = []
 
-    def opener(**changes: Any) -> Ledger:
-        ledger = Ledger.open(ledger_path, **{**OPEN, **changes})
+    def opener(*, budget_epsilon: float = 4.0, **changes: Any) -> Ledger:
+        ledger = Ledger.open(ledger_path, replace(CARDIOLOGY, **changes), budget_epsilon=budget_epsilon)
         opened.append(ledger)
         return ledger
 

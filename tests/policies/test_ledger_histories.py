@@ -17,6 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from policies.accounting import accountant, totals
 from policies.errors import BudgetRefused, LedgerMismatchError, LedgerRolledBackError, LedgerWriteError
+from policies.ledger.chain import Genesis
 from policies.ledger.cosign import Cosignature, Cosigned, advance, check, gap
 from policies.ledger.events import EXHAUSTED, EntryRef, InForce, Recovery
 from policies.ledger.ledger import Debit, Ledger, read_history, read_ledger
@@ -32,13 +33,15 @@ STRIDE = int(os.environ.get("FEDWARD_LEDGER_STRIDE", "3"))
 
 def opened(path: Path, budget: float) -> Ledger:
     return Ledger.open(
-        path, unit="patient", identified_by=["pid"], data_set="ward", holdout=0.2, budget_epsilon=budget, delta=DELTA
+        path,
+        Genesis(data_set="ward", holdout=0.2, delta=DELTA, unit="patient", identified_by=("pid",)),
+        budget_epsilon=budget,
     )
 
 
 def created(folder: Path) -> Path:
     Ledger.create(
-        folder / "ledger.db", unit="patient", identified_by=["pid"], data_set="ward", holdout=0.2, delta=DELTA
+        folder / "ledger.db", Genesis(data_set="ward", holdout=0.2, delta=DELTA, unit="patient", identified_by=("pid",))
     )
     return folder / "ledger.db"
 
@@ -174,7 +177,7 @@ TestHistories.settings = settings(max_examples=25, stateful_step_count=14, deadl
 # --- kill -9 at every failpoint -----------------------------------------------------------------------------------
 def live(path: Path, seed: int, failpoints: Failpoints, say: Say) -> None:
     """A hospital's days, from the making of its ledger on; it says what it was told is done."""
-    Ledger.create(path, unit="patient", identified_by=["pid"], data_set="ward", holdout=0.2, delta=DELTA)
+    Ledger.create(path, Genesis(data_set="ward", holdout=0.2, delta=DELTA, unit="patient", identified_by=("pid",)))
     chance, kept = random.Random(seed), Cosigned(path)  # noqa: S311 - which order, nothing secret
     with opened(path, 4.0) as ledger:
         failpoints.watch(ledger)

@@ -14,7 +14,7 @@ from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
 from silo_agent.learning.private import dpsgd
 from silo_agent.protocol.client import CallRefused
-from silo_agent.protocol.session import KEY_FILE, Session
+from silo_agent.protocol.session import Session
 from support.cosigners import witnessed
 from support.local_coordinator import LocalCoordinator
 from support.small_cohort import policy_document, write_yaml
@@ -375,7 +375,7 @@ def test_what_is_over_is_not_begun_again_not_even_after_a_restart(federation):
             coordinator.finish(name, how)
             assert silos[name].state.endings() == over
             silos[name].restart()
-        assert not list(silos[name].folder.rglob(KEY_FILE))
+        assert not list(silos[name].folder.rglob("keys.sealed"))
 
 
 def test_an_end_that_is_told_and_not_heard_is_an_end(federation):
@@ -557,7 +557,7 @@ def test_a_silo_that_begins_anew_after_every_task_goes_on_in_the_same_attempts(f
     folder = silos["south"].model(2).parent
     assert PersonalModel.load(folder / "personal.safetensors").round == 2
     assert not list(folder.glob("attempt-*"))
-    assert not (folder / KEY_FILE).exists()
+    assert not (folder / "keys.sealed").exists()
 
 
 REPEATED = [

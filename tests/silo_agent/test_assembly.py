@@ -36,7 +36,7 @@ def config(quick_path, homes):
     credential = {name: str(homes["north"] / f"{name}.pem") for name in ("certificate", "key", "authority")}
     document = {"coordinator": "localhost:1", "policy": "policy.yaml", "state": "state", "data": {"tiny": "north.csv"}}
     (quick_path / "state").mkdir()
-    Ledger.create(quick_path / "state" / "ledger.sqlite3", **NORTH)
+    Ledger.create(quick_path / "state" / "ledger.sqlite3", NORTH)
     return AgentConfig.load(write_yaml(quick_path / "agent.yaml", {**document, **credential}))
 
 
@@ -80,7 +80,7 @@ def test_it_ends_with_the_study_where_it_is_asked_to_and_lets_go_of_everything(c
         client.work.append(Work(Task.FINISH, coordinator.place(0), why="enough", outcome="aborted"))
         (ended,) = run_agent(config, until_finished=True)
         assert ended[1] == "aborted: enough"
-    with Ledger.open(config.state / "ledger.sqlite3", **NORTH, budget_epsilon=4.0):
+    with Ledger.open(config.state / "ledger.sqlite3", NORTH, budget_epsilon=4.0):
         pass
 
 

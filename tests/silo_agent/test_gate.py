@@ -13,6 +13,7 @@ from policies.accounting import accountant
 from policies.documents.document import DocumentError
 from policies.documents.policy import load_policy
 from policies.errors import CosignError, LedgerError, LedgerRolledBackError
+from policies.ledger.chain import Genesis
 from policies.ledger.cosign import Cosigned, advance
 from policies.ledger.events import EntryRef, InForce, Recovery
 from policies.ledger.ledger import (
@@ -61,12 +62,14 @@ class Hospital:
             settings_ = load_policy(self.policy)
             Ledger.create(
                 folder / "ledger.sqlite3",
-                data_set="north-ward",
-                unit=settings_.data_set.unit,
-                identified_by=settings_.data_set.identified_by,
-                holdout=settings_.data_set.holdout,
-                delta=settings_.budget.delta,
-                public=settings_.data_set.public,
+                Genesis(
+                    data_set="north-ward",
+                    holdout=settings_.data_set.holdout,
+                    delta=settings_.budget.delta,
+                    public=settings_.data_set.public,
+                    unit=settings_.data_set.unit,
+                    identified_by=settings_.data_set.identified_by,
+                ),
             )
         self.events = []
         self.draws = 0
@@ -375,11 +378,7 @@ def test_a_silo_works_only_on_the_data_set_of_its_certificate(open_hospital):
     (hospital.folder / "ledger.sqlite3").unlink()
     Ledger.create(
         hospital.folder / "ledger.sqlite3",
-        unit="patient",
-        identified_by=["patient"],
-        data_set="clinic",
-        holdout=0.2,
-        delta=1e-5,
+        Genesis(data_set="clinic", holdout=0.2, delta=1e-5, unit="patient", identified_by=("patient",)),
     )
     with pytest.raises(CertificateError, match="data set north-ward, not for the data set clinic: a new name refills"):
         hospital.start()

@@ -18,6 +18,7 @@ import yaml
 from coordinator.config import OperatorConfig
 from coordinator.operating import Operator, OperatorError
 from policies.documents.study import Study
+from policies.ledger.chain import Genesis
 from policies.ledger.ledger import Ledger, read_ledger
 from protos.messages import StudyStatus
 from support import party_process
@@ -116,11 +117,9 @@ class CrashFederation:
             (folder / "policy.yaml").write_text(yaml.safe_dump(policy_document(data_set_of(silo))))
             Ledger.create(
                 folder / "state" / "ledger.sqlite3",
-                unit="patient",
-                identified_by=["patient"],
-                data_set=data_set_of(silo),
-                holdout=0.2,
-                delta=1e-5,
+                Genesis(
+                    data_set=data_set_of(silo), holdout=0.2, delta=1e-5, unit="patient", identified_by=("patient",)
+                ),
             )
             agent = {**pems, **address, "policy": "policy.yaml", "state": "state", "threads": 1}
             write_yaml(folder / "agent.yaml", {**agent, "data": {self.study.name: str(files[silo])}})

@@ -9,6 +9,7 @@ import numpy as np
 from crypto.entropy import SystemEntropy
 from crypto.pki.certificates import Credential
 from policies.documents.study import Study
+from policies.ledger.chain import Genesis
 from policies.ledger.ledger import Ledger
 from silo_agent.agent import Agent, UnknownDataError
 from silo_agent.gate import Gate
@@ -41,11 +42,7 @@ class LocalSilo:
         self.policy = write_yaml(folder / "policy.yaml", document)
         Ledger.create(
             folder / "ledger.sqlite3",
-            unit="patient",
-            identified_by=["patient"],
-            data_set=self.data_set,
-            holdout=HOLDOUT,
-            delta=1e-5,
+            Genesis(data_set=self.data_set, holdout=HOLDOUT, delta=1e-5, unit="patient", identified_by=("patient",)),
         )
         self.start()
 

@@ -40,8 +40,9 @@ from silo_agent.metrics import Metrics
 from silo_agent.protocol.client import CallRefused
 from silo_agent.protocol.membership import Membership
 from silo_agent.protocol.session import Session, session_name
-from silo_agent.protocol.tasks import COUNTS
-from silo_agent.storage.state import State, write_whole
+from silo_agent.storage.durable import write_whole
+from silo_agent.storage.folders import StudyFolder
+from silo_agent.storage.state import State
 from support.contents import digest_of, listed
 from support.simulated_coordinator import SimulatedCoordinator
 from support.simulated_witness import Witness, plain
@@ -170,7 +171,7 @@ class _Learner:
 
     def open(self, tensor: Tensor, total: NDArray[np.int64], place: Place, model: SharedModel, silos: int) -> Opened:
         if tensor is Tensor.COUNTS:
-            write_whole(self.folder / COUNTS, json.dumps(total.astype(float).tolist()).encode())
+            write_whole(StudyFolder(self.folder).counts, json.dumps(total.astype(float).tolist()).encode())
         if tensor is Tensor.ENCODER:
             # Within the study's `max_update`: a silo takes no model from another that its rounds could not give.
             model = model.with_update((total % 2**20).astype(np.float64) * 2.0**-20, silos)

@@ -15,7 +15,7 @@ from silo_agent.learning.contributions.contribution import Integers, Opened, Set
 from silo_agent.learning.contributions.drawing import Grid, draw, summed
 from silo_agent.learning.heads.domain_weights import domain_counts
 from silo_agent.learning.model import SharedModel
-from silo_agent.storage.state import write_whole
+from silo_agent.storage.durable import write_whole
 
 _FILE = "counts.json"
 

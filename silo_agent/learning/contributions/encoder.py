@@ -18,7 +18,7 @@ from silo_agent.learning.heads.domain_weights import domain_weights
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.private.dpsgd import train_encoder
 from silo_agent.learning.terms.cmi import Prior
-from silo_agent.storage.state import write_whole
+from silo_agent.storage.durable import write_whole
 
 UPDATE_STEPS = {"ring32": 1 << 21, "ring64": 1 << 36, "ckks": 1 << 25}
 """Grid steps of an encoder coordinate between 0 and `max_update`, by ring: the sum of 256 silos fits each."""

@@ -14,7 +14,7 @@ from silo_agent.learning.contributions.contribution import Integers, Opened, Set
 from silo_agent.learning.contributions.drawing import Grid, draw, summed
 from silo_agent.learning.evaluation.evaluation import Results, results_from_histograms, score_histograms
 from silo_agent.learning.model import SharedModel
-from silo_agent.storage.state import write_whole
+from silo_agent.storage.durable import write_whole
 
 _FILE = "results.json"
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import errno
+import os
 
 import pytest
 
-from coordinator.storage import spool as spools
 from coordinator.storage.spool import SUM_FILE, Spool, SpoolFullError
 from protos.messages import MessageError, Place, require_name
 from support.contents import listed
@@ -148,7 +148,7 @@ def test_a_full_disk_at_publishing(spool, monkeypatch):
         raise OSError(errno.ENOSPC, "full")
 
     with monkeypatch.context() as patch:
-        patch.setattr(spools.os, "fsync", fail)
+        patch.setattr(os, "fsync", fail)
         with pytest.raises(SpoolFullError):
             spool.publish(partial, spool.complete(PLACE, "heads", "north"))
     assert not spool.complete(PLACE, "heads", "north").exists()

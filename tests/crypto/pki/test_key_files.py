@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
 import pytest
 from cryptography.hazmat.primitives import serialization
 
@@ -41,3 +44,15 @@ def test_a_passphrase_encrypts_the_key():
     assert b"ENCRYPTED" in pem
     opened = serialization.load_pem_private_key(pem, b"open sesame")
     assert opened.public_key() == key.public_key()
+
+
+def test_a_new_file_is_synced_and_so_is_its_folder(tmp_path, monkeypatch):
+    synced = []
+
+    def fsync(handle, real=os.fsync):
+        synced.append(Path(f"/proc/self/fd/{handle}").readlink().name)
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    write_new(tmp_path / "key.pem", b"key", secret=True)
+    assert synced == ["key.pem", tmp_path.name]

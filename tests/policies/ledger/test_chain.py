@@ -316,3 +316,11 @@ def test_a_place_that_is_no_whole_number_is_refused(sequence):
 def test_a_genesis_with_fields_of_other_kinds_is_refused(genesis):
     with pytest.raises(LedgerTamperedError, match="entry 0 cannot be read"):
         check_chain([genesis_row(genesis)])
+
+
+def test_the_genesis_of_a_policy_says_what_it_says_of_its_data_set(make_policy):
+    policy = make_policy()
+    genesis = Genesis.of(policy)
+    mine = policy.data_set
+    assert (genesis.data_set, genesis.unit, genesis.identified_by) == (mine.id, mine.unit, mine.identified_by)
+    assert (genesis.holdout, genesis.delta, genesis.public) == (mine.holdout, policy.budget.delta, mine.public)

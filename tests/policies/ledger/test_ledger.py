@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -37,14 +38,7 @@ from policies.plan.cost import Cost
 from policies.plan.release import plan
 
 DELTA = 1e-5
-OPENING = {
-    "data_set": "cardiology",
-    "unit": "patient",
-    "identified_by": ["pid"],
-    "holdout": 0.2,
-    "budget_epsilon": 4.0,
-    "delta": DELTA,
-}
+CARDIOLOGY = Genesis("cardiology", 0.2, DELTA, unit="patient", identified_by=("pid",))
 HERE = str(Path(__file__).parent)
 ROOT = str(Path(__file__).parents[3])
 
@@ -166,24 +160,23 @@ def test_an_accountant_that_finds_less_lowers_nothing(open_ledger, monkeypatch):
 def test_a_ledger_is_made_once_and_never_in_passing(tmp_path):
     path = tmp_path / "ledger.db"
     with pytest.raises(LedgerMissingError):
-        Ledger.open(
-            path,
-            unit="patient",
-            identified_by=["pid"],
-            data_set="cardiology",
-            holdout=0.2,
-            budget_epsilon=4.0,
-            delta=DELTA,
-        )
+        Ledger.open(path, CARDIOLOGY, budget_epsilon=4.0)
     assert list(tmp_path.iterdir()) == []
-    Ledger.create(path, unit="patient", identified_by=["pid"], data_set="cardiology", holdout=0.2, delta=DELTA)
+    Ledger.create(path, CARDIOLOGY)
     with pytest.raises(LedgerExistsError):
-        Ledger.create(path, unit="patient", identified_by=["pid"], data_set="cardiology", holdout=0.2, delta=DELTA)
+        Ledger.create(path, CARDIOLOGY)
+
+
+@pytest.mark.parametrize("unsaid", ["unit", "identified_by"])
+def test_a_new_ledger_says_what_it_protects(unsaid, tmp_path):
+    with pytest.raises(ValueError, match="says what it protects"):
+        Ledger.create(tmp_path / "ledger.db", replace(CARDIOLOGY, **{unsaid: None}))
+    assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("data_set", "other"), ("unit", "record"), ("identified_by", ["visit"]), ("holdout", 0.3), ("delta", 1e-6)],
+    [("data_set", "other"), ("unit", "record"), ("identified_by", ("visit",)), ("holdout", 0.3), ("delta", 1e-6)],
 )
 def test_a_ledger_of_another_data_set_is_refused_and_released(field, value, open_ledger):
     with pytest.raises(LedgerMismatchError, match=f"the ledger's {field} is"):
@@ -192,25 +185,24 @@ def test_a_ledger_of_another_data_set_is_refused_and_released(field, value, open
 
 
 def test_the_columns_are_named_in_the_error_and_their_order_counts(tmp_path):
-    path, terms = tmp_path / "ledger.db", {"data_set": "rows", "unit": "record", "holdout": 0.2, "delta": DELTA}
-    Ledger.create(path, identified_by=["ward", "row"], **terms)
-    with pytest.raises(
-        LedgerMismatchError, match="the ledger's identified_by is ward, row, but the policy says row, ward"
-    ):
-        Ledger.open(path, identified_by=["row", "ward"], budget_epsilon=4.0, **terms)
-    with Ledger.open(path, identified_by=["ward", "row"], budget_epsilon=4.0, **terms) as ledger:
+    path, rows = tmp_path / "ledger.db", Genesis("rows", 0.2, DELTA, unit="record", identified_by=("ward", "row"))
+    Ledger.create(path, rows)
+    says = "the ledger's identified_by is ward, row, but the policy says row, ward"
+    with pytest.raises(LedgerMismatchError, match=says):
+        Ledger.open(path, replace(rows, identified_by=("row", "ward")), budget_epsilon=4.0)
+    with Ledger.open(path, rows, budget_epsilon=4.0) as ledger:
         assert (ledger.genesis.unit, ledger.genesis.identified_by) == ("record", ("ward", "row"))
 
 
 def test_a_ledger_that_is_older_than_the_unit_opens_and_stays_as_it_was_written(tmp_path):
     path, older = tmp_path / "ledger.db", Genesis("cardiology", 0.2, DELTA)
     create_store(path, older)
-    for unit, columns in (("patient", ["pid"]), ("record", ["ward", "row"])):
-        with Ledger.open(path, **{**OPENING, "unit": unit, "identified_by": columns}) as ledger:
+    for unit, columns in (("patient", ("pid",)), ("record", ("ward", "row"))):
+        with Ledger.open(path, replace(CARDIOLOGY, unit=unit, identified_by=columns), budget_epsilon=4.0) as ledger:
             assert ledger.genesis == older
             assert ledger.genesis.unit is ledger.genesis.identified_by is None
     with pytest.raises(LedgerMismatchError, match="the ledger's holdout is"):
-        Ledger.open(path, **{**OPENING, "holdout": 0.3})
+        Ledger.open(path, replace(CARDIOLOGY, holdout=0.3), budget_epsilon=4.0)
 
 
 @pytest.mark.parametrize("budget", [0.0, -1.0, math.nan, math.inf])
@@ -229,9 +221,9 @@ OPEN = """
 import sys
 sys.path[:0] = sys.argv[2:]
 from pathlib import Path
-from policies.ledger.ledger import Ledger
-terms = {"data_set": "cardiology", "unit": "patient", "identified_by": ["pid"], "holdout": 0.2, "delta": 1e-5}
-Ledger.open(Path(sys.argv[1]), budget_epsilon=4.0, **terms)
+from policies.ledger.ledger import Genesis, Ledger
+genesis = Genesis("cardiology", 0.2, 1e-5, unit="patient", identified_by=("pid",))
+Ledger.open(Path(sys.argv[1]), genesis, budget_epsilon=4.0)
 """
 
 
@@ -286,10 +278,10 @@ CHARGING = """
 import sys
 sys.path[:0] = sys.argv[2:]
 from pathlib import Path
-from policies.ledger.ledger import Ledger
+from policies.ledger.ledger import Genesis, Ledger
 from test_ledger import pair
-terms = {"data_set": "cardiology", "unit": "patient", "identified_by": ["pid"], "holdout": 0.2, "delta": 1e-5}
-ledger = Ledger.open(Path(sys.argv[1]), budget_epsilon=4.0, **terms)
+genesis = Genesis("cardiology", 0.2, 1e-5, unit="patient", identified_by=("pid",))
+ledger = Ledger.open(Path(sys.argv[1]), genesis, budget_epsilon=4.0)
 for number in range(len(ledger.entries()), 100_000):
     print(number, "begun", flush=True)
     ledger.charge(pair(number))
@@ -376,16 +368,8 @@ def test_a_file_put_back_under_the_agent_is_found_at_the_next_charge(open_ledger
 )
 def test_no_edit_of_a_stored_value_goes_unseen(tmp_path, table, place, column, value):
     path = Path(tempfile.mkdtemp(dir=tmp_path)) / "ledger.db"
-    Ledger.create(path, unit="patient", identified_by=["pid"], data_set="cardiology", holdout=0.2, delta=DELTA)
-    opening = {
-        "data_set": "cardiology",
-        "unit": "patient",
-        "identified_by": ["pid"],
-        "holdout": 0.2,
-        "budget_epsilon": 4.0,
-        "delta": DELTA,
-    }
-    with Ledger.open(path, **opening) as ledger:
+    Ledger.create(path, CARDIOLOGY)
+    with Ledger.open(path, CARDIOLOGY, budget_epsilon=4.0) as ledger:
         for number in range(1, 4):
             ledger.charge(debit(number))
         entries = ledger.entries()
@@ -396,7 +380,7 @@ def test_no_edit_of_a_stored_value_goes_unseen(tmp_path, table, place, column, v
             raw.execute(f"UPDATE {table} SET {columns[column % len(columns)]} = ? WHERE rowid = ?", (value, rowid))  # noqa: S608
         raw.commit()
     try:
-        with Ledger.open(path, **opening) as ledger:
+        with Ledger.open(path, CARDIOLOGY, budget_epsilon=4.0) as ledger:
             assert ledger.entries() == entries
     except LedgerTamperedError as error:
         assert "cosigned" in str(error)  # noqa: PT017 - the edit may have changed nothing
@@ -411,7 +395,9 @@ class LedgerLaws(RuleBasedStateMachine):
     def begin(self) -> None:
         self.folder = tempfile.TemporaryDirectory()
         self.path = Path(self.folder.name) / "ledger.db"
-        Ledger.create(self.path, unit="patient", identified_by=["pid"], data_set="d", holdout=0.2, delta=DELTA)
+        Ledger.create(
+            self.path, Genesis(data_set="d", holdout=0.2, delta=DELTA, unit="patient", identified_by=("pid",))
+        )
         self.expected: dict[tuple[str, int, str, int], Cost] = {}
         self.most = 0.0
         self.open()
@@ -419,12 +405,8 @@ class LedgerLaws(RuleBasedStateMachine):
     def open(self) -> None:
         self.ledger = Ledger.open(
             self.path,
-            unit="patient",
-            identified_by=["pid"],
-            data_set="d",
-            holdout=0.2,
+            Genesis(data_set="d", holdout=0.2, delta=DELTA, unit="patient", identified_by=("pid",)),
             budget_epsilon=self.BUDGET,
-            delta=DELTA,
         )
 
     @rule(
@@ -516,42 +498,26 @@ def test_a_whole_study_is_charged_within_its_foreseen_price(make_study, open_led
 
 def test_public_data_may_be_charged_without_noise_and_say_unbounded(tmp_path):
     path = tmp_path / "public.db"
-    opening = {
-        "data_set": "published",
-        "unit": "patient",
-        "identified_by": ["pid"],
-        "holdout": 0.2,
-        "budget_epsilon": 1.0,
-        "delta": DELTA,
-    }
-    Ledger.create(
-        path, unit="patient", identified_by=["pid"], data_set="published", holdout=0.2, delta=DELTA, public=True
-    )
-    with Ledger.open(path, **opening, public=True) as ledger:
+    published = Genesis("published", 0.2, DELTA, public=True, unit="patient", identified_by=("pid",))
+    Ledger.create(path, published)
+    with Ledger.open(path, published, budget_epsilon=1.0) as ledger:
         ledger.charge(Debit("s" * 64, "p" * 64, 0, 1, {"counts": Cost("training", 1.0, 0.0, 1)}))
         assert math.isinf(ledger.spent())
         assert ledger.left() == 0
         ledger.charge(Debit("s" * 64, "p" * 64, 1, 1, {"heads": Cost("training", 1.0, 20.0, 1)}))
         ledger.verify()
-    with Ledger.open(path, **opening, public=True) as ledger:
+    with Ledger.open(path, published, budget_epsilon=1.0) as ledger:
         assert math.isinf(ledger.spent())
     with pytest.raises(LedgerMismatchError, match="public"):
-        Ledger.open(path, **opening)
+        Ledger.open(path, replace(published, public=False), budget_epsilon=1.0)
 
 
 def test_a_policy_that_is_edited_cannot_make_a_ledger_public(tmp_path):
     path = tmp_path / "private.db"
-    opening = {
-        "data_set": "ward",
-        "unit": "patient",
-        "identified_by": ["pid"],
-        "holdout": 0.2,
-        "budget_epsilon": 1.0,
-        "delta": DELTA,
-    }
-    Ledger.create(path, unit="patient", identified_by=["pid"], data_set="ward", holdout=0.2, delta=DELTA)
+    ward = Genesis("ward", 0.2, DELTA, unit="patient", identified_by=("pid",))
+    Ledger.create(path, ward)
     with pytest.raises(LedgerMismatchError, match="public"):
-        Ledger.open(path, **opening, public=True)
-    with Ledger.open(path, **opening) as ledger, pytest.raises(BudgetRefused):
+        Ledger.open(path, replace(ward, public=True), budget_epsilon=1.0)
+    with Ledger.open(path, ward, budget_epsilon=1.0) as ledger, pytest.raises(BudgetRefused):
         ledger.charge(Debit("s" * 64, "p" * 64, 0, 1, {"counts": Cost("training", 1.0, 0.0, 1)}))
     assert ledger.entries() == ()

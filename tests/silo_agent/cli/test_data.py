@@ -27,7 +27,7 @@ def hospital(quick_path, homes):
     write_yaml(quick_path / "policy.yaml", policy_document("north-ward"))
     (quick_path / "state").mkdir()
     ledger = quick_path / "state" / "ledger.sqlite3"
-    Ledger.create(ledger, **NORTH)
+    Ledger.create(ledger, NORTH)
     credential = {name: str(homes["north"] / f"{name}.pem") for name in ("certificate", "key", "authority")}
     document = {"coordinator": "localhost:1", **credential, "policy": "policy.yaml", "state": "state"}
     write(quick_path, *FIT)

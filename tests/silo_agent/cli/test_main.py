@@ -18,6 +18,7 @@ from crypto.pki.identity import Identity, Role, Subject
 from policies.ledger.cosign import Cosigned
 from policies.ledger.ledger import Debit, Ledger, read_history
 from policies.plan.release import plan
+from policies.plan.release import plan as plan_of
 from silo_agent import assembly
 from silo_agent.cli import main
 from silo_agent.oversight.signing import sign_file
@@ -115,7 +116,7 @@ def test_a_name_that_cannot_be_is_a_sentence(tmp_path, sentence):
 # --- ledger -----------------------------------------------------------------------------------------------------------
 def charge(hospital, *rounds):
     study = tiny_study()
-    with Ledger.open(hospital.parent / "state" / "ledger.sqlite3", **NORTH, budget_epsilon=4.0) as ledger:
+    with Ledger.open(hospital.parent / "state" / "ledger.sqlite3", NORTH, budget_epsilon=4.0) as ledger:
         for number in rounds:
             ledger.charge(Debit(study.digest, "p" * 64, number, 1, plan(study).round_costs(number)))
         return ledger.spent()
@@ -138,7 +139,7 @@ def test_only_the_ledger_of_the_certified_data_set_is_made_and_exported(hospital
     ledger = hospital.parent / "state" / "ledger.sqlite3"
     assert not ledger.parent.exists()
     ledger.parent.mkdir()
-    Ledger.create(ledger, unit="patient", identified_by=["patient"], data_set="clinic", holdout=0.2, delta=1e-5)
+    Ledger.create(ledger, replace(NORTH, data_set="clinic"))
     for command in (
         ("export", "--format", "json", "--out", tmp_path / "ledger.json"),
         ("note", "withdrawal", "--reference", "case-1"),
@@ -180,9 +181,9 @@ def test_an_unbounded_epsilon_is_a_word_in_the_table_and_in_valid_json(hospital)
         privacy={"mode": "none", "count_noise": 0},
     )
     path = hospital.parent / "state" / "ledger.sqlite3"
-    with Ledger.open(path, **NORTH, budget_epsilon=4.0, public=True) as ledger:
-        ledger.charge(Debit(study.digest, "p" * 64, 0, 1, plan(tiny_study()).round_costs(0)))
-        ledger.charge(Debit(study.digest, "p" * 64, 1, 1, plan(study).round_costs(1)))
+    with Ledger.open(path, replace(NORTH, public=True), budget_epsilon=4.0) as ledger:
+        ledger.charge(Debit(study.digest, "p" * 64, 0, 1, plan_of(tiny_study()).round_costs(0)))
+        ledger.charge(Debit(study.digest, "p" * 64, 1, 1, plan_of(study).round_costs(1)))
 
     def refuse(constant):
         pytest.fail(f"{constant} is no JSON")
@@ -200,7 +201,7 @@ def test_an_unbounded_epsilon_is_a_word_in_the_table_and_in_valid_json(hospital)
 def test_the_ledger_can_be_shown_while_an_agent_holds_it(hospital):
     invoke("ledger", "create", "-c", hospital)
     path = hospital.parent / "state" / "ledger.sqlite3"
-    with Ledger.open(path, **NORTH, budget_epsilon=4.0):
+    with Ledger.open(path, NORTH, budget_epsilon=4.0):
         assert invoke("ledger", "show", "-c", hospital).exit_code == 0
         assert invoke("ledger", "verify", "-c", hospital).exit_code == 0
 
@@ -297,7 +298,7 @@ def test_an_export_says_who_recovered_and_who_cosigned(exported, hospital, autho
     exported("json")
     path = hospital.parent / "state" / "ledger.sqlite3"
     invoke("ledger", "recover", "--signed-by", "A. Weber", "--charge-everything", "-c", hospital)
-    with Ledger.open(path, **NORTH, budget_epsilon=4.0) as ledger:
+    with Ledger.open(path, NORTH, budget_epsilon=4.0) as ledger:
         last = ledger.checkpoint("north")
     Cosigned(path).keep([by_hub(last)])
     invoke("ledger", "note", "refresh", "--reference", "DPO-2026-15", "-c", hospital)
@@ -319,8 +320,7 @@ def test_an_export_says_who_recovered_and_who_cosigned(exported, hospital, autho
 def test_an_export_has_the_budget_in_force_and_not_the_files(exported, hospital):
     path = hospital.parent / "state" / "ledger.sqlite3"
     assert json.loads(exported("json").read_text())["budget"] == 4.0
-    data = {"data_set": "north-ward", "unit": "patient", "identified_by": ["patient"], "holdout": 0.2}
-    with Ledger.open(path, **data, budget_epsilon=4.0, delta=1e-5) as ledger:
+    with Ledger.open(path, NORTH, budget_epsilon=4.0) as ledger:
         ledger.put_into_force("d" * 64, 1.5)
     out = hospital.parent / "ledger.json"
     invoke("ledger", "export", "--format", "json", "--out", out, "-c", hospital)
@@ -331,7 +331,7 @@ def test_an_export_of_an_older_copy_is_refused(exported, hospital, sentence, by_
     path = hospital.parent / "state" / "ledger.sqlite3"
     older = path.read_bytes()
     charge(hospital, 2)
-    with Ledger.open(path, **NORTH, budget_epsilon=4.0) as ledger:
+    with Ledger.open(path, NORTH, budget_epsilon=4.0) as ledger:
         last = ledger.checkpoint("north")
     Cosigned(path).keep([by_hub(last)])
     path.write_bytes(older)
@@ -358,7 +358,7 @@ def test_an_older_copy_is_found_by_verify_and_recovered_under_a_name(hospital, c
     charge(hospital, 0)
     older = path.read_bytes()
     charge(hospital, 1)
-    with Ledger.open(path, **NORTH, budget_epsilon=4.0) as ledger:
+    with Ledger.open(path, NORTH, budget_epsilon=4.0) as ledger:
         last = ledger.checkpoint("north")
     told = by_hub(last)
     handed = hospital.parent / "told.json"

@@ -46,7 +46,7 @@ def hospital(quick_path, homes):
     write_yaml(quick_path / "policy.yaml", policy_document("north-ward"))
     (quick_path / "north.csv").write_text("patient\n")
     (quick_path / "state").mkdir()
-    Ledger.create(quick_path / "state" / "ledger.sqlite3", **NORTH)
+    Ledger.create(quick_path / "state" / "ledger.sqlite3", NORTH)
     credential = {name: str(homes["north"] / f"{name}.pem") for name in ("certificate", "key", "authority")}
     document = {"coordinator": "localhost:1", **credential, "policy": "policy.yaml", "state": "state"}
     return write_yaml(quick_path / "agent.yaml", {**document, "data": {"tiny": "north.csv"}})
@@ -54,7 +54,7 @@ def hospital(quick_path, homes):
 
 def charge(hospital, digest, costs, number=0, attempt=1):
     path = hospital.parent / "state" / "ledger.sqlite3"
-    with Ledger.open(path, **NORTH, budget_epsilon=4.0) as ledger:
+    with Ledger.open(path, NORTH, budget_epsilon=4.0) as ledger:
         ledger.charge(Debit(digest, "p" * 64, number, attempt, costs))
         return ledger.spent()
 

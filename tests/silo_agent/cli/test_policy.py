@@ -37,7 +37,7 @@ def hospital(quick_path, homes, policy):
     """Everything that `agent.yaml` names, and a ledger; returns the configuration's path."""
     (quick_path / "north.csv").write_text("patient\n")
     (quick_path / "state").mkdir()
-    Ledger.create(quick_path / "state" / "ledger.sqlite3", **NORTH)
+    Ledger.create(quick_path / "state" / "ledger.sqlite3", NORTH)
     credential = {name: str(homes["north"] / f"{name}.pem") for name in ("certificate", "key", "authority")}
     document = {"coordinator": "localhost:1", **credential, "policy": "policy.yaml", "state": "state"}
     return write_yaml(quick_path / "agent.yaml", {**document, "data": {"tiny": "north.csv"}})
@@ -203,7 +203,7 @@ def test_a_policy_for_another_data_set_does_not_come_into_force(hospital, policy
 
 def test_a_running_agent_has_to_be_stopped_first(hospital, sentence):
     path = hospital.parent / "state" / "ledger.sqlite3"
-    with Ledger.open(path, **NORTH, budget_epsilon=4.0):
+    with Ledger.open(path, NORTH, budget_epsilon=4.0):
         assert "stop the other agent" in sentence("policy", "reload", "-c", hospital)
 
 

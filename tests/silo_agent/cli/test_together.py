@@ -5,7 +5,7 @@ import pytest
 from typer.testing import CliRunner
 
 from policies.accounting.overlap import bound
-from policies.ledger.chain import UNBOUNDED
+from policies.ledger.chain import UNBOUNDED, Genesis
 from policies.ledger.events import costs_of
 from policies.ledger.exports import Export, to_json
 from policies.ledger.ledger import Debit, Ledger, read_history
@@ -27,22 +27,26 @@ def exported(tmp_path, credentials, authority):
         path = tmp_path / f"{name or silo}.sqlite3"
         Ledger.create(
             path,
-            unit="patient",
-            identified_by=["patient"],
-            data_set=data_set_of(silo),
-            holdout=0.2,
-            delta=delta,
-            public=public,
+            Genesis(
+                data_set=data_set_of(silo),
+                holdout=0.2,
+                delta=delta,
+                public=public,
+                unit="patient",
+                identified_by=("patient",),
+            ),
         )
         with Ledger.open(
             path,
-            unit="patient",
-            identified_by=["patient"],
-            data_set=data_set_of(silo),
-            holdout=0.2,
+            Genesis(
+                data_set=data_set_of(silo),
+                holdout=0.2,
+                delta=delta,
+                public=public,
+                unit="patient",
+                identified_by=("patient",),
+            ),
             budget_epsilon=9.0,
-            delta=delta,
-            public=public,
         ) as ledger:
             ledger.put_into_force("policy", 9.0)
             for number, cost in enumerate(costs):

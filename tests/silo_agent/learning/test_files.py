@@ -1,3 +1,5 @@
+import os
+
 import numpy as np
 import pytest
 from safetensors.numpy import save
@@ -44,7 +46,7 @@ def test_a_file_is_private_and_replaced_whole(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(files.os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space"):
         files.write(path, b"three")
     assert files.read(path) == b"two"

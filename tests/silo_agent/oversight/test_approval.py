@@ -22,7 +22,6 @@ from support.certificates import load
 from support.ledgers import NORTH
 from support.small_cohort import policy_document, write_yaml
 
-TERMS = {**NORTH, "budget_epsilon": 4.0}
 PEOPLE = ("ada", "grace", "hedy")
 APPROVERS = [f"fedward://operator/{name}" for name in PEOPLE]
 
@@ -40,8 +39,8 @@ def trust(authority):
 @pytest.fixture
 def ledger(quick_path):
     path = quick_path / "ledger.sqlite3"
-    Ledger.create(path, **NORTH)
-    with Ledger.open(path, **NORTH, budget_epsilon=4.0) as opened:
+    Ledger.create(path, NORTH)
+    with Ledger.open(path, NORTH, budget_epsilon=4.0) as opened:
         yield opened
 
 
@@ -189,7 +188,7 @@ def test_a_policy_that_does_not_load_changes_nothing(written, ledger, trust, qui
 def older_ledger(quick_path):
     path = quick_path / "older.sqlite3"
     create_store(path, Genesis("north-ward", 0.2, 1e-5))
-    with Ledger.open(path, **TERMS) as opened:
+    with Ledger.open(path, NORTH, budget_epsilon=4.0) as opened:
         yield opened
 
 

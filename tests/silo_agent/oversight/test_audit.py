@@ -20,7 +20,6 @@ from silo_agent.oversight.signing import sign_file
 from support.cosigners import cosigned
 from support.ledgers import NORTH
 
-OPEN = {**NORTH, "budget_epsilon": 4.0}
 LATER = datetime.now(UTC) + timedelta(days=60)
 """Certificates of the tests last a month."""
 
@@ -38,14 +37,14 @@ def trust(authority):
 def export(quick_path, credentials, coordinator):
     """A ledger that lost its second debit and recovered it, and went on; two others cosigned it."""
     path, north = quick_path / "ledger.sqlite3", credentials["north"]
-    Ledger.create(path, **NORTH)
-    with Ledger.open(path, **OPEN) as ledger:
+    Ledger.create(path, NORTH)
+    with Ledger.open(path, NORTH, budget_epsilon=4.0) as ledger:
         charge(ledger, 1)
         older = path.read_bytes()
         charge(ledger, 2)
         lost = ledger.checkpoint("north")
     path.write_bytes(older)
-    with Ledger.open(path, **OPEN) as ledger:
+    with Ledger.open(path, NORTH, budget_epsilon=4.0) as ledger:
         recover(ledger, north, [lost], "A. Weber")
         mended = ledger.checkpoint("north")
         charge(ledger, 3)
@@ -107,8 +106,8 @@ def test_an_export_under_another_name_or_time_than_its_signature_is_refused(expo
 
 def test_only_the_silo_that_is_certified_for_the_data_set_exports_its_ledger(quick_folders, export, audited):
     path = quick_folders() / "ledger.sqlite3"
-    Ledger.create(path, unit="patient", identified_by=["patient"], data_set="clinic", holdout=0.2, delta=1e-5)
-    with Ledger.open(path, **{**OPEN, "data_set": "clinic"}) as ledger:
+    Ledger.create(path, replace(NORTH, data_set="clinic"))
+    with Ledger.open(path, replace(NORTH, data_set="clinic"), budget_epsilon=4.0) as ledger:
         renamed = replace(export, genesis=ledger.genesis, entries=(), cosigned=())
     with pytest.raises(CertificateError, match="data set north-ward, not for the data set clinic: a new name"):
         audited(renamed)

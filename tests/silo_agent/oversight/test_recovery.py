@@ -12,22 +12,20 @@ from silo_agent.oversight.recovery import checked, recover
 from support.cosigners import cosigned
 from support.ledgers import NORTH
 
-OPEN = {**NORTH, "budget_epsilon": 4.0}
-
 
 @pytest.fixture
 def rolled_back(quick_path):
     """A ledger whose last two debits were lost, and what was cosigned before."""
     path = quick_path / "ledger.sqlite3"
-    Ledger.create(path, **NORTH)
-    with Ledger.open(path, **OPEN) as ledger:
+    Ledger.create(path, NORTH)
+    with Ledger.open(path, NORTH, budget_epsilon=4.0) as ledger:
         for number in (1, 2, 3):
             ledger.charge(Debit("s", "p", number, 1, {"heads": Cost("training", 1.0, 10.0 + number, 1)}))
             if number == 1:
                 older = path.read_bytes()
         last = ledger.checkpoint("north")
     path.write_bytes(older)
-    with Ledger.open(path, **OPEN) as ledger:
+    with Ledger.open(path, NORTH, budget_epsilon=4.0) as ledger:
         yield ledger, last
 
 

@@ -17,7 +17,7 @@ def sharing(federation):
     return silos["north"].running, coordinator.work(Task.CONTRIBUTE, place, roster, Tensor.HEADS), place
 
 
-def test_an_attempt_is_the_same_until_place_or_roster_change(sharing):
+def test_an_attempt_is_the_same_until_the_place_changes(sharing):
     running, work, place = sharing
     attempt = running.attempt(work, place)
     asked = replace(work, task=Task.SIGN, parts=(), survivors=SILOS)

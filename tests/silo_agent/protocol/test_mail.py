@@ -9,7 +9,8 @@ from silo_agent.core.turns import OutOfTurnError
 from silo_agent.metrics import Metrics
 from silo_agent.protocol.client import ContentError
 from silo_agent.protocol.mail import Mail
-from silo_agent.storage.state import State, write_whole
+from silo_agent.storage.durable import write_whole
+from silo_agent.storage.state import State
 from support.contents import digest_of, listed
 
 PLACE = Place("5" * 64, 1, 2)

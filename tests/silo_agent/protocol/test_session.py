@@ -10,7 +10,7 @@ from crypto.pki.at_rest import Vault
 from crypto.secagg.survivors import SurvivorList
 from crypto.secagg.unmasking import AttemptSecrets
 from protos import record
-from silo_agent.protocol.session import KEY_FILE, Session, session_name
+from silo_agent.protocol.session import Session, session_name
 from support.sessions import (
     NAMES,
     NEEDED,
@@ -26,6 +26,8 @@ from support.sessions import (
     secrets_of,
     shared,
 )
+
+KEY_FILE = "keys.sealed"
 
 
 def test_a_silo_that_begins_again_goes_on_with_its_keys(stored):

@@ -13,7 +13,7 @@ from policies.ledger.events import Debit, EntryRef
 from policies.plan.cost import Cost
 from silo_agent.protocol import witnessing
 from silo_agent.protocol.client import CallRefused, Stopped
-from silo_agent.protocol.witnessing import FOLDER, Witness, Witnessing
+from silo_agent.protocol.witnessing import Witness, Witnessing
 from support.certificates import data_set_of
 from support.cosigners import signed
 
@@ -46,7 +46,7 @@ def witness(quick_path, credentials):
 
 
 def files(folder):
-    return sorted(path for path in (folder / FOLDER).rglob("*") if path.is_file())
+    return sorted(path for path in (folder / "witnessed").rglob("*") if path.is_file())
 
 
 def test_it_signs_what_another_silo_states(witness, credentials, trust, north):

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from protos.chunks import ChunkList
 from protos.messages import Place, Tensor
 from silo_agent.storage import state as state_module
-from silo_agent.storage.state import Ending, State, StateError, SurvivorsError, write_whole
+from silo_agent.storage.durable import write_whole
+from silo_agent.storage.state import Ending, State, StateError, SurvivorsError
 
 STUDY, OTHER = "5" * 64, "6" * 64
 PLACE = Place(STUDY, 2, 3)
@@ -267,9 +268,9 @@ def break_at(monkeypatch, state, step):
         raise Crash
 
     if step == "write":
-        monkeypatch.setattr(state_module.os, "open", die)
+        monkeypatch.setattr(os, "open", die)
     elif step.startswith("sync"):
-        monkeypatch.setattr(state_module.os, "fsync", fsync)
+        monkeypatch.setattr(os, "fsync", fsync)
     elif step == "rename":
         monkeypatch.setattr("pathlib.Path.replace", die)
     else:

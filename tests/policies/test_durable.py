@@ -1,0 +1,89 @@
+import os
+from pathlib import Path
+
+import pytest
+
+from policies.durable import put_in_place, sync_folder, write_pieces, write_whole
+
+ROOT = Path(__file__).parents[2]
+SYNCING = {
+    "policies/durable.py",
+    "crypto/pki/key_files.py",  # makes a file once; may not import the above
+    "crypto/pki/register.py",  # appends
+    "silo_agent/logs.py",  # appends
+}
+
+
+@pytest.fixture
+def synced(monkeypatch):
+    """Names of what was synced, in order, and of what was put in place."""
+    done = []
+
+    def fsync(handle, real=os.fsync):
+        done.append(Path(f"/proc/self/fd/{handle}").readlink().name)
+        real(handle)
+
+    def replace(path, target, real=Path.replace):
+        done.append(f"{path.name} -> {target.name}")
+        return real(path, target)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(Path, "replace", replace)
+    return done
+
+
+def test_content_is_synced_before_it_has_its_name_and_the_folder_after(tmp_path, synced):
+    path = tmp_path / "new" / "file"
+    write_whole(path, b"content")
+    assert synced == ["file.new", "file.new -> file", "new"]
+    assert path.read_bytes() == b"content"
+    assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+
+
+def test_a_finished_file_of_another_name_is_put_in_place_the_same_way(tmp_path, synced):
+    (tmp_path / "grown").write_bytes(b"content")
+    put_in_place(tmp_path / "grown", tmp_path / "whole")
+    assert synced == ["grown", "grown -> whole", tmp_path.name]
+    assert [path.name for path in tmp_path.iterdir()] == ["whole"]
+
+
+def test_a_folder_is_synced_alone(tmp_path, synced):
+    sync_folder(tmp_path)
+    assert synced == [tmp_path.name]
+    with pytest.raises(NotADirectoryError):
+        sync_folder(Path(__file__))
+
+
+@pytest.mark.parametrize("step", ["open", "piece", "sync", "rename"])
+def test_what_fails_on_the_way_leaves_the_old_file_and_no_other(tmp_path, monkeypatch, step):
+    path = tmp_path / "file"
+    write_whole(path, b"old")
+
+    def fail(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    def pieces():
+        yield b"new"
+        if step == "piece":
+            fail()
+
+    with monkeypatch.context() as patch:
+        if step == "open":
+            patch.setattr(os, "open", fail)
+        elif step == "sync":
+            patch.setattr(os, "fsync", fail)
+        elif step == "rename":
+            patch.setattr(Path, "replace", fail)
+        with pytest.raises(OSError, match="No space"):
+            write_pieces(path, pieces())
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("file", b"old")]
+
+
+def test_no_other_module_syncs_a_file():
+    found = {
+        str(path.relative_to(ROOT))
+        for package in ("protos", "crypto", "policies", "coordinator", "silo_agent", "deploy", "bench")
+        for path in (ROOT / package).rglob("*.py")
+        if "fsync" in path.read_text()
+    }
+    assert found == SYNCING

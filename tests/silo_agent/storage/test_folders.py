@@ -1,0 +1,71 @@
+import inspect
+from pathlib import Path
+
+import pytest
+
+from protos.messages import Place
+from silo_agent.storage.folders import StateFolder, StudyFolder
+
+PLACE = Place("5" * 64, 2, 3)
+HERE = f"studies/{PLACE.study}"
+STATE, STUDY = StateFolder(Path("state")), StateFolder(Path("state")).study(PLACE.study)
+NAMES = {
+    STATE.database: "state.sqlite3",
+    STATE.ledger: "ledger.sqlite3",
+    STATE.session: "session.sealed",
+    STATE.policy("d" * 64): f"policies/{'d' * 64}.json",
+    STATE.witnessed("south"): "witnessed/south.json",
+    STATE.study(PLACE.study).path: HERE,
+    STATE.outbox(PLACE.study): f"outbox/{PLACE.study}",
+    STATE.inbox(PLACE.study): f"inbox/{PLACE.study}",
+    STATE.sealed(PLACE.study, "a" * 64): f"outbox/{PLACE.study}/{'a' * 64}.sealed",
+    STATE.note(PLACE, "keys"): f"outbox/{PLACE.study}/2-3-keys.note",
+    STATE.received(PLACE, "shares", "south"): f"inbox/{PLACE.study}/2-3-shares-south.note",
+    STUDY.model(2): f"{HERE}/model-2.safetensors",
+    STUDY.model_digests(2): f"{HERE}/model-2.digest",
+    STUDY.prior(2): f"{HERE}/prior-2.f32",
+    STUDY.personal: f"{HERE}/personal.safetensors",
+    STUDY.counts: f"{HERE}/counts.json",
+    STUDY.results: f"{HERE}/results.json",
+    STUDY.publication: f"{HERE}/publication.json",
+    STUDY.training_log: f"{HERE}/training.jsonl",
+    STUDY.keys: f"{HERE}/keys.sealed",
+    STUDY.release(PLACE, "heads", 1): f"{HERE}/releases/2-heads-1.i64",
+    STUDY.attempt_model("0123456789abcdef" * 4): f"{HERE}/attempt-0123456789abcdef.safetensors",
+    STUDY.attempt_total("0123456789abcdef" * 4): f"{HERE}/attempt-0123456789abcdef.i64",
+}
+STAYING = {STUDY.model(2), STUDY.model_digests(2), STUDY.counts, STUDY.results, STUDY.publication, STUDY.training_log}
+
+
+def test_every_name_is_the_one_that_older_versions_wrote():
+    assert {path: str(path.relative_to("state")) for path in NAMES} == NAMES
+
+
+def test_what_all_silos_hold_stays_and_all_else_goes():
+    assert {path for path in NAMES if STUDY.stays(path)} == STAYING
+
+
+def test_a_file_that_stays_is_no_other_file_of_that_name():
+    assert not STUDY.stays(STUDY.path / "releases" / "counts.json")
+    assert not STUDY.stays(STUDY.path / "model-2.safetensors.new")
+
+
+def test_files_of_one_kind_are_found(tmp_path):
+    study = StudyFolder(tmp_path)
+    assert not [*study.releases(2), *study.attempts()]
+    found = [study.release(PLACE, "heads", 1), study.release(PLACE, "encoder", 2)]
+    kept = [study.attempt_model("a" * 64), study.attempt_total("b" * 64)]
+    for path in (*found, *kept, study.personal, study.release(Place(PLACE.study, 22, 1), "heads", 1)):
+        path.parent.mkdir(exist_ok=True)
+        path.touch()
+    assert set(study.releases(2)) == set(found)
+    assert set(study.attempts()) == set(kept)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["keys.sealed", "session.sealed", "ledger.sqlite3", "publication.json", '"witnessed', '"outbox', '"inbox', ".i64"],
+)
+def test_a_name_is_written_nowhere_else(name):
+    here = Path(inspect.getfile(StateFolder))
+    assert [path for path in here.parents[1].rglob("*.py") if name in path.read_text()] == [here]
