@@ -34,6 +34,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from coordinator.core.study import Progress
+from coordinator.errors import StoreError
 from coordinator.upgrading import upgraded
 from protos import record
 from protos.messages import PhaseTime, Place, SignedPublication, Tensor, UploadHeader, UploadSize
@@ -97,10 +98,6 @@ _told = Table(
     Column("study", String(64), primary_key=True),
     Column("silo", String(63), primary_key=True),
 )
-
-
-class StoreError(Exception):
-    """The database cannot be used; says why."""
 
 
 class StudyExistsError(Exception):

@@ -53,12 +53,6 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
-from dp_accounting.pld import privacy_loss_distribution
-from dp_accounting.rdp import RdpAccountant
-from scipy.optimize import brentq
-from scipy.special import log_ndtr
-
 from policies.documents.study import Study
 from policies.errors import CostError
 from policies.plan.costs import COHORTS, Cost, study_costs
@@ -178,6 +172,8 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     Solves delta = Phi(mu/2 - eps/mu) - exp(eps) Phi(-mu/2 - eps/mu) (Balle and Wang 2018, Thm. 8); infinite above
     10,000.
     """
+    from scipy.optimize import brentq
+    from scipy.special import log_ndtr
 
     def excess(eps: float) -> float:
         first = math.exp(log_ndtr(mu / 2 - eps / mu))
@@ -193,6 +189,9 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 
 def _renyi_epsilon(merged: _Merged, delta: float) -> float:
+    from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
+    from dp_accounting.rdp import RdpAccountant
+
     accountant = RdpAccountant(orders=_RENYI_ORDERS)
     if merged.precision:
         accountant.compose(GaussianDpEvent(1 / math.sqrt(merged.precision)))
@@ -215,6 +214,8 @@ def _grid(merged: _Merged) -> float:
 
 @lru_cache(maxsize=64)
 def _single(rate: float, noise: float, grid: float) -> Any:
+    from dp_accounting.pld import privacy_loss_distribution
+
     return privacy_loss_distribution.from_gaussian_mechanism(
         noise, sampling_prob=rate, value_discretization_interval=grid, use_connect_dots=True
     )
@@ -229,6 +230,8 @@ def _composed(items: tuple[_Sampled, ...], grid: float) -> Any:
 
 
 def _gaussian(precision: float, grid: float) -> Any:
+    from dp_accounting.pld import privacy_loss_distribution
+
     return privacy_loss_distribution.from_gaussian_mechanism(
         1 / math.sqrt(precision), value_discretization_interval=grid, use_connect_dots=True
     )

@@ -19,7 +19,8 @@ from protos import record
 from silo_agent.core.turns import Turn
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.model import SharedModel
-from silo_agent.storage.state import State, StateError, write_whole
+from silo_agent.storage.errors import StateError
+from silo_agent.storage.state import State, write_whole
 
 
 @dataclass(frozen=True)

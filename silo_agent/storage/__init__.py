@@ -3,4 +3,4 @@
 Every write is whole or absent. What the bytes mean is not known here.
 """
 
-__all__ = ["retention", "state"]
+__all__ = ["errors", "retention", "state"]

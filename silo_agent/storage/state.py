@@ -41,6 +41,7 @@ from sqlalchemy.exc import IntegrityError
 
 from protos.chunks import ChunkHasher, ChunkList
 from protos.messages import Place, Tensor
+from silo_agent.storage.errors import StateError, SurvivorsError
 
 _PIECE = 1 << 16
 """Integers of a release that are written at once."""
@@ -94,14 +95,6 @@ _endings = Table(
     Column("removed", String(10), nullable=False),
 )
 """Days as YYYY-MM-DD, empty for none."""
-
-
-class StateError(Exception):
-    """The agent's folder is not as the agent left it, or would not be. Names the file and the mend."""
-
-
-class SurvivorsError(StateError):
-    """A second survivor list is asked for. Names only what the coordinator knows."""
 
 
 @dataclass(frozen=True, repr=False)

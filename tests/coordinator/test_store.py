@@ -9,7 +9,8 @@ from sqlalchemy import text
 from sqlalchemy.exc import IntegrityError
 
 from coordinator.core.study import Script, create, start
-from coordinator.store import ContentConflictError, Store, StoreError, StudyExistsError
+from coordinator.errors import StoreError
+from coordinator.store import ContentConflictError, Store, StudyExistsError
 from protos.messages import PhaseTime, Place, SignedPublication, Tensor, UploadHeader, UploadSize
 from support.rounds import LIMITS, SHA, STUDY
 

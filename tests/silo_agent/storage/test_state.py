@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from protos.chunks import ChunkList
 from protos.messages import Place, Tensor
 from silo_agent.storage import state as state_module
-from silo_agent.storage.state import Ending, State, StateError, SurvivorsError, write_whole
+from silo_agent.storage.errors import StateError, SurvivorsError
+from silo_agent.storage.state import Ending, State, write_whole
 
 STUDY, OTHER = "5" * 64, "6" * 64
 PLACE = Place(STUDY, 2, 3)
