@@ -56,6 +56,9 @@ def run(
     from silo_agent import logs
 
     logs.configure()
+    from silo_agent.learning.lean_opacus import load_opacus
+
+    load_opacus()
     from protos.messages import MessageError
     from silo_agent.assembly import run_agent
     from silo_agent.config import AgentConfig

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit
-from scipy.stats import rankdata
 
 from policies.documents.study import BINARY
 from silo_agent.learning.evaluation import intervals
@@ -127,6 +126,8 @@ def auc(scores: NDArray[np.float64], labels: NDArray[np.int64]) -> float | None:
     negatives = len(labels) - positives
     if not positives or not negatives:
         return None
+    from scipy.stats import rankdata
+
     ranks = rankdata(scores)[labels > 0].sum()
     return float((ranks - positives * (positives + 1) / 2.0) / (positives * negatives))
 
