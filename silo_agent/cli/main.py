@@ -56,9 +56,9 @@ def run(
     from silo_agent import logs
 
     logs.configure()
-    from silo_agent.learning.lean_opacus import load_opacus
+    from silo_agent.learning.lean import load_lean
 
-    load_opacus()
+    load_lean()
     from protos.messages import MessageError
     from silo_agent.assembly import run_agent
     from silo_agent.config import AgentConfig

@@ -4,4 +4,4 @@ Everything here works on one silo's data and the study's public constants. Charg
 after; neither is done here.
 """
 
-__all__ = ["device", "encoder", "errors", "evaluation", "lean_opacus", "learner", "model", "personal", "private"]
+__all__ = ["device", "encoder", "errors", "evaluation", "lean", "learner", "model", "personal", "private"]
