@@ -8,7 +8,7 @@ OUT ?= demo-out
 SEED ?= 100
 CONSTRAINTS := constraints.txt
 
-.PHONY: help demo test reliability ledger-faults lint proto clean audit bench-exam bench-heart bench-mnist bench-sealed bench-round
+.PHONY: help demo test reliability ledger-faults lint proto clean audit bench-exam bench-heart bench-mnist bench-sealed bench-round bench-startup
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -59,6 +59,9 @@ bench-sealed: $(VENV)/.installed ## Sealed sums beside NVFLARE's parameters: byt
 
 bench-round: $(VENV)/.installed ## Three rounds, two silos, 478,410 weights: what sealing costs beside training.
 	$(BIN)/python -m bench.round
+
+bench-startup: $(VENV)/.installed ## CPU seconds of commands that neither train nor count, and of an agent until it is ready.
+	$(BIN)/python -m bench.startup
 
 clean: ## Remove what was built; never a ledger.
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

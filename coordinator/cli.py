@@ -4,28 +4,26 @@ from __future__ import annotations
 
 import base64
 import json
-import logging
 import sys
 from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import structlog
 import typer
 from rich.console import Console
 from rich.table import Table
 
 from coordinator.config import CoordinatorConfig, OperatorConfig
 from coordinator.errors import CoordinatorError
-from coordinator.operating import Operator
-from coordinator.server import serve as serve_until_stopped
 from crypto.errors import CryptoError
-from crypto.pki.enrolment import create_request
 from crypto.pki.identity import Identity, Role, Subject
 from policies.documents.study import load_study
 from policies.errors import PolicyError
-from protos.messages import MemberStatus, StudyResults, StudyStatus
+
+if TYPE_CHECKING:
+    from coordinator.operating import Operator
+    from protos.messages import MemberStatus, StudyResults, StudyStatus
 
 app = typer.Typer(help="The blind coordinator of a federation.", no_args_is_help=True, pretty_exceptions_enable=False)
 study_app = typer.Typer(help="Create, start, watch and stop studies.", no_args_is_help=True)
@@ -38,6 +36,12 @@ OperatorOption = Annotated[Path, typer.Option("--operator", "-o", envvar="FEDWAR
 @app.command()
 def serve(config: ConfigOption = Path("coordinator.yaml")) -> None:
     """Serve silos and operators until stopped."""
+    import logging
+
+    import structlog
+
+    from coordinator.server import serve as serve_until_stopped
+
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
@@ -61,6 +65,8 @@ def enrol(
     ] = None,
 ) -> None:
     """Make a key and a request for the consortium's authority. The key never leaves this machine."""
+    from crypto.pki.enrolment import create_request
+
     if role is Role.SILO:
         raise typer.BadParameter("a silo must enrol with `fedward-silo enrol`", param_hint="--role")  # noqa: EM101, TRY003
     request = create_request(folder, Subject(Identity(role, name)), host or ())
@@ -135,6 +141,8 @@ def status(
 
 
 def _operator(path: Path) -> Operator:
+    from coordinator.operating import Operator
+
     return Operator(OperatorConfig.load(path))
 
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import grpc
 
 from coordinator.config import OperatorConfig
-from coordinator.errors import CoordinatorError
+from coordinator.errors import OperatorError
 from crypto.pki.certificates import Credential
 from crypto.pki.tls import channel_credentials
 from protos import codec
@@ -16,10 +16,6 @@ from protos.messages import MAX_MESSAGE, StudyResults, StudyStatus
 from protos.v1 import operator_pb2, operator_pb2_grpc
 
 DEADLINE_SECONDS = 30.0
-
-
-class OperatorError(CoordinatorError):
-    """The coordinator could not be reached, or refused. The message says why."""
 
 
 class Operator:

@@ -36,8 +36,9 @@ from silo_agent.protocol.cosigning import Cosigning
 from silo_agent.protocol.journal import Journal, Standing
 from silo_agent.protocol.session import Session
 from silo_agent.protocol.tasks import Tasks
+from silo_agent.storage.errors import StateError, SurvivorsError
 from silo_agent.storage.retention import today
-from silo_agent.storage.state import State, StateError, SurvivorsError
+from silo_agent.storage.state import State
 
 log = structlog.get_logger()
 FAULTS = (

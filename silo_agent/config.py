@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from crypto.pki.certificates import Credential
 from policies.documents.document import Closed, DocumentError, read_document
 from policies.documents.study import Name
+
+if TYPE_CHECKING:
+    from crypto.pki.certificates import Credential
 
 
 class AgentConfig(Closed):
@@ -49,4 +51,6 @@ class AgentConfig(Closed):
 
     def credential(self) -> Credential:
         """The silo's certificate and key. Raises `CertificateError`."""
+        from crypto.pki.certificates import Credential
+
         return Credential.load(self.certificate, self.key, self.authority)

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from coordinator.operating import OperatorError
+from coordinator.errors import OperatorError
 from deploy.demo.run import Demo, Request
 from deploy.local.processes import FederationError
 from policies.documents.document import DocumentError

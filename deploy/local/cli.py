@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from coordinator.operating import OperatorError
+from coordinator.errors import OperatorError
 from deploy.local.federation import Federation
 from deploy.local.folders import begin, find_data
 from deploy.local.ledgers import Budget, budgets

@@ -77,12 +77,14 @@ class Federation:
         return self
 
     def start(self) -> None:
-        """Start every process; if one fails, stop them again."""
+        """Start every process and wait until all are ready; if one fails, stop them again."""
         try:
             self.start_coordinator()
             self.configure()
             for name in self.data:
                 self.start_silo(name)
+            for name in self.data:
+                self.await_ready(name)
         except BaseException:
             self.stop()
             raise
@@ -121,8 +123,11 @@ class Federation:
 
     def metrics_port(self, name: str) -> int:
         """Where a running process shows its metrics."""
-        started = "serving" if name == COORDINATOR else "agent starts"
-        return int(self._await_log(name, started)["metrics_port"])
+        return int(self.await_ready(name)["metrics_port"])
+
+    def await_ready(self, name: str) -> dict[str, Any]:
+        """What a process says once it can work. Raises `FederationError`, also if it takes too long."""
+        return self._await_log(name, "serving" if name == COORDINATOR else "agent starts")
 
     @contextlib.contextmanager
     def operator(self) -> Iterator[Operator]:

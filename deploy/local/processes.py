@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-START_SECONDS = 60.0
+START_SECONDS = 180.0
 STOP_SECONDS = 20.0
 
 

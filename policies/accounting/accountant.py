@@ -60,12 +60,6 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
-from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
-from dp_accounting.pld import privacy_loss_distribution
-from dp_accounting.rdp import RdpAccountant
-from scipy.optimize import brentq
-from scipy.special import log_ndtr
-
 from policies.documents.study import Study
 from policies.errors import CostError
 from policies.plan.cost import COHORTS, Cost
@@ -187,6 +181,8 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
     Solves delta = Phi(mu/2 - eps/mu) - exp(eps) Phi(-mu/2 - eps/mu) (Balle and Wang 2018, Thm. 8). An epsilon
     above 10,000 is given as infinite.
     """
+    from scipy.optimize import brentq
+    from scipy.special import log_ndtr
 
     def excess(eps: float) -> float:
         first = math.exp(log_ndtr(mu / 2 - eps / mu))
@@ -202,6 +198,9 @@ def gaussian_epsilon(mu: float, delta: float) -> float:
 
 
 def _renyi_epsilon(merged: _Merged, delta: float) -> float:
+    from dp_accounting import GaussianDpEvent, PoissonSampledDpEvent
+    from dp_accounting.rdp import RdpAccountant
+
     accountant = RdpAccountant(orders=_RENYI_ORDERS)
     if merged.precision:
         accountant.compose(GaussianDpEvent(1 / math.sqrt(merged.precision)))
@@ -224,6 +223,8 @@ def _grid(merged: _Merged) -> float:
 
 @lru_cache(maxsize=64)
 def _single(rate: float, noise: float, grid: float) -> Any:
+    from dp_accounting.pld import privacy_loss_distribution
+
     return privacy_loss_distribution.from_gaussian_mechanism(
         noise, sampling_prob=rate, value_discretization_interval=grid, use_connect_dots=True
     )
@@ -238,6 +239,8 @@ def _composed(items: tuple[_Sampled, ...], grid: float) -> Any:
 
 
 def _gaussian(precision: float, grid: float) -> Any:
+    from dp_accounting.pld import privacy_loss_distribution
+
     return privacy_loss_distribution.from_gaussian_mechanism(
         1 / math.sqrt(precision), value_discretization_interval=grid, use_connect_dots=True
     )

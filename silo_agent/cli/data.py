@@ -19,7 +19,7 @@ from policies.documents.study import load_study
 from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption
 from silo_agent.cli.policy import ATTENTION
 from silo_agent.config import AgentConfig
-from silo_agent.storage.state import StateError
+from silo_agent.storage.errors import StateError
 
 data_app = typer.Typer(help="The hospital's file, against a study. What is shown stays here.", no_args_is_help=True)
 
@@ -39,8 +39,8 @@ def data_check(
 ) -> None:
     """Say which records do not fit the study and would be left out. Exit code 3 where there are any."""
     # Decoders and the Parquet reader take a while to load; the other commands stay quick.
-    from silo_agent.data.errors import DataError  # noqa: PLC0415
-    from silo_agent.data.reader import check_records  # noqa: PLC0415
+    from silo_agent.data.errors import DataError
+    from silo_agent.data.reader import check_records
 
     study, settings = load_study(study_file), AgentConfig.load(config)
     if study.name not in settings.data:

@@ -11,14 +11,12 @@ import math
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from crypto.pki.certificates import require_data_set
-from crypto.pki.dated import Signer
 from policies.accounting import accountant
 from policies.documents.policy import load_policy
 from policies.errors import ExportError
@@ -38,12 +36,10 @@ from policies.ledger.ledger import Ledger, read_history
 from policies.ledger.summary import Part, Summary, summarise
 from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption
 from silo_agent.config import AgentConfig
-from silo_agent.gate import open_ledger
-from silo_agent.oversight.audit import audit
-from silo_agent.oversight.recovery import checked, recover
-from silo_agent.oversight.signing import SUFFIX, read_signed, sign_file, signer_of
-from silo_agent.oversight.statement_page import statement_page
 from silo_agent.storage.folders import StateFolder
+
+if TYPE_CHECKING:
+    from crypto.pki.dated import Signer
 
 ledger_app = typer.Typer(help="What the data set has spent.", no_args_is_help=True)
 
@@ -67,6 +63,8 @@ class Form(StrEnum):
 @ledger_app.command("create")
 def ledger_create(config: ConfigOption = DEFAULT) -> None:
     """Open the data set's ledger, once in its life. A ledger that is lost is restored, never made anew."""
+    from crypto.pki.certificates import require_data_set
+
     settings = AgentConfig.load(config)
     policy = load_policy(settings.policy)
     require_data_set(settings.credential().certificate_pem, policy.data_set.id)
@@ -133,6 +131,11 @@ def ledger_export(
     form: Annotated[Form, typer.Option("--format", help="JSON and CSV are complete; HTML is a page for people.")],
 ) -> None:
     """Write the ledger for others to read and check, signed with this silo's key, with what others cosigned."""
+    from crypto.pki.certificates import require_data_set
+    from silo_agent.oversight.recovery import checked
+    from silo_agent.oversight.signing import SUFFIX, sign_file
+    from silo_agent.oversight.statement_page import statement_page
+
     settings = AgentConfig.load(config)
     credential = settings.credential()
     path = StateFolder(settings.state).ledger
@@ -165,6 +168,8 @@ def ledger_note(
     config: ConfigOption = DEFAULT,
 ) -> None:
     """Note a withdrawal of patients or a refresh of the data. Stop the agent first."""
+    from silo_agent.gate import open_ledger
+
     settings = AgentConfig.load(config)
     with open_ledger(StateFolder(settings.state).ledger, load_policy(settings.policy), settings.credential()) as ledger:
         entry = ledger.note(kind, reference)
@@ -184,6 +189,9 @@ def ledger_recover(
     ] = False,
 ) -> None:
     """Charge what a ledger lost, signed with this silo's key. Stop the agent first."""
+    from silo_agent.gate import open_ledger
+    from silo_agent.oversight.recovery import checked, recover
+
     settings = AgentConfig.load(config)
     credential = settings.credential()
     path = StateFolder(settings.state).ledger
@@ -198,6 +206,9 @@ def ledger_recover(
 
 
 def _verify_export(path: Path, authority: Path, beside: Path | None) -> None:
+    from silo_agent.oversight.audit import audit
+    from silo_agent.oversight.signing import read_signed, signer_of
+
     content, detached, trust = read_signed(path, authority, beside)
     if detached.kind != Form.JSON:
         typer.echo(f"signed by {_vouched(signer_of(trust, detached, content), detached.at)}")
@@ -233,6 +244,10 @@ def _vouched(signer: Signer, at: str) -> str:
 def _spent(genesis: Genesis, entries: tuple[Entry, ...]) -> float:
     """By today's accountant, and never less than the ledger says."""
     stated = entries[-1].epsilon if entries else 0.0
+    if genesis.unit is not None:
+        # Since version 0.5 a genesis names its unit. The accountant has not changed since, so the newest entry says
+        # what it would find, and nothing has to be counted again.
+        return stated
     return max(stated, accountant.epsilon([c for entry in entries for c in costs_of(entry.event)], genesis.delta))
 
 

@@ -2,6 +2,9 @@
 
 Here are enrolment and the agent itself; the ledger's commands are `cli_ledger`'s and `cli_together`'s, the
 policy's `cli_policy`'s, the file's `cli_data`'s, prices are `cli_plan`'s, the models `cli_models`'.
+
+Every command imports what it needs when it is called: the learning libraries take seconds to load, databases, grpc and
+cryptography a tenth of one each, and whoever asks for help or a ledger should not wait for them.
 """
 
 from __future__ import annotations
@@ -13,18 +16,14 @@ from typing import Annotated
 import typer
 
 from crypto.errors import CryptoError
-from crypto.pki.enrolment import create_request
-from crypto.pki.identity import Identity, Role, Subject
 from policies.errors import PolicyError
 from protos.messages import MessageError
-from silo_agent import logs
 from silo_agent.cli import models, plan
 from silo_agent.cli.data import data_app
 from silo_agent.cli.ledger import ledger_app
 from silo_agent.cli.options import DEFAULT, ConfigOption
 from silo_agent.cli.policy import policy_app
 from silo_agent.cli.together import ledger_together
-from silo_agent.config import AgentConfig
 from silo_agent.errors import SiloError
 
 app = typer.Typer(help="A hospital's agent.", no_args_is_help=True, pretty_exceptions_enable=False)
@@ -41,6 +40,9 @@ def enrol(
     data_set: Annotated[str, typer.Option(help="data_set.id of its policy: the patients whose budget it keeps.")],
 ) -> None:
     """Make a key here and a request for the consortium's authority. The key never leaves this machine."""
+    from crypto.pki.enrolment import create_request
+    from crypto.pki.identity import Identity, Role, Subject
+
     request = create_request(folder, Subject(Identity(Role.SILO, name), data_set))
     typer.echo(f"Send {request} to the consortium's authority and put the certificate it returns beside it.")
 
@@ -52,9 +54,14 @@ def run(
     until_finished: Annotated[bool, typer.Option(help="Exit when a study has ended.")] = False,
 ) -> None:
     """Take part in studies until stopped."""
+    from silo_agent import logs
+
     logs.configure()
-    # Only this command needs the learning libraries, which take seconds to load.
-    from silo_agent.assembly import run_agent  # noqa: PLC0415
+    from silo_agent.learning.lean import load_lean
+
+    load_lean()
+    from silo_agent.assembly import run_agent
+    from silo_agent.config import AgentConfig
 
     ended = run_agent(AgentConfig.load(config), until_finished=until_finished)
     for study, why in ended:

@@ -2,7 +2,6 @@
 
 The learning libraries take seconds to load, so each command loads them itself and the others stay quick.
 """
-# ruff: noqa: PLC0415
 
 from __future__ import annotations
 
@@ -21,8 +20,8 @@ from policies.ledger.ledger import read_ledger
 from policies.plan.cost import Cost
 from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption, StudyArgument, find_study
 from silo_agent.config import AgentConfig
+from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
-from silo_agent.storage.state import State, StateError
 
 if TYPE_CHECKING:
     from silo_agent.learning.evaluation.evaluation import Quality
@@ -59,6 +58,7 @@ def evaluate(
     Balanced: mean of the classes' accuracies. Calibration: expected calibration error, 0 at best.
     """
     from silo_agent.models.evaluate import evaluate as evaluate_models
+    from silo_agent.storage.state import State
 
     state = State(AgentConfig.load(config).state)
     digest, committed = find_study(state, study)
@@ -156,6 +156,8 @@ def export(
 # --- inside -----------------------------------------------------------------------------------------------------------
 def _model_path(config: Path, study: str, *, personal: bool) -> tuple[Path, str]:
     """The model file of the study's last finished round, and the device that the configuration names."""
+    from silo_agent.storage.state import State
+
     settings = AgentConfig.load(config)
     state = State(settings.state)
     digest, committed = find_study(state, study)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from silo_agent.storage.state import State, StateError
+from silo_agent.storage.errors import StateError
+
+if TYPE_CHECKING:
+    from silo_agent.storage.state import State
 
 ConfigOption = Annotated[Path, typer.Option("--config", "-c", envvar="FEDWARD_AGENT_CONFIG", help="agent.yaml")]
 StudyArgument = Annotated[str, typer.Argument(help="Digest of a study, or its beginning.")]

@@ -17,7 +17,6 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from crypto.pki.certificates import require_data_set
 from policies.accounting import accountant
 from policies.accounting.planning import Advice, Noises, Prices, advise, price
 from policies.decision import decide
@@ -93,6 +92,8 @@ def _standing(settings: AgentConfig, policy: Policy, study: Study) -> Standing:
     The plan counts one draw of every tensor of every round. What this study was charged for those is not counted twice;
     what it was charged beyond them, for attempts that were repeated, stays.
     """
+    from crypto.pki.certificates import require_data_set
+
     credential = settings.credential()
     require_data_set(credential.certificate_pem, policy.data_set.id)
     genesis, entries = read_history(StateFolder(settings.state).ledger)

@@ -15,7 +15,6 @@ from typing import Annotated
 
 import typer
 
-from crypto.pki.certificates import Credential, Trust
 from policies.decision import decide
 from policies.documents.compare import Change, Difference, differences
 from policies.documents.explain import explain
@@ -25,8 +24,6 @@ from policies.documents.study import Study, load_study
 from policies.refusals import Refused
 from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption
 from silo_agent.config import AgentConfig
-from silo_agent.gate import open_ledger
-from silo_agent.oversight.approval import predecessor_of, put_into_force, sign_policy
 from silo_agent.storage.folders import StateFolder
 
 policy_app = typer.Typer(help="What this hospital allows.", no_args_is_help=True)
@@ -103,6 +100,9 @@ def policy_sign(
     authority: Annotated[Path | None, typer.Option(help="authority.pem beside the key where left out.")] = None,
 ) -> None:
     """Sign a policy, after reading it. The signature is for its content, not for the file's comments."""
+    from crypto.pki.certificates import Credential
+    from silo_agent.oversight.approval import sign_policy
+
     policy = load_policy(file)
     home = key.parent
     credential = Credential.load(certificate or home / "certificate.pem", key, authority or home / "authority.pem")
@@ -120,6 +120,10 @@ def policy_reload(
     ] = None,
 ) -> None:
     """Put the policy of agent.yaml into force: an entry in the ledger. The agent must be stopped; it does so too."""
+    from crypto.pki.certificates import Trust
+    from silo_agent.gate import open_ledger
+    from silo_agent.oversight.approval import predecessor_of, put_into_force
+
     settings = AgentConfig.load(config)
     policy = load_policy(settings.policy)
     trust = Trust(settings.authority.read_bytes())

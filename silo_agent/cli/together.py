@@ -21,8 +21,6 @@ from policies.ledger.chain import UNBOUNDED
 from policies.ledger.events import costs_of
 from policies.ledger.exports import Export, finite_or_word
 from silo_agent.cli.options import AsJson
-from silo_agent.oversight.audit import audit
-from silo_agent.oversight.signing import read_signed
 
 
 def ledger_together(
@@ -47,6 +45,9 @@ def ledger_together(
 
 
 def _audited(path: Path, authority: Path) -> Export:
+    from silo_agent.oversight.audit import audit
+    from silo_agent.oversight.signing import read_signed
+
     content, detached, trust = read_signed(path, authority)
     try:
         return audit(content, detached, trust).export

@@ -4,4 +4,15 @@ Everything here works on one silo's data and the study's public constants. Charg
 after; neither is done here.
 """
 
-__all__ = ["contributions", "device", "encoder", "errors", "evaluation", "learner", "model", "personal", "private"]
+__all__ = [
+    "contributions",
+    "device",
+    "encoder",
+    "errors",
+    "evaluation",
+    "lean",
+    "learner",
+    "model",
+    "personal",
+    "private",
+]

@@ -31,6 +31,7 @@ from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
 from silo_agent.learning.private.dpsgd import require_accountable
 from silo_agent.logs import TrainingLog
+from silo_agent.storage.folders import StudyFolder
 
 
 class Learner:
@@ -61,7 +62,7 @@ class Learner:
         self._data, self._data_set, self._holdout = data, data_set, holdout
         self._identified_by = tuple(identified_by)
         self._records: tuple[Records, Records] | None = None
-        setting = Setting(study, folder, entropy, self._device, TrainingLog(folder / "training.jsonl"))
+        setting = Setting(study, folder, entropy, self._device, TrainingLog(StudyFolder(folder).training_log))
         self._heads = Heads(setting)
         self._contributions: Mapping[Tensor, Contribution] = {
             Tensor.COUNTS: Counts(setting),
@@ -101,7 +102,7 @@ class Learner:
         if wanted is None:
             return
         self.load()
-        path = self._folder / "personal.safetensors"
+        path = StudyFolder(self._folder).personal
         personal = PersonalModel.load(path) if path.exists() else PersonalModel.start(model)
         if path.exists() and personal.round >= model.round:
             return

@@ -20,7 +20,8 @@ from silo_agent.core.turns import Turn
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.model import SharedModel
 from silo_agent.storage.durable import write_whole
-from silo_agent.storage.state import State, StateError
+from silo_agent.storage.errors import StateError
+from silo_agent.storage.state import State
 
 
 @dataclass(frozen=True)

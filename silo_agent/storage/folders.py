@@ -49,7 +49,7 @@ class StudyFolder:
         return self.model(round_number).with_suffix(".digest")
 
     def prior(self, round_number: int) -> Path:
-        """The variational prior that a round's update was computed with."""
+        """The tables r(z|y) that a round's training left, if they stay at the silo."""
         return self.path / f"prior-{round_number}.f32"
 
     @property

@@ -40,8 +40,8 @@ from sqlalchemy.exc import IntegrityError
 
 from protos.chunks import ChunkList
 from protos.messages import Place, Tensor
-from silo_agent.errors import SiloError
 from silo_agent.storage.durable import write_pieces
+from silo_agent.storage.errors import StateError, SurvivorsError
 from silo_agent.storage.folders import StateFolder
 
 _PIECE = 1 << 16
@@ -96,14 +96,6 @@ _endings = Table(
     Column("removed", String(10), nullable=False),
 )
 """Days are written as YYYY-MM-DD, and empty for none."""
-
-
-class StateError(SiloError):
-    """The agent's folder was changed, or a write would change what must not change. Names the file and the fix."""
-
-
-class SurvivorsError(StateError):
-    """A second survivor list was requested. The message names only what the coordinator knows."""
 
 
 @dataclass(frozen=True, repr=False)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from coordinator.config import OperatorConfig
-from coordinator.operating import Operator, OperatorError
+from coordinator.errors import OperatorError
+from coordinator.operating import Operator
 from support.certificates import make_authority
 from support.studies import tiny_study
 

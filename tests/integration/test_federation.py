@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from coordinator.operating import OperatorError
+from coordinator.errors import OperatorError
 from deploy.demo.recount import recount
 from deploy.local.federation import Federation
 from deploy.local.parties import COORDINATOR

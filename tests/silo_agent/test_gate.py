@@ -35,7 +35,8 @@ from silo_agent.gate import VERIFY_SECONDS, Gate, Order, open_ledger
 from silo_agent.metrics import Metrics
 from silo_agent.oversight.approval import ApprovalError, put_into_force
 from silo_agent.oversight.recovery import recover
-from silo_agent.storage.state import State, StateError
+from silo_agent.storage.errors import StateError
+from silo_agent.storage.state import State
 from support.cosigners import cosigned
 from support.small_cohort import policy_document, write_yaml
 from support.studies import tiny_study

@@ -16,7 +16,8 @@ from pathlib import Path
 import yaml
 
 from coordinator.config import OperatorConfig
-from coordinator.operating import Operator, OperatorError
+from coordinator.errors import OperatorError
+from coordinator.operating import Operator
 from policies.documents.study import Study
 from policies.ledger.chain import Genesis
 from policies.ledger.ledger import Ledger, read_ledger

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from coordinator.operating import OperatorError
+from coordinator.errors import OperatorError
 from protos.messages import StudyStatus
 from support.crash_federation import HUB, SECONDS, CrashFederation
 from support.task_points import TaskCrash

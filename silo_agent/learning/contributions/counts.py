@@ -16,13 +16,12 @@ from silo_agent.learning.contributions.drawing import Grid, draw, summed
 from silo_agent.learning.heads.domain_weights import domain_counts
 from silo_agent.learning.model import SharedModel
 from silo_agent.storage.durable import write_whole
-
-_FILE = "counts.json"
+from silo_agent.storage.folders import StudyFolder
 
 
 def noised_counts(folder: Path) -> NDArray[np.float64]:
     """The opened, noised sizes (M,) of the domains. Raises FileNotFoundError before they are opened."""
-    return np.array(json.loads((folder / _FILE).read_bytes()), np.float64)
+    return np.array(json.loads(StudyFolder(folder).counts.read_bytes()), np.float64)
 
 
 class Counts:
@@ -40,5 +39,5 @@ class Counts:
     def open(self, release: Release, total: Integers, _place: Place, model: SharedModel, silos: int) -> Opened:
         """Remember the domains' noised sizes; the model stays as it is."""
         counts, _ = summed(self._setting.study, total, release, silos)
-        write_whole(self._setting.folder / _FILE, json.dumps(counts.tolist()).encode())
+        write_whole(StudyFolder(self._setting.folder).counts, json.dumps(counts.tolist()).encode())
         return Opened(model)

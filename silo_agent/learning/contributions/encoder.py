@@ -19,6 +19,7 @@ from silo_agent.learning.model import SharedModel
 from silo_agent.learning.private.dpsgd import train_encoder
 from silo_agent.learning.terms.cmi import Prior
 from silo_agent.storage.durable import write_whole
+from silo_agent.storage.folders import StudyFolder
 
 UPDATE_STEPS = {"ring32": 1 << 21, "ring64": 1 << 36, "ckks": 1 << 25}
 """Grid steps of an encoder coordinate between 0 and `max_update`, by ring: the sum of 256 silos fits each."""
@@ -73,4 +74,4 @@ class EncoderUpdates:
         return prior
 
     def _prior_path(self, round_number: int) -> Path:
-        return self._setting.folder / f"prior-{round_number}.f32"
+        return StudyFolder(self._setting.folder).prior(round_number)

@@ -15,8 +15,7 @@ from silo_agent.learning.contributions.drawing import Grid, draw, summed
 from silo_agent.learning.evaluation.evaluation import Results, results_from_histograms, score_histograms
 from silo_agent.learning.model import SharedModel
 from silo_agent.storage.durable import write_whole
-
-_FILE = "results.json"
+from silo_agent.storage.folders import StudyFolder
 
 
 class Metrics:
@@ -54,5 +53,5 @@ class Metrics:
             smallest=study.privacy.smallest_domain,
         )
         results = Results(study.digest, study.data.domains, by_domain, noise_sd)
-        write_whole(self._setting.folder / _FILE, json.dumps(asdict(results), indent=1).encode())
+        write_whole(StudyFolder(self._setting.folder).results, json.dumps(asdict(results), indent=1).encode())
         return Opened(model, results=results)

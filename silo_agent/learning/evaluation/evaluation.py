@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.stats import rankdata
 
 from silo_agent.learning.evaluation import intervals
 from silo_agent.learning.evaluation.calibration import calibration_error
@@ -130,6 +129,8 @@ def auc(scores: NDArray[np.float64], labels: NDArray[np.int64]) -> float | None:
     negatives = len(labels) - positives
     if not positives or not negatives:
         return None
+    from scipy.stats import rankdata
+
     ranks = rankdata(scores)[labels > 0].sum()
     return float((ranks - positives * (positives + 1) / 2.0) / (positives * negatives))
 

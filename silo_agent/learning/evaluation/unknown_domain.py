@@ -21,6 +21,7 @@ from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.families.family import Family
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
+from silo_agent.storage.folders import StudyFolder
 
 Model = SharedModel | PersonalModel
 
@@ -47,7 +48,7 @@ def domain_shares(folder: Path, domains: int) -> tuple[NDArray[np.float64], bool
     From the noised sizes in `counts.json`, which below 0 count as 0; equal where there are none. Raises
     `ModelFileError` for a file that is not that of `domains` = M.
     """
-    path = folder / "counts.json"
+    path = StudyFolder(folder).counts
     even = np.full(domains, 1.0 / domains)
     if not path.exists():
         return even, False

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 from policies.documents.document import DocumentError
 from policies.ledger.ledger import Ledger, read_history
 from silo_agent.cli import main
-from silo_agent.storage.state import StateError
+from silo_agent.storage.errors import StateError
 from support.ledgers import NORTH
 from support.small_cohort import policy_document, write_yaml
 from support.studies import tiny_document, tiny_study

@@ -8,7 +8,8 @@ from silo_agent.core import turns
 from silo_agent.core.turns import Stage, Turn
 from silo_agent.learning.model import SharedModel
 from silo_agent.protocol.journal import Journal, Standing
-from silo_agent.storage.state import State, StateError
+from silo_agent.storage.errors import StateError
+from silo_agent.storage.state import State
 from support.studies import tiny_study
 
 STUDY = tiny_study()

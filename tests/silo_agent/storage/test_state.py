@@ -14,7 +14,8 @@ from protos.chunks import ChunkList
 from protos.messages import Place, Tensor
 from silo_agent.storage import state as state_module
 from silo_agent.storage.durable import write_whole
-from silo_agent.storage.state import Ending, State, StateError, SurvivorsError
+from silo_agent.storage.errors import StateError, SurvivorsError
+from silo_agent.storage.state import Ending, State
 
 STUDY, OTHER = "5" * 64, "6" * 64
 PLACE = Place(STUDY, 2, 3)

@@ -1,0 +1,11 @@
+"""What can be wrong with the agent's folder. A module of its own, so that commands need no database to name it."""
+
+from silo_agent.errors import SiloError
+
+
+class StateError(SiloError):
+    """The agent's folder was changed, or a write would change what must not change. Names the file and the fix."""
+
+
+class SurvivorsError(StateError):
+    """A second survivor list was requested. The message names only what the coordinator knows."""

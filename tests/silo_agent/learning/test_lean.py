@@ -1,0 +1,64 @@
+"""What a silo's process leaves out of torch and Opacus: training is the same without it, to the bit."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+LEAN = "from silo_agent.learning.lean import load_lean; load_lean(); load_lean()\n"
+TRAIN = """
+import json, sys
+from pathlib import Path
+import numpy as np
+from policies.documents.study import load_study
+from silo_agent.data.records import Records
+from silo_agent.learning.model import SharedModel
+from silo_agent.learning.personal import PersonalModel
+from silo_agent.learning.private.dpsgd import require_accountable, train_encoder
+from support.entropy import SeededEntropy
+
+study = load_study(Path("deploy/demo/exam/study.yaml"))
+rng = np.random.default_rng(1)
+records = Records(
+    rng.normal(size=(40, study.data.inputs)).astype(np.float32), rng.integers(0, 2, 40), rng.integers(0, 5, 40),
+    np.arange(40), tuple(map(str, range(40))),
+)
+require_accountable(study)
+model = SharedModel.start(study)
+update = train_encoder(
+    model.build_encoder(), model.heads, records, study.encoder.model_copy(update={"steps": 2}),
+    domain_weights=np.ones(5), prior=model.build_prior(), mode="local", entropy=SeededEntropy(1),
+)
+names = ("opacus.privacy_engine", "scipy.stats", "torch._dynamo", "torch.distributed.tensor")
+loaded = [name for name in names if name in sys.modules]
+print(json.dumps([loaded, update.vector.tolist()]))
+"""
+ASK = """
+import opacus, torch.distributed.tensor
+from opacus import GradSampleModule, PrivacyEngine
+from opacus.privacy_engine import PrivacyEngine as real
+print(PrivacyEngine is real, hasattr(opacus, "no_such_name"), isinstance(torch.distributed.tensor.DTensor, type))
+"""
+
+
+def said(code):
+    path = {"PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, env=path, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def test_training_is_the_same_without_what_is_left_out():
+    loaded, lean = json.loads(said(LEAN + TRAIN))
+    assert loaded == []
+    everything, full = json.loads(said(TRAIN))
+    assert len(everything) == 4
+    assert lean == full
+
+
+def test_whoever_asks_for_what_was_left_out_gets_it():
+    assert said(LEAN + ASK) == "True False True\n"
+
+
+def test_an_opacus_that_is_loaded_already_stays_as_it_is():
+    assert said("import opacus\n" + LEAN + ASK) == "True False True\n"
