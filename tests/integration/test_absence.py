@@ -17,6 +17,7 @@ from protos.messages import StudyStatus
 from support.prepared import prepare
 from support.small_cohort import SILOS, policy_document, study_document, write_sites, write_yaml
 
+pytestmark = pytest.mark.slow
 SECONDS = 150.0
 LIMITS = {"offer": 60, "keys": 20, "train": 8, "open": 8, "solve": 8}
 

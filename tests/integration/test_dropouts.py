@@ -95,6 +95,7 @@ def went_on(federation: DropoutFederation, status: StudyStatus) -> None:
     assert not [entry for name in FIVE for entry in federation.entries(name, "disputed")]
 
 
+@pytest.mark.slow
 def test_silos_that_vanish_before_and_after_their_upload_and_among_the_reveals(credentials, tmp_path):
     falls = {**BEFORE_UPLOAD, **AFTER_UPLOAD, **AMONG_REVEALS}
     federation, status = run(tmp_path, study(rounds=6), credentials, falls)
@@ -108,6 +109,7 @@ def test_silos_that_vanish_before_and_after_their_upload_and_among_the_reveals(c
     assert ("polar", 5, 1, "note-reveal-heads") not in received
 
 
+@pytest.mark.slow
 def test_a_silo_that_vanishes_from_the_encoders_sum_in_another_ring(credentials, tmp_path):
     """Two federations at once, since both mostly wait."""
     falls = {

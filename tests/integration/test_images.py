@@ -82,6 +82,7 @@ def test_image_and_record_are_learned_together_from_public_data(tmp_path):
         assert {entry.epsilon for entry in entries} == {math.inf}
 
 
+@pytest.mark.slow
 def test_resnet18_in_a_federation_with_a_coordinator_that_is_killed_while_it_receives(tmp_path):
     document = images.study_document(
         classes=2,
