@@ -62,6 +62,8 @@ class Program:
         os.environ.update(self.environment)
         for stream in (sys.stdout, sys.stderr):
             stream.reconfigure(line_buffering=True)  # type: ignore[union-attr]  # a text stream
+        for prelude in self.environment.get("FEDWARD_TESTS_PRELUDE", "").split():
+            importlib.import_module(prelude).install()
         first, *others = self.arguments
         if first == "-m":
             module, *others = others

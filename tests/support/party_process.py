@@ -20,6 +20,7 @@ from coordinator.server import Server
 from silo_agent import assembly, logs
 from silo_agent.config import AgentConfig
 from silo_agent.learning.learner import Learner
+from support import moving_clock
 from support.crash_points import Crash, CrashPoints
 from support.fork_server import ForkedPopen
 from support.placed_entropy import PlacedEntropy
@@ -40,6 +41,7 @@ def _begin(folder: Path, crash: Crash | TaskCrash | None) -> None:
 
 def coordinator(folder: Path, crash: Crash | None) -> None:
     _begin(folder, crash)
+    moving_clock.install()
     server = Server(CoordinatorConfig.load(folder / "coordinator.yaml"))
     asked = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: asked.set())
