@@ -58,7 +58,7 @@ class Waiting(Learner):
     def contribution(self, tensor, place, model, silos):
         if tensor is self._held:
             self._reached.set()
-            assert self._go_on.wait(120)
+            assert self._go_on.wait(600)
         return super().contribution(tensor, place, model, silos)
 
 
@@ -131,7 +131,7 @@ class Silos:
         self.go_on.set()
         self.stop.set()
         for thread in self.threads:
-            thread.join(60)
+            thread.join(600)
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ def finds(federation, patterns):
             pytest.fail(why)
         pytest.skip(why)
     assert read > 10_000_000, "the memory image was not read"
-    with urllib.request.urlopen(f"http://127.0.0.1:{federation.metrics_port(COORDINATOR)}/metrics", timeout=10) as page:
+    with urllib.request.urlopen(f"http://127.0.0.1:{federation.metrics_port(COORDINATOR)}/metrics", timeout=300) as page:
         in_metrics = search(page.read(), patterns)
     files = search_files(folder, patterns)
     return {*files, *(f"memory: {name}" for name in in_memory), *(f"metrics: {name}" for name in in_metrics)}
@@ -180,7 +180,7 @@ def spooled(federation):
 def test_a_planted_pattern_is_nowhere_at_the_coordinator(federation, held):
     with Silos(federation, held) as silos:
         federation.begin()
-        assert silos.reached.wait(120)
+        assert silos.reached.wait(600)
         wait_for_upload(federation, held)
         assert finds(federation, patterns(federation)) == set()
         silos.go_on.set()
@@ -201,7 +201,7 @@ def test_with_the_pads_off_the_search_does_find_it(federation, held, monkeypatch
         monkeypatch.setattr(CkksKey, "encrypt", lambda key, integers: in_the_clear(encrypt(key, integers), integers))
     with Silos(federation, held) as silos:
         federation.begin()
-        assert silos.reached.wait(120)
+        assert silos.reached.wait(600)
         wait_for_upload(federation, held)
         found = finds(federation, patterns(federation))
     assert any(find.startswith("data/spool") for find in found), found
@@ -217,7 +217,7 @@ def in_the_clear(sealed, integers):
 
 
 def wait_for_upload(federation, tensor):
-    for _ in range(600):
+    for _ in range(6000):
         if any(path.parent.name == tensor for path in spooled(federation)):
             return
         threading.Event().wait(0.1)

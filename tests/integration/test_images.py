@@ -23,7 +23,7 @@ from support.live_files import live_files, size_of
 from support.prepared import prepare
 from support.small_cohort import policy_document, write_yaml
 
-SECONDS = 280.0
+SECONDS = 900.0
 UNNOISED = {
     "heads": {"pooled_rounds": 1, "domain_rounds": 2, "pooled_noise": 0, "domain_noise": 0},
     "privacy": {"delta": 1e-5, "mode": "none", "count_noise": 0, "max_patients": 1000},

@@ -172,7 +172,7 @@ class CrashFederation:
 
     def _end(self, name: str) -> None:
         self.processes[name].terminate()
-        end = time.monotonic() + 20
+        end = time.monotonic() + 300
         while self._exit_code(name) is None:
             if time.monotonic() > end:
                 self.processes[name].kill()

@@ -86,6 +86,6 @@ class DropoutFederation(CrashFederation):
     def _follow(self) -> StudyStatus:
         status = super()._follow()
         port = self.entries(HUB, "serving")[0]["metrics_port"]
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as page:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=300) as page:
             self.metrics = page.read().decode()
         return status

@@ -12,23 +12,33 @@ import time
 from coordinator.engine import Engine
 
 LIMIT = 600
+"""Seconds."""
 LIMITS = dict.fromkeys(("offer", "keys", "train", "open", "solve"), LIMIT)
 """A study's `deadlines`: a jump of the clock is longer than any of them."""
 PRELUDE = {"FEDWARD_TESTS_PRELUDE": __name__}
 """Environment of a process that the fork server starts: it calls `install` first."""
 
 
+class MovingClock:
+    """The time of day, and what was added to it."""
+
+    def __init__(self) -> None:
+        self._moved = 0.0
+
+    def __call__(self) -> float:
+        return time.time() + self._moved
+
+    def jump(self, *_: object) -> None:
+        """All limits pass."""
+        self._moved += LIMIT + 1
+
+
 def install() -> None:
-    """In the coordinator's process, before its engine is made."""
-    moved = 0.0
-
-    def move(*_: object) -> None:
-        nonlocal moved
-        moved += LIMIT + 1
-
-    signal.signal(signal.SIGUSR1, move)
+    """In a coordinator's process, before its engine is made."""
+    clock = MovingClock()
+    signal.signal(signal.SIGUSR1, clock.jump)
     assert Engine.__init__.__defaults__ == (time.time,)
-    Engine.__init__.__defaults__ = (lambda: time.time() + moved,)
+    Engine.__init__.__defaults__ = (clock,)
 
 
 def jump(pid: int) -> None:

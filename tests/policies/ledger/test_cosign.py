@@ -263,7 +263,7 @@ def test_an_unknown_gap_is_the_whole_budget_and_a_foreign_checkpoint_is_refused(
     assert gap(GENESIS, grown((), 40.0), []) == (EXHAUSTED,)
     foreign = checkpoint("north", Genesis("ward", 0.2, 1e-6), (), AT)
     foreign = replace(foreign, head=EntryRef(3, "e" * 64), anchors=(foreign.head,))
-    with pytest.raises(CosignError, match="of another one"):
+    with pytest.raises(CosignError, match="it is another's"):
         gap(GENESIS, grown((), 40.0), [foreign])
 
 

@@ -143,7 +143,7 @@ def test_what_others_cosigned_is_read_back_and_is_of_this_chain():
     with pytest.raises(ExportError, match="entry 2 has other figures"):
         read_export(to_json(replace(export, cosigned=(other,))))
     with pytest.raises(CosignError, match="cannot be read"):
-        read_export(bent(export, cosigned=[{}]))
+        read_export(bent(export, countersigned=[{}]))
 
 
 def test_the_table_has_every_release_and_no_formula():

@@ -12,10 +12,10 @@ from policies.ledger.lock import WriterLock
 HOLD = """
 import sys, time
 from pathlib import Path
-from policies.ledger.lock import Seat
-seat = Seat(Path(sys.argv[1]))
+from policies.ledger.lock import WriterLock
+seat = WriterLock(Path(sys.argv[1]))
 print("held", flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 
 
