@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import os
+
+# One thread for each process: two workers have two cores, and threads that spin until a descheduled one arrives at
+# their barrier take minutes for what takes a second. The libraries read this when they are loaded, which is below.
+os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+
 from pathlib import Path
 
 import pytest

@@ -157,7 +157,9 @@ def finds(federation, patterns):
             pytest.fail(why)
         pytest.skip(why)
     assert read > 10_000_000, "the memory image was not read"
-    with urllib.request.urlopen(f"http://127.0.0.1:{federation.metrics_port(COORDINATOR)}/metrics", timeout=300) as page:
+    with urllib.request.urlopen(
+        f"http://127.0.0.1:{federation.metrics_port(COORDINATOR)}/metrics", timeout=300
+    ) as page:
         in_metrics = search(page.read(), patterns)
     files = search_files(folder, patterns)
     return {*files, *(f"memory: {name}" for name in in_memory), *(f"metrics: {name}" for name in in_metrics)}
