@@ -6,9 +6,10 @@ STUDY ?= deploy/demo/exam
 DATA ?=
 OUT ?= demo-out
 SEED ?= 100
+WORKERS ?= 2
 CONSTRAINTS := constraints.txt
 
-.PHONY: help demo test reliability ledger-faults lint proto clean audit bench-exam bench-heart bench-mnist bench-sealed bench-round bench-startup
+.PHONY: help demo test test-slow reliability ledger-faults lint proto clean audit bench-exam bench-heart bench-mnist bench-sealed bench-round bench-startup
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -22,8 +23,11 @@ $(VENV)/.installed: pyproject.toml $(CONSTRAINTS)
 demo: $(VENV)/.installed ## A whole private study on this machine; STUDY=folder DATA=folder for real data.
 	$(BIN)/python -m deploy.demo --study $(STUDY) --out $(OUT) --seed $(SEED) $(if $(DATA),--data $(DATA))
 
-test: $(VENV)/.installed ## All tests.
-	$(BIN)/python -m pytest
+test: $(VENV)/.installed ## All that a change could commonly break; ten minutes. Properties draw from a fixed seed.
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
+
+test-slow: $(VENV)/.installed ## The rest, and the properties again with draws of chance.
+	$(BIN)/python -m pytest -n $(WORKERS) -m "slow or hypothesis" --hypothesis-profile=random
 
 reliability: $(VENV)/.installed ## Kill coordinator and silo at every durable write of a study; half an hour.
 	FEDWARD_CRASH_STRIDE=1 $(BIN)/python -m pytest tests/reliability

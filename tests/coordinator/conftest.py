@@ -13,6 +13,7 @@ import structlog
 from coordinator.config import CoordinatorConfig
 from coordinator.server import Server
 from support.certificates import Authority, make_authority
+from support.moving_clock import MovingClock
 from support.silos import Caller, Scene
 from support.studies import tiny_study
 
@@ -35,11 +36,12 @@ def authority(tmp_path_factory) -> Authority:
 @pytest.fixture(scope="session")
 def make_server(authority) -> Callable[[Path], Server]:
     """Builds a server on free ports that keeps its data in the given folder; the caller closes it."""
-    home = authority.credential("coordinator", "hub")
+    home, clock = authority.credential("coordinator", "hub"), MovingClock()
 
     def make(data: Path) -> Server:
         files = {name: home / f"{name}.pem" for name in ("certificate", "key", "authority")}
         server = Server(CoordinatorConfig(port=0, metrics_port=0, data=data, **files))
+        server.engine._clock = clock
         server.start()
         return server
 

@@ -99,7 +99,7 @@ def test_a_pause_from_the_command_line(run, operator_file, tmp_path):
 
 
 def test_who_is_away_is_shown_with_the_time(run, operator_file, make_scene):
-    scene = make_scene(deadlines={"offer": 1.0})
+    scene = make_scene()
     silent, heard, *_ = scene.silos.values()
     heard.join()
     status = scene.play(lambda status: status.state == "waiting", silent=(silent.name, heard.name))

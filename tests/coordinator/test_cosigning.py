@@ -266,10 +266,10 @@ def test_who_waits_is_woken(desk):
     peer = threading.Thread(target=lambda: handed.append(desk.hubs.witness("south", None, 60)))
     peer.start()
     waiting.start()
-    peer.join(30)
+    peer.join(300)
     assert handed == [stated]
     desk.witness("south", desk.words("south", stated))
-    waiting.join(30)
+    waiting.join(300)
     assert desk.signer(found[0].peer) == "fedward://silo/south"
 
 
@@ -283,5 +283,5 @@ def test_the_end_lets_everybody_go(desk):
         call.start()
     desk.hubs.close()
     for call in calls:
-        call.join(30)
+        call.join(300)
         assert not call.is_alive()

@@ -33,7 +33,7 @@ def test_the_names_and_labels_are_these():
 def test_a_running_server_exposes_them_all(server, scene):
     scene.play(lambda status: status.round == 1)
     url = f"http://127.0.0.1:{server.metrics_port}/metrics"
-    with urllib.request.urlopen(url, timeout=10) as reply:
+    with urllib.request.urlopen(url, timeout=300) as reply:
         text = reply.read().decode()
     families = {f.name: f for f in text_string_to_metric_families(text) if not f.name.endswith("_created")}
     assert set(families) == set(NAMES)

@@ -128,7 +128,7 @@ def test_who_was_lost_at_the_very_end_hears_that_the_others_went_on_without_it()
     work = work_in(state, FIVE[0], told=False)
     assert (work.outcome, work.why) == (
         "finished",
-        "all rounds are committed; the last round went on without east: no open from east within 60 s",
+        "all rounds are committed; the last round went on without east: no open from east within 600 s",
     )
     assert work_in(state, FIVE[1], told=False).why == "all rounds are committed"
 

@@ -131,7 +131,7 @@ def test_the_daily_look_begins_with_the_agent_and_ends_with_it(config, coordinat
 
     def poll():
         looked.clear()
-        assert looked.wait(30)
+        assert looked.wait(300)
         raise Stopped
 
     client.poll = poll

@@ -1,7 +1,8 @@
-"""Files that were written to be misread, given to every command that reads a policy, a study or the configuration.
+"""Files that were written to be misread, given to the commands that read a policy, a study or the configuration.
 
-Each is one sentence for each fault, with the file, the field or line and the mend, and exit code 1. What the reader
-itself does is tested with it (tests/policies/test_document.py); here, that every command goes through it.
+Each is one sentence for each fault, with the file, the field or line and the fix, and exit code 1. What the reader
+itself does is tested with it (tests/policies/documents/test_document.py). Here one command says all of the sentences,
+and every other goes through the same reader.
 """
 
 import os
@@ -50,9 +51,12 @@ def command(place, hostile, hospital):
     }[place]
 
 
-@pytest.fixture(params=PLACES)
+@pytest.fixture
 def place(request):
-    return request.param
+    return getattr(request, "param", PLACES[0])
+
+
+everywhere = pytest.mark.parametrize("place", PLACES, indirect=True)
 
 
 @pytest.fixture
@@ -136,7 +140,28 @@ def test_a_document_that_could_be_misread_is_a_sentence(change, says, place, goo
     assert says in said(hostile)
 
 
-@pytest.mark.parametrize("place", [place for place in PLACES if kind_of(place) == "policy"], indirect=True)
+@everywhere
+def test_every_command_reads_through_the_same_reader(place, good, said, hospital):
+    hostile, text = good.with_name("hostile.yaml"), good.read_text()
+    for change, says in (
+        (number(place, ".nan"), "not a finite decimal number; write one"),
+        (number(place, "true"), "true is not a number; write one"),
+        (number(place, "!!python/object/apply:os.abort []"), "tags (!) are not allowed; remove it"),
+        (appended("colour: red")(place), "field colour: unknown field; remove it or"),
+        (appended("version: 1\nversion: 1")(place), "stands twice; keep one"),
+        (appended("#" * 10_000_000)(place), "larger than 1048576 bytes"),
+        (lambda _: "", "must be a mapping of fields to values"),
+    ):
+        hostile.write_text(change(text))
+        assert says in said(hostile)
+    hostile.write_bytes(b"\xff\xfe\x00")
+    assert "it is not UTF-8 text; save it as UTF-8" in said(hostile)
+    hostile.unlink()
+    os.mkfifo(hostile)
+    assert "is a pipe or a device; save the text as a file" in said(hostile)
+    assert "there is no such file; create it or give its path" in said(hospital / "absent.yaml")
+
+
 @pytest.mark.parametrize("value", ["0", "-0.0", "-1", "-1.0e-9", "33", "1.0e+308", "'-inf'", "null", "[]", "''"])
 def test_no_budget_is_zero_negative_or_without_end(value, said, place, good):
     hostile = good.with_name("hostile.yaml")
@@ -178,6 +203,7 @@ def test_what_is_no_file_is_a_sentence(make, says, said, hospital):
     assert says in said(hostile)
 
 
+@everywhere
 def test_each_field_of_a_wrong_type_is_named(said, good):
     document, hostile = yaml.safe_load(good.read_text()), good.with_name("hostile.yaml")
     for field in document:

@@ -11,6 +11,7 @@ from typing import Any
 
 from coordinator.errors import OperatorError
 from protos.messages import StudyStatus
+from support import moving_clock
 from support.crash_federation import HUB, SECONDS, CrashFederation
 from support.task_points import TaskCrash
 
@@ -23,6 +24,8 @@ class DropoutFederation(CrashFederation):
 
     falls: dict[str, TaskCrash] = field(default_factory=dict)
     back: set[str] = field(default_factory=set)
+    given_time: set[str] = field(default_factory=set)
+    """Who has been waited for as long as the study allows, by the coordinator's clock."""
     metrics: str = ""
     """What the coordinator showed when all agents had ended."""
 
@@ -48,7 +51,17 @@ class DropoutFederation(CrashFederation):
             if self.given_up(silo):
                 self.back.add(silo)
                 self._bring_back(silo)
+            elif silo not in self.given_time and self._status().waiting_for == (silo,):
+                self.given_time.add(silo)
+                moving_clock.jump(self.processes[HUB].pid)
         return bool(waiting)
+
+    def _status(self) -> StudyStatus:
+        operator = self._operator()
+        try:
+            return operator.status(self.study.digest)
+        finally:
+            operator.close()
 
     def _bring_back(self, silo: str) -> None:
         """Short rounds might be over before a process has started: the study stands still meanwhile."""
@@ -73,6 +86,6 @@ class DropoutFederation(CrashFederation):
     def _follow(self) -> StudyStatus:
         status = super()._follow()
         port = self.entries(HUB, "serving")[0]["metrics_port"]
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as page:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=300) as page:
             self.metrics = page.read().decode()
         return status

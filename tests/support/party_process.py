@@ -1,12 +1,14 @@
-"""What a child process of the crash tests runs: a coordinator or a silo, from their own configurations.
+"""What a process of the crash tests runs: a coordinator or a silo, from their own configurations.
 
-Imported once by a fork server, because the learning libraries take seconds to load.
+Called as `python -m support.party_process coordinator|silo FOLDER CRASH`; the crash is pickled, in hexadecimal digits.
 """
 
 from __future__ import annotations
 
 import os
+import pickle
 import signal
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -18,7 +20,9 @@ from coordinator.server import Server
 from silo_agent import assembly, logs
 from silo_agent.config import AgentConfig
 from silo_agent.learning.learner import Learner
+from support import moving_clock
 from support.crash_points import Crash, CrashPoints
+from support.fork_server import ForkedPopen
 from support.placed_entropy import PlacedEntropy
 from support.task_points import TaskCrash
 
@@ -37,6 +41,7 @@ def _begin(folder: Path, crash: Crash | TaskCrash | None) -> None:
 
 def coordinator(folder: Path, crash: Crash | None) -> None:
     _begin(folder, crash)
+    moving_clock.install()
     server = Server(CoordinatorConfig.load(folder / "coordinator.yaml"))
     asked = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: asked.set())
@@ -56,3 +61,16 @@ def silo(folder: Path, crash: Crash | TaskCrash | None) -> None:
     )
     assembly.SystemEntropy = lambda: entropy  # type: ignore[assignment,misc]  # predictable, for this process alone
     assembly.run_agent(AgentConfig.load(folder / "agent.yaml"), until_finished=True)
+
+
+def start(party: str, folder: Path, crash: Crash | TaskCrash | None) -> subprocess.Popen[bytes]:
+    """Start one as a process of its own, which dies where it is told to."""
+    command = [sys.executable, "-m", "support.party_process", party, str(folder), pickle.dumps(crash).hex()]
+    return ForkedPopen(command, stdin=subprocess.DEVNULL)
+
+
+if __name__ == "__main__":
+    {"coordinator": coordinator, "silo": silo}[sys.argv[1]](
+        Path(sys.argv[2]),
+        pickle.loads(bytes.fromhex(sys.argv[3])),  # noqa: S301  # what `start` has written
+    )

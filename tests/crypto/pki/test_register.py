@@ -116,5 +116,5 @@ def test_one_waits_for_the_other(root, pem):
         thread.join(0.2)
         assert thread.is_alive()
         register.record(pem, NORTH, ())
-    thread.join(20)
+    thread.join(300)
     assert len(refused) == 1

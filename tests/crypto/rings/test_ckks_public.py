@@ -142,4 +142,4 @@ def test_the_public_side_loads_neither_tenseal_nor_secret_modules():
     imports = ", ".join(f"crypto.{name}" for name in public)
     code = f"import sys, {imports}; found = {secret!r} & set(sys.modules); assert not found, found"
     root = Path(ckks_public.__file__).parents[2]
-    subprocess.run([sys.executable, "-c", code], check=True, cwd=root, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=root, timeout=600)

@@ -15,7 +15,7 @@ from pathlib import Path
 from policies.ledger.lock import WriterLock
 seat = WriterLock(Path(sys.argv[1]))
 print("held", flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 
 

@@ -358,7 +358,7 @@ def test_while_the_agent_runs_it_looks_again_and_again_until_told_to_stop(state)
 
     retaining = Retaining(Watched(state, 1, Metrics()), stop, seconds=0.001)
     retaining.start()
-    assert all(looked.acquire(timeout=30) for _ in range(3))
+    assert all(looked.acquire(timeout=300) for _ in range(3))
     stop.set()
     retaining.join()
     assert not retaining._thread.is_alive()

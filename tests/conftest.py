@@ -1,0 +1,40 @@
+"""What holds for all tests: who runs where, and how properties are drawn."""
+
+from __future__ import annotations
+
+import os
+
+# One thread for each process: two workers have two cores, and threads that spin until a descheduled one arrives at
+# their barrier take minutes for what takes a second. The libraries read this when they are loaded, which is below.
+os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from xdist.scheduler import LoadScopeScheduling
+
+TESTS = Path(__file__).parent
+FEDERATIONS = ("tests/integration/", "tests/reliability/")
+"""Tests that start processes of many parties: one after another, and first, since nothing takes longer."""
+
+settings.register_profile("fixed", deadline=None, derandomize=True)
+settings.register_profile("random", deadline=None, derandomize=False, print_blob=True)
+settings.load_profile("fixed")
+
+
+class Scheduling(LoadScopeScheduling):
+    """All federations go to one worker, of the other tests a file at a time: its fixtures are made once."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        return "federations" if nodeid.startswith(FEDERATIONS) else nodeid.partition("::")[0]
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Scheduling:
+    config.option.loadscopereorder = False  # the order below is the order of the start
+    return Scheduling(config, log)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not item.nodeid.startswith(FEDERATIONS))
