@@ -228,7 +228,7 @@ def test_without_noise_few_patients_move_heads_no_further_than_they_reach(tmp_pa
     for number in range(5):
         federation.run_round(number)
     model = federation.models["north"]
-    x = federation.learners["north"]._training.inputs[:1]
+    x = federation.learners["north"].cohort("training").inputs[:1]
     z = np.append(model.features(x).numpy(), 1.0)
     rows = model.heads[0].reshape(-1, 9)
     inside = np.outer(rows @ z, z) / (z @ z)
