@@ -2,6 +2,7 @@
 
 import inspect
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -32,7 +33,7 @@ def setting_of(study, folder, seed=1):
 
 def due(study, tensor):
     number = {Tensor.COUNTS: 0, Tensor.METRICS: study.rounds}.get(tensor, 1)
-    return plan(study).round_costs(number)[tensor], Place(study.digest, number, 1)
+    return plan(study).release(number, tensor), Place(study.digest, number, 1)
 
 
 @pytest.fixture(params=[2, 4])
@@ -50,10 +51,10 @@ def test_a_contribution_lies_within_its_limit_and_its_sum_means_something(study,
     setting, model = setting_of(study, tmp_path / "silo"), SharedModel.start(study)
     (setting.folder / "counts.json").write_text(json.dumps([20.0, 20.0, 20.0]))
     contribution = KINDS[tensor](setting)
-    cost, place = due(study, tensor)
-    integers = contribution.contribute(cost, records, place, model, 3)
+    release, place = due(study, tensor)
+    integers = contribution.contribute(release, records, place, model, 3)
     assert np.abs(integers).max() <= contribution.limit
-    opened = contribution.open(cost, 3 * integers, place, model, 3)
+    opened = contribution.open(release, 3 * integers, place, model, 3)
     assert (opened.model is model) == (tensor is not Tensor.ENCODER)
     assert (opened.unsolved is not None) == (tensor is Tensor.HEADS)
     assert (opened.results is not None) == (tensor is Tensor.METRICS)
@@ -61,12 +62,12 @@ def test_a_contribution_lies_within_its_limit_and_its_sum_means_something(study,
 
 @EVERY
 def test_opening_reads_no_randomness_so_every_silo_gets_the_same(study, tmp_path, tensor):
-    model, (cost, place) = SharedModel.start(study), due(study, tensor)
+    model, (release, place) = SharedModel.start(study), due(study, tensor)
     size = {Tensor.COUNTS: 3, Tensor.ENCODER: len(model.encoder) + len(model.prior)}.get(tensor, 3 * 4 * 20)
     if tensor is Tensor.METRICS:
         size = 3 * study.data.label.count * study.evaluation.bins * (1 if study.data.label.count == 2 else 2)
     total = np.arange(size, dtype=np.int64) << 12
-    opened = [KINDS[tensor](setting_of(study, tmp_path / str(seed), seed)).open(cost, total, place, model, 3)
+    opened = [KINDS[tensor](setting_of(study, tmp_path / str(seed), seed)).open(release, total, place, model, 3)
               for seed in (1, 2)]  # fmt: skip
     assert opened[0].model.digest == opened[1].model.digest
     assert opened[0].results == opened[1].results
@@ -76,36 +77,37 @@ def test_each_takes_what_was_charged_and_cannot_be_called_without():
     for kind in KINDS.values():
         for method in (kind.contribute, kind.open):
             first = list(inspect.signature(method).parameters.values())[1]
-            assert first.annotation == "Cost"
+            assert first.annotation == "Release"
             assert first.default is inspect.Parameter.empty
 
 
 def test_counts_are_remembered_as_they_were_opened(make_study, tmp_path):
     study = make_study()
-    setting, (cost, place) = setting_of(study, tmp_path / "silo"), due(study, Tensor.COUNTS)
+    setting, (release, place) = setting_of(study, tmp_path / "silo"), due(study, Tensor.COUNTS)
     with pytest.raises(FileNotFoundError):
         noised_counts(setting.folder)
     total = np.array([5, -3, 7], np.int64)
-    Counts(setting).open(cost, total, place, SharedModel.start(study), 3)
+    Counts(setting).open(release, total, place, SharedModel.start(study), 3)
     np.testing.assert_array_equal(noised_counts(setting.folder), total * Grid.of(study).step)
 
 
 def test_one_draw_is_one_line_of_the_log_with_the_noise_that_was_drawn(make_study, tmp_path):
     study = make_study()
-    setting, (cost, place) = setting_of(study, tmp_path / "silo"), due(study, Tensor.HEADS)
-    integers = draw(setting, np.zeros(40_000), cost, Tensor.HEADS, place, silos=3)
-    values, sd = summed(study, integers, cost, 1)
+    setting, (release, place) = setting_of(study, tmp_path / "silo"), due(study, Tensor.HEADS)
+    release = replace(release, values=40_000)
+    integers = draw(setting, np.zeros(40_000), release, place, silos=3)
+    values, sd = summed(study, integers, release, 1)
     assert values.std() == pytest.approx(sd, rel=0.02)
     (line,) = map(json.loads, (setting.folder / "training.jsonl").read_text().splitlines())
-    assert (line["tensor"], line["noise_multiplier"], line["cohort"]) == ("heads", cost.noise, cost.cohort)
+    assert (line["tensor"], line["noise_multiplier"], line["cohort"]) == ("heads", release.noise, release.cohort)
 
 
 def test_without_noise_nothing_is_drawn_and_nothing_logged(make_study, tmp_path):
     study = make_study()
-    setting, (_, place) = setting_of(study, tmp_path / "silo"), due(study, Tensor.HEADS)
-    nothing = type(due(study, Tensor.HEADS)[0])("training", 1.0, 0.0, 1)
+    setting, (release, place) = setting_of(study, tmp_path / "silo"), due(study, Tensor.HEADS)
+    nothing = replace(release, noise=0.0, values=4)
     with pytest.raises(ReleaseError, match="noise"):
-        draw(setting, np.zeros(4), nothing, Tensor.HEADS, place, silos=3)
+        draw(setting, np.zeros(4), nothing, place, silos=3)
     assert not (setting.folder / "training.jsonl").exists()
 
 
