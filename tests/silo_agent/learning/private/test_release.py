@@ -7,13 +7,14 @@ from hypothesis import strategies as st
 
 from crypto.stream import KeyStream
 from silo_agent.learning.errors import ReleaseError
-from silo_agent.learning.private.release import GRID, grid, release, rounding_sd, share_sd, sum_sd
+from silo_agent.learning.private.release import grid, release, rounding_sd, share_sd, sum_sd
 
 
 def stream(seed=0):
     return KeyStream(seed.to_bytes(32, "big"), b"test")
 
 
+GRID = 2.0**-10
 LIMIT = 2**30
 SETTINGS = {"noise": 5.0, "mode": "local", "silos": 6, "colluders": 1, "step": GRID, "bound": 1000.0, "limit": LIMIT}
 
