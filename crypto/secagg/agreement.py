@@ -29,8 +29,6 @@ from crypto.pki.certificates import Credential, Trust
 from crypto.pki.identity import Role
 from crypto.stream import KEY_BYTES, derive
 
-KEM_BYTES = 1184
-"""Length of an ML-KEM-768 encapsulation key."""
 MAX_SIGNATURE = 72
 """Longest DER form of an ECDSA P-256 signature. Each signed note ends with a signature."""
 

@@ -138,7 +138,6 @@ class ReportData:
     phases: tuple[Phase, ...] = ()
     personal: tuple[PersonalResult, ...] = ()
     settings: tuple[tuple[str, str], ...] = ()
-    digests: tuple[tuple[str, str], ...] = ()
     synthetic: bool = True
     """Whether the patients are made up; the page says so."""
 

@@ -126,7 +126,6 @@ class Demo:
             phases=gather.phases(status),
             personal=personal,
             settings=settings(study),
-            digests=(("study", study.digest),),
             synthetic=not self._source.files,
         )
 

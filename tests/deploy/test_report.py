@@ -51,10 +51,9 @@ DATA = ReportData(
     phases=(Phase("training", 5.0), Phase("sums", 1.0)),
     personal=(PersonalResult("one", 0.8, 0.82),),
     settings=(("rounds", "2"),),
-    digests=(("model", "cd" * 32),),
 )
 INF = math.inf
-BARE = replace(DATA, methods=(), sealed=(), uploads=(), rounds=(), phases=(), personal=(), settings=(), digests=())
+BARE = replace(DATA, methods=(), sealed=(), uploads=(), rounds=(), phases=(), personal=(), settings=())
 
 
 class Page(HTMLParser):
@@ -101,6 +100,12 @@ def test_texts_are_escaped_in_page_and_drawings(tmp_path):
     assert "Test &lt;study&gt;" in text
     assert "<b>" not in text
     assert text.count("<svg") == text.count("</svg>") == 5
+
+
+def test_the_study_is_named_whole_once(tmp_path):
+    text, _ = page(DATA, tmp_path)
+    assert text.count(DATA.study_digest) == 1
+    assert text.count('<th scope="row">study</th>') == 1
 
 
 def test_equal_data_gives_equal_pages(tmp_path):

@@ -22,8 +22,6 @@ from silo_agent.learning.private.noise import discrete_gaussian
 
 Mode = Literal["local", "distributed", "none"]
 
-GRID = 2.0**-10
-"""Grid step that suits every study of up to 524,288 patients a silo; `grid` finds a finer one where there is room."""
 FINEST_GRID = 2.0**-16
 MIN_SIGMA = 4.0
 """In grid steps. Above it a sum of up to 1,000 discrete Gaussians is one discrete Gaussian to within 1e-60 (Kairouz,
