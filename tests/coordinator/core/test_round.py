@@ -780,7 +780,8 @@ TABLE = (
             Phase.ABORTED,
             (CLEARS,),
             now=LIMITS.of(phase),
-            why=f"no {phase} from south within {LIMITS.of(phase):g} s; with distributed noise a dropout aborts the attempt",
+            why=f"no {phase} from south within {LIMITS.of(phase):g} s; with distributed noise a dropout aborts the"
+            " attempt",
             culprits=(SOUTH,),
         )
         for phase, *_ in ENDS
