@@ -1,4 +1,4 @@
-"""`agent.yaml`: where the agent finds its identity, its data, its policy. Paths are relative to the file."""
+"""`agent.yaml`: the places of the agent's identity, data and policy. Paths are relative to the file."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ class AgentConfig(Closed):
     key: Path
     authority: Path
     policy: Path
-    """The hospital's policy. Without it the agent does not start."""
+    """The hospital's policy. The agent does not start without it."""
     state: Path
-    """Folder of ledger, models, outbox. Belongs to this agent alone."""
+    """Folder of ledger, models and outbox. It belongs to this agent alone."""
     data: Annotated[dict[Name, Path], Field(min_length=1)]
-    """File of each study by the study's name; the data set behind them is the policy's."""
+    """File of each study, by the study's name. All files are of the policy's data set."""
     metrics_host: str = "127.0.0.1"
     metrics_port: Annotated[int, Field(ge=0, le=65535)] = 0
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads: Annotated[int, Field(ge=1, le=256)] | None = None
-    """CPU threads for training; the library's choice where absent."""
+    """CPU threads for training. If absent, the library chooses."""
 
     @classmethod
     def load(cls, path: Path) -> AgentConfig:
-        """Raises `DocumentError`, also where a file that is named does not exist."""
+        """Read the file. Raises `DocumentError`, also if a file that it names does not exist."""
         config = read_document(path, cls)
         base = path.resolve().parent
         names = ("certificate", "key", "authority", "policy", "state")

@@ -1,6 +1,6 @@
-"""Logs of the agent: JSON lines on stderr for the operator, and per study the training log for the auditor.
+"""Logs of the agent: JSON lines on stderr for the operator, and a training log for each study for the auditor.
 
-Neither holds anything private: no norm, loss, count of patients or weight. The training log has one line for every
+Neither log holds anything private: no norm, loss, count of patients or weight. The training log has one line for every
 mechanism that was really run, so that epsilon can be recomputed without the ledger.
 """
 
@@ -19,7 +19,7 @@ from protos.messages import Place, Tensor
 
 
 def configure() -> None:
-    """Structured logs as JSON lines on stderr."""
+    """Set up structured logs as JSON lines on stderr."""
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
@@ -33,16 +33,16 @@ def configure() -> None:
 
 
 class TrainingLog:
-    """`training.jsonl` of one study: what was drawn, when, with which noise."""
+    """`training.jsonl` of one study. It says what was drawn, when, and with which noise."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def record(self, place: Place, tensor: Tensor, ran: Cost) -> None:
-        """A mechanism has run: `ran` is what it was called with. That it draws such noise is what its tests measure.
+        """Record that a mechanism has run. `ran` has its arguments; its tests measure that it draws such noise.
 
-        One line for each draw that can be released. `place` names the charge; where a process was lost before it could
-        keep its draw, the draw that is made instead is the same line, not one more.
+        There is one line for each draw that can be released. `place` names the charge. If a process was lost before it
+        could store its draw, the new draw has the same line, and no second line is written.
         """
         line = {
             "study": place.study,
@@ -58,7 +58,7 @@ class TrainingLog:
         written = self._path.read_text(encoding="utf-8") if self._path.exists() else ""
         if text in written.splitlines(keepends=True):
             return
-        # A line that was cut by a crash ends here, so that the next one begins on its own.
+        # End a line that was cut by a crash, so that the next entry begins on a new line.
         torn = "" if not written or written.endswith("\n") else "\n"
         with self._path.open("a", encoding="utf-8") as file:
             file.write(torn + text)

@@ -26,7 +26,7 @@ def bars(console: Console) -> Progress:
 
 
 def watch(federation: Federation, progress: Progress, *, limit: float, pause: float = 0.2) -> StudyStatus:
-    """Follow a study to its end. Raises `FederationError` where it does not finish within `limit` seconds."""
+    """Follow a study to its end. Raises `FederationError` if it does not finish within `limit` seconds."""
     study = federation.study
     task = progress.add_task("training: rounds", total=study.rounds + 1, note="")
     until = time.monotonic() + limit

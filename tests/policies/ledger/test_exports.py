@@ -140,7 +140,7 @@ def test_what_others_cosigned_is_read_back_and_is_of_this_chain():
     with pytest.raises(LedgerRolledBackError, match="entry 4"):
         read_export(to_json(replace(whole, entries=export.entries[:3])))
     other = replace(held[1], checkpoint=replace(said[1], epsilon=said[1].epsilon * 0.99))
-    with pytest.raises(ExportError, match="entry 2 that .* cosigned has other figures"):
+    with pytest.raises(ExportError, match=r"entry 2 that .* cosigned has other figures"):
         read_export(to_json(replace(export, cosigned=(other,))))
     with pytest.raises(CosignError, match="cannot be read"):
         read_export(bent(export, cosigned=[{}]))

@@ -196,7 +196,7 @@ def test_what_was_cosigned_has_the_chains_figures(export, audited, coordinator, 
     said = checkpoint("north", export.genesis, export.entries, export.at)
     audited(replace(export, cosigned=(named(said, coordinator, credentials["north"]),)))
     for change in ({"epsilon": said.epsilon / 2}, {"totals": ()}, {"covers": ()}):
-        with pytest.raises(ExportError, match="entry 3 that .* cosigned has other figures than the chain"):
+        with pytest.raises(ExportError, match=r"entry 3 that .* cosigned has other figures than the chain"):
             audited(
                 replace(
                     export,
