@@ -1,1 +1,1 @@
-"""Measurements, not installed: each script prints wanted and measured, and fails where a wanted figure is missed."""
+"""Measurements, not installed. Each script prints wanted and measured figures, and fails if a wanted one is missed."""

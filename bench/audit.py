@@ -1,4 +1,4 @@
-"""One-run audit of everything a silo releases: what an attacker proves about epsilon, beside what the ledger says.
+"""One-run audit of everything that a silo releases: an attacker's lower bound of epsilon, compared with the ledger.
 
 Steinke, Nasr, Jagielski 2023, "Privacy Auditing with One (1) Training Run", on the real path: gate, ledger, counts,
 heads, DP-SGD, metrics. 5,000 canary patients of two records each are in or out by a fair coin; the attacker sees the
@@ -122,7 +122,7 @@ def p_value(canaries: int, guesses: int, right: int, epsilon: float, delta: floa
 
 
 def lower_bound(canaries: int, guesses: int, right: int, delta: float, level: float = LEVEL) -> float:
-    """Largest epsilon that these guesses refute at `level`, 0 where they refute none (the paper's Lemma 4.7)."""
+    """The largest epsilon that these guesses refute at `level`, 0 if they refute none (the paper's Lemma 4.7)."""
     if p_value(canaries, guesses, right, 0.0, delta) >= level:
         return 0.0
     low, high = 0.0, _LARGEST_EPSILON
@@ -149,11 +149,12 @@ def judged(scores: Array, included: NDArray[np.bool_], epsilon: float) -> Outcom
 
 
 def _figure(claim: float, name: str, cohort: str, runs: list[Outcome]) -> Figure:
-    """As built no bound lies above the ledger's epsilon; with a quarter of the noise, or none, that of all runs does.
+    """As built, no bound lies above the ledger's epsilon. With a quarter of the noise or none, that of all runs does.
 
-    Half of the noise is at the edge of what can be seen, and is shown for that.
+    Half of the noise is at the limit of what can be seen, and is shown for this reason.
 
-    Runs together are one mechanism with m x runs canaries, each of which touches one run: private as one of them is.
+    All runs together are one mechanism with m x runs canaries. Each canary touches one run, so the mechanism is as
+    private as a single run.
     """
     right, guesses = sum(run.right for run in runs), GUESSES * len(runs)
     together = lower_bound(CANARIES * len(runs), guesses, right, DELTA)
@@ -298,7 +299,7 @@ class AuditedSilo:
         return [Cosignature(checkpoint, "", one.certificate_pem, one.sign(message), *stated) for one in signers]
 
     def seal(self, _kind: str, integers: Integers, label: Label, _masks: object) -> Iterator[bytes]:
-        """Stand where `Sealer.seal` stands: what comes here leaves the hospital."""
+        """Replace `Sealer.seal`. Everything that arrives here would leave the hospital."""
         self.uploads.append(np.array(integers))
         yield label.digest.encode()
 
@@ -337,7 +338,7 @@ def consortium() -> Consortium:
 
 
 class _GivenRecords(Learner):
-    """The learner, but for where its records come from."""
+    """The learner, except that its records are given."""
 
     given: tuple[Records, Records]
 

@@ -41,7 +41,7 @@ class Centre:
     features: NDArray[np.float32]
     """(n, 13): numbers, then dummies of cp and restecg."""
     labels: NDArray[np.int64]
-    """(n,), 1 where the diagnosis is above 0."""
+    """(n,), 1 if the diagnosis is above 0."""
     rows: NDArray[np.int64]
     """(n,): place of each row among all rows of the file, from 0."""
 
@@ -63,7 +63,7 @@ def read_centre(path: Path) -> Centre:
 
 
 def own_split(labels: NDArray[np.int64]) -> Mask:
-    """FLamby's training rows of one centre (n,): 66 %, stratified where both classes have more than two rows."""
+    """FLamby's training rows of one centre (n,): 66 %, stratified if both classes have more than two rows."""
     total = len(labels)
     training, testing = int(np.floor(_TRAIN * total)), int(np.ceil((1 - _TRAIN) * total))
     # scikit-learn's own generator and order of draws, so that the rows are the same.

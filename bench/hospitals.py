@@ -35,7 +35,7 @@ FLAMBY_SEED = flamby.SEEDS[0]
 
 Array = NDArray[np.float64]
 Scores = Mapping[str, Array]
-"""By hospital: the higher, the likelier is the disease, for every held-out record; above 0 it is predicted."""
+"""Scores of the held-out records, by hospital. Higher means that the disease is likelier; above 0 it is predicted."""
 
 
 @dataclass(frozen=True)
@@ -173,7 +173,7 @@ def by_domain(scores: Scores, cohorts: Cohorts) -> Array:
 
 
 def areas(scores: Scores, cohorts: Cohorts) -> Array:
-    """AUC by domain over all hospitals; nan where a class is absent."""
+    """AUC by domain over all hospitals; nan if a class is absent."""
     together, values, domains = _together(scores, cohorts)
     found = [auc(values[domains == m], together[domains == m]) for m in range(len(cohorts.domains))]
     return np.array([np.nan if area is None else area for area in found])

@@ -159,7 +159,7 @@ def growth(kind: str, folder: Path) -> float:
 
 def add(kind: str, values: int, folder: Path) -> float:
     """Add 16 uploads of one kind; returns this process's peak memory in MB, that of its start left out."""
-    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the peak begins anew at what is held now
+    Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets the peak to what is held now
     if kind == WHOLE:
         add_whole(values, folder)
     else:

@@ -23,7 +23,7 @@ class Figure:
 
 
 def judge(name: str, figures: list[Figure], details: object) -> int:
-    """Print, write, and return the exit code: 1 where a figure is missed."""
+    """Print, write, and return the exit code, which is 1 if a figure is missed."""
     widths = [max(len(getattr(f, field)) for f in figures) for field in ("name", "wanted", "measured")]
     print(
         f"\n{name}, {datetime.now(UTC):%Y-%m-%d}, {platform.processor() or platform.machine()}, {platform.platform()}"

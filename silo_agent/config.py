@@ -1,4 +1,4 @@
-"""`agent.yaml`: where the agent finds its identity, its data and its policy. Paths are relative to that file."""
+"""`agent.yaml`: the places of the agent's identity, data and policy. Paths are relative to the file."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ class AgentConfig(Closed):
     key: Path
     authority: Path
     policy: Path
-    """The hospital's policy. Without it the agent does not start."""
+    """The hospital's policy. The agent does not start without it."""
     state: Path
-    """Folder of the ledger, the models and the outbox. It belongs to this agent alone."""
+    """Folder of ledger, models and outbox. It belongs to this agent alone."""
     data: Annotated[dict[Name, Path], Field(min_length=1)]
     """File of each study, by the study's name. All of them hold patients of the policy's data set."""
     metrics_host: str = "127.0.0.1"
     metrics_port: Annotated[int, Field(ge=0, le=65535)] = 0
     device: Literal["auto", "cpu", "cuda"] = "auto"
     threads: Annotated[int, Field(ge=1, le=256)] | None = None
-    """CPU threads for training; if absent, the library chooses."""
+    """CPU threads for training. If absent, the library chooses."""
 
     @classmethod
     def load(cls, path: Path) -> AgentConfig:

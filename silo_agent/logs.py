@@ -20,7 +20,7 @@ from protos.messages import Place
 
 
 def configure() -> None:
-    """Write structured logs as JSON lines to stderr."""
+    """Set up structured logs as JSON lines on stderr."""
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
@@ -34,7 +34,7 @@ def configure() -> None:
 
 
 class TrainingLog:
-    """`training.jsonl` of one study: what was drawn, in which round and attempt, with which noise."""
+    """`training.jsonl` of one study. It says what was drawn, when, and with which noise."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

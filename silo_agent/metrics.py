@@ -1,4 +1,4 @@
-"""Every metric of the agent, by name. They tell budgets, phases and refusals, never a norm, loss or patient count."""
+"""All metrics of the agent, by name: budgets, phases and refusals, but never a norm, a loss or a count of patients."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ SECONDS_BUCKETS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000)
 
 
 class Metrics:
-    """The agent's metrics, on a registry of their own."""
+    """The agent's metrics on their own registry."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()

@@ -17,7 +17,7 @@ from policies.documents.document import DocumentError
 
 def main(
     study: Annotated[Path, typer.Option(help="Folder of the study.")] = Path("deploy/demo/exam"),
-    data: Annotated[Path | None, typer.Option(help="Folder of real files, where the study reads some.")] = None,
+    data: Annotated[Path | None, typer.Option(help="Folder of real files, if the study reads some.")] = None,
     out: Annotated[Path, typer.Option(help="Where everything goes; emptied first.")] = Path("demo-out"),
     seed: Annotated[int, typer.Option(help="Of the made-up patients.")] = 100,
 ) -> None:

@@ -64,7 +64,7 @@ class FedAvgResult:
 
 
 def area(scores: Array, labels: NDArray[np.int64]) -> float:
-    """Exact AUC; nan where a class is absent."""
+    """Exact AUC; nan if a class is absent."""
     found = auc(scores, labels)
     return float("nan") if found is None else found
 

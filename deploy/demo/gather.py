@@ -124,7 +124,7 @@ def evaluations(federation: Federation, data: Path) -> dict[str, dict[str, Any]]
 
 
 def areas(domains: Sequence[Mapping[str, float | None]]) -> tuple[float, ...]:
-    """AUC by domain of one model's evaluation; nan where a class is absent."""
+    """AUC by domain of one model's evaluation; nan if a class is absent."""
     found = (one["auc"] for one in domains)
     return tuple(math.nan if area is None else area for area in found)
 

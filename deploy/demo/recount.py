@@ -39,6 +39,6 @@ def _epsilon(ran: tuple[tuple[float, float, int], ...], delta: float) -> float:
     accountant = PRVAccountant()
     accountant.history = list(ran)
     with warnings.catch_warnings():
-        # Opacus divides by zero on the way for releases without sampling, and mends it itself.
+        # Opacus divides by zero for releases without sampling, but corrects the result itself.
         warnings.simplefilter("ignore")
         return float(accountant.get_epsilon(delta=delta, eps_error=EPSILON_ERROR))

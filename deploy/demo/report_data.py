@@ -46,7 +46,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class SealedDomain:
-    """What the sealed, noised sums say of one domain; None where they hold too few patients to tell.
+    """What the sealed, noised sums say about one domain. A figure is None if they hold too few patients for it.
 
     `auc` is None for more than two classes, too. `calibration` is the expected calibration error.
     """
@@ -62,7 +62,7 @@ class SealedDomain:
 class SiloBudget:
     """Epsilon of one silo's data set: what its ledger says, and what another accountant finds in the training log.
 
-    Infinite where the data set is public and a study used it without noise.
+    Infinite if the data set is public and a study used it without noise.
     """
 
     silo: str

@@ -1,4 +1,4 @@
-"""A study's folder: `study.yaml`, `policy.yaml` for every silo, and `data.yaml` where real files are read."""
+"""A study's folder: `study.yaml`, `policy.yaml` for every silo, and `data.yaml` if real files are read."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class DataFiles(Closed):
 
     title: Annotated[str, Field(min_length=1)]
     files: dict[Name, str] = Field(default_factory=dict)
-    """Empty where the data are made up."""
+    """Empty if the data are made up."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The commands of `fedward-silo`: one file for each group. They read files, call one function and print.
+"""The commands of `fedward-silo`, one file for each group. A command reads files, calls one function and prints.
 
-No rule of the protocol, of a policy or of a model is decided here. A command imports what it needs when it runs.
+Commands decide no rule of the protocol, of a policy or of a model. A command imports what it needs when it runs.
 """

@@ -1,8 +1,8 @@
 """`fedward-silo data check`: which records of the hospital's file a study would leave out, and why.
 
-Reads what the agent would read for the study, with the agent's own reader, and charges nothing. What is printed quotes
-patients' values and counts their records: it is for the console of this hospital and nowhere else. Exit code 3 where
-any record would be left out.
+The command reads what the agent would read for the study, with the agent's own reader, and charges nothing. Its output
+quotes patients' values and counts their records, so it is only for this hospital's console. The exit code is 3 if any
+record would be left out.
 """
 
 from __future__ import annotations
@@ -21,12 +21,14 @@ from silo_agent.cli.policy import ATTENTION
 from silo_agent.config import AgentConfig
 from silo_agent.storage.errors import StateError
 
-data_app = typer.Typer(help="The hospital's file, against a study. What is shown stays here.", no_args_is_help=True)
+data_app = typer.Typer(
+    help="Check the hospital's file against a study. The output must stay in the hospital.", no_args_is_help=True
+)
 
 
 @data_app.callback()
 def _group() -> None:
-    """Keeps `check` a command of its own name while it is the only one."""
+    """Keep `check` as a named command, although it is the only one."""
 
 
 @data_app.command("check")
@@ -34,10 +36,10 @@ def data_check(
     study_file: Annotated[Path, typer.Argument(metavar="STUDY", help="study.yaml")],
     config: ConfigOption = DEFAULT,
     *,
-    limit: Annotated[int, typer.Option(min=1, help="Faults that are listed; all are counted.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="Most faults that are listed; all are counted.")] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Say which records do not fit the study and would be left out. Exit code 3 where there are any."""
+    """Say which records do not fit the study and would be left out. Exit code 3 if there are any."""
     # Decoders and the Parquet reader take a while to load; the other commands stay quick.
     from silo_agent.data.errors import DataError
     from silo_agent.data.reader import check_records

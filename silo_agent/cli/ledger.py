@@ -1,7 +1,7 @@
 """`fedward-silo ledger`: open the data set's ledger, show, check and export it, note what happened, recover it.
 
-Guarantees that what a program reads is valid JSON: an epsilon without bound, which only a public data set has, is the
-word `unbounded` there and in the table. What an export says is `policies.ledger.exports`' and `statement_page`'s.
+Guarantees: the output for programs is valid JSON. An epsilon without bound, which only a public data set has, is the
+word `unbounded` there and in the table. `policies.ledger.exports` and `statement_page` define the exports.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ ledger_app = typer.Typer(help="What the data set has spent.", no_args_is_help=Tr
 
 
 class By(StrEnum):
-    """What a line of `ledger show` stands for."""
+    """What one line of `ledger show` stands for."""
 
     ENTRY = "entry"
     STUDY = "study"
@@ -53,7 +53,7 @@ class By(StrEnum):
 
 
 class Form(StrEnum):
-    """What an export may be."""
+    """The formats of an export."""
 
     JSON = "json"
     CSV = "csv"
@@ -62,7 +62,7 @@ class Form(StrEnum):
 
 @ledger_app.command("create")
 def ledger_create(config: ConfigOption = DEFAULT) -> None:
-    """Open the data set's ledger, once in its life. A ledger that is lost is restored, never made anew."""
+    """Create the data set's ledger, once in its life. A lost ledger must be restored, never created again."""
     from crypto.pki.certificates import require_data_set
 
     settings = AgentConfig.load(config)
@@ -83,7 +83,7 @@ def ledger_show(
     by: Annotated[By, typer.Option(help="One line for each entry, study or tensor.")] = By.ENTRY,
     as_json: AsJson = False,
 ) -> None:
-    """Every entry, what is spent, what is left."""
+    """Show every entry, what is spent and what is left."""
     settings = AgentConfig.load(config)
     budget = load_policy(settings.policy).budget.epsilon
     genesis, entries = read_history(StateFolder(settings.state).ledger)
@@ -102,18 +102,22 @@ def ledger_verify(
     config: ConfigOption = DEFAULT,
     *,
     export: Annotated[Path | None, typer.Option(help="Check this export instead of the ledger here.")] = None,
-    authority: Annotated[Path | None, typer.Option(help="The consortium's authority.pem, for an export.")] = None,
-    signature: Annotated[Path | None, typer.Option(help="Its signature; beside the export where left out.")] = None,
+    authority: Annotated[
+        Path | None, typer.Option(help="The consortium's authority.pem, needed for an export.")
+    ] = None,
+    signature: Annotated[
+        Path | None, typer.Option(help="The export's signature; by default the file beside it.")
+    ] = None,
 ) -> None:
-    """Check the chain of hashes from the first entry to the last, and that it has all cosigned entries."""
+    """Check the chain of hashes from the first entry to the last, and that all cosigned entries are in it."""
     if export is not None:
         if authority is None:
-            msg = "an export is checked against the consortium's certificate; give it with --authority authority.pem"
+            msg = "checking an export needs the consortium's certificate; give it with --authority authority.pem"
             raise ExportError(msg)
         _verify_export(export, authority, signature)
         return
     path = StateFolder(AgentConfig.load(config).state).ledger
-    held = Cosigned(path).latest()  # first: beside a running agent the ledger may grow meanwhile, never shrink
+    held = Cosigned(path).latest()  # read first: a running agent may extend the ledger
     genesis, entries = read_history(path)
     for item in held:
         require_head(genesis, entries, item.checkpoint.head)
@@ -130,7 +134,7 @@ def ledger_export(
     *,
     form: Annotated[Form, typer.Option("--format", help="JSON and CSV are complete; HTML is a page for people.")],
 ) -> None:
-    """Write the ledger for others to read and check, signed with this silo's key, with what others cosigned."""
+    """Write the ledger and its cosignatures for others to read and check, signed with this silo's key."""
     from crypto.pki.certificates import require_data_set
     from silo_agent.oversight.recovery import checked
     from silo_agent.oversight.signing import SUFFIX, sign_file
@@ -164,10 +168,10 @@ def ledger_export(
 @ledger_app.command("note")
 def ledger_note(
     kind: Annotated[NoticeKind, typer.Argument(help="What happened to the data.")],
-    reference: Annotated[str, typer.Option(help="A case number of the hospital's; never a patient's name or number.")],
+    reference: Annotated[str, typer.Option(help="The hospital's case number; never a patient's name or number.")],
     config: ConfigOption = DEFAULT,
 ) -> None:
-    """Note a withdrawal of patients or a refresh of the data. Stop the agent first."""
+    """Record a withdrawal of patients or a refresh of the data. Stop the agent first."""
     from silo_agent.gate import open_ledger
 
     settings = AgentConfig.load(config)
@@ -178,17 +182,18 @@ def ledger_note(
 
 @ledger_app.command("recover")
 def ledger_recover(
-    signed_by: Annotated[str, typer.Option(help="Who answers for it: name and office.")],
+    signed_by: Annotated[str, typer.Option(help="Who answers for the recovery: name and office.")],
     config: ConfigOption = DEFAULT,
     *,
     cosigned: Annotated[
-        Path | None, typer.Option("--cosigned", "--countersigned", help="What the coordinator and peers cosigned.")
+        Path | None,
+        typer.Option("--cosigned", "--countersigned", help="File of what the coordinator and peers cosigned."),
     ] = None,
     charge_everything: Annotated[
-        bool, typer.Option("--charge-everything", help="Nobody knows what was lost: the budget is over for good.")
+        bool, typer.Option("--charge-everything", help="If nobody knows what was lost; uses up the budget for good.")
     ] = False,
 ) -> None:
-    """Charge what a ledger lost, signed with this silo's key. Stop the agent first."""
+    """Charge the entries that a ledger lost, signed with this silo's key. Stop the agent first."""
     from silo_agent.gate import open_ledger
     from silo_agent.oversight.recovery import checked, recover
 
@@ -228,21 +233,21 @@ def _verify_export(path: Path, authority: Path, beside: Path | None) -> None:
     for item, signer in found.cosigned:
         typer.echo(f"up to entry {item.checkpoint.head.sequence} cosigned by {_vouched(signer, item.checkpoint.at)}")
     if not found.cosigned:
-        typer.echo("nobody cosigned it: that it is not an older copy is the silo's word alone")
+        typer.echo("nobody cosigned it: only the silo says that it is not an older copy")
 
 
 def _vouched(signer: Signer, at: str) -> str:
-    """Who signed and when, and how much that time is worth once the certificate expired."""
+    """Return who signed and when, and what that time is worth if the certificate has expired."""
     if signer.expired is None:
         return f"{signer.identity}, {at}"
     return (
-        f"{signer.identity}, {at} by its own word: its certificate was valid then and expired on"
-        f" {signer.expired:%Y-%m-%d}. That the signature is that old cannot be shown"
+        f"{signer.identity}, who says that it signed at {at}: its certificate was valid then and expired on"
+        f" {signer.expired:%Y-%m-%d}. Nobody can prove that the signature is that old"
     )
 
 
 def _spent(genesis: Genesis, entries: tuple[Entry, ...]) -> float:
-    """By today's accountant, and never less than the ledger says."""
+    """Return the spent epsilon by today's accountant, but never less than the ledger says."""
     stated = entries[-1].epsilon if entries else 0.0
     if genesis.unit is not None:
         # Since version 0.5 a genesis names its unit. The accountant has not changed since, so the newest entry says
@@ -295,7 +300,7 @@ def _figures(part: Part) -> tuple[str, str, str]:
 
 
 def _history(genesis: Genesis, entries: tuple[Entry, ...], spent: float, budget: float) -> dict[str, object]:
-    """The ledger for programs. On public data nothing binds, so what is `left` is unbounded too."""
+    """Return the ledger for programs. For public data no budget binds, so `left` is unbounded too."""
     summary = summarise(genesis, entries)
     return {
         "data_set": genesis.data_set,

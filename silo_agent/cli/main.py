@@ -1,7 +1,7 @@
 """`fedward-silo`: enrol a hospital, run its agent, keep policy and ledger, check its file, plan studies, use models.
 
-Here are enrolment and the agent itself; the ledger's commands are `cli_ledger`'s and `cli_together`'s, the
-policy's `cli_policy`'s, the file's `cli_data`'s, prices are `cli_plan`'s, the models `cli_models`'.
+This file has enrolment and the agent itself. The commands of the ledger are in `ledger` and `together`, those of the
+policy in `policy`, of the file in `data`, of prices in `plan`, of models in `models`.
 
 Every command imports what it needs when it is called: the learning libraries take seconds to load, databases, grpc and
 cryptography a tenth of one each, and whoever asks for help or a ledger should not wait for them.
@@ -37,9 +37,11 @@ ledger_app.command("together")(ledger_together)
 def enrol(
     folder: Annotated[Path, typer.Argument(help="New folder for this silo's key and request.")],
     name: Annotated[str, typer.Option(help="This silo's name in the federation.")],
-    data_set: Annotated[str, typer.Option(help="data_set.id of its policy: the patients whose budget it keeps.")],
+    data_set: Annotated[
+        str, typer.Option(help="data_set.id of this silo's policy; the silo keeps this data set's budget.")
+    ],
 ) -> None:
-    """Make a key here and a request for the consortium's authority. The key never leaves this machine."""
+    """Make a key and a request for the consortium's authority. The key never leaves this machine."""
     from crypto.pki.enrolment import create_request
     from crypto.pki.identity import Identity, Role, Subject
 
@@ -75,7 +77,7 @@ app.command()(models.export)
 
 
 def main() -> None:
-    """Run; a fault is a sentence on stderr and exit code 1."""
+    """Run the command line. An error is one sentence on stderr and exit code 1."""
     try:
         app()
     except (SiloError, CryptoError, PolicyError, MessageError, OSError) as error:

@@ -1,6 +1,6 @@
 """`fedward-silo evaluate`, `predict`, `export`: what a silo does with the models of a finished round.
 
-The learning libraries take seconds to load, so each command loads them itself and the others stay quick.
+The learning libraries take seconds to load, so each command loads them itself, and all other commands stay fast.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
     from silo_agent.learning.evaluation.evaluation import Quality
     from silo_agent.models.predict import Predictions
 
-PersonalOption = Annotated[bool, typer.Option("--personal", help="This hospital's own model; it never leaves.")]
+PersonalOption = Annotated[bool, typer.Option("--personal", help="Use this hospital's own model, which never leaves.")]
 _COLUMNS = ("domain", "model", "records", "AUC", "accuracy", "balanced", "calibration")
 
 
 class UnknownDomain(StrEnum):
-    """As `learning.unknown_domain.Way`, which is not loaded for the help."""
+    """The same as `learning.unknown_domain.Way`, which is not loaded for the help."""
 
     ENSEMBLE = "ensemble"
     POOLED = "pooled"
 
 
 class ExportFormat(StrEnum):
-    """As `export.Format`."""
+    """The same as `export.Format`."""
 
     SAFETENSORS = "safetensors"
     ONNX = "onnx"
@@ -53,9 +53,9 @@ def evaluate(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """How good this silo's models are on a labelled file, by domain. Nothing is released.
+    """Measure this silo's models on a labelled file, by domain. Nothing is released.
 
-    Balanced: mean of the classes' accuracies. Calibration: expected calibration error, 0 at best.
+    Balanced: the mean of the classes' accuracies. Calibration: the expected calibration error, 0 at best.
     """
     from silo_agent.models.evaluate import evaluate as evaluate_models
     from silo_agent.storage.state import State
@@ -83,15 +83,15 @@ def predict(
     config: ConfigOption = DEFAULT,
     *,
     model: Annotated[Path | None, typer.Option(help="A model file, instead of the last round's.")] = None,
-    domain: Annotated[str | None, typer.Option(help="All records are of this domain.")] = None,
+    domain: Annotated[str | None, typer.Option(help="The domain of all records.")] = None,
     unknown_domain: Annotated[
         UnknownDomain | None, typer.Option(help="How to predict records of no domain that the study knows.")
     ] = None,
     personal: PersonalOption = False,
-    out: Annotated[Path | None, typer.Option(help="A new .csv or .parquet file, for your eyes alone.")] = None,
+    out: Annotated[Path | None, typer.Option(help="A new .csv or .parquet file, readable by you alone.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Probability of every class for every record of a file. Without --out they are printed as CSV."""
+    """Compute the probability of every class for every record of a file. Without --out, print them as CSV."""
     from silo_agent.learning.evaluation.unknown_domain import Way
     from silo_agent.models import predict as predicting
 
@@ -155,7 +155,7 @@ def export(
 
 # --- inside -----------------------------------------------------------------------------------------------------------
 def _model_path(config: Path, study: str, *, personal: bool) -> tuple[Path, str]:
-    """The model file of the study's last finished round, and the device that the configuration names."""
+    """Return the model file of the study's last finished round, and the device that the configuration names."""
     from silo_agent.storage.state import State
 
     settings = AgentConfig.load(config)
@@ -168,20 +168,20 @@ def _model_path(config: Path, study: str, *, personal: bool) -> tuple[Path, str]
         raise StateError(_gone(digest, removed))
     if not path.exists():
         which = "personal model" if personal else "finished round"
-        msg = f"no {which} of this study lies in {path.parent}; run the study first"
+        msg = f"there is no {which} of this study in {path.parent}; run the study first"
         raise StateError(msg)
     return path, settings.device
 
 
 def _gone(study: str, day: date) -> str:
     return (
-        f"on {day} the policy's retention_days removed what was private of study {study[:12]}, a personal model with"
-        " it; shared models stay"
+        f"on {day} the private files of study {study[:12]}, with its personal model, were removed because of the"
+        " policy's retention_days; shared models stay"
     )
 
 
 def _charged(ledger: Path, study: str) -> list[Cost] | None:
-    """What the ledger holds of a study; None where there is no ledger."""
+    """Return the costs that the ledger holds for a study, or None if there is no ledger."""
     if not ledger.exists():
         return None
     _, entries = read_ledger(ledger)
@@ -189,7 +189,7 @@ def _charged(ledger: Path, study: str) -> list[Cost] | None:
 
 
 def _document(predictions: Predictions, out: Path | None) -> dict[str, object]:
-    """Predictions for programs; the records only where no file has them."""
+    """Return predictions for programs. They have the records only if no file has them."""
     found: dict[str, object] = {
         "study": predictions.study.digest,
         "round": predictions.round,

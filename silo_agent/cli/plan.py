@@ -1,8 +1,8 @@
 """`fedward-silo plan`: what a study would cost in all and by tensor, whether it would be taken, what would be left.
 
-Reads the study, and with an agent's configuration its policy and ledger; charges nothing and reads no patient. With a
-target epsilon it prints noise and clips as YAML that can be pasted into the study. Exit code 3 where the policy would
-refuse, or every silo would, since the study asks for what has no price.
+The command reads the study and, with an agent's configuration, its policy and ledger. It charges nothing and reads no
+patient. With a target epsilon it prints noise and clips as YAML that can be pasted into the study. The exit code is 3
+if the policy would refuse the study, or if every silo would, because the study asks for something that has no price.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from silo_agent.storage.folders import StateFolder
 
 @dataclass(frozen=True)
 class Standing:
-    """What the study would mean for one hospital. `left` is the epsilon between what would be spent and the budget."""
+    """What the study would mean for one hospital. `left` is the epsilon between the spent epsilon and the budget."""
 
     spent: float
     after: float
@@ -45,7 +45,7 @@ class Standing:
 
     @property
     def left(self) -> float:
-        """At least 0."""
+        """Epsilon that would be left, at least 0."""
         return max(0.0, self.budget - self.after)
 
 
@@ -87,10 +87,10 @@ def plan(
 
 
 def _standing(settings: AgentConfig, policy: Policy, study: Study) -> Standing:
-    """What the hospital's ledger holds and would hold.
+    """Return what the hospital's ledger states now and would state after the study.
 
-    The plan counts one draw of every tensor of every round. What this study was charged for those is not counted twice;
-    what it was charged beyond them, for attempts that were repeated, stays.
+    The plan counts one draw of every tensor of every round. Charges of this study for these draws are not counted
+    twice. Its other charges, for repeated attempts, are added.
     """
     from crypto.pki.certificates import require_data_set
 
@@ -164,9 +164,9 @@ def _advice_lines(study: Study, advice: Advice) -> list[str]:
         lines += _yaml(advice.encoder_only)
     rounds, planned = advice.domain_rounds, study.heads.domain_rounds
     if rounds is None:
-        lines.append(f"# With the noise as it is, no number of domain rounds costs at most {target:g}.")
+        lines.append(f"# With unchanged noise, no number of domain rounds costs at most {target:g}.")
     elif rounds < planned:
-        lines.append(f"# Or the noise as it is and heads.domain_rounds {rounds} in place of {planned}.")
+        lines.append(f"# Or unchanged noise and heads.domain_rounds {rounds} instead of {planned}.")
     return lines
 
 

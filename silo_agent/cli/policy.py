@@ -1,7 +1,7 @@
 """`fedward-silo policy`: check a policy, explain it, compare two, sign one, put it into force, the schema for editors.
 
-Only `reload` changes anything, and the ledger records it; what may come into force is approval.py. Exit codes, beside
-1 for a fault and 2 for a wrong call: 3 where `check --study` refuses and where `diff` finds something looser or
+Only `reload` changes anything, and the ledger records it. approval.py decides which policy may come into force. Exit
+codes: 1 for an error, 2 for a wrong call, and 3 if `check --study` refuses or if `diff` finds something looser or
 something that the ledger forbids, so that a script can ask for a second look.
 """
 
@@ -28,7 +28,7 @@ from silo_agent.storage.folders import StateFolder
 
 policy_app = typer.Typer(help="What this hospital allows.", no_args_is_help=True)
 ATTENTION = 3
-"""Exit code where a person should look: a study is refused, or a policy becomes looser."""
+"""Exit code if a person should look: a study is refused, or a policy becomes looser."""
 _WIDTH = 100
 PolicyFile = Annotated[Path, typer.Argument(help="policy.yaml")]
 
@@ -37,11 +37,11 @@ PolicyFile = Annotated[Path, typer.Argument(help="policy.yaml")]
 def policy_check(
     file: PolicyFile,
     study: Annotated[Path | None, typer.Option(help="A study to decide on, with the whole budget left.")] = None,
-    silo: Annotated[str | None, typer.Option(help="This silo's name; the study's first where it is left out.")] = None,
+    silo: Annotated[str | None, typer.Option(help="This silo's name; by default the study's first silo.")] = None,
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Say whether the policy can be used, and with a study whether it would be taken."""
+    """Say whether the policy can be used and, with --study, whether the study would be taken."""
     policy = load_policy(file)
     wanted, refusal = (None, None) if study is None else _considered(policy, study, silo)
     if as_json:
@@ -76,7 +76,7 @@ def policy_diff(
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Say what becomes looser and what stricter. Exit code 3 where anything becomes looser or the ledger forbids it."""
+    """Say what becomes looser and what stricter. Exit code 3 if anything becomes looser or the ledger forbids it."""
     found = differences(load_policy(old), load_policy(new))
     if as_json:
         typer.echo(json.dumps([{"field": d.field, "change": d.change, "text": d.text} for d in found], indent=1))
@@ -96,10 +96,10 @@ def policy_schema_command() -> None:
 def policy_sign(
     file: PolicyFile,
     key: Annotated[Path, typer.Option(help="Private key of a person's certificate, from `enrol --role operator`.")],
-    certificate: Annotated[Path | None, typer.Option(help="certificate.pem beside the key where left out.")] = None,
-    authority: Annotated[Path | None, typer.Option(help="authority.pem beside the key where left out.")] = None,
+    certificate: Annotated[Path | None, typer.Option(help="By default certificate.pem beside the key.")] = None,
+    authority: Annotated[Path | None, typer.Option(help="By default authority.pem beside the key.")] = None,
 ) -> None:
-    """Sign a policy, after reading it. The signature is for its content, not for the file's comments."""
+    """Sign a policy after reading it. The signature covers its content, not the file's comments."""
     from crypto.pki.certificates import Credential
     from silo_agent.oversight.approval import sign_policy
 
@@ -116,10 +116,10 @@ def policy_sign(
 def policy_reload(
     config: ConfigOption = DEFAULT,
     replaces: Annotated[
-        Path | None, typer.Option(help="The policy in force, where the agent's state has lost it.")
+        Path | None, typer.Option(help="The policy in force, needed if the agent's state has lost it.")
     ] = None,
 ) -> None:
-    """Put the policy of agent.yaml into force: an entry in the ledger. The agent must be stopped; it does so too."""
+    """Put the policy of agent.yaml into force, with an entry in the ledger. Stop the agent first."""
     from crypto.pki.certificates import Trust
     from silo_agent.gate import open_ledger
     from silo_agent.oversight.approval import predecessor_of, put_into_force
@@ -139,7 +139,7 @@ def policy_reload(
 
 
 def refused(policy: Policy, study: Study, silo: str) -> Refused | None:
-    """Why the study's first round would be refused with nothing spent; None where it would be taken."""
+    """Return why the study's first round would be refused with nothing spent, or None if it would be taken."""
     try:
         decide(policy, study, silo=silo, roster_size=None, spent_costs=(), round=0, attempt=1, charged_attempts=0)
     except Refused as refusal:
@@ -148,7 +148,7 @@ def refused(policy: Policy, study: Study, silo: str) -> Refused | None:
 
 
 def _considered(policy: Policy, file: Path, silo: str | None) -> tuple[Study | None, Refused | None]:
-    """The study, None where its text alone is refused, and why it would not be taken."""
+    """Return the study (None if its text alone is refused), and why it would be refused."""
     try:
         study = load_study(file)
     except Refused as refusal:

@@ -1,7 +1,7 @@
-"""`fedward-silo ledger together`: from several hospitals' exports, what a patient of several of them may have lost.
+"""`fedward-silo ledger together`: computes from several exports what a patient of several hospitals may have lost.
 
-Anybody can run it who has the exports, their signatures and the authority's public certificate. Each export is audited
-as `ledger verify --export` does, and one that does not hold ends it. The bound is `policies.accounting.overlap`'s.
+Anybody who has the exports, their signatures and the authority's public certificate can run it. Each export is audited
+as by `ledger verify --export`; an invalid export ends the command. `policies.accounting.overlap` computes the bound.
 """
 
 from __future__ import annotations
@@ -24,18 +24,20 @@ from silo_agent.cli.options import AsJson
 
 
 def ledger_together(
-    exports: Annotated[list[Path], typer.Argument(metavar="EXPORT...", help="JSON exports; signatures lie beside.")],
+    exports: Annotated[
+        list[Path], typer.Argument(metavar="EXPORT...", help="JSON exports, with their signatures beside them.")
+    ],
     authority: Annotated[Path, typer.Option(help="The consortium's authority.pem.")],
     *,
     as_json: AsJson = False,
 ) -> None:
-    """Bound what somebody lost who is a patient of several of these hospitals."""
+    """Bound the privacy loss of a patient of several of these hospitals."""
     found = [_audited(path, authority) for path in exports]
     silos = [export.silo for export in found]
     if len(set(silos)) < len(silos):
-        msg = f"{max(silos, key=silos.count)} was given twice; give one export of each hospital"
+        msg = f"two exports are of {max(silos, key=silos.count)}; give one export of each hospital"
         raise ExportError(msg)
-    # At a smaller delta every epsilon is larger, so this one is right for all.
+    # At a smaller delta every epsilon is larger, so the smallest delta is right for all.
     delta = min(export.genesis.delta for export in found)
     bounds = bound([[cost for entry in export.entries for cost in costs_of(entry.event)] for export in found], delta)
     if as_json:
@@ -65,7 +67,7 @@ def _print(found: list[Export], bounds: Several) -> None:
     if len(found) > 2:  # noqa: PLR2004 - of two hospitals, two are all
         table.add_row(f"all {len(found)} of them", _shown(bounds.all))
     Console().print(table)
-    typer.echo("Hospitals do not compare their patients: whoever is at several of them may look this figure up.")
+    typer.echo("Hospitals do not compare their patients. A patient of several hospitals can look up this figure.")
 
 
 def _document(found: list[Export], bounds: Several) -> dict[str, object]:

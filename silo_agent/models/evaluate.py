@@ -1,8 +1,8 @@
-"""How good a silo's models are on a labelled file, by domain: the shared model and the personal one. Exact.
+"""Measures a silo's shared and personal model on a labelled file, by domain. The figures are exact.
 
-For files that the hospital may look at freely (public test patients, its own records). Nothing is released, nothing is
-charged, and nothing that is found here may steer a study (docs/design/noise.md, "What may feed an upload": accepting a
-model on private data is a release).
+It is for files that the hospital may look at freely (public test patients, its own records). Nothing is released and
+nothing is charged. The results must not influence a study (docs/design/noise.md, "What may feed an upload": accepting
+a model on private data is a release).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class NoModelError(SiloError):
 
 @dataclass(frozen=True)
 class Evaluation:
-    """Quality by domain; `personal` is None where the silo has no personal model."""
+    """Quality by domain. `personal` is None if the silo has no personal model."""
 
     study: str
     name: str
@@ -37,11 +37,11 @@ class Evaluation:
 def evaluate(folder: Path, round_number: int, data: Path, *, personal_kept: bool = True) -> Evaluation:
     """Evaluate the models that a study's `folder` holds after a round. Raises `NoModelError`, `DataError`.
 
-    A personal model whose removal has begun is not `personal_kept`, and is not looked for.
+    `personal_kept` is False if the removal of the personal model has begun. The model is then not looked for.
     """
     path = StudyFolder(folder).model(round_number)
     if not path.exists():
-        msg = f"no finished round of this study lies in {folder}; run the study first"
+        msg = f"there is no finished round of this study in {folder}; run the study first"
         raise NoModelError(msg)
     model = SharedModel.load(path)
     study = model.study

@@ -1,8 +1,8 @@
 """A model as files for others: safetensors, ONNX and the card that explains both.
 
-Guarantees that a folder appears whole or not at all, that the ONNX graph was run on random records and gives what the
-model itself gives within `TOLERANCE`, and that a personal model is never exported by oversight: it needs a second word,
-and every file says what it is. Which files leave the hospital is for people to decide.
+Guarantees: a folder appears whole or not at all. The ONNX graph was run on random records and gives the same results as
+the model within `TOLERANCE`. A personal model is never exported by mistake: it needs a second confirmation, and every
+file says what it is. People decide which files leave the hospital.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ _SUMS = "SHA256SUMS"
 
 
 class ExportError(SiloError):
-    """The model cannot be exported so. Names the mend. No file was left."""
+    """The model cannot be exported in this way. The message names the fix. No file was left."""
 
 
 class Format(StrEnum):
-    """Which model files are written; the card always is."""
+    """Which model files are written. The card is always written."""
 
     SAFETENSORS = "safetensors"
     ONNX = "onnx"
@@ -56,7 +56,7 @@ class Format(StrEnum):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class _Export:
-    """A model made ready: what the files say of it."""
+    """A model prepared for export, with everything that the files say about it."""
 
     model: Model
     network: Network
@@ -79,15 +79,15 @@ def export(
 ) -> tuple[Path, ...]:
     """Write a model into the new folder `out` and return its files.
 
-    `folder` is the study's, with the noised domain counts and the results; `charged` are the costs that this hospital's
-    ledger holds of the study. A personal model needs `inside_hospital`. Raises `ExportError`, `ModelFileError`.
+    `folder` is the study's, with the noised domain counts and the results. `charged` has the study's costs in this
+    hospital's ledger. A personal model needs `inside_hospital`. Raises `ExportError`, `ModelFileError`.
     """
     personal = isinstance(model, PersonalModel)
     if personal and not inside_hospital:
         msg = f"a personal model: {PERSONAL_WARNING} To export it for use in here, add --inside-hospital"
         raise ExportError(msg)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        msg = f"{out} exists already; give a new folder, nothing is overwritten"
+        msg = f"{out} exists already and is never overwritten; give a new folder"
         raise ExportError(msg)
     study, prefix = model.study, _PRIVATE_PREFIX if personal else ""
     shares, counted = domain_shares(folder, len(study.data.domains))
@@ -116,7 +116,7 @@ def export(
 
 
 def _metadata(card: Mapping[str, Any], card_json: bytes) -> dict[str, object]:
-    """What stands in the model files themselves, should they be parted from their card."""
+    """Return what is written into the model files themselves, in case they are separated from their card."""
     privacy = card["privacy"]
     found: dict[str, object] = {
         "fedward.version": card["fedward"],
@@ -158,7 +158,7 @@ def _onnx(ready: _Export) -> bytes:
 
 
 def _random_records(study: Study, records: int) -> tuple[dict[str, NDArray[np.generic]], Images | None]:
-    """Inputs of the graph by name, of every domain and of none, and the same images as the model takes them."""
+    """Return inputs of the graph by name, for every domain and for none, and the same images for the model."""
     data, rng = study.data, np.random.default_rng(records)
     domains = rng.integers(-1, len(data.domains), records)
     values: dict[str, NDArray[np.generic]] = {"domain": domains.astype(np.int64)}
@@ -184,19 +184,19 @@ def _own_answer(
 
 
 def _quality(folder: Path, study: Study, round_number: int) -> list[Mapping[str, object]] | None:
-    """The opened metrics by domain, None where this model was not measured: they come after the last round."""
+    """Return the opened metrics by domain, or None if this model was not measured. They come after the last round."""
     path = StudyFolder(folder).results
     if round_number != study.rounds or not path.exists():
         return None
     try:
         results = json.loads(path.read_bytes())
         if results["study"] != study.digest:
-            msg = f"{path} is of another study; restore it from a backup"
+            msg = f"{path} belongs to another study; restore it from a backup"
             raise ExportError(msg)
         pairs = zip(results["domains"], results["by_domain"], strict=True)
         found: list[Mapping[str, object]] = [{"domain": domain, "metrics": metrics} for domain, metrics in pairs]
     except (KeyError, TypeError, ValueError):
-        msg = f"{path} is damaged; restore it from a backup, or take it away to export without measured quality"
+        msg = f"{path} is damaged; restore it from a backup, or move it away to export without measured quality"
         raise ExportError(msg) from None
     return found
 

@@ -1,8 +1,8 @@
-"""The model card: all that a stranger must know to use an exported model and to judge it, as plain JSON values.
+"""The model card: everything that a stranger must know to use and judge an exported model, as plain JSON values.
 
-Guarantees that inputs can be prepared, and predictions computed, from the card and the tensors alone, and that nothing
-enters it that is not public in the federation: of the exporting hospital no name, no file, no count. How it reads for
-people is `model_card_text`'s matter.
+Guarantees: the card and the tensors are enough to prepare inputs and compute predictions. The card has only facts that
+are public in the federation: no name, no file and no count of the exporting hospital. `model_card_text` makes the text
+for people.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ _LIMITS = (
 
 @dataclass(frozen=True)
 class ModelFacts:
-    """What a card needs to know of a model beside its study and its network. `digest`: SHA-256, lowercase hex."""
+    """What a card needs to know about a model beside its study and network. `digest`: SHA-256, lowercase hex."""
 
     digest: str
     round: int
@@ -71,7 +71,7 @@ class ModelFacts:
 
 @dataclass(frozen=True)
 class Shares:
-    """Weights (M,) of the domains where a record's is unknown; `counted`: from the noised domain counts."""
+    """Weights (M,) of the domains for a record of unknown domain. `counted`: they are the noised domain counts."""
 
     values: NDArray[np.float64]
     counted: bool
@@ -90,8 +90,8 @@ def model_card(
 ) -> dict[str, object]:
     """Put a card together.
 
-    `files` names the exported files by kind; `quality` are the opened metrics by domain; `charged` is what this
-    hospital's ledger holds of the study, None where it is unknown.
+    `files` names the exported files by kind. `quality` has the opened metrics by domain. `charged` has the study's
+    costs in this hospital's ledger, and is None if they are unknown.
     """
     personal = model.personal
     card: dict[str, object] = {
@@ -128,7 +128,7 @@ def model_card(
 
 
 def to_json(card: Json) -> bytes:
-    """The card as JSON without NaN or infinity."""
+    """Return the card as JSON without NaN or infinity."""
     return json.dumps(card, indent=1, allow_nan=False, ensure_ascii=False).encode() + b"\n"
 
 
@@ -169,7 +169,7 @@ def _numeric(feature: NumericFeature) -> list[Json]:
 
 
 def _exact(value: float) -> str:
-    """The shortest text that reads back as the same number."""
+    """Return the shortest text that reads back as the same number."""
     short = f"{value:g}"
     return short if float(short) == value else repr(value)
 
@@ -213,7 +213,7 @@ def _image(image: Image) -> Json:
 
 
 def _domains(schema: DataSchema) -> Json:
-    """Names in order, and how the factors' columns give them: the last factor varies fastest."""
+    """Return the names in order, and how the factors' columns give them. The last factor varies fastest."""
     return {
         "names": list(schema.domains),
         "factors": [
@@ -289,7 +289,7 @@ def _personal_privacy() -> Json:
 
 
 def _plan(study: Study) -> list[Json]:
-    """Releases of an undisturbed run, equal ones of following rounds together."""
+    """Return the releases of a run without repeated attempts. Equal releases of successive rounds are merged."""
     found: list[dict[str, object]] = []
     for number in range(study.rounds + 1):
         for tensor, cost in plan(study).round_costs(number).items():

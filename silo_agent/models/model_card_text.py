@@ -1,4 +1,4 @@
-"""A model card as Markdown. Says what the JSON says and nothing else; the JSON is the one that programs read."""
+"""A model card as Markdown. It says what the JSON says and nothing else. Programs read the JSON."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def _table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
 
 
 def _cell(value: object) -> str:
-    """A cell's text must neither end the cell nor the line."""
+    """Return a cell's text in a form that ends neither the cell nor the line."""
     return str(value).replace("|", "\\|").replace("\n", " ")
 
 

@@ -1,7 +1,8 @@
-"""The ONNX graph of a network: built node by node from its list of layers, with any number of records.
+"""The ONNX graph of a network, built node by node from its list of layers, for any number of records.
 
-Guarantees operations that every runtime of opset 18 has (GroupNorm is written out), no weight outside the file, and
-equal bytes for equal networks. Whether it computes what the network does is for the caller to `run` and see.
+Guarantees: the graph has only operations that every runtime of opset 18 has (GroupNorm is written out), and no weight
+outside the file. Equal networks give equal bytes. The caller must `run` it to check that it computes what the network
+does.
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ _SIMPLE: Mapping[str, tuple[str, Mapping[str, int]]] = {
 
 
 def build(network: Network, *, inputs: int, image: Image | None, classes: int, metadata: Mapping[str, object]) -> bytes:
-    """Serialise the graph, checked by `onnx.checker`; texts of `metadata` as they are, anything else as JSON.
+    """Serialise the graph, checked by `onnx.checker`. Texts of `metadata` stay as they are; other values become JSON.
 
-    Inputs: `inputs` float32 (n, d) where d = `inputs` > 0, `images` float32 (n, c, h, w) where there are any, `domain`
+    Inputs: `inputs` float32 (n, d) if d = `inputs` > 0, `images` float32 (n, c, h, w) if there are any, `domain`
     int64 (n,). Output: `probabilities` float64 (n, C).
     """
     graph = _Graph(network)
@@ -63,13 +64,13 @@ def build(network: Network, *, inputs: int, image: Image | None, classes: int, m
 
 
 def run(blob: bytes, values: Mapping[str, NDArray[np.generic]]) -> NDArray[np.float64]:
-    """What the graph gives for its inputs by name, on the CPU: float64 (n, C)."""
+    """Return what the graph computes on the CPU for its inputs by name: float64 (n, C)."""
     session = onnxruntime.InferenceSession(blob, providers=["CPUExecutionProvider"])
     return np.asarray(session.run(["probabilities"], dict(values))[0], np.float64)
 
 
 class _Graph:
-    """Nodes and constants, grown layer by layer. A value keeps its layer's name; what leads to it has a `/` in it."""
+    """Nodes and constants, added layer by layer. A layer's output has the layer's name; steps before it have a `/`."""
 
     def __init__(self, network: Network) -> None:
         self.nodes: list[onnx.NodeProto] = []
@@ -117,7 +118,7 @@ class _Graph:
         self._node("Conv", names, layer.output, strides=[stride] * 2, pads=[padding] * 4)
 
     def _group_norm(self, layer: Layer) -> None:
-        """InstanceNormalization of the groups as if they were channels: GroupNormalization itself is newer."""
+        """Use InstanceNormalization with groups as channels, because GroupNormalization itself is newer."""
         groups, own = int(layer.settings["groups"]), layer.output
         plain = self._constant(f"{own}/ones", np.ones(groups, np.float32))
         zero = self._constant(f"{own}/zeros", np.zeros(groups, np.float32))
@@ -147,7 +148,7 @@ class _Graph:
         self._node("Mul", (*layer.inputs, factor), layer.output)
 
     def _linear_by_domain(self, layer: Layer) -> None:
-        """All domains' rows as one matrix, in float64 as FedWard itself computes heads."""
+        """Compute all domains' rows as one matrix, in float64 as FedWard itself computes heads."""
         own, weight = layer.output, self._network.tensors[layer.tensors["weight"]]
         domains, rows, width = weight.shape
         exact = self._node("Cast", layer.inputs, f"{own}/exact", to=TensorProto.DOUBLE)
@@ -164,7 +165,7 @@ class _Graph:
         self._node("Concat", (no, yes), own, axis=_LAST)
 
     def _choose_domain(self, layer: Layer) -> None:
-        """A record's row of weights; index -1 is the last row, and every negative domain becomes -1."""
+        """Choose a record's row of weights. Index -1 is the last row, and every negative domain becomes -1."""
         by_domain, domain = layer.inputs
         own = layer.output
         unknown = self._constant(f"{own}/unknown", np.array(-1, np.int64))

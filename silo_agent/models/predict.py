@@ -1,7 +1,7 @@
-"""What a silo's models say of records without a label: probabilities of every class, and how each came about.
+"""Predicts records without a label: the probabilities of every class, and how each row was predicted.
 
-Guarantees that nothing is guessed in silence: a record of a domain that the study does not know is refused unless the
-caller says how to predict it, and then its row says so. Nothing is released, nothing is charged; what is written is as
+Guarantees: nothing is guessed silently. A record of a domain that the study does not know is refused, unless the caller
+says how to predict it; its row then says so. Nothing is released and nothing is charged. The written predictions are as
 private as the records.
 """
 
@@ -32,19 +32,19 @@ from silo_agent.storage.folders import StudyFolder
 
 FORMATS = (".csv", ".parquet")
 OWN = "own"
-"""A record's own domain's head."""
+"""The record was predicted by the head of its own domain."""
 
 
 class PredictionError(SiloError):
-    """What was asked for cannot be predicted. Names the option and the mend."""
+    """The prediction is not possible as requested. The message names the option and the fix."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Predictions:
     """One row per record, in the file's order. Private.
 
-    `domains` int64 (n,), -1 where unknown; `ways` as `OWN` or a `Way`; `probabilities` float64 (n, C); `note` says how
-    records of unknown domain were predicted, empty where there are none.
+    `domains` int64 (n,), -1 if unknown; `ways` as `OWN` or a `Way`; `probabilities` float64 (n, C); `note` says how
+    records of unknown domain were predicted, and is empty if there are none.
     """
 
     study: Study
@@ -60,17 +60,17 @@ class Predictions:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of a row's values: record, patient where the study has one, domain, how, one per class, predicted."""
+        """Names of a row's values: record, patient (if the study has it), domain, how, one per class, predicted."""
         patient = () if self.patients is None else ("patient",)
         return ("record", *patient, "domain", "how", *(f"probability_{name}" for name in self.classes), "predicted")
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """A name for each class: its first code."""
+        """The name of each class, which is its first code."""
         return tuple(text(codes[0]) for codes in self.study.data.label.codes)
 
     def rows(self) -> Iterator[tuple[int | str | float | None, ...]]:
-        """Rows in the order of `columns`; records count from 1; an unknown domain is None."""
+        """Yield rows in the order of `columns`. Records count from 1. An unknown domain is None."""
         names, classes = self.study.data.domains, self.classes
         for i, row in enumerate(self.probabilities):
             patient = () if self.patients is None else (self.patients[i],)
@@ -78,7 +78,7 @@ class Predictions:
             yield (i + 1, *patient, domain, self.ways[i], *map(float, row), classes[int(row.argmax())])
 
     def to_csv(self) -> str:
-        """All rows below a header line; an unknown domain is an empty cell."""
+        """Return all rows below a header line. An unknown domain is an empty cell."""
         stream = io.StringIO()
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(self.columns)
@@ -86,7 +86,7 @@ class Predictions:
         return stream.getvalue()
 
     def to_parquet(self) -> bytes:
-        """The same rows, typed; an unknown domain is null."""
+        """Return the same rows with types. An unknown domain is null."""
         kinds = {"record": pa.int64(), "patient": pa.string(), "domain": pa.string(), "how": pa.string()}
         kinds |= {"predicted": pa.string()}
         schema = pa.schema([(name, kinds.get(name, pa.float64())) for name in self.columns])
@@ -97,15 +97,15 @@ class Predictions:
         return bytes(sink.getvalue())
 
     def save(self, path: Path) -> None:
-        """Write CSV, or Parquet where the suffix says so: completely or not at all, for the owner's eyes alone."""
+        """Write CSV or Parquet, by the suffix: completely or not at all, and readable only by the owner."""
         content = self.to_parquet() if path.suffix == ".parquet" else self.to_csv().encode()
         write_whole(path, content)
 
 
 def check_output(path: Path) -> None:
-    """Raise `PredictionError` where predictions could not be saved under this name."""
+    """Raise `PredictionError` if predictions cannot be saved under this name."""
     if path.suffix not in FORMATS:
-        msg = f"--out {path.name}: its suffix says the format, and must be one of {', '.join(FORMATS)}"
+        msg = f"--out {path.name}: the suffix sets the format and must be one of {', '.join(FORMATS)}"
         raise PredictionError(msg)
     if path.is_dir():
         msg = f"--out {path} is a folder; give the name of a file"
@@ -126,18 +126,18 @@ def predict(
     unknown: Way | None = None,
     device: str = "cpu",
 ) -> Predictions:
-    """Predict every record of a CSV or Parquet file in the study's schema; its label column need not be there.
+    """Predict every record of a CSV or Parquet file in the study's schema. The file needs no label column.
 
-    `domain` names the domain of all records; without it the file's own columns say it. `unknown` says how to predict
-    records of no known domain. `folder` is the study's: noised counts and the pooled model are looked for there.
+    `domain` names the domain of all records. Without it, the file's own columns give the domains. `unknown` says how to
+    predict records of no known domain. `folder` is the study's folder, with noised counts and the pooled model.
     Raises `PredictionError`, `DataError`, `ModelFileError`.
     """
     schema = model.study.data
     if domain is not None and unknown is not None:
-        msg = "--domain and --unknown-domain exclude each other: with --domain every record's domain is known"
+        msg = "--domain and --unknown-domain exclude each other, as --domain sets every record's domain; give only one"
         raise PredictionError(msg)
     if domain is not None and domain not in schema.domains:
-        msg = f"--domain {domain!r}: the study knows {', '.join(schema.domains)}"
+        msg = f"--domain {domain!r} is unknown: the study knows {', '.join(schema.domains)}; give one of these"
         raise PredictionError(msg)
     place = None if domain is None else schema.domains.index(domain)
     records = read_unlabelled(data, schema, domain=place, unknown_allowed=unknown is not None)
@@ -167,7 +167,7 @@ def _part(records: Unlabelled, chosen: NDArray[np.bool_]) -> tuple[NDArray[np.fl
 
 
 def _pooled_model(model: Model, folder: Path) -> SharedModel | None:
-    """The shared model after the last pooled round, where the silo still has it. A personal model has no such part."""
+    """Return the shared model after the last pooled round, if the silo still has it. A personal model has none."""
     number = model.study.heads.pooled_rounds
     path = StudyFolder(folder).model(number)
     if isinstance(model, SharedModel) and model.round <= number:

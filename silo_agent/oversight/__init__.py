@@ -1,6 +1,6 @@
-"""What the data-protection officer does: approve a policy, sign, audit and recover a ledger, print its statement.
+"""What the data-protection officer does: approve a policy; sign, audit and recover a ledger; print its statement.
 
-Works on files and the ledger; no record and no model is read here.
+The room works on files and the ledger. It reads no record and no model.
 """
 
 __all__ = ["approval", "audit", "recovery", "signing", "statement_page"]

@@ -1,11 +1,12 @@
-"""How a policy comes into force: signed where it has to be, compared with the one before, noted in the ledger.
+"""How a policy comes into force: it is signed if necessary, compared with the previous one, and noted in the ledger.
 
-Guarantees: a policy that names approvers comes into force only with valid signatures of two of them, and so does the
-policy that replaces it, whatever that one says about approvers: dropping the rule needs two signatures too. The policy
-in force is the ledger's word, not a file's, and the ledger charges under no other (ledger.py). A signature is good when
-the policy comes into force; a certificate that runs out later takes nothing back. What a policy says of its data set
-never changes, whoever signs: the budget would be another one's. Signatures lie beside the policy as
-`<policy>.<name>.sig`. Left to others: who may write the ledger's file, and that the first policy is the right one.
+Guarantees: a policy that names approvers comes into force only with valid signatures of two of them. The policy that
+replaces it needs two of the same signatures too, whatever it says about approvers, so two people must also sign to drop
+the rule. The ledger, not a file, says which policy is in force, and charges under no other (ledger.py). A signature
+must be valid when the policy comes into force; if its certificate expires later, the policy stays in force. The fields
+of the data set never change, whoever signs, because the budget would then belong to another data set. Signatures lie
+beside the policy as `<policy>.<name>.sig`. Left to others: who may write the ledger's file, and that the first policy
+is the right one.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from silo_agent.storage.durable import write_whole
 from silo_agent.storage.folders import StateFolder
 
 NEEDED: Final = 2
-"""Signatures of different people."""
+"""Number of signatures that are needed, by different people."""
 _MAX_SIGNATURE: Final = 1 << 16
 
 
@@ -37,18 +38,18 @@ class ApprovalError(SiloError, PolicyError):
 
 
 def approval_message(policy: Policy) -> bytes:
-    """What an approver signs."""
+    """Return the bytes that an approver signs."""
     return canonical("policy approval", policy.digest)
 
 
 def sign_policy(policy: Policy, path: Path, credential: Credential) -> Path:
-    """Write the credential's signature beside the policy; returns its path. Raises `ApprovalError`.
+    """Write the credential's signature beside the policy and return its path. Raises `ApprovalError`.
 
-    Anybody with a person's certificate may sign: whether it counts is for those to say whom the policies name.
+    Anybody with a person's certificate may sign. The signature counts only if a policy names that person.
     """
     identity = credential.identity
     if identity.role is not Role.OPERATOR:
-        msg = f"{identity} is no person; sign with a certificate of the role operator"
+        msg = f"{identity} is not a person; sign with a certificate of the role operator"
         raise ApprovalError(msg)
     signature = {
         "certificate": credential.certificate_pem.decode("ascii"),
@@ -60,7 +61,7 @@ def sign_policy(policy: Policy, path: Path, credential: Credential) -> Path:
 
 
 def signers(policy: Policy, path: Path, trust: Trust) -> dict[str, str]:
-    """Who has signed this policy, by URI; of signatures that do not count, the file and what is wrong with it."""
+    """Return who has signed this policy, by URI. A signature that does not count is there by file, with its fault."""
     found: dict[str, str] = {}
     for file in sorted(path.parent.glob(f"{path.name}.*.sig")):
         try:
@@ -74,9 +75,9 @@ def signers(policy: Policy, path: Path, trust: Trust) -> dict[str, str]:
 
 
 def require_approved(policy: Policy, path: Path, trust: Trust, predecessor: Policy | None) -> None:
-    """Return where the policy, and the one that it replaces, have the signatures that they ask for.
+    """Return if the policy, and the one that it replaces, have the signatures that they ask for.
 
-    Raises `ApprovalError` naming who may sign and which signatures do not count.
+    Raises `ApprovalError`, which names who may sign and which signatures do not count.
     """
     given = signers(policy, path, trust)
     for asking, words in ((policy, "the policy asks"), (predecessor, "the policy in force asks")):
@@ -86,16 +87,16 @@ def require_approved(policy: Policy, path: Path, trust: Trust, predecessor: Poli
         if len(counted) < NEEDED:
             faults = "".join(f"; {name}: {fault}" for name, fault in given.items() if fault)
             msg = (
-                f"{words} for {NEEDED} signatures of {', '.join(asking.approvers)}, and has {len(counted)}"
+                f"{words} for {NEEDED} signatures of {', '.join(asking.approvers)}, but there are {len(counted)}"
                 f" (fedward-silo policy sign){faults}"
             )
             raise ApprovalError(msg)
 
 
 def require_same_data_set(policy: Policy, predecessor: Policy | None) -> None:
-    """Return where both policies are of one data set, told apart alike. Raises `ApprovalError` naming the field.
+    """Return if both policies have the same data set. Raises `ApprovalError`, which names the field that differs.
 
-    The ledger is bound to these fields too, but one that is older than a field cannot say it.
+    The ledger is bound to these fields too, but a ledger that is older than a field does not have it.
     """
     if predecessor is None:
         return
@@ -104,17 +105,17 @@ def require_same_data_set(policy: Policy, predecessor: Policy | None) -> None:
         after = wanted[field]
         if before != after:
             msg = (
-                f"the policy's data_set.{field} is {after}, and in the policy in force it is {before}; it is fixed for"
+                f"the policy's data_set.{field} is {after}, but in the policy in force it is {before}; it is fixed for"
                 " the life of the data set, so put it back"
             )
             raise ApprovalError(msg)
 
 
 def predecessor_of(ledger: Ledger, state: Path, successor: Policy, replaces: Path | None = None) -> Policy | None:
-    """The policy in force by the ledger's word; None where none was put into force yet.
+    """Return the policy that is in force according to the ledger, or None if none was put into force yet.
 
-    It is read from the agent's state, or from `replaces`; what its version could not say is the successor's. Raises
-    `ApprovalError` where neither is that policy.
+    It is read from the agent's state, or from `replaces`. Fields that its version did not have are the successor's.
+    Raises `ApprovalError` if neither is that policy.
     """
     digest = ledger.policy
     if digest is None:
@@ -122,39 +123,39 @@ def predecessor_of(ledger: Ledger, state: Path, successor: Policy, replaces: Pat
     try:
         policy, found = load_predecessor(replaces or _kept(state, digest), successor)
     except DocumentError as error:
-        msg = f"policy {digest[:12]} is in force and cannot be read ({error}); give its file by --replaces"
+        msg = f"policy {digest[:12]} is in force but cannot be read ({error}); give its file with --replaces"
         raise ApprovalError(msg) from None
     if found != digest:
-        msg = f"policy {digest[:12]} is in force, the one given is {found[:12]}; give the right file"
+        msg = f"policy {digest[:12]} is in force, but the given file is {found[:12]}; give the right file"
         raise ApprovalError(msg)
     return policy
 
 
 def put_into_force(ledger: Ledger, path: Path, state: Path, trust: Trust, replaces: Path | None = None) -> Policy:
-    """Put the policy in this file into force, durably; again does nothing. Returns it.
+    """Put the policy in this file into force, durably, and return it. Doing so again changes nothing.
 
-    Raises `ApprovalError`, `DocumentError` and what `Ledger.put_into_force` raises; then nothing has changed.
+    Raises `ApprovalError`, `DocumentError` and what `Ledger.put_into_force` raises. Nothing has changed then.
     """
     policy = load_policy(path)
     if ledger.policy != policy.digest:
         predecessor = predecessor_of(ledger, state, policy, replaces)
         require_same_data_set(policy, predecessor)
         require_approved(policy, path, trust, predecessor)
-    # Kept first: a ledger that names a policy nobody can read could not be led to another one.
+    # The policy is stored first: if nobody can read the policy that a ledger names, it cannot be replaced.
     write_whole(_kept(state, policy.digest), policy.canonical())
     ledger.put_into_force(policy.digest, policy.budget.epsilon)
     return policy
 
 
 def start_under(ledger: Ledger, path: Path, state: Path, trust: Trust) -> Policy:
-    """Put a ledger's first policy into force; any other only comes into force by `policy reload`. Returns it.
+    """Put a ledger's first policy into force and return it. Any other comes into force only by `policy reload`.
 
-    Raises `ApprovalError` where the file holds another policy than the one in force, and what `put_into_force` raises.
+    Raises `ApprovalError` if the file holds another policy than the one in force, and what `put_into_force` raises.
     """
     if ledger.policy not in (None, load_policy(path).digest):
         msg = (
-            f"{path.name} is not the policy in force ({str(ledger.policy)[:12]}): compare them with `fedward-silo"
-            " policy diff`, then put it into force with `fedward-silo policy reload`, or put the old file back"
+            f"{path.name} is not the policy in force ({str(ledger.policy)[:12]}); compare the two with `fedward-silo"
+            " policy diff`, then put the new one into force with `fedward-silo policy reload`, or put the old file back"
         )
         raise ApprovalError(msg)
     return put_into_force(ledger, path, state, trust)

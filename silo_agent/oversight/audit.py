@@ -1,12 +1,12 @@
-"""What a third party finds in an export of a ledger, with the authority's public certificate and nothing else.
+"""What a third party can check in an export of a ledger, with only the authority's public certificate.
 
-Guarantees: `audit` returns only where the silo that is certified for this data set signed the file, every hash, figure
-and price holds (policies/ledger/exports.py), every recovery was signed at its place of this very chain by the party
-that it names, and every cosignature is its signer's and about this chain. Signatures whose certificates expired since
-are checked as of the time that they name (signing.py), and are told apart.
+Guarantees: `audit` returns only if the silo that is certified for this data set signed the file, every hash, figure
+and price is correct (policies/ledger/exports.py), every recovery was signed for its place in exactly this chain by the
+party that it names, and every cosignature is its signer's and about this chain. If a signer's certificate has expired
+since, the signature is checked for the time that it names (signing.py), and the result says so.
 
-Left to others: the deny lists of the two services are not known to a third party, and whether somebody cosigned
-more than the export shows can only be asked of those who cosign.
+Left to others: a third party does not know the deny lists of the two services. Only the cosigners know whether they
+cosigned more than the export shows.
 """
 
 from __future__ import annotations
@@ -28,20 +28,19 @@ from silo_agent.oversight.signing import Detached, cosigner_of, signer_of
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """An export that holds, and who vouches for what."""
+    """A valid export, and who signed which part of it."""
 
     export: Export
     signer: Signer
     recoveries: tuple[tuple[int, Recovery, Signer], ...]
-    """With the number of its entry."""
+    """Each recovery has the number of its entry."""
     cosigned: tuple[tuple[Cosignature, Signer], ...]
 
 
 def audit(content: bytes, detached: Detached, trust: Trust, *, now: datetime | None = None) -> Audit:
     """Check a JSON export and its signature; `now` (aware) defaults to the clock.
 
-    Raises `CryptoError` where the file is not what its silo signed, `LedgerError` by name for whatever else does not
-    hold.
+    Raises `CryptoError` if the file is not what its silo signed, and the `LedgerError` that names any other fault.
     """
     signer = signer_of(trust, detached, content, now=now)
     export = read_export(content)
@@ -68,11 +67,11 @@ def _recoveries(export: Export, trust: Trust, now: datetime | None) -> Iterator[
             require_data_set(certificate, export.genesis.data_set)
         except (CryptoError, ValueError) as error:
             why = str(error) if isinstance(error, CryptoError) else "it is not written in hex"
-            msg = f"the signature of the recovery in entry {entry.sequence} does not hold: {why}"
+            msg = f"the signature of the recovery in entry {entry.sequence} is not valid: {why}"
             raise ExportError(msg) from None
         if signer.identity.uri != event.signer:
             msg = (
-                f"the recovery in entry {entry.sequence} names {event.signer} and was signed by {signer.identity}; ask"
+                f"the recovery in entry {entry.sequence} names {event.signer}, but {signer.identity} signed it; ask"
                 f" {export.silo} who answers for it"
             )
             raise ExportError(msg)
@@ -84,9 +83,9 @@ def _cosigned(export: Export, trust: Trust, now: datetime | None) -> Iterator[tu
         try:
             found, signer = cosigner_of(trust, item, now=now)
         except CryptoError as error:
-            msg = f"the cosignature under entry {item.checkpoint.head.sequence} does not hold: {error}"
+            msg = f"the cosignature of entry {item.checkpoint.head.sequence} is not valid: {error}"
             raise ExportError(msg) from None
         if found.signer != item.signer:
-            msg = f"a cosignature names {item.signer} and is of {found.signer}; ask {export.silo} for a new export"
+            msg = f"a cosignature names {item.signer}, but {found.signer} signed it; ask {export.silo} for a new export"
             raise ExportError(msg)
         yield found, signer

@@ -1,7 +1,8 @@
-"""A signed recovery: what a ledger lost is charged to it again, and a person answers for it.
+"""A signed recovery: the entries that a ledger lost are charged to it again, and a person answers for it.
 
-Guarantees: the charge is at least what the lost entries cost (`policies.ledger.cosign.gap`); where nobody knows, the
-budget is over for good. The entry is signed with the silo's own key, and the signature is checked before it is written.
+Guarantees: the charge is at least what the lost entries cost (`policies.ledger.cosign.gap`). If nobody knows what was
+lost, the budget is used up for good. The entry is signed with the silo's own key, and the signature is checked before
+it is written.
 """
 
 from __future__ import annotations
@@ -19,15 +20,15 @@ from silo_agent.oversight.signing import cosigner_of
 
 
 def checked(handed: Iterable[Cosignature], credential: Credential) -> list[Cosignature]:
-    """Cosignatures of this silo's ledger, each as its signer's. Raises `CryptoError`, `CosignError`.
+    """Return the cosignatures of this silo's ledger, each with its true signer. Raises `CryptoError`, `CosignError`.
 
-    One whose certificate expired since counts as well: it can only make a ledger stand for more.
+    A cosignature whose certificate has expired since counts too, because it can only increase the charge.
     """
     trust, silo = Trust(credential.authority_pem), credential.identity.name
     found = [cosigner_of(trust, item)[0] for item in handed]
     others = {item.checkpoint.silo for item in found} - {silo}
     if others:
-        msg = f"these cosignatures are about the ledger of {', '.join(sorted(others))}; give those of {silo}"
+        msg = f"these cosignatures are of the ledger of {', '.join(sorted(others))}; give those of {silo}"
         raise CosignError(msg)
     return found
 
@@ -40,17 +41,17 @@ def recover(
     *,
     charge_everything: bool = False,
 ) -> Entry:
-    """Charge what these cosigned statements know of and the ledger does not contain; returns the entry.
+    """Charge what these cosigned checkpoints have and the ledger lacks, and return the entry.
 
-    `charge_everything` is for a gap of which nobody can say what was in it. Raises `CosignError` where nothing is
-    missing or a statement is about another data set, `LedgerError` where the entry cannot be written.
+    Set `charge_everything` if nobody can say what was lost. Raises `CosignError` if nothing is missing or a checkpoint
+    is about another data set, and `LedgerError` if the entry cannot be written.
     """
     lost = _lost(ledger, checkpoints)
     if not lost and not charge_everything:
-        msg = "the ledger contains every cosigned entry, or was charged for it: there is nothing to recover"
+        msg = "there is nothing to recover: the ledger contains every cosigned entry, or was charged for it"
         raise CosignError(msg)
     costs = gap(ledger.genesis, ledger.history(), lost)
-    if charge_everything and lost:  # where nothing is known, the gap is everything already
+    if charge_everything and lost:  # if nothing is known, the gap is everything already
         costs = totals.merged((*costs, EXHAUSTED))
     covers = tuple(item.head for item in lost)
     message = recovery_message(ledger.genesis.data_set, ledger.head, covers, costs, responsible)
@@ -64,7 +65,10 @@ def _lost(ledger: Ledger, checkpoints: Iterable[Checkpoint]) -> Sequence[Checkpo
     held = list(checkpoints)
     foreign = {item.data_set for item in held} - {ledger.genesis.data_set}
     if foreign:
-        msg = f"a cosigned head belongs to {', '.join(sorted(foreign))}, the ledger to {ledger.genesis.data_set}"
+        msg = (
+            f"a cosigned head belongs to {', '.join(sorted(foreign))}, but the ledger to {ledger.genesis.data_set};"
+            " give the cosignatures of this ledger"
+        )
         raise CosignError(msg)
     by_head = {item.head: item for item in ledger.missing(held)}
     return tuple(by_head.values())

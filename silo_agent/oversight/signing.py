@@ -1,7 +1,7 @@
-"""Signatures under files and heads, by certificates of the consortium's authority.
+"""Signatures of files and heads, by certificates of the consortium's authority.
 
-Guarantees: a signature names the kind of file it is for, the time at which it was made, and fits its bytes alone;
-whoever has the authority's public certificate can check it, also once the signer's certificate expired
+Guarantees: a signature names the kind of its file and the time at which it was made, and fits only the file's bytes.
+Anybody with the authority's public certificate can check it, also after the signer's certificate has expired
 (crypto.pki.dated).
 """
 
@@ -27,17 +27,17 @@ _MAX_BYTES: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Detached:
-    """A signature that lies beside the file that it is for."""
+    """A signature in a separate file beside the signed file."""
 
     kind: str
     """`json`, `csv` or `html`."""
     at: str
-    """When it was made, ISO 8601 in UTC; signed too."""
+    """The time at which it was made, ISO 8601 in UTC. The time is signed too."""
     certificate: bytes
     signature: bytes
 
     def write(self, path: Path) -> None:
-        """As JSON."""
+        """Write the signature as JSON."""
         content = {
             "format": _FORMAT,
             "kind": self.kind,
@@ -49,15 +49,15 @@ class Detached:
 
     @classmethod
     def read(cls, path: Path) -> Detached:
-        """From a file. Raises `ExportError`."""
+        """Read a signature from a file. Raises `ExportError`."""
         try:
             content = json.loads(path.read_text("utf-8")) if path.stat().st_size <= _MAX_BYTES else {}
             if content["format"] != _FORMAT:
-                raise ValueError  # noqa: TRY301 - one way out for whatever is no signature
+                raise ValueError  # noqa: TRY301 - everything that is no signature leaves by the same except clause
             signature = bytes.fromhex(content["signature"])
             return cls(str(content["kind"]), str(content["at"]), content["certificate"].encode("ascii"), signature)
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            msg = f"{path.name}: no detached signature can be read here; get it from the silo together with its export"
+            msg = f"{path.name}: the file is no signature of an export; get it from the silo together with its export"
             raise ExportError(msg) from None
 
 
@@ -67,9 +67,9 @@ def sign_file(credential: Credential, kind: str, at: str, content: bytes) -> Det
 
 
 def read_signed(path: Path, authority: Path, beside: Path | None = None) -> tuple[bytes, Detached, Trust]:
-    """A file, the signature that lies beside it unless it lies elsewhere, and whom the authority vouches for.
+    """Read a file, its signature (from `beside`, or else from the file beside it), and the authority's certificate.
 
-    Checks nothing yet. Raises `ExportError` for what cannot be read, `CertificateError` where there is no authority.
+    Checks nothing yet. Raises `ExportError` if a file cannot be read, `CertificateError` if there is no authority.
     """
     try:
         content, trust = path.read_bytes(), Trust(authority.read_bytes())
@@ -80,13 +80,13 @@ def read_signed(path: Path, authority: Path, beside: Path | None = None) -> tupl
 
 
 def signer_of(trust: Trust, detached: Detached, content: bytes, *, now: datetime | None = None) -> Signer:
-    """The silo that signed these bytes. Raises `CertificateError`, `SignatureRefused`."""
+    """Return the silo that signed these bytes. Raises `CertificateError`, `SignatureRefused`."""
     message = _message(detached.kind, detached.at, content)
     return signer_at(trust, detached.certificate, message, detached.signature, detached.at, role=Role.SILO, now=now)
 
 
 def cosigner_of(trust: Trust, item: Cosignature, *, now: datetime | None = None) -> tuple[Cosignature, Signer]:
-    """A cosignature as its true signer's, as of the time of its statement where the certificate expired since.
+    """Return a cosignature with its true signer. If the certificate has expired since, the checkpoint's time counts.
 
     Raises `CryptoError`, and `CosignError` for a signer who cannot cosign.
     """
@@ -100,7 +100,7 @@ def cosigner_of(trust: Trust, item: Cosignature, *, now: datetime | None = None)
 
 
 def verifier(trust: Trust) -> Verify:
-    """How `policies.ledger.cosign` checks signatures here: against the consortium's authority."""
+    """Return the function with which `policies.ledger.cosign` checks signatures against the consortium's authority."""
 
     def verify(certificate: bytes, message: bytes, signature: bytes, at: str | None) -> str:
         if at is None:

@@ -1,8 +1,8 @@
 """A ledger as one page for an ethics board: plain words, tables, a plot of what is spent and left.
 
-Guarantees: the page is complete in itself (no script, no font, no picture from elsewhere, and it forbids them), can be
+Guarantees: the page is self-contained (it has no script, font or picture from elsewhere, and forbids them). It can be
 read aloud (headings, captions, header cells, a text for the plot), printed, and read without colours. It says nothing
-that the ledger does not say. Everything that was written by somebody is escaped.
+that the ledger does not say. All text that a person wrote is escaped.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ _UNITS: Final = {
     ),
     None: (
         "protected unit",
-        "What is protected, the patient or the single record, the hospital's policy says; this ledger is too old to.",
+        "The hospital's policy says whether the patient or the single record is protected; this ledger is too old to.",
     ),
 }
 """By what the genesis says of the unit: its name, and a sentence about it."""
 
 
 def statement_page(export: Export, summary: Summary) -> bytes:
-    """The page as HTML in UTF-8."""
+    """Return the page as HTML in UTF-8."""
     title = f"Privacy budget of {export.genesis.data_set}"
     body = [
         f"<h1>{escape(title)}</h1>",
@@ -163,7 +163,7 @@ def _plot(export: Export) -> str:
 
 
 def _budgets(export: Export) -> list[float]:
-    """The budget after each entry, from the genesis on; none for public data."""
+    """Return the budget after each entry, from the genesis on; empty for public data."""
     if export.genesis.public:
         return []
     stated = [entry.event.budget for entry in export.entries if isinstance(entry.event, InForce)]
@@ -237,7 +237,7 @@ def _checking(export: Export) -> Iterable[str]:
 
 
 def _table(caption: str, heads: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: int) -> str:
-    """A table whose last columns, so many, are numbers. Cells are HTML."""
+    """Return a table whose last `numbers` columns are numbers. Cells are HTML."""
     first = len(heads) - numbers
     head = "".join(
         f'<th scope="col"{" class=n" if place >= first else ""}>{escape(text)}</th>' for place, text in enumerate(heads)

@@ -86,7 +86,7 @@ class Retention:
             self._remove(ending.study)
         elif ending.noticed is not None and ending.ended is not None:
             ahead = ending.noticed < ending.ended
-            what = "ended on a day to come; mend the clock" if ahead else "kept long enough; removed from tomorrow on"
+            what = "ended on a future day; fix the clock" if ahead else "kept long enough; removed from tomorrow on"
             log.warning("retention", study=ending.study[:12], ended=str(ending.ended), days=self._days, what=what)
 
     def _remove(self, study: str) -> None:

@@ -196,7 +196,7 @@ def test_nothing_is_overwritten(tmp_path):
     before = {path: path.read_bytes() for path in (tmp_path / "empty").iterdir()}
     (tmp_path / "file").write_text("mine")
     for taken in ("empty", "file"):
-        with pytest.raises(ExportError, match="exists already; give a new folder"):
+        with pytest.raises(ExportError, match="is never overwritten; give a new folder"):
             export(model, tmp_path / taken, folder=tmp_path)
     assert {path: path.read_bytes() for path in (tmp_path / "empty").iterdir()} == before
     assert (tmp_path / "file").read_text() == "mine"
@@ -277,7 +277,9 @@ def test_a_study_that_ran_is_exported_with_what_it_measured(tmp_path):
     assert set(card["quality"][0]["metrics"]) == {"auc", "accuracy", "balanced_accuracy", "calibration", "patients"}
 
 
-@pytest.mark.parametrize(("changes", "why"), [({"study": "f" * 64}, "of another study"), ({"by_domain": 1}, "damaged")])
+@pytest.mark.parametrize(
+    ("changes", "why"), [({"study": "f" * 64}, "belongs to another study"), ({"by_domain": 1}, "damaged")]
+)
 def test_results_that_are_not_the_models_are_refused(tmp_path, changes, why):
     study = study_of("linear mlp")
     write_results(tmp_path, study, **changes)
@@ -290,7 +292,7 @@ def test_weights_of_unknown_domains_come_from_the_noised_counts(tmp_path):
     (tmp_path / "counts.json").write_text("[-4.5, 12.0]")
     assert card_of(tmp_path, random_model(study))["unknown_domain"]["weights"] == [0.0, 1.0]
     (tmp_path / "counts.json").write_text("[1.0]")
-    with pytest.raises(ModelFileError, match=r"counts\.json is damaged or of another study"):
+    with pytest.raises(ModelFileError, match=r"counts\.json is damaged or belongs to another study"):
         export(random_model(study), tmp_path / "again", folder=tmp_path)
 
 

@@ -154,7 +154,7 @@ def test_the_policy_in_force_is_found_or_has_to_be_given(written, ledger, trust,
     (kept,) = (quick_path / "policies").iterdir()
     kept.unlink()
     other = written(min_silos=4)
-    with pytest.raises(ApprovalError, match="give its file by --replaces"):
+    with pytest.raises(ApprovalError, match="give its file with --replaces"):
         put_into_force(ledger, other, quick_path, trust)
     with pytest.raises(ApprovalError, match="give the right file"):
         put_into_force(ledger, other, quick_path, trust, replaces=other)
@@ -170,7 +170,7 @@ def test_a_kept_policy_that_was_altered_is_not_taken_for_the_one_in_force(writte
     (kept,) = (quick_path / "policies").iterdir()
     kept.write_text(json.dumps({**json.loads(kept.read_text()), "approvers": None}))
     written(min_silos=4)
-    with pytest.raises(ApprovalError, match="the one given is"):
+    with pytest.raises(ApprovalError, match="but the given file is"):
         put_into_force(ledger, path, quick_path, trust)
 
 
@@ -201,7 +201,7 @@ def of_data_set(path, **changes):
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"unit": "record"}, "data_set.unit is record, and in the policy in force it is patient"),
+        ({"unit": "record"}, "data_set.unit is record, but in the policy in force it is patient"),
         ({"identified_by": ["visit"]}, r"data_set.identified_by is \['visit'\], .* it is \['patient'\]"),
         ({"unit": "record", "identified_by": ["visit", "patient"]}, "data_set.unit is record"),
         ({"holdout": 0.3}, "data_set.holdout is 0.3"),
@@ -250,13 +250,13 @@ def test_a_policy_of_version_2_keeps_its_data_set_and_its_rule_of_two_signatures
     digest = put_version_2_into_force(older_ledger, quick_path, approvers=APPROVERS[:2])
     path = of_data_set(quick_path / "policy.yaml", unit="record", identified_by=["ward", "row"])
     sign(path, people["ada"], people["grace"])
-    with pytest.raises(ApprovalError, match=r"data_set\.unit is record, and in the policy in force it is patient"):
+    with pytest.raises(ApprovalError, match=r"data_set\.unit is record, but in the policy in force it is patient"):
         put_into_force(older_ledger, path, quick_path, trust)
     of_data_set(path)
     with pytest.raises(ApprovalError, match="the policy in force asks for 2 signatures"):
         put_into_force(older_ledger, path, quick_path, trust)
     kept = quick_path / "policies" / f"{digest}.json"
     kept.write_text(json.dumps({**json.loads(kept.read_text()), "approvers": None}))
-    with pytest.raises(ApprovalError, match="the one given is"):
+    with pytest.raises(ApprovalError, match="but the given file is"):
         put_into_force(older_ledger, path, quick_path, trust)
     assert older_ledger.policy == digest

@@ -128,14 +128,14 @@ def test_only_the_silo_that_is_certified_for_the_data_set_exports_its_ledger(qui
 )
 def test_a_recovery_that_was_not_signed_so_is_refused_by_name(export, audited, changes, why):
     bent = replace(with_recovery(export, **changes), cosigned=())
-    with pytest.raises(ExportError, match=f"signature of the recovery in entry 2 does not hold: .*{why}"):
+    with pytest.raises(ExportError, match=f"signature of the recovery in entry 2 is not valid: .*{why}"):
         audited(bent)
 
 
 def test_a_recovery_is_signed_for_its_place_alone(export, audited):
     first, second, _ = export.entries
     again = next_entry(second.head, second.event, second.at, second.epsilon * 3)
-    with pytest.raises(ExportError, match="recovery in entry 3 does not hold"):
+    with pytest.raises(ExportError, match="recovery in entry 3 is not valid"):
         audited(replace(export, entries=(first, second, again), cosigned=()))
 
 
@@ -143,10 +143,10 @@ def test_a_recovery_names_who_signed_it_and_only_a_silo_does(
     export, audited, foreign_authority, coordinator, credentials
 ):
     other = replace(with_recovery(export, signer="fedward://silo/south"), cosigned=())
-    with pytest.raises(ExportError, match="entry 2 names fedward://silo/south and was signed by fedward://silo/north"):
+    with pytest.raises(ExportError, match="entry 2 names fedward://silo/south, but fedward://silo/north signed it"):
         audited(other)
     for pem, why in ((coordinator.certificate_pem, "a silo is needed"), (foreign_authority.pem, "not issued by")):
-        with pytest.raises(ExportError, match=f"entry 2 does not hold: .*{why}"):
+        with pytest.raises(ExportError, match=f"entry 2 is not valid: .*{why}"):
             audited(replace(with_recovery(export, certificate=pem.decode()), cosigned=()))
 
 
@@ -159,9 +159,7 @@ def test_a_recovery_by_the_silo_of_another_data_set_is_refused(export, audited, 
         "certificate": south.certificate_pem.decode(),
         "signature": south.sign(message).hex(),
     }
-    with pytest.raises(
-        ExportError, match=r"entry 2 does not hold: .*data set south-ward, not for the data set north-w"
-    ):
+    with pytest.raises(ExportError, match=r"entry 2 is not valid: .*data set south-ward, not for the data set north-w"):
         audited(replace(with_recovery(export, **other), cosigned=()))
 
 
@@ -169,13 +167,13 @@ def test_a_recovery_by_the_silo_of_another_data_set_is_refused(export, audited, 
 def test_a_cosignature_that_does_not_fit_is_refused_by_name(export, audited, credentials, authority):
     hub, south = export.cosigned
     for bent, why in (
-        (replace(hub, signature=south.signature), "under entry 2 does not hold: .*does not fit"),
+        (replace(hub, signature=south.signature), "of entry 2 is not valid: .*does not fit"),
         (
             replace(hub, checkpoint=replace(hub.checkpoint, at="2026-01-31T08:00:00+00:00")),
-            "under entry 2 does not hold",
+            "of entry 2 is not valid",
         ),
-        (replace(hub, certificate=credentials["north"].certificate_pem), "under entry 2 does not hold"),
-        (replace(hub, certificate=south.certificate), "under entry 2 does not hold"),
+        (replace(hub, certificate=credentials["north"].certificate_pem), "of entry 2 is not valid"),
+        (replace(hub, certificate=south.certificate), "of entry 2 is not valid"),
         (replace(hub, signer=south.signer), "names fedward://silo/south and is of fedward://coordinator/hub"),
     ):
         with pytest.raises(ExportError, match=why):

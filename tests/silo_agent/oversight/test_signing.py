@@ -49,7 +49,7 @@ def test_only_a_silo_of_this_consortium_signs(authority, foreign_authority, coor
 def test_what_is_no_signature_is_a_sentence(tmp_path, content):
     (tmp_path / "x.sig").write_text(content)
     for path in (tmp_path / "x.sig", tmp_path / "absent.sig"):
-        with pytest.raises(ExportError, match="no detached signature"):
+        with pytest.raises(ExportError, match="no signature of an export"):
             Detached.read(path)
 
 

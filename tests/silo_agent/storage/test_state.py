@@ -150,7 +150,7 @@ def test_a_release_is_not_printed(state):
 
 def test_a_second_draw_for_one_charge_is_refused_and_the_first_stays(state):
     keep(state)
-    with pytest.raises(StateError, match=r"2-heads-3\.i64: was kept before"):
+    with pytest.raises(StateError, match=r"2-heads-3\.i64: the file was stored before"):
         keep(state, INTEGERS + 1)
     assert np.array_equal(state.release(PLACE, Tensor.HEADS, 3).integers, INTEGERS)
 
@@ -199,7 +199,7 @@ def test_another_sum_has_a_list_of_its_own(state, place, tensor):
 def test_a_label_gives_one_byte_string_for_ever(state):
     assert state.sealed(STUDY, LABEL) is None
     path = state.keep_sealed(STUDY, LABEL, [b"sealed"])
-    with pytest.raises(StateError, match=r"\.sealed: was kept before"):
+    with pytest.raises(StateError, match=r"\.sealed: the file was stored before"):
         state.keep_sealed(STUDY, LABEL, [b"other bytes"])
     state = reopened(state)
     assert state.sealed(STUDY, LABEL) == path
