@@ -87,7 +87,7 @@ def require_approved(policy: Policy, path: Path, trust: Trust, predecessor: Poli
         if len(counted) < NEEDED:
             faults = "".join(f"; {name}: {fault}" for name, fault in given.items() if fault)
             msg = (
-                f"{words} for {NEEDED} signatures of {', '.join(asking.approvers)}, but there are {len(counted)}"
+                f"{words} for {NEEDED} signatures of {', '.join(asking.approvers)}, but has {len(counted)}"
                 f" (fedward-silo policy sign){faults}"
             )
             raise ApprovalError(msg)

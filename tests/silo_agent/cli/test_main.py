@@ -135,7 +135,7 @@ def test_a_ledger_is_made_once_in_its_life(hospital, sentence):
 def test_only_the_ledger_of_the_certified_data_set_is_made_and_exported(hospital, tmp_path, sentence):
     write_yaml(hospital.parent / "policy.yaml", policy_document("clinic"))
     text = sentence("ledger", "create", "-c", hospital)
-    assert "is for fedward://silo/north with the data set north-ward, not for the data set clinic: a new name" in text
+    assert "is for fedward://silo/north with the data set north-ward, not for the data set clinic, and a new name" in text
     ledger = hospital.parent / "state" / "ledger.sqlite3"
     assert not ledger.parent.exists()
     ledger.parent.mkdir()
@@ -589,7 +589,7 @@ def test_a_model_file_can_be_given_and_needs_no_agent(hospital, studied, newcome
     ("options", "why"),
     [
         ([], "row 4, column 'group': found 'c', expected one of 'a', 'b'"),
-        (["--domain", "c"], "--domain 'c': the study knows a, b"),
+        (["--domain", "c"], "--domain 'c' is unknown: the study knows a, b"),
         (["--domain", "a", "--unknown-domain", "pooled"], "exclude each other"),
         (["--domain", "a", "--out", "out.txt"], "must be one of .csv, .parquet"),
         (["--domain", "a", "--model", "absent.safetensors"], "absent.safetensors cannot be read"),
@@ -612,7 +612,7 @@ def test_a_study_without_the_model_is_a_sentence(hospital, studied, newcomers, s
     more = [newcomers] if command == "predict" else ["--out", hospital.parent / "out"]
     for options, what in (([], "finished round"), (["--personal"], "personal model")):
         said = sentence(command, studied.digest, *more, *options, "-c", hospital)
-        assert f"no {what} of this study in" in said
+        assert f"there is no {what} of this study in" in said
 
 
 # --- export -----------------------------------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ def test_one_domain_may_be_given_for_all(tmp_path, model):
 
 
 def test_a_domain_that_the_study_does_not_know_is_named(tmp_path, model):
-    with pytest.raises(PredictionError, match="--domain 'c': the study knows a, b"):
+    with pytest.raises(PredictionError, match="--domain 'c' is unknown: the study knows a, b"):
         predict(model, write_rows(tmp_path / "r.csv", [ROW]), folder=tmp_path, domain="c")
 
 

@@ -109,7 +109,7 @@ def test_only_the_silo_that_is_certified_for_the_data_set_exports_its_ledger(qui
     Ledger.create(path, replace(NORTH, data_set="clinic"))
     with Ledger.open(path, replace(NORTH, data_set="clinic"), budget_epsilon=4.0) as ledger:
         renamed = replace(export, genesis=ledger.genesis, entries=(), cosigned=())
-    with pytest.raises(CertificateError, match="data set north-ward, not for the data set clinic: a new name"):
+    with pytest.raises(CertificateError, match="data set north-ward, not for the data set clinic, and a new name"):
         audited(renamed)
 
 
@@ -174,7 +174,7 @@ def test_a_cosignature_that_does_not_fit_is_refused_by_name(export, audited, cre
         ),
         (replace(hub, certificate=credentials["north"].certificate_pem), "of entry 2 is not valid"),
         (replace(hub, certificate=south.certificate), "of entry 2 is not valid"),
-        (replace(hub, signer=south.signer), "names fedward://silo/south and is of fedward://coordinator/hub"),
+        (replace(hub, signer=south.signer), "names fedward://silo/south, but fedward://coordinator/hub signed it"),
     ):
         with pytest.raises(ExportError, match=why):
             audited(replace(export, cosigned=(bent,)))
