@@ -55,7 +55,11 @@ class Encoder(nn.Module):
         for width, following in pairwise(widths):
             # Without storage first: torch's own random start would be drawn for nothing.
             layers += [nn.Linear(width, following, device="meta"), nn.Tanh()]
-        self.layers = nn.Sequential(*layers[:-1]).to_empty(device="cpu")
+        self.layers = nn.Sequential(*layers[:-1])
+        for layer in self.layers:
+            # Not by `to_empty`, which loads sympy to find the shapes: half a second in every silo.
+            for name, parameter in layer.named_parameters():
+                setattr(layer, name, nn.Parameter(torch.zeros(parameter.shape)))
         with torch.no_grad():
             for parameter in self.parameters():
                 parameter.zero_()
