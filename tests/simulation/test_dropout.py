@@ -178,7 +178,9 @@ def in_the_sum(step, tensor, lost):
     return set(NAMES) - {name for name, fate in step.fates.items() if fate == "lost"}
 
 
-@pytest.mark.parametrize("step", SUMS, ids=str)
+@pytest.mark.parametrize(
+    "step", [pytest.param(s, marks=[pytest.mark.slow] * (s.sealing == "ring64")) for s in SUMS], ids=str
+)
 def test_three_of_ten_lost_in_the_sums_cost_neither_the_attempt_nor_a_second_upload(federate, step):
     federation = federate(step)
     witness = federation.witness
