@@ -48,9 +48,14 @@ def _load_opacus() -> None:
     try:
         opacus = importlib.import_module("opacus")
         importlib.import_module("opacus.optimizers")
-    finally:
-        for name in absent:
-            del sys.modules[name]
+    except ImportError:
+        # Another version of torch or Opacus wants more of what was left out: then all of it is loaded, at full price.
+        for name in [*absent, *(name for name in sys.modules if name.split(".")[0] == "opacus")]:
+            sys.modules.pop(name, None)
+        importlib.import_module("opacus")
+        return
+    for name in absent:
+        sys.modules.pop(name, None)
     del opacus.__dict__["PrivacyEngine"]
     opacus.__dict__["__getattr__"] = _asked_for
 

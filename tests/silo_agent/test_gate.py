@@ -381,7 +381,9 @@ def test_a_silo_works_only_on_the_data_set_of_its_certificate(open_hospital):
         hospital.folder / "ledger.sqlite3",
         Genesis(data_set="clinic", holdout=0.2, delta=1e-5, unit="patient", identified_by=("patient",)),
     )
-    with pytest.raises(CertificateError, match="data set north-ward, not for the data set clinic, and a new name does not refill"):
+    with pytest.raises(
+        CertificateError, match="data set north-ward, not for the data set clinic, and a new name does not refill"
+    ):
         hospital.start()
     hospital.state.close()
 

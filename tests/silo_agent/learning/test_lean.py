@@ -9,9 +9,11 @@ ROOT = Path(__file__).parents[3]
 LEAN = "from silo_agent.learning.lean import load_lean; load_lean(); load_lean()\n"
 TRAIN = """
 import json, sys
+from dataclasses import replace
 from pathlib import Path
 import numpy as np
 from policies.documents.study import load_study
+from policies.plan.release import encoder_release
 from silo_agent.data.records import Records
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
@@ -27,8 +29,8 @@ records = Records(
 require_accountable(study)
 model = SharedModel.start(study)
 update = train_encoder(
-    model.build_encoder(), model.heads, records, study.encoder.model_copy(update={"steps": 2}),
-    domain_weights=np.ones(5), prior=model.build_prior(), mode="local", entropy=SeededEntropy(1),
+    model.build_encoder(), model.heads, records, study.encoder, replace(encoder_release(study), count=2),
+    family=model.family, domain_weights=np.ones(5), prior=model.build_prior(), mode="local", entropy=SeededEntropy(1),
 )
 names = ("opacus.privacy_engine", "scipy.stats", "torch._dynamo", "torch.distributed.tensor", "sympy")
 loaded = [name for name in names if name in sys.modules]
@@ -62,3 +64,8 @@ def test_whoever_asks_for_what_was_left_out_gets_it():
 
 def test_an_opacus_that_is_loaded_already_stays_as_it_is():
     assert said("import opacus\n" + LEAN + ASK) == "True False True\n"
+
+
+def test_an_opacus_that_wants_more_than_was_left_in_is_loaded_whole():
+    short = "from silo_agent.learning import lean\nlean._UNUSED['torch.distributed.tensor'] = ()\n"
+    assert said(short + LEAN + ASK) == "True False True\n"
