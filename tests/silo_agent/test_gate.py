@@ -380,7 +380,9 @@ def test_a_silo_works_only_on_the_data_set_of_its_certificate(open_hospital):
         holdout=0.2,
         delta=1e-5,
     )
-    with pytest.raises(CertificateError, match="data set north-ward, not for the data set clinic, and a new name does not refill"):
+    with pytest.raises(
+        CertificateError, match="data set north-ward, not for the data set clinic, and a new name does not refill"
+    ):
         hospital.start()
     hospital.state.close()
 

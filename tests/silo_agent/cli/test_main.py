@@ -134,7 +134,9 @@ def test_a_ledger_is_made_once_in_its_life(hospital, sentence):
 def test_only_the_ledger_of_the_certified_data_set_is_made_and_exported(hospital, tmp_path, sentence):
     write_yaml(hospital.parent / "policy.yaml", policy_document("clinic"))
     text = sentence("ledger", "create", "-c", hospital)
-    assert "is for fedward://silo/north with the data set north-ward, not for the data set clinic, and a new name" in text
+    assert (
+        "is for fedward://silo/north with the data set north-ward, not for the data set clinic, and a new name" in text
+    )
     ledger = hospital.parent / "state" / "ledger.sqlite3"
     assert not ledger.parent.exists()
     ledger.parent.mkdir()
