@@ -119,7 +119,7 @@ class Fake(silo_pb2_grpc.SiloServiceServicer):
 
     def Witness(self, request, context):
         self._begin("Witness", context, request)
-        return silo_pb2.WitnessReply(statement=self.handed and codec.statement_to_wire(self.handed))
+        return silo_pb2.WitnessReply(statement=self.handed and codec.checkpoint_to_wire(self.handed))
 
     def UploadStatus(self, request, context):
         self._begin("UploadStatus", context, codec.header_from_wire(request.header))
@@ -257,7 +257,7 @@ def test_a_statement_brings_cosignatures(ward, peer):
     mine = replace(SIGNED, signature=b"mine")
     assert ward.client.cosign(PLACE, mine) == Cosigned(WORD, ward.fake.peer_signed)
     request = ward.fake.seen[0]
-    assert (codec.place_from_wire(request.place), codec.statement_from_wire(request.statement)) == (PLACE, mine)
+    assert (codec.place_from_wire(request.place), codec.checkpoint_from_wire(request.statement)) == (PLACE, mine)
     assert request.hold_seconds > 0
 
 
