@@ -177,7 +177,7 @@ def spooled(federation):
     return sorted(federation.place.party(COORDINATOR).glob(f"data/spool/*/*/*/{PLANTED}.sealed"))
 
 
-@pytest.mark.parametrize("held", [Tensor.HEADS, Tensor.ENCODER])
+@pytest.mark.parametrize("held", [pytest.param(Tensor.HEADS, marks=pytest.mark.slow), Tensor.ENCODER])
 def test_a_planted_pattern_is_nowhere_at_the_coordinator(federation, held):
     with Silos(federation, held) as silos:
         federation.begin()
@@ -193,7 +193,7 @@ def test_a_planted_pattern_is_nowhere_at_the_coordinator(federation, held):
     assert not silos.errors
 
 
-@pytest.mark.parametrize("held", [Tensor.HEADS, Tensor.ENCODER])
+@pytest.mark.parametrize("held", [pytest.param(Tensor.HEADS, marks=pytest.mark.slow), Tensor.ENCODER])
 def test_with_the_pads_off_the_search_does_find_it(federation, held, monkeypatch):
     """The build without protection: integers leave as they are. It is made here and nowhere else."""
     monkeypatch.setattr(crypto.secagg.sealing, "apply", lambda ring, words, terms: None)

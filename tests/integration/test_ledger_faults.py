@@ -31,7 +31,7 @@ from policies.ledger.chain import Genesis
 from policies.ledger.cosign import Cosigned
 from policies.ledger.events import Debit, InForce
 from policies.ledger.ledger import Ledger, read_history
-from policies.plan.release import plan
+from policies.plan.release import Release, plan
 from protos.checkpoints import SignedCheckpoint
 from protos.messages import Place, Tensor
 from silo_agent.gate import Gate, Order, open_ledger
@@ -162,7 +162,7 @@ class World:
     def contribute(self, gate: Gate, cosigning: Cosigning, wanted: Order) -> bytes:
         """What may be sent."""
 
-        def compute(charged: Place):
+        def compute(charged: Place, _release: Release):
             self.draws += 1
             with self.log.open("a") as log:
                 log.write(f"{charged.round} {charged.attempt} {wanted.tensor}\n")

@@ -262,7 +262,13 @@ def without_digest(path):
     path.with_suffix(".digest").unlink()
 
 
-@pytest.mark.parametrize("damage", [one_bit, Path.unlink, unreadable, without_digest])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [one_bit, *(pytest.param(damage, marks=SLOW) for damage in (Path.unlink, unreadable, without_digest))],
+)
 def test_a_model_that_was_changed_on_the_disk_is_noticed_and_taken_from_a_peer(hub, damage):
     south = hub.silos["south"]
     before_round(south, 2, lambda: damage(south.model(1)))
@@ -287,7 +293,8 @@ def other_encoder(opened):
 
 
 @pytest.mark.parametrize(
-    ("name", "divert", "phase"), [("adopt", other_heads, "adopt"), ("open", other_encoder, "open")]
+    ("name", "divert", "phase"),
+    [pytest.param("adopt", other_heads, "adopt", marks=SLOW), ("open", other_encoder, "open")],
 )
 def test_a_silo_that_makes_another_model_of_a_sum_is_set_apart_and_catches_up(hub, name, divert, phase):
     """By one step of the grid, or the last bit: its digest is not most's, and the others go on at once."""

@@ -615,16 +615,14 @@ def test_a_clock_that_jumps_two_days_and_back_brings_no_expired_policy_back(open
     hospital.contribute(hospital.order())
     spent = hospital.gate.ledger.spent()
     clock.jump(2)
-    with pytest.raises(Refused, match="it is 2027-06-02: no study is charged") as refused:
+    with pytest.raises(Refused, match="today is 2027-06-02: no study is charged") as refused:
         hospital.contribute(hospital.order(number=2))
     assert refused.value.reason is Reason.EXPIRED
     hospital.gate.ledger.note("refresh", "case 14")
     clock.jump(-2)
     if restart:
         hospital.restart()
-    with pytest.raises(
-        Refused, match=r"written on 2027-06-02; .* clock now says 2027-05-31 .*policy reload"
-    ) as refused:
+    with pytest.raises(Refused, match=r"written on 2027-06-02, .* clock now says 2027-05-31.*policy reload") as refused:
         hospital.contribute(hospital.order(number=2))
     assert refused.value.reason is Reason.EXPIRED
     assert (hospital.draws, len(hospital.on_disk), hospital.gate.ledger.spent()) == (1, 1, spent)

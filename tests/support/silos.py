@@ -83,8 +83,10 @@ def summed(kind: str, contents: list[bytes]) -> bytes:
 
 def announced(study: Study, round_number: int, tensor: Tensor) -> tuple[str, int]:
     """Ring and number of values of what a silo uploads for a tensor."""
-    values = sealed_values(plan(study).release(round_number, tensor).values, len(study.silos))
-    return plan(study).ring(tensor), values
+    planned = [release for release in plan(study).rounds[round_number] if release.tensor == tensor]
+    # Of a tensor that is not due: as some round has it, so that nothing but the round is wrong with it.
+    release = (planned or [release for release in plan(study) if release.tensor == tensor])[0]
+    return release.ring, sealed_values(release.values, len(study.silos))
 
 
 def content_size(study: Study, round_number: int, tensor: Tensor) -> int:

@@ -106,7 +106,9 @@ def test_each_export_has_to_hold_and_is_named(exported, together, tmp_path):
     west = exported("west", HEADS, signer="south")
     assert "west.json: the export says that it is of fedward://silo/west" in str(together(north, west).exception)
     twice = exported("north", HEADS, name="again")
-    assert "fedward://silo/north was given twice" in str(together(north, twice).exception)
+    assert "two exports are of fedward://silo/north; give one export of each hospital" in str(
+        together(north, twice).exception
+    )
     assert "give those of 2 to 256 hospitals" in str(together(north).exception)
     assert "absent.json cannot be read" in str(together(north, tmp_path / "absent.json").exception)
     assert "absent.pem cannot be read" in str(together(north, authority=tmp_path / "absent.pem").exception)

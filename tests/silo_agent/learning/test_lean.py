@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[3]
 LEAN = "from silo_agent.learning.lean import load_lean; load_lean(); load_lean()\n"
 TRAIN = """
@@ -58,14 +60,17 @@ def test_training_is_the_same_without_what_is_left_out():
     assert lean == full
 
 
+@pytest.mark.slow
 def test_whoever_asks_for_what_was_left_out_gets_it():
     assert said(LEAN + ASK) == "True False True\n"
 
 
+@pytest.mark.slow
 def test_an_opacus_that_is_loaded_already_stays_as_it_is():
     assert said("import opacus\n" + LEAN + ASK) == "True False True\n"
 
 
+@pytest.mark.slow
 def test_an_opacus_that_wants_more_than_was_left_in_is_loaded_whole():
     short = "from silo_agent.learning import lean\nlean._UNUSED['torch.distributed.tensor'] = ()\n"
     assert said(short + LEAN + ASK) == "True False True\n"
