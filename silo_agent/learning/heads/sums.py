@@ -153,7 +153,7 @@ def _clipped(
 
 
 def _sound(p: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Expected outcomes (n, R), and weights (n,). If a record's logits overflow, its outcome and weight are 0.
+    """Expected outcomes (n, R), made finite, and weights (n,), which are 0 for records whose logits overflow.
 
     The terms are products of these with ||z||^2 <= C^2, so every term is finite. In a sum, one term that is not finite
     would destroy the terms of all.
