@@ -55,7 +55,7 @@ class Parties:
         """Start a party that appends to `log`. `threads` limits its CPU threads; with None the party chooses."""
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         if threads is not None:
-            # All parties share one machine. Without this limit each would start a thread for each of its cores.
+            # All parties share one machine. Without this limit each would start a thread for each core.
             environment |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
         self._logs[name] = log
         with log.open("ab") as file:

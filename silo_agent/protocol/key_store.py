@@ -63,7 +63,7 @@ class Stored:
 
 
 class KeyStore:
-    """One study's secrets. Prints only its kind."""
+    """One study's secrets. Its repr shows none of them."""
 
     def __init__(self, ephemeral: EphemeralKey, keep: Callable[[bytes], object], stored: Stored | None = None) -> None:
         """`keep` stores bytes durably and sealed. `stored` is what was kept before; None if the key is new."""

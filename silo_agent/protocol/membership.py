@@ -38,7 +38,10 @@ log = structlog.get_logger()
 
 
 class Membership:
-    """Bound to one roster of one study. Prints only its kind. Every method may raise what `roster` raises."""
+    """This silo's part in one roster of one study. Every method may raise what `roster` raises.
+
+    Its repr shows no secret.
+    """
 
     def __init__(
         self,

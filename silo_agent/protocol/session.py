@@ -46,7 +46,7 @@ def session_name(folder: Path, credential: Credential, entropy: Entropy) -> str:
 
 
 class Session:
-    """This silo in one study. Prints only its kind."""
+    """This silo in one study. Its repr shows no secret."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A trained network as a plain list of layers and named tensors. An export describes it, writes it, and loads it again.
+"""A trained network as a plain list of layers and named tensors, from which an export is written and can be rebuilt.
 
 Guarantees: the list is read from the modules that predict (their order, strides, groups) and is never written down a
 second time. It holds what prediction needs and nothing else: of a stochastic encoder only the mean, and no prior.

@@ -44,12 +44,12 @@ class Bernoulli:
     # --- sums of heads --------------------------------------------------------------------------------------------
     @property
     def hessian_factor(self) -> float:
-        """4 r / C^2."""
+        """The factor 4 r / C^2."""
         return 4.0 * SHARE / C**2
 
     @property
     def gradient_divisor(self) -> float:
-        """C."""
+        """The divisor C."""
         return C
 
     def mean(self, logits: torch.Tensor) -> torch.Tensor:
@@ -61,11 +61,11 @@ class Bernoulli:
         return mean - labels.to(mean.dtype)[:, None]
 
     def curvature_norm(self, mean: torch.Tensor) -> torch.Tensor:
-        """P (1 - p)."""
+        """The norm of S, which is p (1 - p)."""
         return (mean * (1.0 - mean))[:, 0]
 
     def curvature_sum(self, mean: torch.Tensor, z: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        """Z' diag(weight p (1 - p)) Z."""
+        """The sum Z' diag(weight p (1 - p)) Z."""
         return z.T @ ((weight * self.curvature_norm(mean))[:, None] * z)
 
     def centred(self, hessian: Floats, gradient: Floats) -> tuple[Floats, Floats]:
@@ -84,7 +84,7 @@ class Bernoulli:
         return "two_classes"
 
     def probabilities(self, logits: Floats) -> Floats:
-        """(1 - p, p)."""
+        """The probabilities (1 - p, p)."""
         second = expit(logits)
         return np.concatenate([1.0 - second, second], axis=1)
 
@@ -95,7 +95,7 @@ class Bernoulli:
     # --- metrics --------------------------------------------------------------------------------------------------
     @property
     def has_auc(self) -> bool:
-        """The logit orders the records."""
+        """True: the logit orders the records."""
         return True
 
     def edges(self, bins: int) -> Floats:

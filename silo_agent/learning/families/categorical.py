@@ -44,12 +44,12 @@ class Categorical:
     # --- sums of heads --------------------------------------------------------------------------------------------
     @property
     def hessian_factor(self) -> float:
-        """2 r / C^2."""
+        """The factor 2 r / C^2."""
         return 2.0 * SHARE / C**2
 
     @property
     def gradient_divisor(self) -> float:
-        """Sqrt(2) C."""
+        """The divisor sqrt(2) C."""
         return math.sqrt(2.0) * C
 
     def mean(self, logits: torch.Tensor) -> torch.Tensor:
@@ -57,7 +57,7 @@ class Categorical:
         return torch.softmax(logits, dim=1)
 
     def residual(self, mean: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """P - y, y one-hot."""
+        """The residual p - y, y one-hot."""
         error = mean.clone()
         error[torch.arange(len(mean), device=mean.device), labels] -= 1.0
         return error
@@ -68,7 +68,7 @@ class Categorical:
         return torch.sqrt(((mean * (1.0 - mean)) ** 2).sum(dim=1) + (mean**2 * (total[:, None] - mean**2)).sum(dim=1))
 
     def curvature_sum(self, mean: torch.Tensor, z: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        """blockdiag(Z' diag(weight p_c) Z) - A'A, A = [sqrt(weight) p_c z]."""
+        """The sum blockdiag(Z' diag(weight p_c) Z) - A'A, with A = [sqrt(weight) p_c z]."""
         count, width = mean.shape[1], z.shape[1]
         products = (torch.sqrt(weight)[:, None] * mean)[:, :, None] * z[:, None, :]
         products = products.reshape(len(z), count * width)

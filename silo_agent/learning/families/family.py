@@ -47,7 +47,7 @@ class Family(Protocol):
         ...
 
     def mean(self, logits: torch.Tensor) -> torch.Tensor:
-        """The inverse link: expected outcome (n, R) of logits (n, R). Not finite where the logits overflow."""
+        """The inverse link: expected outcome (n, R) of logits (n, R). Not finite if the logits overflow."""
         ...
 
     def residual(self, mean: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
