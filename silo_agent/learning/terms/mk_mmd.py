@@ -24,7 +24,7 @@ _PAIRS = 2
 
 
 def loss(seen: Seen, _own: Network, anchor: Network) -> torch.Tensor:
-    """Squared MK-MMD between the features and those of the constant model, a scalar. It is 0 for less than two records.
+    """Squared MK-MMD between the features and those of the constant model, a scalar; 0 for fewer than two records.
 
     The kernel weights are chosen anew for every batch, and its gradient treats them as constants.
     """
