@@ -8,7 +8,7 @@ patients scales nothing. Empty batches still add noise.
 Noise and sampling come from the given entropy and are drawn on the CPU, so a GPU trains with the same noise. A batch
 passes in parts of bounded memory, whose clipped sums are added up; its noise is drawn once. Without noise nothing is
 trained, unless the mode is `none`, which is for public data. The plan alone says how many steps there are and which
-model results: no loss or metric of the records is ever looked at.
+model is taken: no loss or metric of the records is ever looked at.
 
 The gate has charged the ledger before. Rounding to the grid and sealing come after.
 """
