@@ -1,11 +1,12 @@
-"""The one durable write of both programs: a file is whole under its name and survives a power cut, or is not there.
+"""The one durable write of both programs: a file is complete under its name and survives a power cut, or it is absent.
 
-Guarantees: content is synced before it gets its name, and the folder is synced after; so whoever has returned from here
-finds the file after any crash, and nobody ever finds a part of it.
+Guarantees: the content is synced before the file gets its name, and the folder is synced afterwards. So once a write
+has returned, the file is there after any crash, and nobody ever finds a part of it.
 
-It lies beside the ledger, which stands or falls with it, because both programs may import `policies`. The floors forbid
-this to `crypto`, whose `pki.key_files` makes each file once and never replaces it: that is a write of another kind, and
-has its own folder sync. What the bytes are, and that only one process writes a name at a time, is the caller's.
+The module is in `policies` because both programs may import `policies`, and because the ledger depends on it. `crypto`
+may not import it. Its `pki.key_files` makes each file once and never replaces it, which is another kind of write, and
+syncs the folder itself. The caller decides what the bytes are, and ensures that only one process writes a name at a
+time.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from pathlib import Path
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file completely or not at all, durably, readable by its owner alone. Raises OSError."""
+    """Write a file durably, completely or not at all, readable by its owner alone. Raises OSError."""
     write_pieces(path, (content,))
 
 
 def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
-    """`write_whole` for content that comes in pieces. What they raise leaves no trace."""
+    """`write_whole` for content that comes in pieces. If a piece raises, nothing is left behind. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     fresh = path.with_name(path.name + ".new")
     handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -36,7 +37,7 @@ def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
 
 
 def put_in_place(fresh: Path, path: Path) -> None:
-    """Give a finished file its name, in place of what had it. Both lie in one folder. Raises OSError."""
+    """Give a finished file its name, replacing any file of that name in the same folder. Raises OSError."""
     with fresh.open("rb") as file:
         os.fsync(file.fileno())
     fresh.replace(path)
@@ -44,7 +45,7 @@ def put_in_place(fresh: Path, path: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make durable which files lie in a folder. Raises OSError."""
+    """Make the names in a folder durable. Raises OSError."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)

@@ -1,8 +1,9 @@
-"""The root of the agent's errors; each room keeps its own kinds, and all of them hang on it.
+"""The root of the agent's errors. Each package defines its own kinds, and all of them derive from this one.
 
-Guarantees: whatever `silo_agent` raises on purpose is a `SiloError`, and its text says what to do about it. Two things
-are no errors and hang apart: `protocol.client.Stopped`, the operator's wish, and `data.errors.Unfit`, which the reader
-turns into a `DataError` before anybody sees it. What may be said of an error outside the hospital is `agent`'s rule.
+Guarantees: everything that `silo_agent` raises on purpose is a `SiloError`, and its text says what to do about it. Two
+exceptions are not errors and do not derive from it. `protocol.client.Stopped` means that the operator stopped the
+agent. `data.errors.Unfit` is turned into a `DataError` by the reader. `agent` decides what may be said about an error
+outside the hospital.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ app = typer.Typer(help="A federation on one machine.", no_args_is_help=True, pre
 
 @app.callback()
 def _group() -> None:
-    """Keeps `local` a command of its own name while it is the only one."""
+    """Typer drops the name of a single command; with this callback, `fedward local` keeps its name."""
 
 
 @app.command()
@@ -66,7 +66,7 @@ def local(
 
 
 def shown(found: Sequence[Budget]) -> Table:
-    """What every ledger says."""
+    """A table of every silo's budget and what is spent of it."""
     title = f"Epsilon at delta {found[0].delta:g}"
     table = Table("silo", "spent", "budget", "left", title=title, title_justify="left")
     for one in found:
@@ -76,8 +76,8 @@ def shown(found: Sequence[Budget]) -> Table:
 
 
 def main() -> None:
-    """Run; a fault is a sentence on stderr and exit code 1."""
-    # Whoever ends this command ends the processes that it has started.
+    """Run the command. An error is printed as one sentence on stderr, with exit code 1."""
+    # If this command is ended, the processes that it has started must end too.
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         app()

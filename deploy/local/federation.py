@@ -1,6 +1,6 @@
 """A whole federation on one machine: an authority, a coordinator and one agent per data file, each its own process.
 
-Uses the command lines that operators and hospitals use, over mutual TLS on loopback.
+It calls the commands that operators and hospitals use. The processes talk over mutual TLS on loopback.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ from policies.documents.study import Study, load_study
 
 @dataclass
 class Federation:
-    """Set up by `prepare`, run as a context manager."""
+    """One federation: `prepare` sets it up; as a context manager it runs."""
 
     folder: Path
     study_file: Path
     data: Mapping[str, Path]
     policy: str
-    """Text of every silo's policy; `silo_policies.DATA_SET` stands for its data set."""
+    """The common text of all silos' policies; `silo_policies.DATA_SET` in it stands for a silo's data set."""
     threads: int | None = 1
     parties: Parties = field(default_factory=Parties)
     _passphrase: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
 
     @property
     def place(self) -> Place:
-        """Where everything lies."""
+        """The paths of all parts."""
         return Place(self.folder)
 
     @property
@@ -61,12 +61,12 @@ class Federation:
         return self.parties.processes
 
     def policy_of(self, silo: str) -> Policy:
-        """A silo's policy. Raises `DocumentError`."""
+        """The policy of one silo. Raises `DocumentError` if the text is not a policy."""
         return silo_policy(self.policy, silo, self.study_file)
 
     # --- setting up -----------------------------------------------------------------------------------------------
     def prepare(self) -> None:
-        """Authority, enrolment and certificates."""
+        """Make the authority, enrol all parties and sign their certificates. Raises `FederationError`."""
         enrolment = Enrolment(self.place, self._passphrase)
         enrolment.enrol({silo: self.policy_of(silo).data_set.id for silo in self.data})
         configure_coordinator(self.place)
@@ -93,7 +93,7 @@ class Federation:
         self.stop()
 
     def start_coordinator(self) -> None:
-        """Start the coordinator and learn its ports."""
+        """Start the coordinator and read its port from its log."""
         self._start(COORDINATOR, "fedward-coordinator", "serve", "-c", self.place.coordinator_file)
         self.port = int(self._await_log(COORDINATOR, "serving")["port"])
         configure_operator(self.place, self.port)
@@ -118,15 +118,15 @@ class Federation:
         return self.place.agent_file(silo)
 
     def state(self, silo: str) -> Path:
-        """A silo's state of the study: models, results, training log."""
+        """The folder of the study at a silo: models, results, training log."""
         return self.place.state(silo) / "studies" / self.study.digest
 
     def metrics_port(self, name: str) -> int:
-        """Where a running process shows its metrics."""
+        """The port at which a running process shows its metrics."""
         return int(self.await_ready(name)["metrics_port"])
 
     def await_ready(self, name: str) -> dict[str, Any]:
-        """What a process says once it can work. Raises `FederationError`, also if it takes too long."""
+        """The log entry that a process writes once it can work. Raises `FederationError` if none comes in time."""
         return self._await_log(name, "serving" if name == COORDINATOR else "agent starts")
 
     @contextlib.contextmanager
@@ -145,21 +145,21 @@ class Federation:
         run("fedward-coordinator", "study", "start", self.study.digest, *operator)
 
     def check(self) -> None:
-        """Raise `FederationError` if a process has failed; an agent ends well when its study is over."""
+        """Raise `FederationError` if a process has failed. An agent that ends with code 0 has not failed."""
         self.parties.check()
 
     def wait_for_silos(self, seconds: float = 60.0) -> None:
-        """Wait until every agent has heard that the study is over and has ended."""
+        """Wait until every agent has ended because its study is over. Raises `FederationError` after `seconds`."""
         for name in self.data:
             self.parties.wait(name, seconds)
         self.check()
 
     def stop(self) -> None:
-        """End what was started."""
+        """End every process that was started."""
         self.parties.stop()
 
     def log(self, name: str) -> Path:
-        """What a process writes."""
+        """The file that a process logs to."""
         return self.place.party(name) / "log.jsonl"
 
     def log_tail(self, name: str) -> str:

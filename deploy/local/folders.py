@@ -1,4 +1,4 @@
-"""The folder that a local run fills, and the folder that it finds the silos' data in."""
+"""The folder that a local run fills, and the folder in which it finds the silos' data."""
 
 from __future__ import annotations
 
@@ -11,14 +11,17 @@ from deploy.local.processes import FederationError
 
 MARK: Final = ".made-by-fedward-demo"
 SUFFIXES: Final = (".csv", ".parquet")
-"""Of the files that an agent reads."""
+"""Suffixes of the data files that an agent reads."""
 
 
 def empty(folder: Path) -> None:
-    """Begin with an empty folder; only one that an earlier demo made is emptied. Raises `FederationError`."""
+    """Begin with an empty folder. If it holds files, it is emptied only if an earlier demo made it.
+
+    Raises `FederationError` otherwise.
+    """
     if _holds_files(folder):
         if not (folder / MARK).exists():
-            msg = f"{folder} holds files that no demo made; give another folder with OUT=<folder>"
+            msg = f"{folder} holds files, and no demo made it; give another folder with OUT=<folder>"
             raise FederationError(msg)
         shutil.rmtree(folder)
     folder.mkdir(parents=True, exist_ok=True)
@@ -26,7 +29,7 @@ def empty(folder: Path) -> None:
 
 
 def begin(folder: Path) -> None:
-    """Make a new folder. Raises `FederationError` if it holds anything: a ledger is never deleted or mixed."""
+    """Make a new folder. Raises `FederationError` if it holds anything, so that no ledger is deleted or mixed."""
     if _holds_files(folder):
         msg = f"{folder} is not an empty folder; give a new one, because the ledgers of an earlier run are kept"
         raise FederationError(msg)
@@ -34,7 +37,7 @@ def begin(folder: Path) -> None:
 
 
 def find_data(folder: Path, silos: Iterable[str]) -> dict[str, Path]:
-    """Each silo's file in `folder`, named after it. Raises `FederationError` for one that is missing or not clear."""
+    """Each silo's file in `folder`, named after the silo. Raises `FederationError` if a silo has no file, or two."""
     return {silo: _file_of(silo, folder) for silo in silos}
 
 

@@ -1,4 +1,4 @@
-"""What the silos' ledgers of a local federation say, by the agent's own command."""
+"""Reads the silos' ledgers of a local federation with the agent's own command."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from policies.ledger.chain import UNBOUNDED
 
 @dataclass(frozen=True)
 class Budget:
-    """One silo's ledger."""
+    """The budget of one silo, and what is spent of it."""
 
     silo: str
     spent: float

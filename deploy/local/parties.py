@@ -1,6 +1,6 @@
-"""The parties of a local federation: where each lies, its certificate and its configuration.
+"""The parties of a local federation: the folder, the certificate and the configuration of each.
 
-Certificates are made by the commands that operators and hospitals use.
+The commands that operators and hospitals use make the certificates.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _CREDENTIAL: Final = {"certificate": "certificate.pem", "key": "key.pem", "autho
 
 @dataclass(frozen=True)
 class Place:
-    """Where the parts of a federation lie below one folder."""
+    """The paths of a federation's parts below one folder."""
 
     root: Path
 
@@ -57,16 +57,16 @@ class Place:
 
 @dataclass(frozen=True)
 class Enrolment:
-    """Gives every party a key and a certificate of one authority."""
+    """Gives every party a key, and a certificate from one authority."""
 
     place: Place
     passphrase: str
-    """Of the authority's key."""
+    """The passphrase of the authority's key."""
 
     def enrol(self, data_sets: Mapping[str, str]) -> None:
-        """Make the authority, then enrol coordinator, operator and silos; `data_sets` names each silo's.
+        """Make the authority, then enrol coordinator, operator and silos. `data_sets`: the data set of each silo.
 
-        Raises `FederationError`.
+        Raises `FederationError` if a command fails.
         """
         self.place.root.mkdir(parents=True, exist_ok=True)
         run("fedward-authority", "init", self.place.authority, "--name", "demo", env=self._secret)
@@ -93,7 +93,7 @@ class Enrolment:
 
 
 def configure_coordinator(place: Place) -> None:
-    """Write `coordinator.yaml`: loopback, ports that are free."""
+    """Write `coordinator.yaml`; the coordinator picks free ports."""
     write_yaml(place.coordinator_file, {**_CREDENTIAL, "port": 0, "metrics_port": 0, "data": "data"})
 
 
@@ -105,7 +105,7 @@ def configure_operator(place: Place, port: int) -> None:
 def configure_silo(
     place: Place, silo: str, *, port: int, policy: str, data: Mapping[str, Path], threads: int | None
 ) -> None:
-    """Write a silo's `policy.yaml` and `agent.yaml`; `data` names its file of every study by the study's name."""
+    """Write a silo's `policy.yaml` and `agent.yaml`. `data`: the silo's data file for each study's name."""
     (place.party(silo) / "policy.yaml").write_text(policy, encoding="utf-8")
     config: dict[str, object] = {
         **_CREDENTIAL,

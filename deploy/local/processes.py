@@ -1,6 +1,6 @@
 """FedWard's programs as child processes: commands that run to their end, and parties that run until they are stopped.
 
-Ends only the processes that it has started, by their id.
+This module ends only the processes that it has started, by their ids.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ STOP_SECONDS = 20.0
 
 
 class FederationError(Exception):
-    """A process of the federation failed; says which, and the end of what it logged."""
+    """A process of the federation failed. The text names the process and shows the end of its log."""
 
 
 def script(program: str) -> str:
-    """A console script of the environment that runs this."""
+    """The path of a console script in the environment that runs this code."""
     return str(Path(sys.executable).parent / program)
 
 
 def run(program: str, *arguments: str | Path, env: Mapping[str, str] | None = None) -> str:
-    """Run a command to its end and return what it printed. Raises `FederationError` with what it complained of."""
+    """Run a command to its end and return what it printed. Raises `FederationError`, with its stderr, if it fails."""
     done = subprocess.run(
         [script(program), *map(str, arguments)],
         stdin=subprocess.DEVNULL,
@@ -45,17 +45,17 @@ def run(program: str, *arguments: str | Path, env: Mapping[str, str] | None = No
 
 
 class Parties:
-    """The running parties by name; each writes its log to a file of its own."""
+    """The running parties by name. Each writes its log to a file of its own."""
 
     def __init__(self) -> None:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self._logs: dict[str, Path] = {}
 
     def start(self, name: str, log: Path, program: str, *arguments: str | Path, threads: int | None) -> None:
-        """Start a party that logs to the end of `log`; `threads` bounds its CPU threads, None leaves them to it."""
+        """Start a party that appends to `log`. `threads` limits its CPU threads; with None the party chooses."""
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         if threads is not None:
-            # All parties share one machine here; without this each would spin up a pool for all of its cores.
+            # All parties share one machine. Without this limit each would start a thread for each core.
             environment |= dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
         self._logs[name] = log
         with log.open("ab") as file:
@@ -68,7 +68,7 @@ class Parties:
             )
 
     def check(self) -> None:
-        """Raise `FederationError` if a party has failed; an agent ends well when its study is over."""
+        """Raise `FederationError` if a party has failed. A party that ends with code 0 has not failed."""
         for name, process in self.processes.items():
             if process.poll():
                 msg = f"{name} ended with code {process.returncode}:\n{log_tail(self._logs[name])}"
@@ -83,7 +83,10 @@ class Parties:
             raise FederationError(msg) from None
 
     def await_event(self, name: str, log: Path, event: str) -> dict[str, Any]:
-        """The first entry of a party's log that tells of `event`, once it is there. Raises `FederationError`."""
+        """Wait for the first entry of a party's log with this `event`, and return it.
+
+        Raises `FederationError` if a party fails, or if the entry does not come within `START_SECONDS`.
+        """
         until = time.monotonic() + START_SECONDS
         while time.monotonic() < until:
             for line in log.read_text(encoding="utf-8").splitlines():
@@ -97,7 +100,7 @@ class Parties:
         raise FederationError(msg)
 
     def stop(self) -> None:
-        """End every party that still runs: it is asked to, and killed if it has not ended after `STOP_SECONDS`."""
+        """End every running party: ask it to end, and kill it if it still runs after `STOP_SECONDS`."""
         for process in self.processes.values():
             if process.poll() is None:
                 process.terminate()
@@ -111,5 +114,5 @@ class Parties:
 
 
 def log_tail(log: Path, lines: int = 15) -> str:
-    """The end of a log."""
+    """The last `lines` lines of a log."""
     return "\n".join(log.read_text(encoding="utf-8", errors="replace").splitlines()[-lines:])

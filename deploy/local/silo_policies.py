@@ -1,4 +1,4 @@
-"""The policies of a local federation's silos, out of one text for all of them."""
+"""The policies of a local federation's silos, made from one text for all of them."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from policies.documents.document import DocumentError, parse_document
 from policies.documents.policy import Policy
 
 DATA_SET: Final = "{data_set}"
-"""Stands in the common text for the name of a silo's data set, which is the silo's own name."""
+"""Placeholder in the common text for the name of a silo's data set. The data set is named after the silo."""
 
 
 def silo_text(policy: str, silo: str) -> str:
-    """The text of one silo's policy, out of that of every silo's."""
+    """The text of one silo's policy, from the common text."""
     return policy.replace(DATA_SET, silo)
 
 
 def silo_policy(policy: str, silo: str, study_file: Path) -> Policy:
-    """The same, read. Raises `DocumentError` naming the `policy.yaml` beside the study."""
+    """One silo's policy, from the common text. Raises `DocumentError` naming the `policy.yaml` beside the study."""
     return parse_document(silo_text(policy, silo), Policy, study_file.parent / "policy.yaml")
 
 
 def check_common(policy: str, silos: tuple[str, ...], file: Path) -> None:
-    """Raise `DocumentError` if `policy` is not a policy, or names one data set for several silos."""
+    """Raise `DocumentError` if `policy` is not a policy, or if it gives several silos the same data set."""
     for silo in silos:
         parse_document(silo_text(policy, silo), Policy, file)
     if len(silos) > 1 and DATA_SET not in policy:
-        msg = f'field data_set.id: one policy for {len(silos)} silos needs "{DATA_SET}" here, for the silo\'s name'
+        msg = f'field data_set.id: one policy for {len(silos)} silos needs "{DATA_SET}" here, for each silo\'s own name'
         raise DocumentError(file, [msg])

@@ -30,7 +30,7 @@ def bars(console: Console) -> Progress:
 
 @contextlib.contextmanager
 def stage(progress: Progress, name: str) -> Iterator[None]:
-    """One bar that is full when its work is done."""
+    """A progress bar for one piece of work. The bar is full when the work is done."""
     task = progress.add_task(name, total=1, note="")
     yield
     progress.update(task, completed=1)

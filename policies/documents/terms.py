@@ -1,11 +1,12 @@
 """The terms of the losses that a study may ask for: what each may feed, and the range of its coefficient.
 
-Guarantees that one entry says of a term whether it may feed an upload: only one whose loss of a record depends on that
-record alone, since only then does the clip of a patient's own gradient bound what the patient adds. The others train
-the personal model, which never leaves. Which terms one study has is `policies.plan.terms`'; the code of a term is the
-silo's (`silo_agent.learning.terms`), and a test there holds the entries against the code and the study's fields.
+Guarantees that a term's entry says whether the term may feed an upload. It may do so only if the loss of a record
+depends on that record alone. Only then does clipping a patient's own gradient bound what the patient adds. The other
+terms train the personal model, which never leaves the silo. `policies.plan.terms` says which terms a study has. The
+silo has the code of each term (`silo_agent.learning.terms`); a test there compares it with the entries and with the
+study's fields.
 
-A new term is one entry here, its coefficient in `study`, and one file at the silo.
+A new term needs one entry here, its coefficient in `study`, and one file at the silo.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 Part = Literal["encoder", "personal"]
-"""What is trained: `encoder` feeds an upload, `personal` never leaves."""
+"""What is trained: `encoder` feeds an upload, `personal` never leaves the silo."""
 Reads = Literal["record", "batch", "weights"]
 
 
@@ -25,14 +26,16 @@ class Term:
     """One term of a loss.
 
     Attributes:
-        name: of the module in `silo_agent.learning.terms`.
-        reads: what one value of it depends on: a single record, the records of a batch together, or weights alone.
-        field: the study's field that holds its coefficient; None where it is always there, with coefficient 1.
-        part: the part of the study that `field` stands in; None where every training has it.
+        name: name of the term's module in `silo_agent.learning.terms`.
+        reads: what one value of the term depends on: a single record, the records of a batch together, or weights
+            alone.
+        field: the study's field that holds the coefficient; None if the term is always there, with coefficient 1.
+        part: the part of the study that has `field`; None if every training has the term.
         least, most: range of the coefficient; 0 switches the term off.
-        stochastic: whether the encoder draws its features for it, and so has a deviation for each.
-        tables: values of the tables that are trained with it, from the number of classes and the representation's
-            width; they are averaged over the silos with the encoder where the study says so. None where it has none.
+        stochastic: whether the term needs features that are drawn at random; the encoder then gives each a deviation.
+        tables: function from the number of classes and the representation's width to the number of values in the
+            tables that are trained with the term; None if it has no tables. If the study says so, the tables are
+            averaged over the silos with the encoder.
     """
 
     name: str
@@ -46,12 +49,12 @@ class Term:
 
     @property
     def per_record(self) -> bool:
-        """Whether a record's loss depends on this record alone, so that the term may feed an upload."""
+        """Whether a record's loss depends on that record alone. Only then may the term feed an upload."""
         return self.reads == "record"
 
     @property
     def words(self) -> frozenset[str]:
-        """What a study's author would call it."""
+        """The names by which a study's author may call the term."""
         return frozenset({self.name} if self.field is None else {self.name, self.field})
 
 
@@ -66,4 +69,4 @@ TERMS: Final = (
     Term("ditto", "weights", "ditto", "personal"),
     Term("mk_mmd", "batch", "mmd", "personal"),
 )
-"""In the order in which they are added up."""
+"""All terms, in the order in which they are added up."""

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 GENESIS_PREVIOUS: Final = "0" * 64
 UNBOUNDED: Final = "unbounded"
 """The text for an infinite epsilon. JSON has no number for it."""
-MEND: Final = (
+FIX: Final = (
     "train nothing; restore the newest copy whose head the coordinator and a peer have cosigned, and charge"
     " what is missing (fedward-silo ledger recover)"
 )
@@ -178,7 +178,7 @@ def fault_of(entry: Entry, spent: float, policy: str | None, *, public: bool) ->
 
 
 def _broken(sequence: int, what: str) -> LedgerTamperedError:
-    return LedgerTamperedError(f"ledger entry {sequence} {what}; {MEND}")
+    return LedgerTamperedError(f"ledger entry {sequence} {what}; {FIX}")
 
 
 def _hash(previous: str, body: str) -> str:

@@ -30,7 +30,7 @@ from policies.accounting import totals
 from policies.canonical import canonical_json
 from policies.durable import write_whole
 from policies.errors import CosignError, LedgerRolledBackError, LedgerWriteError
-from policies.ledger.chain import MEND, UNBOUNDED, Entry, Genesis, genesis_row
+from policies.ledger.chain import FIX, UNBOUNDED, Entry, Genesis, genesis_row
 from policies.ledger.events import EXHAUSTED, EntryRef, Recovery, costs_of
 from policies.plan.cost import Cost
 
@@ -226,7 +226,7 @@ def require_head(genesis: Genesis, entries: Sequence[Entry], head: EntryRef) -> 
         what = "which has another entry at this place: it has another history than the cosigned one"
     else:
         what = f"which ends at {max(known)}: an older copy was put in its place"
-    msg = f"cosigned entry {head.sequence} is not in the ledger of {genesis.data_set}, {what}; {MEND}"
+    msg = f"cosigned entry {head.sequence} is not in the ledger of {genesis.data_set}, {what}; {FIX}"
     raise LedgerRolledBackError(msg)
 
 

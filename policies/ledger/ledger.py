@@ -38,7 +38,7 @@ from policies.errors import (
     LedgerTamperedError,
     LedgerWriteError,
 )
-from policies.ledger.chain import MEND, Entry, Genesis, fault_of, genesis_row, next_entry
+from policies.ledger.chain import FIX, Entry, Genesis, fault_of, genesis_row, next_entry
 from policies.ledger.cosign import Checkpoint, checkpoint, covered, require_head
 from policies.ledger.events import Debit, EntryRef, Event, InForce, Notice, NoticeKind, Recovery, costs_of
 from policies.ledger.lock import WriterLock
@@ -283,7 +283,7 @@ class Ledger:
             self._store.require_usable()
             genesis, entries = self._store.read_again()
             if genesis != self._genesis or list(entries) != self._entries:
-                msg = f"{self._name}: the ledger's file is not what this process wrote; {MEND}"
+                msg = f"{self._name}: the ledger's file is not what this process wrote; {FIX}"
                 raise LedgerTamperedError(msg)
 
     def require(self, head: EntryRef) -> None:

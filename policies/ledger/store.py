@@ -25,7 +25,7 @@ from policies.errors import (
     LedgerTamperedError,
     LedgerWriteError,
 )
-from policies.ledger.chain import MEND, Entry, Genesis, check_chain, genesis_row
+from policies.ledger.chain import FIX, Entry, Genesis, check_chain, genesis_row
 from policies.ledger.events import Debit, EntryRef, Event
 
 Key = tuple[str, int, str, int]
@@ -112,7 +112,7 @@ class Store:
             msg = f"{self._path.name}: the ledger is closed or its last write failed; open it again before any charge"
             raise LedgerWriteError(msg)
         if _identity(self._path) != self._identity:
-            msg = f"{self._path.name}: the ledger was moved or replaced while it was open; {MEND}"
+            msg = f"{self._path.name}: the ledger was moved or replaced while it was open; {FIX}"
             raise LedgerTamperedError(msg)
 
     def read(self) -> tuple[Genesis, tuple[Entry, ...]]:
@@ -150,7 +150,7 @@ class Store:
     def _require_head(self, head: EntryRef) -> None:
         newest = self._connection.execute("SELECT sequence, hash FROM chain ORDER BY sequence DESC LIMIT 1").fetchone()
         if newest != (head.sequence, head.hash):
-            msg = f"{self._path.name}: another program changed the ledger while it was open; {MEND}"
+            msg = f"{self._path.name}: another program changed the ledger while it was open; {FIX}"
             raise LedgerTamperedError(msg)
 
     def _give_up(self, error: sqlite3.Error, head: EntryRef) -> NoReturn:
@@ -213,11 +213,11 @@ def _read(connection: sqlite3.Connection) -> tuple[Genesis, tuple[Entry, ...]]:
     except sqlite3.Error as error:
         raise _unreadable(error) from None
     if damage != "ok":
-        msg = f"the ledger's file is damaged; {MEND}"
+        msg = f"the ledger's file is damaged; {FIX}"
         raise LedgerTamperedError(msg)
     genesis, entries = check_chain(rows)
     if sorted(index) != sorted((*key, entry.sequence) for entry in entries for key in keys_of(entry.event)):
-        msg = f"the ledger's index of charges does not fit its entries; {MEND}"
+        msg = f"the ledger's index of charges does not fit its entries; {FIX}"
         raise LedgerTamperedError(msg)
     return genesis, entries
 
@@ -229,7 +229,7 @@ def _unreadable(error: sqlite3.Error) -> LedgerBusyError | LedgerTamperedError:
             f"the ledger cannot be read just now ({name}): a write is in progress or was cut off, or the file's"
             " permissions forbid it; let the agent open it first"
         )
-    return LedgerTamperedError(f"the ledger's file is damaged ({name}); {MEND}")
+    return LedgerTamperedError(f"the ledger's file is damaged ({name}); {FIX}")
 
 
 def _connect(path: Path, mode: Literal["rw", "ro"]) -> sqlite3.Connection:

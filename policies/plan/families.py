@@ -1,7 +1,7 @@
-"""Families of outcomes, as far as public sizes go: rows of a head, cells of a metric sum.
+"""The public sizes of each family of outcomes: rows of a head, cells of a metric sum.
 
-Guarantees that one place decides which family a study has. What a family computes is the silo's
-(`silo_agent.learning.families`); a test there holds the two against each other.
+Guarantees that one place decides which family a study has. The silo computes with it (`silo_agent.learning.families`);
+a test there compares the two.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Form:
     """A family's name and sizes.
 
     Attributes:
-        name: of the module in `silo_agent.learning.families`.
+        name: name of the family's module in `silo_agent.learning.families`.
         classes: C, the rows of a domain's metric table.
         logits: R, the rows of K = k + 1 weights that one head has.
         cells_per_bin: cells that one bin of the score has in a metric sum.
@@ -32,10 +32,10 @@ class Form:
 
 
 def form_of(classes: int) -> Form:
-    """The family of a label with so many classes.
+    """The family of a label with `classes` classes.
 
-    Two classes share one logit, that of the second; more have a logit each (a softmax), and their metric cells tell
-    wrong predictions from right ones.
+    Two classes share one logit, the logit of the second class. If there are more, each class has a logit (a softmax),
+    and the metric cells count wrong and right predictions separately.
     """
     if classes == BINARY:
         return Form("bernoulli", classes, logits=1, cells_per_bin=1)

@@ -1,7 +1,7 @@
 """The terms of a study's losses: which are switched on, with which coefficient, and what follows from them.
 
-Guarantees that whatever depends on a loss (whether the encoder is stochastic, which tables are averaged with it)
-follows from the entries in `policies.documents.terms`, so that no coefficient's name stands anywhere else.
+Guarantees: whatever depends on a loss follows from the entries in `policies.documents.terms`, for example whether the
+encoder is stochastic and which tables are averaged with it. No other code reads a coefficient by its name.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Weighted:
 
 
 def of_upload(plan: EncoderPlan) -> tuple[Weighted, ...]:
-    """The terms of the encoder's loss, which is uploaded after its noised step; in the order of addition."""
+    """The terms of the encoder's loss, in the order of addition. They feed an upload, which is noised."""
     return _switched_on(plan, "encoder")
 
 
@@ -31,19 +31,19 @@ def of_personal(plan: Personal) -> tuple[Weighted, ...]:
 
 
 def is_stochastic(plan: EncoderPlan) -> bool:
-    """Whether a term needs features that are drawn: the encoder then has two outputs for each, mean and deviation."""
+    """Whether a term needs features that are drawn at random. If so, the encoder gives each a mean and a deviation."""
     return any(one.term.stochastic for one in of_upload(plan))
 
 
 def table_values(study: Study) -> int:
-    """Values of all tables that are trained with the encoder; 0 where there are none."""
+    """Values of all tables that are trained with the encoder; 0 if there are none."""
     classes, representation = study.data.label.count, study.model.representation
     tables = (one.term.tables for one in of_upload(study.encoder))
     return sum(size(classes, representation) for size in tables if size is not None)
 
 
 def averaged_values(study: Study) -> int:
-    """Values of the tables that are averaged over the silos; 0 where the study keeps them local."""
+    """Values of the tables that are averaged over the silos; 0 if the study keeps them local."""
     return table_values(study) if study.encoder.prior == "averaged" else 0
 
 

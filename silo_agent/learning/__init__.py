@@ -1,7 +1,7 @@
 """What a silo computes from its records: contributions, families, terms, noise, training, models, metrics.
 
-Everything here works on one silo's data and the study's public constants. Charging the ledger comes before, sealing
-after; neither is done here.
+Everything here works on one silo's data and the study's public constants. The ledger is charged before this code runs,
+and the results are sealed after it. Neither is done here.
 """
 
 __all__ = [

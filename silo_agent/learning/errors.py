@@ -10,16 +10,16 @@ class LearningError(SiloError):
 
 
 class ReleaseError(LearningError):
-    """The public parameters of a release do not give the promised noise; nothing was computed."""
+    """The public parameters of a release do not give the promised noise. Nothing was computed."""
 
 
 class ModelFileError(LearningError):
-    """A model's bytes are damaged, of another study, or of another form."""
+    """A model file cannot be used: it is damaged, belongs to another study, or has another form."""
 
 
 class SolutionError(LearningError):
-    """The solver's heads are not what the opened sums give."""
+    """The solver's heads do not follow from the opened sums."""
 
 
 class SumError(LearningError):
-    """An opened sum is no sum of this roster's contributions."""
+    """An opened sum cannot be the sum of this roster's contributions."""

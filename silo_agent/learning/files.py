@@ -1,7 +1,7 @@
-"""Model files: safetensors with the study inside, written whole or not at all.
+"""Model files: safetensors with the study inside, written completely or not at all.
 
-Guarantees that a file is either the old or the new one after a crash, is readable by its owner only, and is never
-unpickled. What the tensors must look like is the caller's check.
+Guarantees: after a crash a file is either the old or the new one. Only its owner can read it. It is never unpickled.
+The caller checks the tensors' names and shapes.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def encode(kind: str, study: Study, round_number: int, tensors: Tensors) -> byte
 def decode(kind: str, blob: bytes) -> tuple[Study, int, dict[str, NDArray[np.generic]]]:
     """Inverse of `encode`.
 
-    Raises `ModelFileError` for damaged bytes, another kind, or a study that is not its digest.
+    Raises `ModelFileError` if the bytes are damaged, of another kind, or hold a study that does not fit its digest.
     """
     try:
         tensors: dict[str, NDArray[np.generic]] = load(blob)
@@ -52,16 +52,16 @@ def decode(kind: str, blob: bytes) -> tuple[Study, int, dict[str, NDArray[np.gen
         study = parse_study(note["study"].encode(), note["digest"])
         return study, int(note["round"]), tensors
     except (SafetensorError, KeyError, TypeError, AttributeError, ValueError, Refused):
-        msg = "the model file is damaged or not FedWard's; export it again"
+        msg = "the model file is damaged, or FedWard did not write it; export it again"
         raise ModelFileError(msg) from None
 
 
 def read(path: Path) -> bytes:
-    """The bytes of a model file. Raises `ModelFileError` where it cannot be read."""
+    """The bytes of a model file. Raises `ModelFileError` if it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:
-        msg = f"the model file {path.name} cannot be read ({type(error).__name__}); give the path of one"
+        msg = f"the model file {path.name} cannot be read ({type(error).__name__}); give the path of a model file"
         raise ModelFileError(msg) from None
 
 

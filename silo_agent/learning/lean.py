@@ -1,11 +1,12 @@
-"""Loads torch and Opacus without what FedWard does not use of them: 1,200 modules, two CPU seconds in every silo.
+"""Loads torch and Opacus without the parts that FedWard does not use: 1,200 modules, two CPU seconds in every silo.
 
-Opacus: noise, sampling and accounts are FedWard's own, so its privacy engine (three accountants with scipy.stats and
-scipy.signal, data loaders) stays out, and so do the tensors of distributed training, which it names in annotations and
-in an optimizer for several machines. Per-sample gradients and the clipping optimizer need none of it.
-torch: optimizers load the compiler `torch._dynamo` at their first call, only to be left uncompiled by it. Here nothing
-is compiled. What an optimizer computes stays the same: torch.optim.optimizer._use_grad_for_differentiable turns
-gradients off for a step, as it is done here, and torch._compile looks for the attribute that is set here.
+Opacus: noise, sampling and accounting are FedWard's own code. So Opacus' privacy engine is left out, with its three
+accountants (which load scipy.stats and scipy.signal) and its data loaders. The tensors of distributed training are left
+out too; Opacus names them only in annotations and in an optimizer for several machines. Per-sample gradients and the
+clipping optimizer need none of this.
+torch: at its first call an optimizer loads the compiler `torch._dynamo`, although it is not compiled. Nothing is
+compiled here. What an optimizer computes stays the same. torch.optim.optimizer._use_grad_for_differentiable turns
+gradients off for a step; this module does the same. torch._compile looks for the attribute that this module sets.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ _UNUSED: Final = {
     "torch.distributed._tensor": (),
     "torch.distributed._tensor.experimental": ("implicit_replication",),
 }
-"""Modules that Opacus imports by name while it is loaded, and what it wants of them."""
+"""Modules that Opacus imports by name while it is loaded, and the names that it takes from each."""
 
 
 def load_lean() -> None:
-    """Load Opacus, if nobody has. Whoever asks for a module that was left out gets the real one afterwards."""
+    """Load Opacus, if it is not loaded yet. Code that later imports a module that was left out gets the real one."""
     if "opacus" not in sys.modules:
         _load_opacus()
     for method in (Optimizer.add_param_group, Optimizer.zero_grad, Optimizer.state_dict, Optimizer.load_state_dict):
@@ -49,7 +50,7 @@ def _load_opacus() -> None:
         opacus = importlib.import_module("opacus")
         importlib.import_module("opacus.optimizers")
     except ImportError:
-        # Another version of torch or Opacus wants more of what was left out: then all of it is loaded, at full price.
+        # Another version of torch or Opacus may need more of the parts that were left out. Then everything is loaded.
         for name in [*absent, *(name for name in sys.modules if name.split(".")[0] == "opacus")]:
             sys.modules.pop(name, None)
         importlib.import_module("opacus")

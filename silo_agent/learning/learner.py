@@ -1,8 +1,8 @@
-"""One study at one silo: holds its records, and hands each sum to the contribution that it is made by.
+"""One study at one silo: holds the silo's records and calls, for each tensor, the contribution that makes its sum.
 
-Two halves. `contribution` reads private records and returns noised integers on a public grid; the gate calls it after
-the charge and nothing else may. `open`, `solve` and `adopt` read opened sums alone, so all silos get the same from the
-same integers. What each tensor's sum is made of stands in `contributions`.
+It has two halves. `contribution` reads private records and returns noised integers on a public grid. Only the gate may
+call it, after the charge. `open`, `solve` and `adopt` read opened sums alone, so all silos get the same results from
+the same integers. `contributions` has the code for each tensor.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from silo_agent.storage.folders import StudyFolder
 
 
 class Learner:
-    """One study at one silo. `folder` keeps models, results and the training log."""
+    """One study at one silo. `folder` holds models, results and the training log."""
 
     def __init__(
         self,
@@ -50,11 +50,11 @@ class Learner:
         personal_entropy: Entropy,
         device: str,
     ) -> None:
-        """`entropy` feeds what leaves, `personal_entropy` what stays: neither can shift the other's draws.
+        """`entropy` feeds what leaves the silo, `personal_entropy` what stays. So neither can shift the other's draws.
 
-        `data_set`, `holdout` and `identified_by` are the policy's, and draw the two cohorts.
+        `data_set`, `holdout` and `identified_by` come from the policy and determine the two cohorts.
 
-        Raises `Refused` where what the encoder's updates are made of cannot be accounted for.
+        Raises `Refused` if the training of the encoder's updates cannot be accounted for.
         """
         require_accountable(study)
         self.study, self._folder, self._personal_entropy = study, folder, personal_entropy
@@ -73,13 +73,13 @@ class Learner:
 
     # --- private half ---------------------------------------------------------------------------------------------
     def load(self) -> None:
-        """Read and split the records that fit the study. Raises `DataError` where the whole file cannot be used."""
+        """Read and split the records that fit the study. Raises `DataError` if the whole file cannot be used."""
         if self._records is None:
             records = read_fitting_records(self._data, self.study.data, self._identified_by)
             self._records = split(records, self._data_set, self._holdout)
 
     def cohort(self, name: Cohort) -> Records:
-        """The records of those who are trained on, or of those held out for evaluation. Raises `DataError`."""
+        """The records of the patients for training, or of the patients held out for evaluation. Raises `DataError`."""
         self.load()
         training, evaluation = self._records  # type: ignore[misc]  # load() has just filled it
         return training if name == "training" else evaluation
@@ -94,9 +94,9 @@ class Learner:
         return integers
 
     def train_personal(self, model: SharedModel) -> None:
-        """Train the model that never leaves; it reads the shared one as a constant and feeds no upload.
+        """Train the personal model, which never leaves. It reads the shared model as a constant and feeds no upload.
 
-        Once for every round: a process that begins again trains nothing anew that it has trained.
+        It is trained once for every round. A restarted process does not train a round again.
         """
         wanted = self.study.personal
         if wanted is None:
@@ -111,13 +111,13 @@ class Learner:
 
     # --- public half ----------------------------------------------------------------------------------------------
     def check_sum(self, tensor: Tensor, total: Integers, silos: int) -> None:
-        """Refuse a sum that `silos` clamped contributions cannot give. Raises `SumError`."""
+        """Raise `SumError` if `silos` clamped contributions cannot have this sum."""
         if np.abs(total).max(initial=0) > silos * self._contributions[tensor].limit:
-            msg = f"the opened {tensor} is no sum of {silos} contributions: one exceeds the study's bound"
+            msg = f"the opened {tensor} is no sum of {silos} contributions: a value exceeds the study's bound"
             raise SumError(msg)
 
     def open(self, tensor: Tensor, total: Integers, place: Place, model: SharedModel, silos: int) -> Opened:
-        """What the opened sum of a tensor means for the model."""
+        """The model and results that follow from the opened sum of a tensor."""
         return self._contributions[tensor].open(self._release(tensor, place), total, place, model, silos)
 
     def solve(self, total: Integers, place: Place, model: SharedModel, silos: int) -> Integers:
@@ -125,9 +125,9 @@ class Learner:
         return self._heads.solve(self._release(Tensor.HEADS, place), total, place, model, silos)
 
     def adopt(self, solution: Integers, total: Integers, place: Place, model: SharedModel, silos: int) -> SharedModel:
-        """Take the solver's heads where this silo's own solution agrees. Raises `SolutionError`."""
+        """Take the solver's heads if this silo's own solution agrees. Raises `SolutionError` if it does not."""
         return self._heads.adopt(solution, self._release(Tensor.HEADS, place), total, place, model, silos=silos)
 
     def _release(self, tensor: Tensor, place: Place) -> Release:
-        """The release that a sum was made of."""
+        """The release that a sum was made from."""
         return plan(self.study).release(place.round, tensor)

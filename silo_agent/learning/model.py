@@ -1,7 +1,7 @@
-"""The shared model: what every silo of the roster holds in equal bits, and all that inference needs.
+"""The shared model, which every silo of the roster holds bit for bit, and which has all that inference needs.
 
-Everything in it is public or differentially private. Guarantees that its shapes are the study's and that applying an
-opened sum is elementwise float64 arithmetic, so all silos get the same `digest` from the same integers.
+Everything in it is public or differentially private. Guarantees that its shapes are the study's. An opened sum is
+applied by elementwise float64 arithmetic, so all silos get the same `digest` from the same integers.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from silo_agent.learning.families.registry import family_of
 from silo_agent.learning.terms.cmi import Prior
 
 HEAD_BOUND = 2.0**10
-"""Largest weight of a solved head: the solver clamps to it, on every silo."""
+"""Largest weight of a solved head. The solver clamps to it, at every silo."""
 _KIND = "shared"
 _ROUNDING = float(np.finfo(np.float32).eps)
 _CHUNK = 1 << 22
@@ -37,9 +37,9 @@ _CHUNK = 1 << 22
 class SharedModel:
     """The model after a round.
 
-    `encoder` float32 (shapes.encoder_values,); `prior` float32 (shapes.prior_values,), r(z|y) where it is averaged,
-    else empty; `heads` float64 (M, W), W = shapes.head_width, rows of k weights and a bias. `round` is the last round
-    that it contains; 0 is the public start.
+    `encoder` float32 (shapes.encoder_values,). `prior` float32 (shapes.prior_values,): r(z|y) if it is averaged, else
+    empty. `heads` float64 (M, W), W = shapes.head_width, rows of k weights and a bias. `round` is the last round that
+    the model contains; 0 is the public start.
     """
 
     study: Study
@@ -57,15 +57,15 @@ class SharedModel:
         ]
         for array, size, kind in wanted:
             if array.shape != size or array.dtype != kind or not np.isfinite(array).all():
-                msg = "the model's tensors are not those of its study, or not finite"
+                msg = "the model's tensors are not those of its study, or hold a value that is not finite"
                 raise ModelFileError(msg)
             array.setflags(write=False)
 
     def require_reachable(self) -> None:
-        """Refuse a model that no rounds of its study give. Raises `ModelFileError` naming the part.
+        """Raise `ModelFileError`, naming the part, if `round` rounds of its study cannot give this model.
 
-        Heads lie within `HEAD_BOUND`; an update moves a weight of encoder or prior by `encoder.max_update` at most, so
-        none is further from the public start than so many for each round.
+        Heads lie within `HEAD_BOUND`. One round moves a weight of encoder or prior by at most `encoder.max_update`, so
+        no weight lies further from the public start than `round` times that.
         """
         start = SharedModel.start(self.study)
         reach = self.round * self.study.encoder.max_update
@@ -75,7 +75,7 @@ class SharedModel:
             "prior": (self.prior, start.prior, reach),
         }
         for name, (held, begun, most) in wanted.items():
-            # Every round rounds to float32 once.
+            # Each round rounds the weights to float32 once.
             slack = self.round * _ROUNDING * (np.abs(begun.astype(np.float64)) + most)
             if (np.abs(held.astype(np.float64) - begun) > most + slack).any():
                 msg = f"the model's {name} hold a weight that {self.round} rounds of its study cannot give"
@@ -86,7 +86,7 @@ class SharedModel:
 
     @classmethod
     def start(cls, study: Study) -> Self:
-        """The common start: encoder from the public seed, heads zero."""
+        """The common start: the encoder from the public seed, all heads zero."""
         encoder = flatten(build_encoder(study.model, study.data, stochastic=terms.is_stochastic(study.encoder)))
         averaged = shapes.prior_values(study) > 0
         prior = np.zeros(0, np.float32)
@@ -96,13 +96,13 @@ class SharedModel:
         return cls(study, 0, encoder, prior, heads)
 
     def build_encoder(self) -> Encoder:
-        """The encoder as a module on the CPU; a copy, free to be trained."""
+        """The encoder as a module on the CPU. It is a copy that the caller may train."""
         encoder = Encoder(self.study.model, self.study.data, stochastic=terms.is_stochastic(self.study.encoder))
         unflatten(encoder, self.encoder)
         return encoder
 
     def build_prior(self) -> Prior | None:
-        """The averaged r(z|y) as a module, or its start where the study keeps it local; None without such a term."""
+        """The averaged r(z|y) as a module, or its start if the study keeps it local. None if no term has tables."""
         if not terms.table_values(self.study):
             return None
         prior = Prior(self.study.model.representation, self.study.data.label.count)
@@ -115,7 +115,10 @@ class SharedModel:
         return replace(self, heads=np.array(heads, np.float64), round=round_number)
 
     def with_update(self, total: NDArray[np.float64], silos: int) -> Self:
-        """Add the uniform mean of the silos' updates; `total` is the opened sum, [encoder, averaged prior]."""
+        """Add the uniform mean of the silos' updates. `total` is the opened sum: the encoder, then the averaged prior.
+
+        Raises ValueError for another length.
+        """
         if total.shape != (len(self.encoder) + len(self.prior),):
             msg = f"an update of {len(self.encoder) + len(self.prior)} values was expected, {total.shape} came"
             raise ValueError(msg)
@@ -126,7 +129,7 @@ class SharedModel:
     def features(
         self, inputs: NDArray[np.float32], images: Images | None = None, device: torch.device | str = "cpu"
     ) -> torch.Tensor:
-        """Return phi of all rows, (n, k) on `device`: what `heads.second_order_sums` takes."""
+        """Return phi of all rows, (n, k) on `device`, the input of `heads.sums.second_order_sums`."""
         return features(self.build_encoder(), inputs, images, device)
 
     def predict(
@@ -136,7 +139,7 @@ class SharedModel:
         images: Images | None = None,
         device: torch.device | str = "cpu",
     ) -> NDArray[np.float64]:
-        """Probability of every class for inputs (n, d) and images as `data.read_records` makes them: float64 (n, C)."""
+        """Probabilities of the classes, float64 (n, C), for inputs (n, d) and images as `data.reader` gives them."""
         phi = self.features(inputs, images, device).cpu().numpy().astype(np.float64)
         rows = max(_CHUNK // self.heads.shape[1], 1)
         parts = [
@@ -160,7 +163,7 @@ class SharedModel:
         return content.hexdigest()
 
     def to_bytes(self) -> bytes:
-        """The model as safetensors, study included."""
+        """The model as safetensors, with its study."""
         tensors: files.Tensors = {"encoder": self.encoder, "prior": self.prior, "heads": self.heads}
         return files.encode(_KIND, self.study, self.round, tensors)
 
@@ -180,7 +183,7 @@ class SharedModel:
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read a model. Raises `ModelFileError`, also where there is no file."""
+        """Read a model. Raises `ModelFileError`, also if there is no file."""
         return cls.from_bytes(files.read(path))
 
 

@@ -1,7 +1,8 @@
-"""The personal model: trained on the silo's own records, held to the frozen shared model. It never leaves the silo.
+"""The personal model: trained on the silo's own records, held close to the frozen shared model. It never leaves.
 
-It reads the shared model as a constant and feeds nothing that is uploaded, so it costs no privacy budget and may use
-terms that are no record's own, and unclipped gradients. Its file is as private as the records it was trained on.
+It reads the shared model as a constant and feeds nothing that is uploaded, so it costs no privacy budget. For the same
+reason its gradients need no clipping, and its terms may depend on more than one record. Its file is as private as the
+records on which it was trained.
 Sources: Li et al. 2021 (Ditto, Algorithm 1); docs/design/terms.md, "Ditto and MK-MMD".
 """
 
@@ -49,7 +50,10 @@ class _Network(nn.Module):
 
 @dataclass(frozen=True, repr=False, eq=False)
 class PersonalModel:
-    """One silo's own model. Immutable: `train` returns the next one. `round`: of the shared model it last read."""
+    """One silo's own model. It is immutable: `train` returns the next one.
+
+    `round` is the round of the shared model that it read last.
+    """
 
     study: Study
     round: int
@@ -60,7 +64,7 @@ class PersonalModel:
 
     @classmethod
     def start(cls, shared: SharedModel) -> Self:
-        """The personal model of the first round is the shared one."""
+        """The first personal model: the shared model itself."""
         return cls(shared.study, shared.round, _Network(shared.build_encoder(), shared.heads))
 
     def train(
@@ -72,9 +76,9 @@ class PersonalModel:
         entropy: Entropy,
         device: torch.device | str = "cpu",
     ) -> Self:
-        """Minimise the terms of `plan` (`terms.of_personal`) for `plan.epochs`; the shared model is the constant one.
+        """Minimise the terms of `plan` (`terms.of_personal`) for `plan.epochs` epochs. `shared` stays constant.
 
-        SGD with momentum, started anew. Without records the model stays as it is.
+        Uses SGD with momentum; the momentum starts at zero each time. Without records the model stays as it is.
         """
         anchor = _Network(shared.build_encoder(), shared.heads).to(device).requires_grad_(requires_grad=False)
         network = copy.deepcopy(self.network).to(device)
@@ -123,7 +127,7 @@ class PersonalModel:
         return family_of(self.study.data.label.count)
 
     def to_bytes(self) -> bytes:
-        """The model as safetensors, study included. Private."""
+        """The model as safetensors, with its study. The bytes are private."""
         heads = self.network.heads.detach().numpy()
         return files.encode(_KIND, self.study, self.round, {"encoder": flatten(self.network.encoder), "heads": heads})
 
@@ -144,12 +148,12 @@ class PersonalModel:
         return cls(study, round_number, _Network(encoder, tensors["heads"].astype(np.float64)))
 
     def save(self, path: Path) -> None:
-        """Write the model durably, readable by its owner only."""
+        """Write the model durably, readable by its owner alone."""
         files.write(path, self.to_bytes())
 
     @classmethod
     def load(cls, path: Path) -> Self:
-        """Read a model. Raises `ModelFileError`, also where there is no file."""
+        """Read a model. Raises `ModelFileError`, also if there is no file."""
         return cls.from_bytes(files.read(path))
 
 

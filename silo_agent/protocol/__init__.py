@@ -1,6 +1,6 @@
-"""The silo's side of a round: what is asked of it, what it answers, and its keys and place in between.
+"""The silo's side of a round: the coordinator's requests, this silo's answers, its keys, and how far it has come.
 
-Whose turn it is stands in `silo_agent.core`; what may leave is the gate's; what is computed is `learning`'s.
+`silo_agent.core` decides whose turn it is. `silo_agent.gate` decides what may leave. `silo_agent.learning` computes.
 """
 
 __all__ = ["attempt", "catching_up", "client", "cosigning", "journal", "session", "tasks", "witnessing"]

@@ -1,8 +1,8 @@
 """A study under way at this silo, and the attempt at one of its rounds that the silo takes part in.
 
-An `Attempt` is what each task works on: the place, what the coordinator asks now, this silo's membership in the
-roster, and what follows from them (tensors, threshold, labels, the survivor list). It computes and keeps nothing for
-itself but the shares notes that were read once. Tasks are `tasks`', secrets `session`'s and `membership`'s.
+Each task works on an `Attempt`. It holds the place, what the coordinator asks now, and this silo's membership in the
+roster; tensors, threshold, labels and the survivor list follow from these. It keeps nothing else, except the shares of
+the participants, so that they are read only once. `tasks` does the tasks; `session` and `membership` hold the secrets.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Running:
     session: Session
     turn: Turn
     model: SharedModel
-    """What the current attempt computes from; a candidate once the round is finished."""
+    """The model that the current attempt computes from; once the round is finished, the candidate for the next one."""
     digest: str = ""
     """Keyed digest of `model`, equal at all silos."""
     total: NDArray[np.int64] | None = None
@@ -45,7 +45,7 @@ class Running:
     _attempt: Attempt | None = None
 
     def attempt(self, work: Work, place: Place) -> Attempt:
-        """The attempt that the work belongs to; the same object as long as the place is the same."""
+        """The attempt that the work belongs to: the same object for the same place."""
         attempt = self._attempt
         if attempt is None or attempt.place != place:
             attempt = self._attempt = Attempt(self, place, work)
@@ -55,14 +55,14 @@ class Running:
 
 @dataclass
 class Attempt:
-    """One attempt at one round. Under another roster, what was shared for it stays what it was."""
+    """One attempt at one round. If its roster changes, the shares that were read for it stay as they are."""
 
     running: Running
     place: Place
     work: Work
-    """What is asked now."""
+    """What the coordinator asks now."""
     bundles: dict[str, Bundle] = field(default_factory=dict)
-    """What the participants have shared, by silo, read and checked."""
+    """The shares of each participant, by silo, already read and checked."""
 
     @property
     def study(self) -> Study:
@@ -71,7 +71,7 @@ class Attempt:
 
     @property
     def membership(self) -> Membership:
-        """This silo in the roster, which is verified once, at its first use."""
+        """This silo's membership in the roster. The roster is verified once, when it is first used."""
         return self.running.session.within(self.work.roster)
 
     # --- who ------------------------------------------------------------------------------------------------------
@@ -82,29 +82,29 @@ class Attempt:
 
     @property
     def members(self) -> frozenset[str]:
-        """Names of the roster, as the coordinator gives them."""
+        """Names of the roster's members, as the coordinator gives them."""
         return frozenset(member.silo for member in self.work.roster)
 
     @property
     def participants(self) -> tuple[str, ...]:
-        """Among whom the masks of the tensor cancel."""
+        """The silos among which the masks of the tensor cancel."""
         return self.work.participants
 
     @property
     def survivors(self) -> tuple[str, ...]:
-        """Whose contributions are in the sum."""
+        """The silos whose contributions are in the sum."""
         return self.work.survivors
 
     @property
     def survivor_list(self) -> SurvivorList:
-        """The list of the survivors, as it is signed. Raises `CryptoError`."""
+        """The list of the survivors, in the form that is signed. Raises `CryptoError`."""
         return SurvivorList(self.membership.attempt(self.place), str(self.tensor), self.survivors)
 
     @property
     def threshold(self) -> int:
-        """Shares that open a secret: fixed by the study and the roster, so that all silos deal alike.
+        """How many shares open a secret. The study and the roster fix it, so all silos deal with the same number.
 
-        Raises `RosterRefused` for a roster that is too small.
+        Raises `RosterRefused` if the roster is too small.
         """
         study = self.study
         return threshold(len(self.work.roster), study.privacy.colluders, study.min_silos)
@@ -112,12 +112,12 @@ class Attempt:
     # --- what -----------------------------------------------------------------------------------------------------
     @property
     def tensor(self) -> Tensor:
-        """What is being summed. Raises `OutOfTurnError` between attempts."""
+        """The tensor that is being summed. Raises `OutOfTurnError` between attempts."""
         return self.running.turn.tensor
 
     @property
     def tensors(self) -> tuple[str, ...]:
-        """All that the round sums, in order."""
+        """All tensors that the round sums, in order."""
         return tuple(str(tensor) for tensor in self.running.turn.plan[self.place.round])
 
     @property
@@ -130,26 +130,26 @@ class Attempt:
 
     @property
     def sealer(self) -> Sealer:
-        """Seals for, and opens sums of, the roster. Raises `CryptoError`."""
+        """Seals tensors for the roster and opens the roster's sums. Raises `CryptoError`."""
         return self.membership.sealer(self.study.silos)
 
     def release(self, tensor: Tensor) -> Release:
-        """A tensor of the round, as the study plans it. Raises `CostError` if the round has none."""
+        """The release of a tensor in this round, as the study plans it. Raises `CostError` if the round has none."""
         return plan(self.study).release(self.place.round, tensor)
 
     def sealed_values(self, release: Release) -> int:
-        """Values of a sealed release: its own, the roster's slots, the checks."""
+        """How many values a sealed release has: its own, the silos' slots, and the checks."""
         return sealed_values(release.values, len(self.study.silos))
 
     # --- names ----------------------------------------------------------------------------------------------------
     def order(self, tensor: Tensor) -> Order:
-        """This silo's contribution to a tensor, as the gate is asked for it. Raises `CryptoError`."""
+        """What the gate is asked for: this silo's contribution to a tensor. Raises `CryptoError`."""
         roster = self.membership.roster.digest
         return Order(self.study, self.place, tensor, self.participants, roster, self.running.digest)
 
     def note_label(self, note: Note) -> Label:
-        """What a sealed note of this attempt is bound to. Raises `CryptoError`."""
-        # Who catches up does not know the model yet that the others hold.
+        """The label that a sealed note of this attempt is bound to. Raises `CryptoError`."""
+        # A silo that catches up does not know the others' model yet.
         model, place = "" if note is Note.MODEL else self.running.digest, self.place
         roster = self.membership.roster.digest
         return Label(place.study, roster, model, place.round, place.attempt, f"note-{note}")

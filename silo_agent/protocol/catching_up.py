@@ -1,9 +1,9 @@
 """What a silo that was away needs from a peer: the current model, its keyed digest, the domains' noised sizes.
 
-Travels as a sealed note between silos; the coordinator relays it unread. Guarantees that what is taken is a model of
-this study after the round that the offer builds on, within the bounds that the study's rounds keep. That it is the
-model of the others the sealed channel and the next solved heads show: every silo checks them against sums of its own
-model (`learner.adopt`).
+The peer sends them as a sealed note, which the coordinator passes on without being able to read it. Guarantees that
+this silo accepts only a model of this study, after the round that the offer builds on, and within the bounds that the
+study's rounds keep. This module does not check that the other silos hold the same model. Two things show that: the note
+is sealed, and every silo checks the next solved heads against the sums of its own model (`learner.adopt`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class CatchUpError(SiloError):
 
 @dataclass(frozen=True)
 class Current:
-    """The state of a study that all silos share, after round `model.round`."""
+    """The state that all silos of a study share after round `model.round`."""
 
     model: SharedModel
     digest: str
@@ -41,7 +41,7 @@ def pack(current: Current) -> bytes:
 
 
 def unpack(study: Study, round_number: int, blob: bytes) -> Current:
-    """The inverse of `pack`. Raises `CatchUpError` for anything but this study's state after `round_number`."""
+    """The inverse of `pack`. Raises `CatchUpError` if the note is not this study's state after `round_number`."""
     head, _, body = blob.partition(b"\n")
     try:
         content = json.loads(head)
@@ -57,7 +57,7 @@ def unpack(study: Study, round_number: int, blob: bytes) -> Current:
         msg = f"the note has {len(counts)} domain sizes, the study has {len(study.data.domains)} domains"
         raise CatchUpError(msg)
     if not all(map(math.isfinite, counts)):
-        msg = "the note has a domain size that is no finite number; no opened sum gives one"
+        msg = "the note has a domain size that is not a finite number; no opened sum gives such a size"
         raise CatchUpError(msg)
     try:
         model.require_reachable()

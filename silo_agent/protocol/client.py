@@ -1,8 +1,9 @@
-"""The agent's calls to the coordinator: deadlines, retries, resumed streams. Dials out; nothing listens.
+"""The agent's calls to the coordinator: deadlines, retries, resumed streams. The agent dials out and never listens.
 
-A call that can be repeated is repeated with growing pauses while the coordinator is away. What the coordinator refuses
-comes back as `CallRefused` with its status code; the agent decides what that means. Of what is downloaded no byte is
-kept that is not of the chunk that the announced digest names; memory is one chunk, and the list of them.
+While the coordinator is away, a call that can be repeated is repeated with growing pauses. If the coordinator refuses,
+`CallRefused` carries its status code, and the agent decides what that means. A downloaded chunk is checked against the
+announced digest before it is written, so no wrong byte is kept. A download needs memory for one chunk and for the list
+of the chunks' hashes.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ STREAM_SECONDS = 3600.0
 HOLD_SECONDS = 15.0
 WITNESS_SECONDS = 2.0
 """How long the coordinator waits for another silo's cosignature before this one asks again."""
-MAX_COUNTERSIGNERS = 300
+MAX_COSIGNERS = 300
 STOP_SECONDS = 0.25
 """How long a wish to stop may go unnoticed while the coordinator holds a call."""
 PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -54,7 +55,7 @@ TRANSIENT = frozenset(
         grpc.StatusCode.DEADLINE_EXCEEDED,
         grpc.StatusCode.CANCELLED,
         grpc.StatusCode.UNKNOWN,
-        # The coordinator asks to resume an upload, or has no room until its operator makes some.
+        # The coordinator asks for an upload to be resumed, or its disk is full until the operator frees space.
         grpc.StatusCode.ABORTED,
         grpc.StatusCode.RESOURCE_EXHAUSTED,
     }
@@ -70,7 +71,7 @@ OPTIONS = (
 
 
 class CallRefused(SiloError):  # noqa: N818  # a refusal, by the project's naming
-    """The coordinator said no: `code` is the gRPC status, the text its sentence."""
+    """The coordinator said no. `code` is the gRPC status; the text is the coordinator's reason."""
 
     def __init__(self, code: grpc.StatusCode, text: str) -> None:
         self.code = code
@@ -78,11 +79,11 @@ class CallRefused(SiloError):  # noqa: N818  # a refusal, by the project's namin
 
 
 class WentBackRefused(CallRefused):
-    """It remembers an entry of this silo's ledger that the statement does not contain."""
+    """The coordinator remembers an entry of this silo's ledger that the checkpoint does not contain."""
 
 
 class ContentError(SiloError):
-    """What was downloaded is not what was announced."""
+    """The downloaded content is not what the coordinator announced."""
 
 
 class Stopped(Exception):  # noqa: N818  # a wish of the operator, not an error
@@ -105,13 +106,13 @@ class Client:
         self._calls = silo_pb2_grpc.SiloServiceStub(self._channel)
 
     def join(self, version: str) -> silo_pb2.JoinReply:
-        """Say hello; learn the coordinator's limits."""
+        """Introduce this silo; returns the coordinator's limits."""
         request = silo_pb2.JoinRequest(protocol=PROTOCOL, agent_version=version, session=self._session)
         reply: silo_pb2.JoinReply = self._patiently(lambda: self._calls.Join(request, timeout=CALL_SECONDS))
         return reply
 
     def study(self, digest: str) -> bytes:
-        """A study's canonical JSON; the caller checks that it is the one that `digest` names."""
+        """A study's canonical JSON. The caller checks that its digest is `digest`."""
         request = silo_pb2.GetStudyRequest(study=digest)
         return bytes(self._patiently(lambda: self._calls.GetStudy(request, timeout=CALL_SECONDS)).canonical)
 
@@ -122,27 +123,27 @@ class Client:
         return codec.work_from_wire(work)
 
     def answer(self, answer: Answer) -> None:
-        """Take part or refuse."""
+        """Tell the coordinator whether this silo takes part or refuses."""
         self._patiently(lambda: self._calls.Answer(codec.answer_to_wire(answer), timeout=CALL_SECONDS))
 
     def confirm(self, confirm: Confirm) -> None:
-        """Done, or disputed."""
+        """Tell the coordinator that a task is done, or that this silo disputes it."""
         self._patiently(lambda: self._calls.Confirm(codec.confirm_to_wire(confirm), timeout=CALL_SECONDS))
 
     def cosigned(self) -> tuple[CosignedCheckpoint, ...]:
-        """What others cosigned last of this silo's ledger, as the coordinator remembers it."""
+        """The latest cosignatures of this silo's ledger that the coordinator remembers."""
         request = silo_pb2.LatestCountersignaturesRequest()
 
         def fetch() -> list[silo_pb2.Countersignature]:
             stream = self._calls.LatestCountersignatures(request, timeout=CALL_SECONDS)
-            return list(islice(stream, MAX_COUNTERSIGNERS))
+            return list(islice(stream, MAX_COSIGNERS))
 
         return tuple(codec.cosignature_from_wire(wire) for wire in self._patiently(fetch))
 
     def cosign(self, place: Place, stated: SignedCheckpoint) -> Cosigned:
-        """Have the ledger cosigned for a charged attempt; waits a little for another silo.
+        """Have the ledger cosigned for a charged attempt; waits up to `WITNESS_SECONDS` for another silo.
 
-        Raises `WentBackRefused` where the coordinator remembers more of it than the statement contains.
+        Raises `WentBackRefused` if the coordinator remembers an entry of the ledger that the checkpoint lacks.
         """
         request = silo_pb2.CountersignRequest(
             place=codec.place_to_wire(place),
@@ -153,7 +154,7 @@ class Client:
         return codec.cosigned_from_wire(reply)
 
     def witness(self, given: CosignedCheckpoint | None) -> SignedCheckpoint | None:
-        """Hand in what was cosigned; wait for another silo's statement. None where none came."""
+        """Hand in a cosigned checkpoint, then wait for another silo's checkpoint. Returns None if none came."""
         request = silo_pb2.WitnessRequest(
             given=None if given is None else codec.cosignature_to_wire(given), hold_seconds=HOLD_SECONDS
         )
@@ -161,19 +162,19 @@ class Client:
         return codec.checkpoint_from_wire(reply.statement) if reply.HasField("statement") else None
 
     def signed(self, checkpoint: bytes) -> SignedCheckpoint:
-        """A statement with this silo's signature."""
+        """A checkpoint with this silo's signature."""
         return SignedCheckpoint(checkpoint, self._credential.certificate_pem, self._credential.sign(checkpoint))
 
     def sign(self, message: bytes) -> bytes:
-        """This silo's signature over a message that says what it is for."""
+        """This silo's signature over a message. The message must say what it is for."""
         return self._credential.sign(message)
 
     def heartbeat(self) -> None:
-        """Still here; tried once."""
+        """Tell the coordinator that this silo is alive. Tried once."""
         self._calls.Heartbeat(silo_pb2.HeartbeatRequest(session=self._session), timeout=CALL_SECONDS)
 
     def upload(self, header: UploadHeader, content: Path, chunks: ChunkList) -> None:
-        """Send a file, whose chunks the header's digest names, resuming where those that the coordinator keeps end."""
+        """Send a file, from the first chunk that the coordinator does not have. The header's digest covers `chunks`."""
         signature = self._credential.sign(header.canonical())
         wire = codec.header_to_wire(header)
 
@@ -188,9 +189,9 @@ class Client:
         self._patiently(send)
 
     def download(self, place: Place, tensor: Tensor | None, part: Part, target: Path) -> None:
-        """Fetch a sum or note into `target`, chunk by chunk as `part` names them; resumes at the first that is missing.
+        """Fetch the sum or note that `part` announces into `target`; after a break, resume at the first missing chunk.
 
-        Raises `ContentError` where something else comes; then nothing lies at `target`.
+        Raises `ContentError` if the content is not what was announced. `target` does not exist then.
         """
         target.parent.mkdir(parents=True, exist_ok=True)
         request = silo_pb2.DownloadRequest(
@@ -203,7 +204,7 @@ class Client:
             with target.open("wb") as file:
 
                 def fetch() -> None:
-                    # What lies here was checked as it came, in whole chunks.
+                    # The file holds whole chunks only, and each was checked before it was written.
                     request.offset = file.tell()
                     _receive(self._calls.Download(request, timeout=STREAM_SECONDS), part, file)
 
@@ -213,11 +214,11 @@ class Client:
             raise
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._channel.close()
 
     def _held(self, call: Any, request: object) -> Any:
-        """A call that the coordinator may hold; `Stopped` soon after the agent is asked to stop."""
+        """A call that the coordinator may hold open. Raises `Stopped` soon after the agent is asked to stop."""
 
         def held() -> object:
             future = call.future(request, timeout=HOLD_SECONDS + CALL_SECONDS)
@@ -250,7 +251,7 @@ class Client:
                         "coordinator does not answer",
                         code=code.name,
                         why=error.details(),
-                        mend=_mend(code, error.details() or ""),
+                        mend=_fix(code, error.details() or ""),
                         attempt=attempt + 1,
                     )
                 attempt += 1
@@ -269,7 +270,7 @@ def _stream(first: silo_pb2.UploadChunk, content: Path, offset: int) -> Iterator
 
 
 def _receive(stream: Iterator[silo_pb2.DownloadChunk], part: Part, file: BinaryIO) -> None:
-    """Append the rest of a content. Raises `ContentError` before a byte of anything else is written."""
+    """Append the rest of a content to `file`. Raises `ContentError` before a wrong byte is written."""
     try:
         first = next(stream, silo_pb2.DownloadChunk())
         chunks = ChunkList(part.size, first.hashes)
@@ -288,27 +289,27 @@ def _receive(stream: Iterator[silo_pb2.DownloadChunk], part: Part, file: BinaryI
         raise ContentError(msg)
 
 
-def _mend(code: grpc.StatusCode, details: str) -> str:
+def _fix(code: grpc.StatusCode, details: str) -> str:
     """What the hospital can do about a coordinator that does not answer."""
     if "CERTIFICATE" in details or "andshake" in details:
         return (
-            "the TLS handshake fails: compare authority.pem with the coordinator's, look whether a certificate has"
-            " expired, and whether the coordinator's certificate names the address in agent.yaml"
+            "the TLS handshake fails: check that authority.pem is the same as the coordinator's, that no certificate"
+            " has expired, and that the coordinator's certificate names the address in agent.yaml"
         )
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
-        return "ask the operator to make room; the upload goes on where it stopped"
-    return "look whether the address in agent.yaml is right and the coordinator runs; the agent goes on trying"
+        return "ask the operator to free space; the upload goes on where it stopped"
+    return "check that the address in agent.yaml is right and that the coordinator runs; the agent keeps trying"
 
 
 class Heartbeat:
-    """Says that the silo is alive while it trains."""
+    """Tells the coordinator that the silo is alive while it trains."""
 
     def __init__(self, client: Client, seconds: float, stop: threading.Event) -> None:
         self._client, self._seconds, self._stop = client, seconds, stop
         self._thread = threading.Thread(target=self._beat, name="heartbeat", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread that beats."""
         self._thread.start()
 
     def _beat(self) -> None:

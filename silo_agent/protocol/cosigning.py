@@ -1,8 +1,8 @@
 """Has this silo's ledger cosigned: asks the coordinator and, through it, another silo.
 
-Guarantees: what others know of the ledger is handed to the gate, which keeps it first and then refuses a ledger that
-lacks it. A checkpoint that was sent is sent again byte for byte until something changes. What is enough, and that
-nothing is computed before it, is the gate's rule.
+Guarantees: the gate is given every cosignature that others hold of this ledger. It keeps the cosignature first, and
+then refuses to work if the ledger lacks the cosigned entry. A checkpoint is sent again byte for byte until the ledger
+changes. The gate decides how many cosignatures are enough, and computes nothing before it has them.
 """
 
 from __future__ import annotations
@@ -23,30 +23,34 @@ log = structlog.get_logger()
 
 
 class Cosigning:
-    """One silo's ledger, before the others."""
+    """Shows this silo's ledger to the others and collects their cosignatures."""
 
     def __init__(self, client: Client, gate: Gate) -> None:
         self._client, self._gate = client, gate
         self._sent: tuple[Checkpoint, SignedCheckpoint] | None = None
 
     def remember(self) -> None:
-        """Ask what others cosigned last; keep it. Raises `LedgerRolledBackError` where the ledger lacks it."""
+        """Ask for the others' latest cosignatures and keep them.
+
+        Raises `LedgerRolledBackError` if the ledger lacks an entry that others have cosigned.
+        """
         for signed in self._client.cosigned():
             try:
                 self._gate.keep_cosigned([cosignature(signed)])
             except CryptoError as fault:
-                # A certificate that ran out since; what its silo knows it says when it is asked to sign.
+                # The signer's certificate has expired since. That silo repeats what it knows when it is asked to sign.
                 log.warning("a cosignature does not count any more", why=str(fault))
 
     def ask(self, place: Place) -> Iterable[Cosignature]:
-        """Ask once, for an attempt that was charged; returns what came, which may not be enough yet.
+        """Ask once, for an attempt that was charged. Returns the cosignatures that came; they may not be enough yet.
 
-        Raises `CallRefused` where the attempt is over, `LedgerRolledBackError`, `CosignError`.
+        Raises `CallRefused` if the attempt is over, `LedgerRolledBackError`, `CosignError`.
         """
         try:
             found = self._client.cosign(place, self._signed())
         except WentBackRefused:
-            # It remembers a head that this silo never heard of: named among the anchors, it will do.
+            # The coordinator remembers an entry that this silo did not know to be cosigned. `remember` fetches the
+            # cosignature, so the next checkpoint names that entry among its anchors and the coordinator accepts it.
             self.remember()
             found = self._client.cosign(place, self._signed())
         return [cosignature(item) for item in (found.coordinator, found.peer) if item is not None]
@@ -59,7 +63,7 @@ class Cosigning:
 
 
 def cosignature(given: CosignedCheckpoint) -> Cosignature:
-    """What came over the wire, to be checked. Raises `CosignError` where it says nothing about a ledger."""
+    """The cosignature that came over the wire, not yet checked. Raises `CosignError` if it holds no checkpoint."""
     stated = given.stated
     checkpoint = Checkpoint.parse(stated.checkpoint)
     return Cosignature(checkpoint, "", given.certificate_pem, given.signature, stated.certificate_pem, stated.signature)

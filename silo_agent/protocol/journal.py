@@ -1,8 +1,8 @@
-"""Where the silo stands in each study, durable after every task and before it speaks of it.
+"""Where the silo stands in each study. It is stored durably after every task, before the silo reports the task.
 
-Guarantees: after a crash the silo stands where it stood after the last task whose result anybody can have seen; files
-are whole before the row that names them, and the row changes in one transaction. So nothing is computed twice that was
-told once. Models of finished rounds, releases and sealed bytes are `state`'s.
+Guarantees: after a crash, the silo goes on from the last task whose result anybody can have seen. Files are complete
+before a row names them, and the row changes in one transaction. So a result that was reported once is never computed
+again. `state` keeps the models of finished rounds, the releases and the sealed bytes.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from silo_agent.storage.state import State
 
 @dataclass(frozen=True)
 class Standing:
-    """What a silo knows in the middle of an attempt."""
+    """What a silo must remember in the middle of an attempt."""
 
     turn: Turn
     model: SharedModel
-    """What the attempt computes from."""
+    """The model that the attempt computes from."""
     digest: str
     """Keyed digest of `model`, equal at all silos."""
     total: NDArray[np.int64] | None
@@ -42,19 +42,19 @@ class _Row:
     turn: Turn
     digest: str
     model: str
-    """Digest of the model, which names its file."""
+    """Digest of the model. The model's file is named after it."""
     total: str
-    """SHA-256 of the opened sum, which names its file; empty without one."""
+    """SHA-256 of the opened sum. The sum's file is named after it. Empty if there is no sum."""
 
 
 class Journal:
-    """The standings that lie in the agent's folder."""
+    """The standings that are stored in the agent's folder."""
 
     def __init__(self, state: State) -> None:
         self._state = state
 
     def keep(self, study: str, standing: Standing) -> None:
-        """Make a standing durable; it replaces the one before."""
+        """Store a standing durably, in place of the one before."""
         total = b"" if standing.total is None else standing.total.astype("<i8").tobytes()
         row = _Row(
             standing.turn, standing.digest, standing.model.digest, hashlib.sha256(total).hexdigest() if total else ""
@@ -70,7 +70,7 @@ class Journal:
                 path.unlink()
 
     def recall(self, study: str) -> Standing | None:
-        """The last standing, None where there is none. Raises `StateError` where its files are not as they were."""
+        """The last standing, or None if there is none. Raises `StateError` if its files were changed or are missing."""
         text = self._state.attempt(study)
         if text is None:
             return None
@@ -80,15 +80,15 @@ class Journal:
             model = SharedModel.load(model_path)
             total = total_path.read_bytes() if row.total else b""
         except (DaciteError, ValueError, ModelFileError, OSError) as error:
-            msg = f"{self._state.study_folder(study)}: the standing of the study cannot be read ({error}); {_MEND}"
+            msg = f"{self._state.study_folder(study)}: the stored state of the study cannot be read ({error}); {_FIX}"
             raise StateError(msg) from None
         if model.digest != row.model or (total and hashlib.sha256(total).hexdigest() != row.total):
-            msg = f"{self._state.study_folder(study)}: the standing of the study was changed; {_MEND}"
+            msg = f"{self._state.study_folder(study)}: the stored state of the study was changed; {_FIX}"
             raise StateError(msg)
         return Standing(row.turn, model, row.digest, np.frombuffer(total, "<i8").astype(np.int64) if total else None)
 
     def forget(self, study: str) -> None:
-        """The study is over: nothing needs to be recalled."""
+        """Remove the standing of a study that is over."""
         self._state.forget_attempt(study)
         for path in self._files(study):
             path.unlink()
@@ -101,4 +101,4 @@ class Journal:
         return list(self._state.files.study(study).attempts())
 
 
-_MEND = "restore it from the same backup as state.sqlite3"
+_FIX = "restore it from the same backup as state.sqlite3"

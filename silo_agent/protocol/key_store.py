@@ -1,7 +1,7 @@
-"""What a silo keeps of its secrets in one study: its own key, those of the current roster, those of an attempt.
+"""The secrets that a silo keeps in one study: its own key, the current roster's keys, the current attempt's secrets.
 
-Guarantees: what is put here is kept, durably, before it is used; a new roster erases the keys and the attempt of the
-one before, new keys erase the attempt. What the secrets are for is `membership`'s.
+Guarantees: a secret is stored durably before it is used. A new roster erases the keys and the attempt of the roster
+before. New keys erase the attempt. `membership` uses the secrets.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from protos.messages import Place
 
 @dataclass(frozen=True, repr=False)
 class Met:
-    """What was said to a roster, and the secrets with each member once all have said theirs."""
+    """This silo's greeting to a roster, and its secret with each member once all members have sent their greetings."""
 
     roster: str
     greeting: bytes
@@ -27,7 +27,7 @@ class Met:
 
 @dataclass(frozen=True, repr=False)
 class Dealt:
-    """Keys of one roster, and the package that dealt them if this silo was the dealer."""
+    """The keys of one roster. If this silo dealt them, also the package that it sent."""
 
     roster: str
     ckks: bytes
@@ -38,13 +38,13 @@ class Dealt:
 
     @property
     def keys(self) -> GroupKeys:
-        """The keys alone."""
+        """The keys without the package."""
         return GroupKeys(self.ckks, self.group, self.check)
 
 
 @dataclass(frozen=True, repr=False)
 class Shared:
-    """The secrets of one attempt, and the note that shared them."""
+    """The secrets of one attempt, and the note in which this silo shared them."""
 
     roster: str
     place: Place
@@ -54,7 +54,7 @@ class Shared:
 
 @dataclass(frozen=True, repr=False)
 class Stored:
-    """All that lies in the file."""
+    """Everything that the file holds."""
 
     ephemeral: bytes
     met: Met | None = None
@@ -63,29 +63,29 @@ class Stored:
 
 
 class KeyStore:
-    """One study's secrets. Prints only its kind."""
+    """One study's secrets. Its repr shows none of them."""
 
     def __init__(self, ephemeral: EphemeralKey, keep: Callable[[bytes], object], stored: Stored | None = None) -> None:
-        """`keep` stores bytes durably and sealed; `stored` is what was kept before, None for a fresh key."""
+        """`keep` stores bytes durably and sealed. `stored` is what was kept before; None if the key is new."""
         self.ephemeral, self._keep = ephemeral, keep
         self.stored = stored or Stored(ephemeral.to_bytes())
         if stored is None:
             self.greeted(None)
 
     def greeted(self, met: Met | None) -> None:
-        """A new roster was greeted: keys and attempt of the one before are erased."""
+        """Keep the greeting to a new roster; erase the keys and the attempt of the roster before."""
         self._put(met)
 
     def met(self, met: Met) -> None:
-        """The secrets with each member of the roster are known."""
+        """Keep the secrets with each member of the roster."""
         self._put(met, self.stored.dealt, self.stored.shared)
 
     def dealt(self, dealt: Dealt) -> None:
-        """New keys were dealt to the roster: an attempt under older ones is erased."""
+        """Keep the keys that were dealt to the roster; erase an attempt under older keys."""
         self._put(self.stored.met, dealt)
 
     def shared(self, shared: Shared | None) -> None:
-        """The secrets of an attempt; None erases them."""
+        """Keep the secrets of an attempt. None erases them."""
         self._put(self.stored.met, self.stored.dealt, shared)
 
     def _put(self, met: Met | None, dealt: Dealt | None = None, shared: Shared | None = None) -> None:

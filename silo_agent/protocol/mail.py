@@ -1,8 +1,8 @@
 """What a silo sends to and fetches from the coordinator, by way of files: notes, shares of others, sums.
 
-Guarantees: what is fetched has the size and digest that was announced; what others shared for an attempt stays on the
-disk, still sealed, until its round is committed (`state.forget_round`); everything else that is fetched is erased once
-it is read. What the bytes mean is `tasks`'.
+Guarantees: a fetched file has the size and digest that the coordinator announced. Other silos' shares for an attempt
+stay on the disk, still sealed, until the round is committed (`state.forget_round`). Every other fetched file is erased
+once it is read. `tasks` interprets the bytes.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ class Mail:
         self._client, self._state, self._metrics = client, state, metrics
 
     def note_path(self, place: Place, note: Note, tensor: Tensor | None = None) -> Path:
-        """Where this silo's own note lies until its round is committed."""
+        """The path of this silo's own note. The file stays until its round is committed."""
         return self._state.note_path(place, note if tensor is None else f"{note}-{tensor}")
 
     def send(
         self, silo: str, place: Place, kind: str, path: Path, *, tensor: Tensor | None = None, values: int = 0
     ) -> None:
-        """Sign and upload a file: a note, or a sealed tensor of so many values."""
+        """Sign and upload a file: a note, or a sealed tensor of `values` values."""
         chunks = ChunkList.of(path)
         self._client.upload(UploadHeader(place, kind, tensor, silo, values, chunks.size, chunks.digest), path, chunks)
         self._metrics.sent.labels(kind).inc(chunks.size)
 
     def fetch_note(self, work: Work, place: Place, note: Note) -> bytes:
-        """The note of the silo whose turn it was. Raises `OutOfTurnError` where none is offered."""
+        """The note of the silo that the work names as its actor. Raises `OutOfTurnError` if none is offered."""
         notes = self.fetch_notes(work, place, note)
         if work.actor not in notes:
             msg = f"the coordinator offers no {note} of {work.actor!r}"
@@ -51,24 +51,24 @@ class Mail:
         return {part.silo: self._fetch(place, part, tensor) for part in work.parts if part.kind == note}
 
     def receive_shares(self, work: Work, place: Place) -> None:
-        """Keep what others have shared for the attempt; what lies here already stays."""
+        """Fetch and keep the others' shares for the attempt. Shares that were fetched before stay as they are."""
         for part in work.parts:
             path = self._state.received_path(place, part.kind, part.silo)
             if part.kind == Note.SHARES and not path.exists():
                 self._download(place, part, None, path)
 
     def shares(self, place: Place, silos: Sequence[str]) -> dict[str, bytes]:
-        """What these silos have shared. Raises `OutOfTurnError` where something never came."""
+        """The shares of these silos. Raises `OutOfTurnError` if any are missing."""
         paths = {silo: self._state.received_path(place, Note.SHARES, silo) for silo in silos}
         absent = sorted(silo for silo, path in paths.items() if not path.exists())
         if absent:
-            msg = f"what {', '.join(absent)} shared for this attempt was never offered; begin a new attempt"
+            msg = f"the coordinator never offered the shares of {', '.join(absent)}; begin a new attempt"
             raise OutOfTurnError(msg)
         return {silo: path.read_bytes() for silo, path in paths.items()}
 
     @contextmanager
     def sum(self, work: Work, place: Place, tensor: Tensor) -> Iterator[BinaryIO]:
-        """The sealed sum, as a file that is erased afterwards. Raises `OutOfTurnError` where none is offered."""
+        """The sealed sum, as a file that is erased afterwards. Raises `OutOfTurnError` if none is offered."""
         part = next((part for part in work.parts if part.kind == SUM), None)
         if part is None:
             msg = f"the coordinator offers no sum of {tensor}"
@@ -89,7 +89,7 @@ class Mail:
         return content
 
     def _download(self, place: Place, part: Part, tensor: Tensor | None, path: Path) -> None:
-        # Under another name first: a file that lies under its own is whole.
+        # The file gets its own name only when it is complete.
         fresh = path.with_name(path.name + ".part")
         self._client.download(place, tensor, part, fresh)
         fresh.replace(path)

@@ -1,7 +1,7 @@
-"""This silo in one roster: what it says to the members, the secrets with each of them, the keys, an attempt's masks.
+"""This silo in one roster: its greeting to the members, the secrets with each of them, the keys, an attempt's masks.
 
-Guarantees: the roster is verified before it is used, and holds this silo's own key; secrets are on the disk before
-anybody hears of them; greeting, dealing and sharing again in one attempt give the same bytes.
+Guarantees: the roster is verified before it is used, and holds this silo's own key. Secrets are on the disk before
+anything that depends on them leaves. If this silo greets, deals or shares again in one attempt, the bytes are the same.
 """
 
 from __future__ import annotations
@@ -38,7 +38,10 @@ log = structlog.get_logger()
 
 
 class Membership:
-    """Bound to one roster of one study. Prints only its kind. Every method may raise what `roster` raises."""
+    """This silo's part in one roster of one study. Every method may raise what `roster` raises.
+
+    Its repr shows no secret.
+    """
 
     def __init__(
         self,
@@ -50,7 +53,7 @@ class Membership:
         entropy: Entropy,
         store: KeyStore,
     ) -> None:
-        """`own` is this silo as it offered itself, `members` are the roster's, as the coordinator gives them."""
+        """`own` is this silo as it offered itself; `members` are the roster's members as the coordinator gives them."""
         self.own, self.members, self.me = own, members, own.silo
         self._study, self._credential, self._entropy, self._store = study, credential, entropy, store
         self._trust = Trust(credential.authority_pem)
@@ -58,7 +61,7 @@ class Membership:
 
     @cached_property
     def roster(self) -> Roster:
-        """The roster; every certificate and signature in it is checked, once. Raises `CryptoError`."""
+        """The roster. Every certificate and signature in it is checked once. Raises `CryptoError`."""
         if self.own not in self.members:
             msg = "the roster does not hold this silo's own key; the coordinator's roster cannot be trusted"
             raise SealError(msg)
@@ -71,7 +74,7 @@ class Membership:
 
     # --- keys -----------------------------------------------------------------------------------------------------
     def greet(self) -> bytes:
-        """What this silo says to a new roster; to one roster always the same bytes."""
+        """This silo's greeting to a new roster. For one roster always the same bytes."""
         met = self._store.stored.met
         if met is None or met.roster != self.roster.digest:
             greeting = self._store.ephemeral.greet(self.roster, self.me)
@@ -80,7 +83,7 @@ class Membership:
         return met.greeting
 
     def meet(self, greetings: Mapping[str, bytes]) -> None:
-        """Agree on a secret with every member, from what each has said. Raises `CryptoError`."""
+        """Agree on a secret with every member, from their greetings. Raises `CryptoError`."""
         self._sealer = None
         met = self._require_met()
         pairs = self._store.ephemeral.meet(self.roster, self.me, met.secrets, greetings)
@@ -88,7 +91,7 @@ class Membership:
             self._store.met(replace(met, pairs=dict(pairs)))
 
     def deal(self, place: Place) -> bytes:
-        """Make the roster's keys and seal them to its members; in one attempt always the same bytes."""
+        """Make the roster's keys and seal them to its members. In one attempt always the same bytes."""
         dealt = self._store.stored.dealt
         if dealt is None or dealt.roster != self.roster.digest or dealt.place != place:
             keys = GroupKeys(
@@ -102,7 +105,7 @@ class Membership:
         return dealt.package
 
     def take(self, dealer: str, package: bytes) -> None:
-        """Open the keys that `dealer` sealed to this silo; the dealer has them already."""
+        """Open the keys that `dealer` sealed to this silo. If this silo is the dealer, it has them already."""
         if dealer != self.me:
             keys = take(package, self._pairs(), self.me, dealer, self.roster)
             self._store.dealt(Dealt(self.roster.digest, keys.ckks, keys.group, keys.check))
@@ -117,9 +120,9 @@ class Membership:
         return dealt.keys
 
     def sealer(self, silos: Sequence[str]) -> Sealer:
-        """Seals for, and opens sums of, this roster; `silos` are all of the study.
+        """Seals tensors for this roster and opens its sums. `silos` are all silos of the study.
 
-        One for the keys that were dealt: it remembers which labels it has used.
+        There is one sealer for the keys that were dealt, because it remembers which labels it has used.
         """
         names = sorted(silos)
         if self._sealer is None or self._sealer[0] != names:
@@ -128,11 +131,11 @@ class Membership:
 
     # --- an attempt -----------------------------------------------------------------------------------------------
     def attempt(self, place: Place) -> AttemptRef:
-        """What signatures and shares of an attempt are bound to."""
+        """The reference that signatures and shares of an attempt are bound to."""
         return AttemptRef(self._study, self.roster.digest, place.round, place.attempt)
 
     def share(self, place: Place, tensors: Sequence[str], threshold: int) -> bytes:
-        """Draw the attempt's secrets and share them among the roster; in one attempt always the same bytes."""
+        """Draw the attempt's secrets and share them among the roster. In one attempt always the same bytes."""
         shared = self._store.stored.shared
         if shared is None or (shared.roster, shared.place) != (self.roster.digest, place):
             secrets = AttemptSecrets.create(tensors, self._entropy)
@@ -153,7 +156,7 @@ class Membership:
     def read_shares(
         self, place: Place, tensors: Sequence[str], threshold: int, notes: Mapping[str, bytes]
     ) -> dict[str, Bundle]:
-        """What each silo has shared. Raises `RecoveryRefused` by name."""
+        """The shares of each silo, by name. Raises `RecoveryRefused`, which names the silo whose note is wrong."""
         attempt, pairs = self.attempt(place), self._pairs()
         return {
             owner: read_bundle(note, owner, attempt, tensors, self.me, self.roster, pairs, threshold, self._trust)
@@ -161,7 +164,7 @@ class Membership:
         }
 
     def masks(self, place: Place, tensor: str, participants: Sequence[str]) -> Masks:
-        """What covers this silo's upload. Raises `SealError` if the attempt's secrets are gone."""
+        """The masks that cover this silo's upload. Raises `SealError` if the attempt's secrets are gone."""
         shared, attempt, pairs = self._store.stored.shared, self.attempt(place), self._pairs()
         if shared is None or (shared.roster, shared.place) != (attempt.roster, place):
             msg = "the secrets of this attempt are gone; begin a new attempt"
@@ -171,7 +174,7 @@ class Membership:
         return Masks(self.me, own, seeds, self.keys.group)
 
     def reveal(self, bundles: Mapping[str, Bundle], survivors: SurvivorList, participants: Sequence[str]) -> bytes:
-        """This silo's shares of what the survivors' sum is opened with, sealed to the roster."""
+        """This silo's shares of the secrets that open the survivors' sum, sealed to the roster."""
         return make_reveal(bundles, survivors, participants, self.me, self.keys, self._credential, self._entropy)
 
     def unmasking(
@@ -183,7 +186,7 @@ class Membership:
         participants: Sequence[str],
         threshold: int,
     ) -> Unmasking:
-        """What lies on the survivors' sum, from what they revealed. Raises `RecoveryRefused`."""
+        """What still masks the survivors' sum, computed from the revealed shares. Raises `RecoveryRefused`."""
         recovered = read_reveals(
             notes, bundles, survivors, participants, self.roster, self.keys, threshold, self._trust
         )
@@ -192,7 +195,7 @@ class Membership:
         return recovered.unmasking
 
     def signers(self, survivors: SurvivorList, signatures: Mapping[str, bytes]) -> tuple[str, ...]:
-        """Members who have signed this very list."""
+        """The members who have signed exactly this list."""
         certificates = {member.silo: member.certificate_pem for member in self.members}
         return survivors.signed_by(certificates, signatures, self._trust)
 

@@ -1,7 +1,8 @@
-"""What a silo signs for the public: of the opened metric sums what the study lists under `publish:`, rounded.
+"""What a silo signs for the public: the metrics that the study lists under `publish:`, rounded.
 
-The figures come from noised, charged sums, so publishing them costs nothing; rounding makes the figures of silos with
-different processors the same, so that the coordinator can show what several have signed.
+The figures come from noised sums that were already charged, so publishing them costs nothing. Silos with different
+processors may compute slightly different figures. Rounding makes them equal, so that the coordinator can show figures
+that several silos have signed.
 """
 
 from __future__ import annotations

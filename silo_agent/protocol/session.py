@@ -1,9 +1,9 @@
-"""A silo's secrets in one study: its own key, and what it holds of the roster that it sits in (`membership`).
+"""A silo's secrets in one study: its own key, and its secrets in the current roster (`membership`).
 
-Guarantees: the secrets outlive the process, sealed under the certificate's key (`crypto.pki.at_rest`), so a restarted
-silo goes on in the same roster and attempt. A file that is missing or does not open gives a fresh ephemeral key: the
-coordinator then begins a new attempt. An attempt's secrets are erased when its round is committed (`forget_attempt`),
-the file when the study is over (`forget`).
+Guarantees: the secrets outlive the process, sealed under the certificate's key (`crypto.pki.at_rest`). So a restarted
+silo goes on in the same roster and attempt. If the file is missing or does not open, the silo makes a fresh ephemeral
+key, and the coordinator begins a new attempt. An attempt's secrets are erased when its round is committed
+(`forget_attempt`). The file is erased when the study is over (`forget`).
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _SESSION_BYTES = 16
 
 
 def session_name(folder: Path, credential: Credential, entropy: Entropy) -> str:
-    """Names the key store of a state folder: the same as long as what lies there opens, else a new one.
+    """The name of a state folder's key store. It stays the same as long as its file opens; otherwise it is new.
 
-    The coordinator learns from a new name that keys which were offered before are gone.
+    A new name tells the coordinator that the keys which this silo offered before are gone.
     """
     path, vault = StateFolder(folder).session, Vault(credential, "session", entropy)
     try:
@@ -46,7 +46,7 @@ def session_name(folder: Path, credential: Credential, entropy: Entropy) -> str:
 
 
 class Session:
-    """This silo in one study. Prints only its kind."""
+    """This silo in one study. Its repr shows no secret."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Session:
         ephemeral: EphemeralKey | None = None,
         stored: Stored | None = None,
     ) -> None:
-        """`keep` stores bytes durably and sealed; it is called before any key is used."""
+        """`keep` stores bytes durably and sealed. It is called before any key is used."""
         self._study, self._credential, self._entropy = study, credential, entropy
         self.me = credential.identity.name
         ephemeral = ephemeral or EphemeralKey.create(credential, study)
@@ -69,7 +69,7 @@ class Session:
 
     @classmethod
     def open(cls, study: str, credential: Credential, entropy: Entropy, folder: Path) -> Self:
-        """The keys that lie sealed in the study's folder, or fresh ones."""
+        """The session with the keys that are stored in the study's folder, or with new keys if none can be used."""
         path, vault = StudyFolder(folder).keys, Vault(credential, f"keys of {study}", entropy)
 
         def keep(plain: bytes) -> None:
@@ -90,7 +90,7 @@ class Session:
         StudyFolder(folder).keys.unlink(missing_ok=True)
 
     def within(self, members: tuple[Member, ...]) -> Membership:
-        """This silo in the roster of these members; the same object as long as they are the same."""
+        """This silo in the roster of these members: the same object for the same members."""
         if self._membership is None or self._membership.members != members:
             self._membership = Membership(
                 self._study,
@@ -112,5 +112,5 @@ class Session:
 
 
 def _kind(fault: Exception) -> str:
-    """A sentence that shows nothing of what was decrypted."""
+    """A sentence about the error that shows nothing of the decrypted content."""
     return str(fault) if isinstance(fault, SealError) else "it was written by another version"

@@ -1,8 +1,8 @@
-"""The tasks of an attempt, each in two halves: `perform` computes and keeps, `report` tells the coordinator of it.
+"""The tasks of an attempt, each in two halves: `perform` computes and stores, `report` tells the coordinator.
 
-`report` reads durable state alone, so it can be repeated after a crash and gives the same bytes. Whose turn it is, and
-that a standing is durable between the halves, is `agent`'s; training, sums and keys are `learner`'s, `gate`'s and
-`membership`'s.
+`report` reads durable state alone, so it can be repeated after a crash and gives the same bytes. `agent` decides whose
+turn it is, and stores the standing durably between the halves. `learner` trains, `gate` releases, and `membership`
+holds the keys.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ _NOTES = {
     Task.REVEAL: Note.REVEAL,
     Task.SOLVE: Note.HEADS,
 }
-"""What a task ends with the upload of."""
+"""The note that a task uploads at its end."""
 
 
 class Tasks:
-    """What a silo does when it is asked."""
+    """Does the tasks that the coordinator asks of this silo."""
 
     def __init__(
         self,
@@ -79,12 +79,15 @@ class Tasks:
         }
 
     def perform(self, attempt: Attempt) -> None:
-        """Do what the attempt's work asks, and keep what `report` will need. Nothing has left when it returns."""
+        """Do what the attempt's work asks, and store what `report` will need. Nothing is sent to the coordinator yet.
+
+        The exception is the ledger's checkpoint, which others must cosign before a contribution is computed.
+        """
         _require_sizes(attempt)
         self._performs[attempt.work.task](attempt)
 
     def report(self, attempt: Attempt) -> None:
-        """Tell the coordinator what the last task gave."""
+        """Tell the coordinator the result of the task."""
         work, place = attempt.work, attempt.place
         if work.task in _NOTES:
             note = _NOTES[work.task]
@@ -124,7 +127,7 @@ class Tasks:
     def _decide_roster(self, attempt: Attempt) -> None:
         strangers = sorted(attempt.members.difference(attempt.study.silos))
         if strangers:
-            msg = f"{', '.join(strangers)} is not among study.silos and cannot be in its roster"
+            msg = f"the roster names {', '.join(strangers)}, which study.silos does not list"
             raise RosterRefused(msg)
         self._gate.decide(attempt.study, attempt.place, roster_size=len(attempt.work.roster))
 
@@ -151,7 +154,7 @@ class Tasks:
     def _contribute(self, attempt: Attempt) -> None:
         running, place, tensor = attempt.running, attempt.place, attempt.tensor
         if attempt.me not in attempt.participants:
-            msg = "the participants do not name this silo, which is asked for its contribution"
+            msg = "this silo is asked for its contribution, but it is not among the participants"
             raise OutOfTurnError(msg)
         _require_whole(attempt, attempt.participants)
         self._mail.receive_shares(attempt.work, place)
@@ -167,22 +170,22 @@ class Tasks:
 
     # --- who is in the sum ----------------------------------------------------------------------------------------
     def _sign(self, attempt: Attempt) -> None:
-        """Commit durably to one survivor list for a sum of a round, for ever (docs/design/sums.md, "Thresholds")."""
+        """Commit durably and for ever to one survivor list for this sum (docs/design/sums.md, "Thresholds")."""
         survivors, tensor = attempt.survivors, attempt.tensor
         if attempt.me not in survivors or len(survivors) < attempt.threshold:
-            msg = f"{', '.join(survivors)} are too few, or not this silo, to be summed"
+            msg = f"the list of silos in the sum ({', '.join(survivors)}) is too short or does not name this silo"
             raise OutOfTurnError(msg)
         _require_whole(attempt, survivors)
         self._gate.decide(attempt.study, attempt.place, roster_size=len(survivors))
         self._state.commit_to_survivors(attempt.place, tensor, survivors)
 
     def _reveal(self, attempt: Attempt) -> None:
-        """Nothing is revealed before enough silos have signed the list that this silo has signed."""
+        """Reveal this silo's shares, but only if enough silos have signed the same list as this silo."""
         survivors, needed = attempt.survivor_list, attempt.threshold
         signatures = {signature.silo: signature.signature for signature in attempt.work.signatures}
         signers = attempt.membership.signers(survivors, signatures)
         if len(signers) < needed:
-            msg = f"{len(signers)} silos have signed who is in the sum, {needed} must; begin a new attempt"
+            msg = f"{len(signers)} silos have signed who is in the sum, but {needed} must sign; begin a new attempt"
             raise OpeningRefused(msg)
         path = self._mail.note_path(attempt.place, Note.REVEAL, attempt.work.tensor)
         if not path.exists():
@@ -200,7 +203,7 @@ class Tasks:
             self._publish(attempt, opened.results)
         running.digest = _next_digest(attempt, np.ascontiguousarray(total, "<i8").data, running.model)
         if tensor == attempt.tensors[-1]:
-            # The model of a finished round lies on disk before anybody hears that it is finished.
+            # The model of a finished round is stored before the coordinator hears that the round is finished.
             self.keep_candidate(place.study, place.round, running.model, running.digest)
 
     def _open_sum(self, attempt: Attempt) -> NDArray[np.int64]:
@@ -230,7 +233,7 @@ class Tasks:
     def _adopt(self, attempt: Attempt) -> None:
         plain, running = self._open_note(attempt, Note.HEADS), attempt.running
         if len(plain) % 8:
-            msg = "the solved heads are no sequence of 64-bit integers"
+            msg = "the solved heads are not a sequence of 64-bit integers"
             raise SolutionError(msg)
         solution, silos = np.frombuffer(plain, "<i8"), len(attempt.survivors)
         model = running.learner.adopt(solution, attempt.total, attempt.place, running.model, silos)
@@ -239,17 +242,17 @@ class Tasks:
 
     # --- files ----------------------------------------------------------------------------------------------------
     def model_path(self, study: str, round_number: int) -> Path:
-        """Where the model of a finished round lies."""
+        """The path of a finished round's model."""
         return self._state.files.study(study).model(round_number)
 
     def keep_candidate(self, study: str, round_number: int, model: SharedModel, digest: str) -> None:
-        """Keep the model of a finished round with its keyed digest."""
+        """Store the model of a finished round with its keyed digest."""
         files = self._state.files.study(study)
         write_whole(files.model_digests(round_number), f"{digest} {model.digest}".encode())
         model.save(files.model(round_number))
 
     def held(self, study: str, round_number: int) -> tuple[SharedModel, str] | None:
-        """The model of a finished round with its keyed digest; None where they do not lie there as they were kept."""
+        """The model of a finished round with its keyed digest; None if the files are missing or were changed."""
         files = self._state.files.study(study)
         try:
             digest, content = files.model_digests(round_number).read_text().split()
@@ -263,7 +266,7 @@ class Tasks:
         write_whole(self._mail.note_path(attempt.place, note), content)
 
     def _seal_note(self, attempt: Attempt, note: Note, plain: bytes) -> None:
-        """Seal a note once in an attempt; if it lies there already, those bytes stay."""
+        """Seal a note once in an attempt. If the note exists already, its bytes stay as they are."""
         if not self._mail.note_path(attempt.place, note).exists():
             sealed = seal_note(attempt.membership.keys, attempt.note_label(note), plain, self._entropy)
             self._keep_note(attempt, note, sealed)
@@ -289,7 +292,7 @@ class Tasks:
         return Confirm(place, work.task, tensor, model=digest, publication=publication, signature=signature)
 
     def _bundles(self, attempt: Attempt) -> dict[str, Bundle]:
-        """What the participants have shared for this attempt, read and checked once."""
+        """The participants' shares for this attempt, read and checked once."""
         if not set(attempt.participants) <= set(attempt.bundles):
             tensors, needed = attempt.tensors, attempt.threshold
             notes = self._mail.shares(attempt.place, attempt.participants)
@@ -298,7 +301,7 @@ class Tasks:
 
 
 def _require_sizes(attempt: Attempt) -> None:
-    """Refuse what is larger than the study implies before a byte of it is fetched."""
+    """Raise `OutOfTurnError` if an offered part is larger than the study implies; nothing is fetched before."""
     for part in attempt.work.parts:
         if part.kind != SUM:
             limit = note_limit(attempt.study, attempt.place.round, part.kind)
@@ -311,14 +314,17 @@ def _require_sizes(attempt: Attempt) -> None:
 
 
 def _require_whole(attempt: Attempt, names: tuple[str, ...]) -> None:
-    """With distributed noise each share of it is needed: nobody may be missing."""
+    """With distributed noise every silo's share of the noise is needed, so raise `OpeningRefused` if one is missing."""
     missing = sorted(attempt.members.difference(names))
     if missing and attempt.study.privacy.mode == "distributed":
-        msg = f"with distributed noise nobody may be missing, and {', '.join(missing)} is; begin a new attempt"
+        msg = f"with distributed noise no silo may be missing, but these are: {', '.join(missing)}; begin a new attempt"
         raise OpeningRefused(msg)
 
 
 def _next_digest(attempt: Attempt, opened: bytes | memoryview, model: SharedModel) -> str:
-    """Bound to what was opened and to what this silo made of it: who computes otherwise is set apart at once."""
+    """The next keyed digest, bound to the opened bytes and to the model that this silo made from them.
+
+    A silo that computes another model gets another digest, so the difference shows at once.
+    """
     keys, made = attempt.membership.keys, bytes.fromhex(model.digest)
     return model_digest(keys, attempt.running.digest, attempt.study.digest, [sha256(opened).digest(), made])

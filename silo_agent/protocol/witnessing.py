@@ -1,11 +1,12 @@
-"""Cosigns other silos' ledgers, so that none of them can put an older copy in the place of a newer one unseen.
+"""Cosigns other silos' ledgers, so that no silo can replace its ledger by an older copy without being noticed.
 
-Guarantees: a checkpoint is signed only where its own silo signed it, about the data set of its certificate, and only
-after it was kept, durably, as the latest of that ledger; never one that goes back behind it
-(`policies.ledger.cosign.advance`). Whoever goes back is handed what was signed last instead: with it the silo finds
-that its ledger is an older copy. A thread of its own does this, so that no silo waits for another one's training.
+Guarantees: this silo signs a checkpoint only if the ledger's own silo signed it, and only for the data set in that
+silo's certificate. It first keeps the checkpoint durably as the latest one of that ledger. It never signs a checkpoint
+that goes back behind the latest one (`policies.ledger.cosign.advance`); instead it answers with the latest one, signed.
+From that answer the other silo learns that its ledger is an older copy. A separate thread cosigns, so that no silo
+waits for another silo's training.
 
-Left to others: the coordinator says whose checkpoint it is; it can hand on none, but it can forge none.
+Left to others: the coordinator passes the checkpoints on. It can withhold a checkpoint, but it cannot forge one.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from silo_agent.storage.folders import StateFolder
 
 log = structlog.get_logger()
 PAUSE_SECONDS: Final = 1.0
-"""After something that could not be cosigned."""
+"""Pause after a checkpoint that could not be cosigned."""
 
 
 class Witness:
@@ -43,11 +44,11 @@ class Witness:
         self._trust = Trust(credential.authority_pem)
 
     def cosign(self, stated: SignedCheckpoint) -> CosignedCheckpoint:
-        """Keep the checkpoint and sign it; one that goes back is answered with the last one, signed.
+        """Keep the checkpoint and sign it. If it goes back, sign and return the latest one instead.
 
-        Raises `CryptoError` where its silo did not sign it or is not certified for its data set, `CosignError`
-        where it is none, is this silo's own or of another data set than before, or what is kept cannot be read,
-        OSError where it cannot be kept; nothing is signed then.
+        Nothing is signed if one of these is raised. `CryptoError`: the silo did not sign the checkpoint, or is not
+        certified for its data set. `CosignError`: the bytes are not a checkpoint, it is this silo's own, it has another
+        data set than before, or the kept one cannot be read. OSError: the checkpoint cannot be kept.
         """
         signer = self._trust.verify(stated.certificate_pem, stated.checkpoint, stated.signature, role=Role.SILO)
         checkpoint = Checkpoint.parse(stated.checkpoint)
@@ -82,11 +83,11 @@ class Witnessing:
         self._thread = threading.Thread(target=self._run, name="witness", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def join(self) -> None:
-        """Wait until what is under way is done, once the agent was asked to stop."""
+        """Wait until the thread has ended. It ends soon after the agent was asked to stop."""
         self._thread.join()
 
     def _run(self) -> None:
@@ -100,21 +101,21 @@ class Witnessing:
             except Stopped:
                 return
             except (CallRefused, CryptoError, PolicyError, MessageError, OSError) as fault:
-                # Others are asked when this silo does not answer; its own work goes on.
+                # If this silo does not answer, the coordinator asks others. This silo's own work goes on.
                 log.warning("nothing cosigned", why=str(fault), fault=type(fault).__name__)
                 given = None
                 self._stop.wait(PAUSE_SECONDS)
 
 
 def _kept(path: Path) -> SignedCheckpoint | None:
-    """What was kept; None where there is no file. Raises `CosignError` where it cannot be read."""
+    """The checkpoint that was kept, or None if there is no file. Raises `CosignError` if it cannot be read."""
     try:
         return record.load(SignedCheckpoint, path.read_text("utf-8"))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, AttributeError, DaciteError):
         msg = (
-            f"{path.parent.name}/{path.name}: what was cosigned last cannot be read; put the newest copy of the"
+            f"{path.parent.name}/{path.name}: the latest cosigned checkpoint cannot be read; put the newest copy of the"
             " agent's state folder back"
         )
         raise CosignError(msg) from None

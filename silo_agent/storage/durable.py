@@ -1,6 +1,6 @@
-"""The agent's durable writes: those of both programs (`policies.durable`), and one that says what it wrote.
+"""The agent's durable writes: those of `policies.durable`, and one that also returns the digest of what it wrote.
 
-Every file that the agent must not lose is written here, and no other module of the agent syncs a file or a folder but
+Every file that the agent must not lose is written here. No other module of the agent syncs a file or a folder, except
 the training log (`logs`), which only ever grows.
 """
 
@@ -17,7 +17,10 @@ __all__ = ["sync_folder", "write_pieces", "write_whole"]
 
 
 def write_pieces(path: Path, pieces: Iterable[bytes]) -> str:
-    """`write_whole` for content that comes in pieces; returns its digest, as the wire has it (`protos.chunks`)."""
+    """`write_whole` for content that comes in pieces. Returns its digest in the form of `protos.chunks`.
+
+    Raises OSError. If a piece raises, nothing is left behind.
+    """
     hasher = ChunkHasher()
 
     def hashed() -> Iterator[bytes]:

@@ -1,17 +1,18 @@
-"""Every name in the agent's state folder, written once.
+"""Every file name in the agent's state folder. Each is written here and nowhere else.
 
     state.sqlite3                          releases, used labels, survivor lists, standings (`state`)
     ledger.sqlite3                         what was charged; `policies.ledger` names what lies beside it
-    session.sealed                         the name of this key store
+    session.sealed                         the name of this agent's key store
     policies/DIGEST.json                   policies that were in force
     witnessed/SILO.json                    other silos' latest checkpoints
     studies/STUDY/                         models, results and secrets of a study (`StudyFolder`)
-    outbox/STUDY/LABEL.sealed              what a mask label gave
+    outbox/STUDY/LABEL.sealed              the bytes that were sealed under a label
     outbox/STUDY/ROUND-ATTEMPT-KIND.note   this silo's notes
     inbox/STUDY/ROUND-ATTEMPT-KIND-SILO.note
 
-Nothing is read, made or removed here; what stays when a study's days are up is said here (`StudyFolder.stays`), beside
-the names. A file that is being written has `.new` after its name (`durable`), one that is being fetched `.part`.
+This module reads, makes and removes nothing. It also says which files stay when a study's days are up
+(`StudyFolder.stays`). A file that is being written has `.new` after its name (`durable`); a file that is being fetched
+has `.part`.
 """
 
 from __future__ import annotations
@@ -45,11 +46,11 @@ class StudyFolder:
         return self.path / f"model-{round_number}.safetensors"
 
     def model_digests(self, round_number: int) -> Path:
-        """The digests of that model: the keyed one, and its content's."""
+        """The two digests of that model: the keyed digest, and the digest of its content."""
         return self.model(round_number).with_suffix(".digest")
 
     def prior(self, round_number: int) -> Path:
-        """The tables r(z|y) that a round's training left, if they stay at the silo."""
+        """The tables r(z|y) after a round's training, if the study keeps them at the silo."""
         return self.path / f"prior-{round_number}.f32"
 
     @property
@@ -74,7 +75,7 @@ class StudyFolder:
 
     @property
     def training_log(self) -> Path:
-        """What was drawn, with which noise."""
+        """The log of every draw and its noise."""
         return self.path / _TRAINING_LOG
 
     @property
@@ -83,15 +84,15 @@ class StudyFolder:
         return self.path / "keys.sealed"
 
     def release(self, place: Place, tensor: str, attempt: int) -> Path:
-        """Noised integers, under the attempt that they were charged for."""
+        """The noised integers of a tensor. `attempt` is the one that they were charged for."""
         return self.path / "releases" / f"{place.round}-{tensor}-{attempt}.i64"
 
     def releases(self, round_number: int) -> Iterator[Path]:
-        """All releases of a round that lie here."""
+        """All stored releases of a round."""
         return (self.path / "releases").glob(f"{round_number}-*.i64")
 
     def attempt_model(self, digest: str) -> Path:
-        """What the current attempt computes from."""
+        """The model that the current attempt computes from."""
         return self.path / f"attempt-{digest[:16]}.safetensors"
 
     def attempt_total(self, sha256: str) -> Path:
@@ -99,11 +100,11 @@ class StudyFolder:
         return self.path / f"attempt-{sha256[:16]}.i64"
 
     def attempts(self) -> Iterator[Path]:
-        """All files of attempts that lie here."""
+        """All stored files of attempts."""
         return self.path.glob("attempt-*")
 
     def stays(self, path: Path) -> bool:
-        """Whether a file stays when what is private of the study is removed."""
+        """Whether a file stays when the study's private files are removed."""
         return path.parent == self.path and _STAYS.fullmatch(path.name) is not None
 
 
@@ -115,17 +116,17 @@ class StateFolder:
 
     @property
     def database(self) -> Path:
-        """What `state.State` keeps in rows."""
+        """The database of `state.State`."""
         return self.path / "state.sqlite3"
 
     @property
     def ledger(self) -> Path:
-        """What the data set has spent."""
+        """The privacy ledger of the data set."""
         return self.path / "ledger.sqlite3"
 
     @property
     def session(self) -> Path:
-        """The name of this key store, sealed."""
+        """The name of this agent's key store, sealed."""
         return self.path / "session.sealed"
 
     def policy(self, digest: str) -> Path:
@@ -137,19 +138,19 @@ class StateFolder:
         return self.path / "witnessed" / f"{silo}.json"
 
     def study(self, digest: str) -> StudyFolder:
-        """What is kept of one study."""
+        """The folder of one study."""
         return StudyFolder(self.path / "studies" / digest)
 
     def outbox(self, study: str) -> Path:
-        """What this silo sends in a study."""
+        """The folder of what this silo sends in a study."""
         return self.path / "outbox" / study
 
     def inbox(self, study: str) -> Path:
-        """What this silo was sent in a study."""
+        """The folder of what this silo receives in a study."""
         return self.path / "inbox" / study
 
     def sealed(self, study: str, label: str) -> Path:
-        """The bytes that a mask label gave."""
+        """The bytes that were sealed under a label."""
         return self.outbox(study) / f"{label}.sealed"
 
     def note(self, place: Place, kind: str) -> Path:
@@ -157,5 +158,5 @@ class StateFolder:
         return self.outbox(place.study) / f"{place.round}-{place.attempt}-{kind}.note"
 
     def received(self, place: Place, kind: str, silo: str) -> Path:
-        """What another silo sent for an attempt."""
+        """Another silo's note of an attempt."""
         return self.inbox(place.study) / f"{place.round}-{place.attempt}-{kind}-{silo}.note"

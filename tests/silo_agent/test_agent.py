@@ -135,7 +135,7 @@ def test_a_program_that_would_upload_a_batch_statistic_refuses_every_study_by_na
     monkeypatch.setattr(dpsgd, "_losses", lambda *given: losses(*given) + losses(*given).std(correction=0))
     reason, why = refusal(coordinator, "north", coordinator.place(0))
     assert reason == "batch_statistics"
-    assert "the loss of a record is another one among other records" in why
+    assert "the loss of a record changes with the other records of its batch" in why
     assert counted(silos["north"], reason) == 1.0
     assert silos["north"].charges == []
     assert silos["north"].state.studies() == []

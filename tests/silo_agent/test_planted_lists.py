@@ -26,7 +26,7 @@ def test_a_silo_that_is_told_otherwise_reveals_nothing_and_the_others_go_on(five
     coordinator.survivors, signatures = FIVE, {**coordinator.signatures, "polar": own}
     coordinator.signatures = signatures
     coordinator.ask("polar", coordinator.work(Task.REVEAL, place, roster, Tensor.HEADS))
-    refused(coordinator, "polar", Task.REVEAL, "opening", "1 silos have signed who is in the sum, 4 must")
+    refused(coordinator, "polar", Task.REVEAL, "opening", "1 silos have signed who is in the sum, but 4 must sign")
     assert (place, "note-reveal-heads") not in silos["polar"].client.uploads
     assert standing({"polar": silos["polar"]}) == stood
 
@@ -149,7 +149,7 @@ def test_nothing_is_revealed_without_enough_signatures_over_this_very_list(five,
     stood = standing(silos)
     for name in FIVE:
         coordinator.ask(name, replace(asked, signatures=given))
-        refused(coordinator, name, Task.REVEAL, "opening", "3 silos have signed who is in the sum, 4 must")
+        refused(coordinator, name, Task.REVEAL, "opening", "3 silos have signed who is in the sum, but 4 must sign")
         assert (place, "note-reveal-heads") not in silos[name].client.uploads
     assert standing(silos) == stood
     goes_on(coordinator, silos, 1, attempt=2)
@@ -191,7 +191,7 @@ def test_with_distributed_noise_nobody_may_be_missing_among_the_participants(fiv
     asked = coordinator.work(Task.CONTRIBUTE, place, roster, Tensor.COUNTS)
     for name in FOUR:
         coordinator.ask(name, replace(asked, participants=FOUR))
-        refused(coordinator, name, Task.CONTRIBUTE, "opening", "nobody may be missing, and polar is")
+        refused(coordinator, name, Task.CONTRIBUTE, "opening", "no silo may be missing, but these are: polar")
         assert silos[name].charges == []
 
 
@@ -201,5 +201,5 @@ def test_with_distributed_noise_nobody_may_be_missing_among_the_survivors(five):
     coordinator.gather(place, roster, Tensor.COUNTS, lost=("polar",))
     for name in FOUR:
         coordinator.ask(name, coordinator.work(Task.SIGN, place, roster, Tensor.COUNTS))
-        refused(coordinator, name, Task.SIGN, "opening", "nobody may be missing, and polar is")
+        refused(coordinator, name, Task.SIGN, "opening", "no silo may be missing, but these are: polar")
     goes_on(coordinator, silos, 0, attempt=2)

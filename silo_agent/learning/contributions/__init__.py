@@ -1,6 +1,6 @@
-"""What a silo adds to each sum of a study, and what the opened sum means for the model: one file for each tensor.
+"""What a silo adds to each sum of a study, and what the opened sum changes in the model: one file for each tensor.
 
-`contribution` says what each must do, `drawing` is where noise enters a sum.
+`contribution` says what each file must provide. `drawing` adds the noise.
 """
 
 __all__ = ["contribution", "counts", "encoder", "heads", "metrics"]

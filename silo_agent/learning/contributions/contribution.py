@@ -1,8 +1,7 @@
-"""What every contribution must do: one half on private records, one half on opened sums.
+"""What every contribution must provide: one half works on private records, the other on opened sums.
 
-`contribute` reads a cohort and returns noised integers on a public grid; the gate calls it, by way of the learner,
-after the charge, and nothing else may. `open` reads opened sums alone, so all silos get the same from the same
-integers.
+`contribute` reads a cohort and returns noised integers on a public grid. Only the gate may call it, through the
+learner, after the charge. `open` reads opened sums alone, so all silos get the same results from the same integers.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ Integers = NDArray[np.int64]
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Setting:
-    """One study at one silo: what contributions need beside records and model.
+    """One study at one silo: what contributions need besides records and model.
 
-    `folder` keeps counts, results and local tables; `entropy` feeds whatever leaves.
+    `folder` holds counts, results and local tables. `entropy` feeds everything that leaves the silo.
     """
 
     study: Study
@@ -51,9 +50,9 @@ class Setting:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Opened:
-    """What an opened sum means: the model that goes on, and beside it what the tensor was summed for.
+    """What follows from an opened sum: the model to go on with, and the tensor's own result.
 
-    `unsolved` is the heads' sum, from which one silo solves the next heads; `results` are the metrics.
+    `unsolved` is the heads' sum, from which one silo solves the next heads. `results` are the metrics.
     """
 
     model: SharedModel
@@ -62,7 +61,7 @@ class Opened:
 
 
 class Contribution(Protocol):
-    """One tensor's sum."""
+    """The code for one tensor's sum."""
 
     @property
     def limit(self) -> int:
@@ -70,9 +69,9 @@ class Contribution(Protocol):
         ...
 
     def contribute(self, release: Release, cohort: Records, place: Place, model: SharedModel, silos: int) -> Integers:
-        """This silo's integers, (release.values,), drawn as `release` says. `silos`: how many are in the sum."""
+        """This silo's noised integers, (release.values,), drawn as `release` says. `silos`: how many are in the sum."""
         ...
 
     def open(self, release: Release, total: Integers, place: Place, model: SharedModel, silos: int) -> Opened:
-        """What the sum of `silos` contributions, each drawn as `release` says, makes of the model."""
+        """The model and results after the sum of `silos` contributions, each drawn as `release` says."""
         ...

@@ -1,4 +1,4 @@
-"""Counts: patients by domain, the first sum of a study. Domain weights and small domains follow from it."""
+"""Counts: patients by domain, the first sum of a study. It gives the domain weights and shows the small domains."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from silo_agent.storage.folders import StudyFolder
 
 
 def noised_counts(folder: Path) -> NDArray[np.float64]:
-    """The opened, noised sizes (M,) of the domains. Raises FileNotFoundError before they are opened."""
+    """The opened, noised sizes (M,) of the domains. Raises FileNotFoundError if they were not opened yet."""
     return np.array(json.loads(StudyFolder(folder).counts.read_bytes()), np.float64)
 
 
@@ -37,7 +37,7 @@ class Counts:
         return draw(self._setting, counts, release, place, silos=silos)
 
     def open(self, release: Release, total: Integers, _place: Place, model: SharedModel, silos: int) -> Opened:
-        """Remember the domains' noised sizes; the model stays as it is."""
+        """Store the domains' noised sizes. The model stays as it is."""
         counts, _ = summed(self._setting.study, total, release, silos)
         write_whole(StudyFolder(self._setting.folder).counts, json.dumps(counts.tolist()).encode())
         return Opened(model)

@@ -1,6 +1,6 @@
-"""Where noise enters counts, heads and metrics: one draw for all three, logged as it was made.
+"""Adds noise to counts, heads and metrics, with one function for all three, and logs each draw.
 
-Guarantees that what is drawn and what is written into the training log come from the one `Release` that is handed in.
+Guarantees that the draw and its entry in the training log come from the same `Release`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from silo_agent.learning.private.release import grid, noised, sum_sd
 
 @dataclass(frozen=True)
 class Grid:
-    """The public grid of a study's sums: a statistic is clamped to +-`bound`, a silo's integers to +-`limit`."""
+    """The public grid of a study's sums. A statistic is clamped to +-`bound`, a silo's integers to +-`limit`."""
 
     step: float
     bound: float

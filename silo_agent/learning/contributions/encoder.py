@@ -1,4 +1,4 @@
-"""Encoder: each silo's update by DP-SGD, of which the shared encoder takes the uniform mean."""
+"""Encoder: each silo's update by DP-SGD. The shared encoder moves by the uniform mean of the updates."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from silo_agent.storage.durable import write_whole
 from silo_agent.storage.folders import StudyFolder
 
 UPDATE_STEPS = {"ring32": 1 << 21, "ring64": 1 << 36, "ckks": 1 << 25}
-"""Grid steps of an encoder coordinate between 0 and `max_update`, by ring: the sum of 256 silos fits each."""
+"""Grid steps between 0 and `max_update` of an encoder coordinate, by ring. The sum of 256 silos fits in each ring."""
 
 
 class EncoderUpdates:
-    """Changes of the encoder's weights, and of the tables that are averaged with it."""
+    """Changes of the encoder's weights and of the tables that are averaged with them."""
 
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
@@ -61,10 +61,10 @@ class EncoderUpdates:
         return Opened(model.with_update(from_grid(total, self._step), silos))
 
     def _prior(self, model: SharedModel, round_number: int) -> Prior | None:
-        """The r(z|y) that a round's training starts from; where it is local, what the rounds before it left.
+        """The r(z|y) that a round's training starts from. If it is local, it comes from the rounds before.
 
-        Never what the same round left: were its draw lost in a crash and made again, two trainings would have fed it
-        for one charge.
+        It never comes from the same round. If a crash lost a draw and the draw was made again, two trainings would have
+        fed the table for one charge.
         """
         prior = model.build_prior()
         if prior is not None and self._setting.study.encoder.prior == "local":

@@ -24,14 +24,15 @@ from silo_agent.learning.private.release import rounding_sd
 
 HEAD_STEP = 2.0**-20
 ROUNDING_MARGIN = 128.0
-"""Without noise, directions in which nobody lies hold what rounding to the grid left there. Repaired as if it were this
-much larger, it moves a head by about 0.006 at most; curvature that patients bring lies far above."""
+"""Without noise, a direction in which no patient lies holds only the error of rounding to the grid. The repair treats
+this error as if it were this many times larger. Then the error moves a head by about 0.006 at most. The curvature that
+patients bring is far larger than what is repaired."""
 HEAD_TOLERANCE = 2.0**-12
-"""How far a solved head may lie from this silo's own solution; eigensolvers of two machines differ by far less."""
+"""How far a solved head may lie from this silo's own solution. Eigensolvers of two machines differ by far less."""
 
 
 class Heads:
-    """Curvature and gradient at the common heads, over all silos."""
+    """Curvature and gradient at the common heads, summed over all silos."""
 
     def __init__(self, setting: Setting) -> None:
         self._setting = setting
@@ -53,7 +54,7 @@ class Heads:
         return draw(setting, pack(hessian, gradient, setting.family), release, place, silos=silos)
 
     def open(self, _release: Release, total: Integers, _place: Place, model: SharedModel, _silos: int) -> Opened:
-        """The model stays as it is until the sum is solved and the solution adopted."""
+        """Pass the sum on. The model stays as it is until the sum is solved and the solution is adopted."""
         return Opened(model, unsolved=total)
 
     def solve(self, release: Release, total: Integers, place: Place, model: SharedModel, silos: int) -> Integers:
@@ -74,18 +75,18 @@ class Heads:
     def adopt(
         self, solution: Integers, release: Release, total: Integers, place: Place, model: SharedModel, *, silos: int
     ) -> SharedModel:
-        """Take the solver's heads where this silo's own solution agrees. Raises `SolutionError`."""
+        """Take the solver's heads if this silo's own solution agrees. Raises `SolutionError` if it does not."""
         own = self.solve(release, total, place, model, silos)
         slack, most = int(HEAD_TOLERANCE / HEAD_STEP), int(HEAD_BOUND / HEAD_STEP)
         low, high = np.maximum(own - slack, -most), np.minimum(own + slack, most)
-        # Compared, not subtracted: a solver may send -2^63, whose distance overflows.
+        # The integers are compared, not subtracted: a solver may send -2^63, and a difference would overflow.
         if solution.shape != own.shape or ((solution < low) | (solution > high)).any():
             msg = "the solved heads are not what the opened sums give"
             raise SolutionError(msg)
         return model.with_heads(from_grid(solution, HEAD_STEP).reshape(model.heads.shape), place.round)
 
     def _small_domains(self) -> NDArray[np.bool_]:
-        """Which domains (M,) hold too few patients, by the noised counts, for a head of their own."""
+        """Which domains (M,) have too few patients for a head of their own, by the noised counts."""
         study = self._setting.study
         smallest, domains = study.privacy.smallest_domain, len(study.data.domains)
         return noised_counts(self._setting.folder) < smallest if smallest else np.zeros(domains, np.bool_)

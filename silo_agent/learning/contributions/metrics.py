@@ -1,4 +1,4 @@
-"""Metrics: held-out patients by domain, class and score, the last sum of a study; the results are read off it."""
+"""Metrics: held-out patients by domain, class and score, the last sum of a study. The results follow from it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Metrics:
         return draw(setting, histograms, release, place, silos=silos)
 
     def open(self, release: Release, total: Integers, _place: Place, model: SharedModel, silos: int) -> Opened:
-        """Metrics by domain from the noised histograms, written to `results.json`; the model stays as it is."""
+        """Compute the metrics by domain from the noised histograms, and store them. The model stays as it is."""
         study = self._setting.study
         sums, noise_sd = summed(study, total, release, silos)
         by_domain = results_from_histograms(

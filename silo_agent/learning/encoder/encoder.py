@@ -1,8 +1,8 @@
-"""The shared encoder phi, of a record's d inputs, its image or both, to R^k: from the silo's own list of architectures.
+"""The shared encoder phi: from a record's d inputs, its image or both, to R^k. Its architectures are on a fixed list.
 
-Guarantees ||phi(x)|| <= 1 for every input and every weight, by its last layer tanh(.) / sqrt(k): the heads' sensitivity
-rests on it, and clamping norms instead was measured to destroy information. The start is a pure function of the public
-seed, bit-identical on every platform. Training is elsewhere.
+Guarantees ||phi(x)|| <= 1 for every input and all weights, by its last layer tanh(.) / sqrt(k). The heads' sensitivity
+rests on this. Clamping the norms instead was measured to destroy information. The start is a pure function of the
+public seed, bit-identical on every platform. `private.dpsgd` trains the encoder.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from silo_agent.data.images import Images
 from silo_agent.learning.encoder import image_networks
 
 MIN_DEVIATION = 1e-3
-"""Added to every deviation: noise may push a raw deviation far down, and a KL term must stay finite."""
+"""Added to every deviation, because noise may push a raw deviation far down and a KL term must stay finite."""
 _ROWS = 65_536
 _MAP_VALUES = 1 << 24
-"""64 MiB of float32: what the largest map of one chunk of images may take."""
+"""Most values of the largest map of one chunk of images: 64 MiB of float32."""
 
 
 class Encoder(nn.Module):
     """Linear/Tanh stack on records and image features: phi = tanh(a(x)) / sqrt(k).
 
     Stochastic (FedSR): a ~ N(mean(x), deviation(x)^2). The map from a to phi is one-to-one, so the KL divergence of
-    FedSR's q(z|x) from r(z|y) is the one of the Gaussians of a. Without noise phi is taken at the mean. An image goes
-    through `image_network` first, and its features stand behind the record's inputs. A new encoder is all zeros
-    (`build_encoder` starts one).
+    FedSR's q(z|x) from r(z|y) equals that of the Gaussians of a. If nothing is drawn, phi is taken at the mean. An
+    image goes through `image_network` first; its features follow the record's inputs. A new encoder is all zeros;
+    `build_encoder` gives one at the common start.
     """
 
     def __init__(self, model: Model, data: DataSchema, *, stochastic: bool) -> None:
@@ -44,7 +44,7 @@ class Encoder(nn.Module):
         self.stochastic = stochastic
         self.image_network: nn.Module | None = None
         self.largest_map = 0
-        """Values of the largest map that one image becomes; 0 where no image is read."""
+        """Values of the largest map that one image becomes; 0 if no image is read."""
         pixels = 0
         if data.image is not None:
             self.image_network = image_networks.build_image_network(model, data.image)
@@ -53,11 +53,11 @@ class Encoder(nn.Module):
         widths = (data.inputs + pixels, *model.hidden, model.representation * (2 if stochastic else 1))
         layers: list[nn.Module] = []
         for width, following in pairwise(widths):
-            # Without storage first: torch's own random start would be drawn for nothing.
+            # The meta device has no storage, so torch does not draw a random start that nobody uses.
             layers += [nn.Linear(width, following, device="meta"), nn.Tanh()]
         self.layers = nn.Sequential(*layers[:-1])
         for layer in self.layers:
-            # Not by `to_empty`, which loads sympy to find the shapes: half a second in every silo.
+            # `to_empty` would load sympy to find the shapes, which costs half a second in every silo.
             for name, parameter in layer.named_parameters():
                 setattr(layer, name, nn.Parameter(torch.zeros(parameter.shape)))
         with torch.no_grad():
@@ -65,9 +65,9 @@ class Encoder(nn.Module):
                 parameter.zero_()
 
     def moments(self, x: torch.Tensor, images: torch.Tensor | None = None) -> tuple[torch.Tensor, torch.Tensor | None]:
-        """Mean (n, k) of a, and its deviation (n, k) > 0 where the encoder is stochastic.
+        """Mean (n, k) of a, and its deviation (n, k) > 0, or None if the encoder is not stochastic.
 
-        `x` (n, d), d may be 0; `images` (n, c, h, w) exactly where the study has images. Raises ValueError otherwise.
+        `x` (n, d), d may be 0; `images` (n, c, h, w) exactly if the study has images. Raises ValueError otherwise.
         """
         if (images is None) != (self.image_network is None):
             msg = "this study's records have images: give them" if images is None else "this study reads no images"
@@ -81,7 +81,7 @@ class Encoder(nn.Module):
         return out[:, : self.representation], deviation
 
     def squash(self, a: torch.Tensor) -> torch.Tensor:
-        """From a to phi."""
+        """Return phi for the values a."""
         return torch.tanh(a) / math.sqrt(self.representation)
 
     def forward(self, x: torch.Tensor, images: torch.Tensor | None = None) -> torch.Tensor:
@@ -90,10 +90,11 @@ class Encoder(nn.Module):
 
 
 def build_encoder(model: Model, data: DataSchema, *, stochastic: bool) -> Encoder:
-    """An encoder at the common start, from `model.seed`: the image network's own, then orthogonal weights, biases 0.
+    """An encoder at the common start, from `model.seed`: the image network's start, then orthogonal weights, biases 0.
 
-    The last layer's weights are orthogonal times `model.gain`. Where image and record meet, each has orthogonal weights
-    of its own: in one matrix the many image features would leave the few inputs next to nothing.
+    The last layer's weights are orthogonal times `model.gain`. In the layer that joins image and record, each of the
+    two has its own orthogonal weights. In one common matrix, the many image features would leave almost no weight for
+    the few inputs.
     """
     encoder = Encoder(model, data, stochastic=stochastic)
     linears = [layer for layer in encoder.layers if isinstance(layer, nn.Linear)]
@@ -103,8 +104,8 @@ def build_encoder(model: Model, data: DataSchema, *, stochastic: bool) -> Encode
     with torch.no_grad():
         for layer in linears:
             last = layer is linears[-1]
-            # Deviations start at zero weight: orthogonal rows for means and deviations together would leave means that
-            # are not, and lose what the inputs tell.
+            # The deviations' weights start at zero. If means and deviations shared the orthogonal rows, the rows of the
+            # means alone would not be orthogonal, and information of the inputs would be lost.
             rows = model.representation if last else layer.out_features
             blocks = (layer.in_features,) if layer is not linears[0] else (data.inputs, layer.in_features - data.inputs)
             start = _blocks(generator, rows, blocks) * (model.gain if last else 1.0)
@@ -120,7 +121,7 @@ def features(
 ) -> torch.Tensor:
     """Return phi of all rows, float32 (n, k) on `device`, without gradients. The encoder is moved there.
 
-    Rows pass in chunks, of few where images become large maps, so that memory is bounded whatever n is.
+    Rows pass in chunks, so memory is bounded for any n. If images become large maps, the chunks are small.
     """
     encoder = encoder.to(device)
     chunk = max(1, min(_ROWS, _MAP_VALUES // max(1, encoder.largest_map)))
@@ -154,7 +155,7 @@ def unflatten(module: nn.Module, vector: NDArray[np.float32]) -> None:
 
 
 def _blocks(generator: np.random.PCG64, rows: int, widths: Iterable[int]) -> NDArray[np.float64]:
-    """Orthogonal matrices side by side, those of no width left out, scaled to the size of one."""
+    """Orthogonal matrices side by side, scaled to the size of one. Matrices of width 0 are left out."""
     blocks = [_orthogonal(generator, rows, width) for width in widths if width]
     return np.hstack(blocks) / math.sqrt(len(blocks))
 
@@ -162,8 +163,8 @@ def _blocks(generator: np.random.PCG64, rows: int, widths: Iterable[int]) -> NDA
 def _orthogonal(generator: np.random.PCG64, rows: int, columns: int) -> NDArray[np.float64]:
     """A matrix with orthonormal rows (or columns, whichever are fewer).
 
-    Modified Gram-Schmidt in elementwise float64 operations in a fixed order: LAPACK's QR differs between machines in
-    the last bits, and every silo must start from the same digest.
+    Modified Gram-Schmidt in elementwise float64 operations in a fixed order. LAPACK's QR is not used, because it
+    differs between machines in the last bits, and every silo must start from the same digest.
     """
     count, length = min(rows, columns), max(rows, columns)
     raw = generator.random_raw(count * length).reshape(count, length)

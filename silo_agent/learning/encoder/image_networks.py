@@ -1,8 +1,8 @@
 """The image networks that a study may name: a small cnn, and ResNet-18 (He et al. 2016). No other can be asked for.
 
-Guarantees networks that per-sample gradients can be taken of (GroupNorm, since BatchNorm mixes patients; nothing in
-place), of the public sizes that `policies.plan.architectures` names, and a start that is the same bits on every
-platform. What follows the features is `encoder`'s.
+Guarantees: per-sample gradients can be taken of the networks. For that they use GroupNorm, since BatchNorm mixes
+patients, and no operation in place. Their sizes are the public ones of `policies.plan.architectures`. Their start is
+the same bit for bit on every platform. `encoder` has the layers after the features.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ _STEM_STRIDE = 2
 
 
 def build_image_network(model: Model, image: Image) -> nn.Module:
-    """The network of `model.encoder`: images (b, c, h, w) in [-1, 1] to (b, architectures.features). All zeros.
+    """The network of `model.encoder`: images (b, c, h, w) in [-1, 1] to (b, architectures.features). All weights are 0.
 
     Raises ValueError for an encoder that reads no images.
     """
-    # Without storage first: torch's own random start would be drawn for nothing.
+    # The meta device has no storage, so torch does not draw a random start that nobody uses.
     with torch.device("meta"):
         if model.encoder == "cnn":
             network: nn.Module = _cnn(image.channels, model.channels)
@@ -46,8 +46,8 @@ def build_image_network(model: Model, image: Image) -> nn.Module:
 def start(network: nn.Module, generator: np.random.PCG64) -> None:
     """Give an image network its public start, in place.
 
-    Convolutions are drawn uniformly with variance 2 / fan-in (He et al. 2015); norms start as scale 1 and shift 0, and
-    biases at 0. Only elementwise float64 operations, so that every silo starts from the same digest.
+    Convolutions are drawn uniformly with variance 2 / fan-in (He et al. 2015). Norms start at scale 1 and shift 0,
+    biases at 0. All operations are elementwise in float64, so that every silo starts from the same digest.
     """
     with torch.no_grad():
         for layer in network.modules():
@@ -61,7 +61,7 @@ def start(network: nn.Module, generator: np.random.PCG64) -> None:
 
 
 def widest(model: Model, image: Image) -> int:
-    """Values of the largest map that one image becomes on its way: what the memory of a batch grows with."""
+    """Values of the largest map that one image becomes in the network. A batch's memory grows with this number."""
     if model.encoder == "resnet18":
         return RESNET_CHANNELS[0] * math.ceil(image.height / _STEM_STRIDE) * math.ceil(image.width / _STEM_STRIDE)
     maps = (width * (image.height >> i) * (image.width >> i) for i, width in enumerate(model.channels))
@@ -69,10 +69,10 @@ def widest(model: Model, image: Image) -> int:
 
 
 def _cnn(channels: int, widths: tuple[int, ...]) -> nn.Sequential:
-    """Per width: convolution 3x3, GroupNorm, Tanh, and a halving of the map by its maxima; flattened at the end.
+    """For each width: convolution 3x3, GroupNorm, Tanh, and a max pooling that halves the map. Flattened at the end.
 
-    Tanh bounds what a patient's gradient can be made of, and is known to learn better than ReLU under DP-SGD
-    (Papernot et al. 2021); it also gives the records' inputs, in [-1, 1], neighbours of their own size.
+    Tanh bounds the values that enter a patient's gradient, and is known to learn better than ReLU under DP-SGD
+    (Papernot et al. 2021). Its features also have the size of the records' inputs, which lie in [-1, 1].
     """
     layers: list[nn.Module] = []
     for before, width in pairwise((channels, *widths)):
@@ -94,7 +94,7 @@ def _resnet18(channels: int) -> nn.Sequential:
 
 
 class _Block(nn.Module):
-    """A basic block: two convolutions 3x3 beside a shortcut, which is projected where the width changes."""
+    """A basic block: two convolutions 3x3 beside a shortcut. If the width changes, the shortcut is projected."""
 
     def __init__(self, before: int, width: int) -> None:
         super().__init__()
@@ -115,10 +115,10 @@ class _Block(nn.Module):
 
 
 def _norm(channels: int) -> nn.GroupNorm:
-    """GroupNorm of as many groups as divide the channels, at most 32, and of at least four channels each.
+    """GroupNorm with the most groups that divide the channels: at most 32 groups, of at least four channels each.
 
-    In a group of one channel the norm takes a convolution's bias away again, and with it how strongly the channel
-    answers to the whole image: a weight that learns nothing and is noised all the same.
+    In a group of one channel, the norm removes the convolution's bias, and with it how strongly the channel answers to
+    the whole image. Such a bias would learn nothing, and would still be noised.
     """
     most = min(_MOST_GROUPS, channels // _CHANNELS_PER_GROUP)
     return nn.GroupNorm(max(groups for groups in range(1, most + 1) if channels % groups == 0), channels)

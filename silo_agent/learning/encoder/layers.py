@@ -1,8 +1,9 @@
-"""A trained network as a plain list of layers and named tensors: what an export says, writes and can be rebuilt from.
+"""A trained network as a plain list of layers and named tensors, from which an export is written and can be rebuilt.
 
-Guarantees that the list is read off the modules that predict (their order, strides, groups), never written down twice,
-and that it holds what prediction needs and nothing else: of a stochastic encoder the mean, no prior. What a layer
-computes stands in `OPERATIONS`; the ONNX graph is `onnx_graph`'s, the words around it `silo_agent.models.model_card`'s.
+Guarantees: the list is read from the modules that predict (their order, strides, groups) and is never written down a
+second time. It holds what prediction needs and nothing else: of a stochastic encoder only the mean, and no prior.
+`OPERATIONS` says what each layer computes. In `silo_agent.models`, `onnx_graph` makes the ONNX graph from the list, and
+`model_card` the text.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ OPERATIONS: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Layer:
-    """`output` = `operation` of `inputs`; `tensors` names its weights by role, `settings` its numbers."""
+    """`output` = `operation` of `inputs`. `tensors` names the layer's weights by role, `settings` its numbers."""
 
     operation: str
     inputs: tuple[str, ...]
@@ -55,8 +56,8 @@ class Layer:
 class Network:
     """Layers in the order in which they are computed, and the tensors that they name.
 
-    Starts from the values `inputs` (n, d), where d > 0, `images` (n, c, h, w), where the study has any, and `domain`
-    (n,); ends in `probabilities` (n, C).
+    The first values are `inputs` (n, d) if d > 0, `images` (n, c, h, w) if the study has images, and `domain` (n,). The
+    last value is `probabilities` (n, C).
     """
 
     layers: tuple[Layer, ...]
@@ -66,9 +67,9 @@ class Network:
 def describe(
     encoder: Encoder, heads: NDArray[np.float64], weights: NDArray[np.float64], family: Family, *, inputs: int
 ) -> Network:
-    """List a network: `heads` (M, W) as in the model, `weights` (M,) of the domains where a record's is unknown.
+    """List a network. `heads` (M, W) as in the model; `weights` (M,) of the domains, for records of unknown domain.
 
-    `inputs` = d of the records. Raises TypeError for a module that no operation here stands for.
+    `inputs` = d of the records. Raises TypeError if no operation here stands for a module.
     """
     walk = _Walk(dict[str, Array](), [])
     value = "inputs"
@@ -93,7 +94,7 @@ def describe(
 
 @dataclass
 class _Walk:
-    """Follows modules and writes down what they do. Values are named after the module that gives them."""
+    """Goes through modules and lists what they do. A value is named after the module that gives it."""
 
     tensors: dict[str, Array]
     layers: list[Layer]
@@ -110,7 +111,7 @@ class _Walk:
         return output
 
     def through(self, module: nn.Module, name: str, value: str, rows: int | None = None) -> str:
-        """Write a module's layers down and return the value that it gives. `rows`: of a linear layer's outputs."""
+        """List a module's layers and return its output's name. `rows`: how many outputs of a linear layer to keep."""
         match module:
             case nn.Sequential():
                 for number, part in enumerate(module):
@@ -148,12 +149,12 @@ def _operation(module: nn.Module, name: str) -> tuple[str, dict[str, float]]:
             return "max_pool2d", {key: _square(value) for key, value in window.items()}
         case nn.AdaptiveAvgPool2d(output_size=1):
             return "global_average", {}
-    msg = f"{name} is a {type(module).__name__}, and no operation of an export stands for it"
+    msg = f"{name} is a {type(module).__name__}, and an export has no operation for it"
     raise TypeError(msg)
 
 
 def _square(size: object) -> int:
-    """The one number of a setting that is the same in both directions."""
+    """The one number of a setting that is the same for height and width. Raises TypeError if they differ."""
     numbers = set(size) if isinstance(size, tuple) else {size}
     number = numbers.pop()
     if numbers or not isinstance(number, int):

@@ -1,7 +1,7 @@
 """Metrics that may leave a silo: counts of held-out patients by score, and what their noised sums say by domain.
 
-Guarantees l2 sensitivity 1 of `score_histograms` whatever the scores. `results_from_histograms` works on opened sums,
-so its results are post-processing; its intervals count the noise and the sampling of patients. `quality` is exact and
+Guarantees that `score_histograms` has l2 sensitivity 1 for all scores. `results_from_histograms` works on opened sums,
+so its results are post-processing. Its intervals cover the noise and the sampling of patients. `quality` is exact and
 private.
 """
 
@@ -22,7 +22,7 @@ _LEVEL = (2.5, 97.5)
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number and its 95 % interval; `value` is None and the interval [0, 1] where the sum holds too few patients."""
+    """A number and its 95 % interval. If the sum holds too few patients, `value` is None and the interval is [0, 1]."""
 
     value: float | None
     low: float
@@ -31,10 +31,11 @@ class Estimate:
 
 @dataclass(frozen=True)
 class DomainResult:
-    """What a noised sum says of one domain. `auc` is None where the family has none.
+    """What a noised sum says of one domain. `auc` is None if the family has none.
 
-    `calibration` estimates the error that many patients would show; the exact one of few lies above it, as sampling
-    alone adds to a sum of absolute values. `patients` are those counted, so only the noise is in its interval.
+    `calibration` estimates the error that many patients would show. The exact error of few patients lies above it,
+    because sampling alone adds to a sum of absolute values. `patients` is the number that was counted, so its interval
+    covers only the noise.
     """
 
     auc: Estimate | None
@@ -46,7 +47,10 @@ class DomainResult:
 
 @dataclass(frozen=True)
 class Results:
-    """What the sealed, noised metric sums say of each domain, with 95 % intervals; `noise_sd` is on every cell."""
+    """The results of each domain from the noised metric sums, with 95 % intervals.
+
+    `noise_sd` is the standard deviation of the noise on every cell.
+    """
 
     study: str
     domains: tuple[str, ...]
@@ -56,7 +60,7 @@ class Results:
 
 @dataclass(frozen=True)
 class Quality:
-    """Exact and private. None where nobody is there; `auc` and `balanced_accuracy` also where a class is absent."""
+    """Exact, private metrics. None if there are no records; `auc` and `balanced_accuracy` also if a class is absent."""
 
     auc: float | None
     accuracy: float | None
@@ -80,8 +84,9 @@ def score_histograms(
 ) -> NDArray[np.float64]:
     """Patients by domain, class and cell: float64 (count * C * cells,), C order, l2 sensitivity 1.
 
-    `count` = M, `probabilities` (n, C). Cells of `shapes.metric_cells`: the bin of the score, in as many parts as the
-    family has sides. A patient with several records is shared out evenly over them, so every patient adds 1 in all.
+    `count` = M, `probabilities` (n, C). The cells are those of `shapes.metric_cells`: a cell for each bin of the score
+    and each side of the family. A patient with several records is divided evenly among them, so each patient adds 1 in
+    all.
     """
     form = family.form
     classes, width = form.classes, form.cells_per_bin * bins
@@ -104,12 +109,11 @@ def results_from_histograms(
     rng: np.random.Generator,
     smallest: int = 0,
 ) -> tuple[DomainResult, ...]:
-    """What the opened sum of `score_histograms` says of each of the `count` domains, noise_sd on every cell.
+    """The results of each of the `count` domains from the opened sum of `score_histograms`, `noise_sd` on every cell.
 
-    Of a domain whose noised sum holds fewer than `smallest` patients nothing is said but that they are fewer.
-    AUC: positives and negatives carry independent noise, so the product sums are unbiased without clamping; the
-    interval is a basic bootstrap, Poisson patients and fresh noise around the cells. The rest: `intervals`,
-    `calibration`.
+    If a domain's noised sum holds fewer than `smallest` patients, its result says only that. AUC: positives and
+    negatives carry independent noise, so the product sums are unbiased without clamping. Its interval is a basic
+    bootstrap, with Poisson patients and fresh noise around the cells. The other metrics: `intervals`, `calibration`.
     """
     domains = sums.reshape(count, family.form.classes, -1)
     aucs = [_domain_auc(cells, noise_sd, rng) if family.has_auc else None for cells in domains]
@@ -124,7 +128,7 @@ def results_from_histograms(
 
 
 def auc(scores: NDArray[np.float64], labels: NDArray[np.int64]) -> float | None:
-    """Exact area under the ROC curve (Mann-Whitney, ties one half); None where a class is absent."""
+    """Exact area under the ROC curve (Mann-Whitney, ties one half); None if a class is absent."""
     positives = int((labels > 0).sum())
     negatives = len(labels) - positives
     if not positives or not negatives:
@@ -136,7 +140,7 @@ def auc(scores: NDArray[np.float64], labels: NDArray[np.int64]) -> float | None:
 
 
 def quality(probabilities: NDArray[np.float64], labels: NDArray[np.int64], bins: int, family: Family) -> Quality:
-    """Exact metrics of records, `probabilities` (n, C); the calibration error is over the study's bins."""
+    """Exact metrics of records, `probabilities` (n, C). The calibration error is computed over the study's bins."""
     n, classes = probabilities.shape
     if not n:
         return Quality(None, None, None, None, 0)
@@ -216,9 +220,10 @@ def _domain_auc(cells: NDArray[np.float64], noise_sd: float, rng: np.random.Gene
 def _areas(cells: NDArray[np.float64]) -> NDArray[np.float64]:
     """AUC of each (2, bins) table of a stack.
 
-    P(positive's bin above negative's), plus within a bin 1/2 + (s_P - s_N) / 12 for densities of relative slopes s_P,
-    s_N estimated from the neighbouring bins; summed over bins that is (N_b P_{b+1} - N_{b+1} P_b) / 12. One half alone
-    was measured to lose .02 of AUC with logits of deviation 1. Still bilinear in the two classes, so still unbiased.
+    It is P(the positive's bin lies above the negative's), plus a share for pairs in one bin. That share is
+    1/2 + (s_P - s_N) / 12 for densities of relative slopes s_P and s_N, estimated from the neighbouring bins. Summed
+    over bins, the slopes give (N_b P_{b+1} - N_{b+1} P_b) / 12. With one half alone, the AUC was measured to be .02 too
+    low for logits of deviation 1. The formula stays bilinear in the two classes, so it stays unbiased.
     """
     negatives, positives = cells[:, 0], cells[:, 1]
     below = np.cumsum(negatives, axis=1) - negatives / 2.0

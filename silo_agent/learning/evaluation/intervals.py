@@ -1,7 +1,7 @@
-"""Intervals of 95 % for what noised counts of patients say: a share, a mean of shares, a number.
+"""95 % intervals from noised counts of patients: for a share, a mean of shares, and a number.
 
-They cover the noise, whose size is public, and where a share is meant the sampling of patients. Closed formulas of
-elementary operations.
+They cover the noise, whose size is public. The intervals of shares also cover the sampling of patients. All are closed
+formulas of elementary operations.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ _Z = 1.959963984540054
 
 
 def least_patients(noise_sd: float, cells: int) -> float:
-    """Fewest patients in a noised sum of `cells` cells for which a share of them means anything."""
+    """The fewest patients that a noised sum of `cells` cells must hold, so that a share of them means anything."""
     return max(1.0, 2.0 * noise_sd * math.sqrt(cells))
 
 
 def share(cells: NDArray[np.float64], right: NDArray[np.float64], noise_sd: float) -> Interval | None:
-    """The share of patients in cells where `right` is 1, not clipped; None where the cells hold too few patients.
+    """The share of patients in cells where `right` is 1, not clipped. None if the cells hold too few patients.
 
-    The interval are the shares a with (R - a n)^2 <= z^2 Var(R - a n) under a: Wilson's interval without noise,
-    Fieller's with noise alone (Wilson 1927, Fieller 1954).
+    The interval holds the shares a with (R - a n)^2 <= z^2 Var(R - a n) under a. Without noise this is Wilson's
+    interval, with noise alone it is Fieller's (Wilson 1927, Fieller 1954).
     """
     n, hits, count = float(cells.sum()), float((right * cells).sum()), len(cells)
     if n < least_patients(noise_sd, count):
@@ -42,7 +42,7 @@ def share(cells: NDArray[np.float64], right: NDArray[np.float64], noise_sd: floa
 
 
 def mean(shares: Sequence[Interval | None]) -> Interval | None:
-    """The mean of independent shares, None where one is missing; limits by MOVER (Donner and Zou 2012)."""
+    """The mean of independent shares, or None if one is missing. Limits by MOVER (Donner and Zou 2012)."""
     known = [found for found in shares if found is not None]
     if len(known) < len(shares):
         return None
@@ -54,12 +54,12 @@ def mean(shares: Sequence[Interval | None]) -> Interval | None:
 
 
 def number(cells: NDArray[np.float64], noise_sd: float) -> Interval:
-    """How many patients the cells hold; nobody's sampling is meant, they are those who were counted."""
+    """How many patients the cells hold. The interval covers only the noise, because these patients were counted."""
     n, half = float(cells.sum()), _Z * noise_sd * math.sqrt(len(cells))
     return max(n, 0.0), max(n - half, 0.0), max(n + half, 0.0)
 
 
 def clipped(found: Interval) -> Interval:
-    """The interval of a share, within [0, 1]."""
+    """The interval of a share, clipped to [0, 1]."""
     estimate, low, high = (min(max(value, 0.0), 1.0) for value in found)
     return estimate, low, high

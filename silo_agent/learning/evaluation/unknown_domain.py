@@ -1,7 +1,7 @@
-"""What a model says of records whose domain is unknown: no head is theirs, so all heads speak, or one pooled head.
+"""Predicts records of unknown domain. Such a record has no head of its own, so all heads predict, or one pooled head.
 
-Guarantees that every way is a function of the model and public numbers alone (noised domain counts), so it costs no
-budget; no record's domain is ever guessed. The shared and the personal model are treated alike.
+Guarantees: each way uses only the model and public numbers (the noised domain counts), so it costs no budget. A
+record's domain is never guessed. The shared and the personal model are treated alike.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ class Way(StrEnum):
     ENSEMBLE = "ensemble"
     """Mean of the heads' probabilities, weighted by the domains' shares."""
     POOLED = "pooled"
-    """One head: of the model after the pooled rounds, or the heads' mean, weighted by the domains' shares."""
+    """Prediction of one head: the heads' mean, weighted by the domains' shares. In a pooled model all are equal."""
 
 
 def network_of(model: Model) -> tuple[Encoder, NDArray[np.float64]]:
-    """The encoder, a copy, and the heads (M, W) in float64."""
+    """A copy of the encoder, and the heads (M, W) in float64."""
     if isinstance(model, SharedModel):
         return model.build_encoder(), model.heads
     return copy.deepcopy(model.network.encoder), model.network.heads.detach().cpu().numpy().astype(np.float64)
@@ -45,8 +45,8 @@ def network_of(model: Model) -> tuple[Encoder, NDArray[np.float64]]:
 def domain_shares(folder: Path, domains: int) -> tuple[NDArray[np.float64], bool]:
     """Shares (M,) of the domains in all silos' patients, and whether they are known.
 
-    From the noised sizes in `counts.json`, which below 0 count as 0; equal where there are none. Raises
-    `ModelFileError` for a file that is not that of `domains` = M.
+    They follow from the noised sizes in `counts.json`; a size below 0 counts as 0. Without the file, or if no size is
+    above 0, the shares are equal. Raises `ModelFileError` if the file does not fit `domains` = M.
     """
     path = StudyFolder(folder).counts
     even = np.full(domains, 1.0 / domains)
@@ -57,10 +57,7 @@ def domain_shares(folder: Path, domains: int) -> tuple[NDArray[np.float64], bool
     except (ValueError, TypeError):
         counts = np.zeros(0)
     if counts.shape != (domains,) or not np.isfinite(counts).all():
-        msg = (
-            f"{path.name} is damaged or belongs to another study; restore it from a backup, or remove it for equal"
-            " shares"
-        )
+        msg = f"{path.name} is damaged or of another study; restore it from a backup, or remove it to use equal shares"
         raise ModelFileError(msg)
     counts = np.maximum(counts, 0.0)
     return (counts / counts.sum(), True) if counts.sum() > 0.0 else (even, False)
@@ -87,7 +84,7 @@ def predict_pooled(
     images: Images | None = None,
     device: torch.device | str = "cpu",
 ) -> NDArray[np.float64]:
-    """Probabilities (n, C) under the heads' mean, weighted by `shares` (M,). Of a pooled model that is its one head."""
+    """Probabilities (n, C) under the mean of the heads, weighted by `shares` (M,). In a pooled model all are equal."""
     encoder, heads = network_of(model)
     phi = features(encoder, inputs, images, device).cpu().numpy().astype(np.float64)
     return _under(model.family, phi, shares @ heads)

@@ -1,7 +1,7 @@
-"""Families of outcomes: all that learning does differently for another kind of label, one file each.
+"""Families of outcomes: everything that learning does differently for another kind of label, one file for each family.
 
-`family` says what a family must answer; `registry` finds the one of a study. A new family is one file here, one entry
-there, and its sizes in `policies.plan.families`.
+`family` says what a family must provide. `registry` finds a study's family. A new family needs one file here, one entry
+in `registry`, and its sizes in `policies.plan.families`.
 """
 
 __all__ = ["family", "registry"]

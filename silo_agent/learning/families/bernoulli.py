@@ -1,9 +1,10 @@
-"""Two classes: one logit, that of the second class.
+"""Two classes: one logit, the logit of the second class.
 
-Sensitivity. With p the probability of the second class, S = p (1 - p) and e = p - y. A record's packed terms are
-(4 r svec(H) / C^2, g / C), r = `SHARE`. As ||z||^2 <= C^2, their squared norm is at most (4 r q (1 - q))^2 + q^2, q the
-probability of the wrong class. It is at most 1 where r^2 <= (1 + q) / (16 q^2 (1 - q)), which is least at
-q = 1 / golden ratio: r = golden^2.5 / 4 is the largest weight of the Hessian that costs no sensitivity.
+Sensitivity. Let p be the probability of the second class. Then S = p (1 - p) and e = p - y. A record's packed terms are
+(4 r svec(H) / C^2, g / C), with r = `SHARE`. Let q be the probability of the wrong class. As ||z||^2 <= C^2, the
+squared norm of the packed terms is at most (4 r q (1 - q))^2 + q^2. This is at most 1 if
+r^2 <= (1 + q) / (16 q^2 (1 - q)). The right side is least at q = 1 / golden ratio. So r = golden^2.5 / 4 is the largest
+weight of the Hessian that costs no sensitivity.
 """
 
 from __future__ import annotations
@@ -22,18 +23,18 @@ from silo_agent.learning.families.family import C, Floats, Integers
 from silo_agent.learning.families.open_bins import power_means
 
 SHARE: float = ((1.0 + math.sqrt(5.0)) / 2.0) ** 2.5 / 4.0
-"""r = 0.8325: the share of the Hessian. The proof is above."""
+"""r = 0.8325, the share of the Hessian. The module's docstring has the proof."""
 LOGIT_RANGE = 5.0
-"""Bins have equal widths in logit(p) over [-5, 5], open at both ends: outcomes are rare, and equal widths in p would
-put nearly all patients into one bin. The threshold 0 is an edge; where the number of bins is odd, the one left over
-lies below -5. A model whose logits spread less than a bin's width needs more bins."""
+"""Bins have equal widths in logit(p) over [-5, 5], and the two end bins are open. Outcomes are rare, so equal widths in
+p would put nearly all patients into one bin. The threshold 0 is an edge. If the number of bins is odd, the odd one lies
+below -5. If a model's logits spread less than a bin's width, the study needs more bins."""
 _THRESHOLD = 0.5
 _NODES = 33
 
 
 @dataclass(frozen=True)
 class Bernoulli:
-    """The family of a yes or no."""
+    """The family of yes-or-no outcomes."""
 
     @property
     def form(self) -> Form:
@@ -43,12 +44,12 @@ class Bernoulli:
     # --- sums of heads --------------------------------------------------------------------------------------------
     @property
     def hessian_factor(self) -> float:
-        """4 r / C^2."""
+        """The factor 4 r / C^2."""
         return 4.0 * SHARE / C**2
 
     @property
     def gradient_divisor(self) -> float:
-        """C."""
+        """The divisor C."""
         return C
 
     def mean(self, logits: torch.Tensor) -> torch.Tensor:
@@ -60,41 +61,41 @@ class Bernoulli:
         return mean - labels.to(mean.dtype)[:, None]
 
     def curvature_norm(self, mean: torch.Tensor) -> torch.Tensor:
-        """P (1 - p)."""
+        """The norm of S, which is p (1 - p)."""
         return (mean * (1.0 - mean))[:, 0]
 
     def curvature_sum(self, mean: torch.Tensor, z: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        """Z' diag(weight p (1 - p)) Z."""
+        """The sum Z' diag(weight p (1 - p)) Z."""
         return z.T @ ((weight * self.curvature_norm(mean))[:, None] * z)
 
     def centred(self, hessian: Floats, gradient: Floats) -> tuple[Floats, Floats]:
-        """Everything stays: every direction of one row of weights moves a prediction."""
+        """The sums unchanged, because every direction of a single row of weights moves a prediction."""
         return hessian, gradient
 
     # --- training -------------------------------------------------------------------------------------------------
     def losses(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Cross-entropy by the one logit."""
+        """Cross-entropy (n,) from the one logit."""
         return functional.binary_cross_entropy_with_logits(logits[:, 0], labels.to(logits.dtype), reduction="none")
 
     # --- prediction -----------------------------------------------------------------------------------------------
     @property
     def operation(self) -> str:
-        """A logistic function, and its complement."""
+        """The logistic function and its complement."""
         return "two_classes"
 
     def probabilities(self, logits: Floats) -> Floats:
-        """(1 - p, p)."""
+        """The probabilities (1 - p, p)."""
         second = expit(logits)
         return np.concatenate([1.0 - second, second], axis=1)
 
     def decisions(self, probabilities: Floats) -> Integers:
-        """The second class from 0.5 on."""
+        """The second class if p is at least 0.5, else the first."""
         return (probabilities[:, 1] >= _THRESHOLD).astype(np.int64)
 
     # --- metrics --------------------------------------------------------------------------------------------------
     @property
     def has_auc(self) -> bool:
-        """The logit orders the records."""
+        """True: the logit orders the records."""
         return True
 
     def edges(self, bins: int) -> Floats:
@@ -102,7 +103,7 @@ class Bernoulli:
         half = bins // 2
         width = LOGIT_RANGE / half
         edges = np.linspace(-LOGIT_RANGE, LOGIT_RANGE, 2 * half + 1)
-        edges[half] = 0.0  # the threshold, which rounding misses for some numbers of bins
+        edges[half] = 0.0  # exactly the threshold; for some numbers of bins, linspace misses it by rounding
         return edges if bins % 2 == 0 else np.concatenate([[edges[0] - width], edges])
 
     def scores(self, probabilities: Floats) -> Floats:
@@ -111,27 +112,27 @@ class Bernoulli:
             return np.asarray(logit(np.nan_to_num(np.clip(probabilities[:, 1], 0.0, 1.0), nan=0.5)), np.float64)
 
     def side(self, probabilities: Floats, labels: Integers) -> Integers:  # noqa: ARG002 - a bin has one cell
-        """Always 0: whether a prediction is right follows from its class and its bin."""
+        """Always 0, because class and bin already tell whether a prediction is right."""
         return np.zeros(len(probabilities), np.int64)
 
     def right_cells(self, bins: int) -> Floats:
-        """Of the second class the bins above the threshold, of the first those below."""
+        """For the second class the bins above the threshold, for the first class those below."""
         above = (np.arange(bins) >= (bins + 1) // 2).astype(np.float64)
         return np.stack([1.0 - above, above])
 
     def claim(self, probabilities: Floats, labels: Integers) -> tuple[Floats, Floats]:
-        """Whether it is the second class, and its probability."""
+        """Whether the outcome is the second class, and the probability of that class."""
         return labels.astype(np.float64), probabilities[:, 1]
 
     def calibration_cells(self, cells: Floats) -> tuple[Floats, int]:
-        """The first class, then the second."""
+        """The counts of the first class, then of the second. Each is one cell."""
         return cells.ravel(), 1
 
     def claimed(self, edges: Floats, counts: Floats) -> Floats:
-        """Sums of the second class's probabilities in a bin of logits.
+        """Sums of the second class's probabilities in each bin of logits.
 
-        Within a bin the density is taken as linear, with the slope between its neighbours. The two open bins may reach
-        far: there p, and 1 - p at the other end, are taken as power laws.
+        Within a bin the density is taken to be linear, with the slope between its neighbours. The two open bins may
+        reach far. So p in the lowest bin and 1 - p in the highest are taken to follow power laws.
         """
         bins, width = len(edges) - 1, edges[-1] - edges[-2]
         nodes, weights = np.polynomial.legendre.leggauss(_NODES)

@@ -1,13 +1,15 @@
-"""More than two classes: a softmax over one logit for each.
+"""More than two classes: a softmax over one logit for each class.
 
-Sensitivity. With p the probabilities, S = diag(p) - p p' and e = p - y, y one-hot. A record's packed terms are
-(2 r svec(H) / C^2, g / (sqrt(2) C)), r = `SHARE` = 1/2, and ||z||^2 <= C^2. For any number of classes
+Sensitivity. Let p be the probabilities and y the one-hot label. Then S = diag(p) - p p' and e = p - y. A record's
+packed terms are (2 r svec(H) / C^2, g / (sqrt(2) C)), with r = `SHARE` = 1/2, and ||z||^2 <= C^2. For any number of
+classes
 
     ||S||_F^2 <= lambda_max(S) tr(S) <= (1 - sum p^2) / 2,   as each row of |S| sums to 2 p_c (1 - p_c) <= 1/2,
     ||e||^2 / 2 = (1 - 2 p_y + sum p^2) / 2,                 so that together they are at most 1 - p_y <= 1:
 
-the squared norm is at most 1. At p = (0, 1/2, 1/2), y = 0 it is 1 whatever the weights of H below this one, and above 1
-for any larger r.
+so the squared norm is at most 1. No larger r is possible. At p = (0, 1/2, 1/2), y = 0 and ||z|| = C, the norms are
+||S||_F^2 = 1/4 and ||e||^2 / 2 = 3/4. There the squared norm is r^2 + 3/4: exactly 1 for r = 1/2, and above 1 for any
+larger r.
 """
 
 from __future__ import annotations
@@ -25,29 +27,29 @@ from silo_agent.learning.families.family import C, Floats, Integers
 from silo_agent.learning.families.open_bins import power_means
 
 SHARE = 0.5
-"""r: the share of the Hessian. The proof is above."""
+"""r, the share of the Hessian. The module's docstring has the proof."""
 
 
 @dataclass(frozen=True)
 class Categorical:
-    """The family of one of `classes` kinds, of which there are three or more."""
+    """The family of outcomes with `classes` classes, three or more."""
 
     classes: int
 
     @property
     def form(self) -> Form:
-        """A logit for each class."""
+        """One logit for each class."""
         return form_of(self.classes)
 
     # --- sums of heads --------------------------------------------------------------------------------------------
     @property
     def hessian_factor(self) -> float:
-        """2 r / C^2."""
+        """The factor 2 r / C^2."""
         return 2.0 * SHARE / C**2
 
     @property
     def gradient_divisor(self) -> float:
-        """Sqrt(2) C."""
+        """The divisor sqrt(2) C."""
         return math.sqrt(2.0) * C
 
     def mean(self, logits: torch.Tensor) -> torch.Tensor:
@@ -55,18 +57,18 @@ class Categorical:
         return torch.softmax(logits, dim=1)
 
     def residual(self, mean: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """P - y, y one-hot."""
+        """The residual p - y, y one-hot."""
         error = mean.clone()
         error[torch.arange(len(mean), device=mean.device), labels] -= 1.0
         return error
 
     def curvature_norm(self, mean: torch.Tensor) -> torch.Tensor:
-        """||diag(p) - p p'||_F as sums of squares, which stay exact where p is nearly one-hot."""
+        """||diag(p) - p p'||_F as sums of squares. This form stays exact if p is nearly one-hot."""
         total = (mean**2).sum(dim=1)
         return torch.sqrt(((mean * (1.0 - mean)) ** 2).sum(dim=1) + (mean**2 * (total[:, None] - mean**2)).sum(dim=1))
 
     def curvature_sum(self, mean: torch.Tensor, z: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        """blockdiag(Z' diag(weight p_c) Z) - A'A, A = [sqrt(weight) p_c z]."""
+        """The sum blockdiag(Z' diag(weight p_c) Z) - A'A, with A = [sqrt(weight) p_c z]."""
         count, width = mean.shape[1], z.shape[1]
         products = (torch.sqrt(weight)[:, None] * mean)[:, :, None] * z[:, None, :]
         products = products.reshape(len(z), count * width)
@@ -77,10 +79,10 @@ class Categorical:
         return hessian
 
     def centred(self, hessian: Floats, gradient: Floats) -> tuple[Floats, Floats]:
-        """P H P and P g, P taking the mean over the classes' rows away.
+        """P H P and P g, where P subtracts the mean over the classes' rows.
 
-        Adding one row to every class's changes no softmax, so the true sums have no part there: whatever lies there is
-        noise.
+        Adding the same row to the weights of every class changes no softmax. So the true sums have no part in this
+        direction, and whatever the opened sums have there is noise.
         """
         blocks, width = gradient.shape
         classes = self.classes
@@ -92,7 +94,7 @@ class Categorical:
 
     # --- training -------------------------------------------------------------------------------------------------
     def losses(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Cross-entropy of the softmax."""
+        """Cross-entropy (n,) of the softmax."""
         return functional.cross_entropy(logits, labels, reduction="none")
 
     # --- prediction -----------------------------------------------------------------------------------------------
@@ -106,13 +108,13 @@ class Categorical:
         return np.asarray(softmax(logits, axis=1), np.float64)
 
     def decisions(self, probabilities: Floats) -> Integers:
-        """The likeliest class."""
+        """The most probable class."""
         return np.asarray(np.argmax(probabilities, axis=1), np.int64)
 
     # --- metrics --------------------------------------------------------------------------------------------------
     @property
     def has_auc(self) -> bool:
-        """No one score orders the records."""
+        """False: no single score orders the records."""
         return False
 
     def edges(self, bins: int) -> Floats:
@@ -128,22 +130,22 @@ class Categorical:
         return np.asarray(self.decisions(probabilities) == labels, np.int64)
 
     def right_cells(self, bins: int) -> Floats:
-        """Of every class the second half of the cells."""
+        """For every class the second half of the cells."""
         return np.tile(np.repeat([0.0, 1.0], bins), (self.classes, 1))
 
     def claim(self, probabilities: Floats, labels: Integers) -> tuple[Floats, Floats]:
-        """Whether the prediction is right, and its confidence."""
+        """Whether the prediction is right, and the prediction's confidence."""
         return self.side(probabilities, labels).astype(np.float64), probabilities.max(axis=1)
 
     def calibration_cells(self, cells: Floats) -> tuple[Floats, int]:
-        """Wrong, then right, added up over the classes: only right and wrong matter here."""
+        """The counts of wrong predictions, then of right ones. Each is added up over the classes."""
         return cells.reshape(len(cells), 2, -1).sum(axis=0).ravel(), len(cells)
 
     def claimed(self, edges: Floats, counts: Floats) -> Floats:
-        """Sums of the confidence in a bin.
+        """Sums of the confidence in each bin.
 
-        Within a bin the density is taken as linear. Confidence piles up at 1: where the last bin holds more than the
-        one before, 1 - confidence is taken as a power law over the two.
+        Within a bin the density is taken to be linear. But confidence piles up at 1. If the last bin holds more than
+        the one before, 1 - confidence is taken to follow a power law over these two bins.
         """
         bins, width = len(edges) - 1, edges[1] - edges[0]
         rows = np.diag((edges[:-1] + edges[1:]) / 2.0)

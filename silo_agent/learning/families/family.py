@@ -1,7 +1,8 @@
-"""What a family of outcomes must say: from the logits of a head to probabilities, losses, sums and metric cells.
+"""What a family of outcomes must provide: from a head's logits it computes probabilities, losses, sums, metric cells.
 
-Guarantees that everything that differs between kinds of label is asked here and nowhere else. A family has no state
-and reads no record by itself; sums, noise and metrics over its answers are `heads`', `private`'s and `evaluation`'s.
+Guarantees that everything that differs between kinds of label is in this interface and nowhere else. A family has no
+state and reads no record by itself. `heads` makes sums from its values, `private` adds noise, and `evaluation` makes
+metrics.
 """
 
 from __future__ import annotations
@@ -16,17 +17,17 @@ from numpy.typing import NDArray
 from policies.plan.families import Form
 
 C = math.sqrt(2.0)
-"""Bound on the norm of z = (phi, 1): ||phi|| <= 1 and the bias."""
+"""Bound on the norm of z = (phi, 1), because ||phi|| <= 1 and the bias adds 1."""
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
 class Family(Protocol):
-    """One kind of outcome. n records, R logits, C classes, K = k + 1 weights a row, W = R K weights a head.
+    """One kind of outcome. n records, R logits, C classes, K = k + 1 weights in a row, W = R K weights in a head.
 
     A record's terms in the sums of heads are H = S (x) z z' and g = e (x) z, with S (R, R) the `curvature` and e (R,)
     the residual. Packed as (`hessian_factor` svec(H), g / `gradient_divisor`) their norm is at most 1 for every
-    record and every head: whoever writes a family proves this in its docstring, since the noise rests on it.
+    record and every head. The noise rests on this bound, so each family proves it in its module's docstring.
     """
 
     @property
@@ -46,7 +47,7 @@ class Family(Protocol):
         ...
 
     def mean(self, logits: torch.Tensor) -> torch.Tensor:
-        """The inverse link: expected outcome (n, R) of logits (n, R). Not finite where the logits overflow."""
+        """The inverse link: expected outcome (n, R) of logits (n, R). Not finite if the logits overflow."""
         ...
 
     def residual(self, mean: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
@@ -54,11 +55,11 @@ class Family(Protocol):
         ...
 
     def curvature_norm(self, mean: torch.Tensor) -> torch.Tensor:
-        """||S||_F (n,), S the loss's second derivative by the logits."""
+        """||S||_F (n,), where S is the loss's second derivative by the logits."""
         ...
 
     def curvature_sum(self, mean: torch.Tensor, z: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        """Sum of weight S (x) z z' over records of one head, (W, W); `z` (n, K), `weight` (n,) >= 0."""
+        """Sum of weight S (x) z z' over the records of one head, (W, W). `z` (n, K), `weight` (n,) >= 0."""
         ...
 
     def centred(self, hessian: Floats, gradient: Floats) -> tuple[Floats, Floats]:
@@ -73,11 +74,11 @@ class Family(Protocol):
     # --- prediction -----------------------------------------------------------------------------------------------
     @property
     def operation(self) -> str:
-        """From logits to probabilities, by its name in an export (`encoder.layers.OPERATIONS`)."""
+        """Name of the operation from logits to probabilities in an export (`encoder.layers.OPERATIONS`)."""
         ...
 
     def probabilities(self, logits: Floats) -> Floats:
-        """Probability of every class, (n, C), of logits (n, R)."""
+        """Probabilities of the classes, (n, C), from logits (n, R)."""
         ...
 
     def decisions(self, probabilities: Floats) -> Integers:
@@ -87,7 +88,7 @@ class Family(Protocol):
     # --- metrics --------------------------------------------------------------------------------------------------
     @property
     def has_auc(self) -> bool:
-        """Whether one score orders the records by their outcome, so that there is an area under its curve."""
+        """Whether one score orders the records by their outcome. Only then is there an area under a curve."""
         ...
 
     def edges(self, bins: int) -> Floats:
@@ -95,25 +96,29 @@ class Family(Protocol):
         ...
 
     def scores(self, probabilities: Floats) -> Floats:
-        """The score (n,) that is binned; what is no number counts as undecided."""
+        """The score (n,) that is binned. A score that is not a number counts as undecided."""
         ...
 
     def side(self, probabilities: Floats, labels: Integers) -> Integers:
-        """Which cell of its score's bin a record counts in, (n,), from 0 to `form.cells_per_bin` - 1."""
+        """The cell (n,) of its score's bin in which a record counts, from 0 to `form.cells_per_bin` - 1."""
         ...
 
     def right_cells(self, bins: int) -> Floats:
-        """Which cells (C, cells) are predicted rightly: 1, else 0."""
+        """Cells (C, cells): 1 if the patients in a cell are predicted rightly, else 0."""
         ...
 
     def claim(self, probabilities: Floats, labels: Integers) -> tuple[Floats, Floats]:
-        """What happened (n,), 0 or 1, and the probability (n,) that was claimed for it: calibration compares them."""
+        """What happened (n,), 0 or 1, and the probability (n,) claimed for it. Calibration compares the two."""
         ...
 
     def calibration_cells(self, cells: Floats) -> tuple[Floats, int]:
-        """Of a domain's cells (C, cells): (2 bins,), what did not happen and then what did; and how many each adds."""
+        """From a domain's cells (C, cells) two things for calibration.
+
+        The first is (2 bins,): the counts of what did not happen, then of what happened. The second is the number of
+        cells that are added up in each.
+        """
         ...
 
     def claimed(self, edges: Floats, counts: Floats) -> Floats:
-        """Rows (bins, bins): sum of the claims in a bin, from its own and its neighbours' `counts` (bins,)."""
+        """Rows (bins, bins) that give the sum of a bin's claims from its own and its neighbours' `counts` (bins,)."""
         ...

@@ -1,4 +1,4 @@
-"""Which family a study's outcomes are of."""
+"""Finds the family of a study's outcomes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ FAMILIES: Final[Mapping[FamilyName, Callable[[int], Family]]] = {
     "bernoulli": lambda _: Bernoulli(),
     "categorical": Categorical,
 }
-"""By their name in `policies.plan.families`; each is given the number of classes."""
+"""The families by their name in `policies.plan.families`. Each is made from the number of classes."""
 
 
 def family_of(classes: int) -> Family:
-    """The family of a label with so many classes (`study.data.label.count`)."""
+    """The family of a label with `classes` classes (`study.data.label.count`)."""
     return FAMILIES[form_of(classes).name](classes)

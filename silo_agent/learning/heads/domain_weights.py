@@ -1,4 +1,4 @@
-"""FedDAR's domain weights u_m = L / (M L_m), from a charged, noised, sealed count sum.
+"""FedDAR's domain weights u_m = L / (M L_m), from the counts' sum, which is charged, noised and sealed.
 
 Source: docs/design/heads.md, "Domain weights".
 """
@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 
 def domain_counts(domains: NDArray[np.int64], patients: NDArray[np.int64], count: int) -> NDArray[np.float64]:
-    """Patients per domain, float64 (M,). A patient in several domains is shared out by records: l2 sensitivity 1."""
+    """Patients by domain, float64 (M,). A patient in several domains is divided by records, so l2 sensitivity is 1."""
     if not len(patients):
         return np.zeros(count)
     weight = 1.0 / np.bincount(patients)[patients]
@@ -18,9 +18,10 @@ def domain_counts(domains: NDArray[np.int64], patients: NDArray[np.int64], count
 
 
 def domain_weights(counts: NDArray[np.float64], weight_clip: float) -> NDArray[np.float64]:
-    """u_m in [1 / weight_clip, weight_clip] from the opened, noised counts (M,); every L_m counts as at least 1.
+    """u_m in [1 / weight_clip, weight_clip] from the opened, noised counts (M,). Each L_m counts as at least 1.
 
-    Post-processing of a released value. The clip keeps a domain that is almost absent from taking over the gradient.
+    This is post-processing of a released value. Without the clip, a domain with almost no patients could dominate the
+    gradient.
     """
     floored = np.maximum(counts, 1.0)
     weights = floored.sum() / (len(floored) * floored)

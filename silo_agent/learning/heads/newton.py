@@ -1,7 +1,7 @@
 """One Newton step per head from the opened, noised sums, with the repair of docs/design/heads.md, "Repair".
 
-Pure float64 numpy on public values (opened sums are differentially private). Not bit-identical over machines: one
-silo of the roster solves and the others check (docs/design/heads.md, "What is solved and checked").
+Pure float64 numpy on public values (opened sums are differentially private). The result is not bit-identical on all
+machines. So one silo of the roster solves and the others check (docs/design/heads.md, "What is solved and checked").
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from policies.documents.study import HeadPlan
 
 _RELATIVE_FLOOR = 1e-10
 _ABSOLUTE_FLOOR = 1e-12
-"""Below these an eigenvalue is rounding error. The gradient has no part along it, so the floor only stops 0 / 0."""
+"""An eigenvalue below these is rounding error. The gradient has no part along it, so the floor only avoids 0 / 0."""
 
 
 def solve(
@@ -27,11 +27,12 @@ def solve(
 ) -> NDArray[np.float64]:
     """The next heads: w - U max(|e|, lam)^-1 U' g, lam = c sd_H sqrt(2W), no further than `plan.max_step`.
 
-    `heads` (M, W); `hessian` (D, W, W) and `gradient` (D, W) summed over the silos, D = 1 where `pooled` (all heads are
-    then one), else M; `noise_sd` is sd_H, the noise on svec(H) (`heads.hessian_noise_sd`). Returns float64 (M, W).
-    Without noise this is Newton's step for the pooled logistic regression, and FedDAR's Eq. 8 after one local Newton
-    step. Directions without curvature (a softmax is blind to one row added to every class) keep their head where the
-    gradient is zero along them too, which `heads.centred` sees to.
+    `heads` (M, W). `hessian` (D, W, W) and `gradient` (D, W) are summed over the silos; D = 1 if `pooled` (all heads
+    are equal then), else M. `noise_sd` is sd_H, the noise on svec(H) (`heads.sums.hessian_noise_sd`). Returns float64
+    (M, W). Raises ValueError for other shapes. Without noise this is Newton's step for the pooled logistic regression,
+    and FedDAR's Eq. 8 after one local Newton step. In a direction without curvature, a head stays as it is if the
+    gradient is zero there too; the family's `centred` ensures that. Such a direction exists in a softmax, which does
+    not change if the same row is added to every class.
     """
     count, width = heads.shape
     blocks = 1 if pooled else count

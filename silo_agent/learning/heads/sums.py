@@ -1,10 +1,9 @@
 """Second-order sums of the heads (FedDAR Eq. 8 at the common head), and their packed form of l2 sensitivity 1.
 
-Guarantees the bound of docs/design/heads.md, "Joint sensitivity 1": however many records a patient has, in whatever
-domains, adding or removing this patient moves the packed vector by at most 1 in l2. Feature norms are enforced here and
-not merely expected, and so is that every term is finite, whatever finite heads somebody sends. What a record's terms
-are, and the proof that their packed form has norm at most 1, is the family's (`families`); noise and sealing come
-later.
+Guarantees the bound of docs/design/heads.md, "Joint sensitivity 1": adding or removing one patient moves the packed
+vector by at most 1 in l2, for any number of records in any domains. This module enforces the bound on the features'
+norms. It also ensures that every term is finite, for any finite heads that somebody sends. The family (`families`)
+defines a record's terms, and proves that their packed form has norm at most 1. Noise and sealing come later.
 """
 
 from __future__ import annotations
@@ -34,12 +33,12 @@ def second_order_sums(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Hessian and gradient of the family's loss, summed over patients, at the common heads.
 
-    `features` (n, k) on any device; the others as in `Records`; `heads` (M, W), W = R K; of a row's K weights the bias
-    is last. Returns H (D, W, W) and g (D, W) in float64, D = M, or D = 1 where `pooled` (then the heads must all be
-    equal). A patient's records count with the weight 1 / (number of this patient's records). A domain without records
-    gives zeros. With `clip` = tau, a record's term v of `pack` enters as v min(1, tau / ||v||) / tau, still at most 1
-    in norm: both sums are in units of tau, which Newton's step does not notice. A record whose logits overflow under
-    these heads has no term: it enters as zero.
+    `features` (n, k) on any device; the other arrays as in `Records`; `heads` (M, W), W = R K; the bias is the last of
+    a row's K weights. Returns H (D, W, W) and g (D, W) in float64. D = 1 if `pooled`, and the heads must all be equal
+    then; otherwise D = M. A patient's records count with the weight 1 / (number of this patient's records). A domain
+    without records gives zeros. With `clip` = tau, a record's term v of `pack` enters as v min(1, tau / ||v||) / tau,
+    whose norm is still at most 1. Both sums are then in units of tau, which leaves Newton's step unchanged. If a
+    record's logits overflow under these heads, the record enters as zero. Raises ValueError if the heads do not fit.
     """
     if pooled and not np.array_equal(heads, np.broadcast_to(heads[0], heads.shape)):
         msg = "pooled sums need one common head; these heads differ"
@@ -65,7 +64,7 @@ def packed_size(blocks: int, width: int) -> int:
 def pack(hessian: NDArray[np.float64], gradient: NDArray[np.float64], family: Family) -> NDArray[np.float64]:
     """(`hessian_factor` svec(H), g / `gradient_divisor`) of the family, with norm at most 1 for one patient.
 
-    All domains' triangles come first, then all gradients. Linear; float64 (packed_size,).
+    The triangles of all domains come first, then all gradients. The map is linear. Returns float64 (packed_size,).
     """
     rows, columns = np.triu_indices(hessian.shape[-1])
     off = np.where(rows == columns, 1.0, math.sqrt(2.0))
@@ -104,7 +103,7 @@ def _one_row_sums(
     heads: torch.Tensor,
     clip: float,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Sums by block of `block` (n,) of a family with one logit; `heads` (D, K). All records at once."""
+    """Sums by block, `block` (n,), of a family with one logit; `heads` (D, K). All records are taken at once."""
     p, weight = _sound(family.mean((z * heads[block]).sum(dim=1, keepdim=True)), weight)
     error = family.residual(p, labels)
     u = _clipped(family, p, error, z, weight, clip=clip)
@@ -127,7 +126,7 @@ def _many_row_sums(
     heads: torch.Tensor,
     clip: float,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """The same for more logits, `heads` (D, R K), in bounded memory."""
+    """The same sums for a family with more logits, `heads` (D, R K), in bounded memory."""
     gradient = torch.zeros_like(heads)
     hessian = torch.zeros(*heads.shape, heads.shape[1], dtype=torch.float64, device=z.device)
     for m in torch.unique(block).tolist():
@@ -146,7 +145,7 @@ def _many_row_sums(
 def _clipped(
     family: Family, p: torch.Tensor, error: torch.Tensor, z: torch.Tensor, weight: torch.Tensor, *, clip: float
 ) -> torch.Tensor:
-    """Weights (n,) under which no record's packed term is longer than its weight, in units of `clip`."""
+    """Weights (n,) with which no record's packed term is longer than its weight, in units of `clip`."""
     squares = (z**2).sum(dim=1)
     curvature = family.hessian_factor * family.curvature_norm(p)
     norm = torch.sqrt((curvature * squares) ** 2 + (error**2).sum(dim=1) * squares / family.gradient_divisor**2)
@@ -154,17 +153,17 @@ def _clipped(
 
 
 def _sound(p: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Expected outcomes (n, R), and weights (n,) that are 0 where a record has none since its logits overflowed.
+    """Expected outcomes (n, R), made finite, and weights (n,), which are 0 for records whose logits overflow.
 
-    What follows is products of these with ||z||^2 <= C^2, so every term is finite; in a sum, one that is not would take
-    everybody's terms with it.
+    The terms are products of these with ||z||^2 <= C^2, so every term is finite. In a sum, one term that is not finite
+    would destroy the terms of all.
     """
     finite = torch.isfinite(p).all(dim=1)
     return torch.nan_to_num(p), torch.where(finite, weight, 0.0)
 
 
 def _bounded(features: torch.Tensor) -> torch.Tensor:
-    """(phi, 1) in float64 with ||phi|| <= 1. Float32 encoders exceed 1 by rounding; a broken one must not exceed it."""
+    """(phi, 1) in float64, scaled so that ||phi|| <= 1: float32 encoders exceed 1 by rounding, broken ones by more."""
     phi = torch.nan_to_num(features.detach().to(torch.float64), nan=0.0, posinf=1.0, neginf=-1.0)
     phi = phi / phi.norm(dim=1, keepdim=True).clamp(min=1.0)
     return torch.cat([phi, torch.ones(len(phi), 1, dtype=torch.float64, device=phi.device)], dim=1)

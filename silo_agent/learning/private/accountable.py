@@ -1,11 +1,11 @@
-"""Whether what is about to be trained for an upload can be accounted for: found out by name, before any record is read.
+"""Examines, before any record is read, whether a training for an upload can be accounted for. Refuses by name if not.
 
-Guarantees, where nothing is raised: no layer normalises by a batch or keeps state that no noise covers; every trained
-tensor belongs to a layer whose gradient by record Opacus takes, and goes through the one optimizer that clips and
-noises; and, on a few made-up public records, each record's loss and gradient are the same alone and among others, and
-no tensor is trained elsewhere that the loss reads. So a batch statistic is found whatever it is called.
-Left to others: that what the loss reads as a constant (heads, the start) was released or charged before, which the
-audit judges (tests/audit, one_patient_less), and how large the noise is (dpsgd).
+If nothing is raised, these hold. No layer normalises by a batch, or keeps state that no noise covers. Every trained
+tensor belongs to a layer for which Opacus takes gradients by record, and goes through the one optimizer that clips and
+noises. On a few made-up public records, each record's loss and gradient are the same alone and among others. The loss
+reads no tensor that is trained elsewhere. So a batch statistic is found under any name.
+Left to others: the audit (tests/audit, one_patient_less) checks that the constants in the loss (heads, the start) were
+released or charged before. `dpsgd` sets how large the noise is.
 
 Sources: docs/design/noise.md, "What may feed an upload"; Opacus' own validator looks at layers alone, and passes MMD.
 """
@@ -21,64 +21,64 @@ from torch import nn
 from policies.refusals import Reason, Refused
 
 Losses = Callable[[slice], torch.Tensor]
-"""Loss of every record of a part of the made-up records, (b,), by the code that training calls."""
+"""Losses (b,) of a part of the made-up records, by the code that training calls."""
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm)
 _INSTANCE_NORMS = (nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
 _CLOSE = 1e-6
-"""Of the largest value, in float64: another order of additions gives 1e-12."""
+"""Allowed difference in float64, relative to the largest value. Another order of additions gives about 1e-12."""
 
 
 def require_layers(trained: nn.Module) -> None:
-    """Every layer is one whose records stay apart. Raises `Refused`, naming the layer."""
+    """Check that no layer mixes records. Raises `Refused`, naming the layer."""
     for name, layer in trained.named_modules():
         kind = f"layer {name or '(whole)'} is {type(layer).__name__}"
         if isinstance(layer, _BATCH_NORMS) or (isinstance(layer, _INSTANCE_NORMS) and layer.track_running_stats):
             raise Refused(
                 Reason.BATCH_NORM,
-                f"{kind}, which mixes records, or keeps means of them that no noise covers; use GroupNorm",
+                f"{kind}, which mixes records or keeps their means without noise; use GroupNorm",
             )
         state = [own for own, _ in layer.named_buffers(recurse=False)]
         if state:
             raise Refused(
                 Reason.UNNOISED_PART,
-                f"{kind} and keeps {', '.join(state)} beside what is trained; no noise covers that, so take it out",
+                f"{kind} and keeps {', '.join(state)}, which is not trained and which no noise covers; remove it",
             )
         weights = [own for own, parameter in layer.named_parameters(recurse=False) if parameter.requires_grad]
         if weights and type(layer) not in GradSampleModule.GRAD_SAMPLERS:
             raise Refused(
                 Reason.NO_PER_SAMPLE_GRADIENT,
-                f"{kind}, and of its {', '.join(weights)} no gradient by record is taken; hold it in a layer that"
-                " Opacus samples (Linear, Conv2d, GroupNorm, Embedding)",
+                f"{kind}, and Opacus takes no gradient by record of its {', '.join(weights)}; put the weights into a"
+                " layer that Opacus supports (Linear, Conv2d, GroupNorm, Embedding)",
             )
 
 
 def require_noised(trained: nn.Module, optimizer: torch.optim.Optimizer) -> None:
-    """All that is trained goes through the one clipped, noised step, and nothing else does. Raises `Refused`."""
+    """Check that the one clipped, noised step trains every trained tensor, and no other. Raises `Refused`."""
     stepped = _stepped(optimizer)
     for name, parameter in trained.named_parameters():
         if parameter.requires_grad and id(parameter) not in stepped:
             raise Refused(
                 Reason.UNNOISED_PART,
-                f"{name} is trained, and not in the step that is clipped and noised; give it to that optimizer",
+                f"{name} is trained, but not in the step that is clipped and noised; give it to that optimizer",
             )
     if stepped - {id(parameter) for parameter in trained.parameters()}:
         raise Refused(
             Reason.UNNOISED_PART,
-            "the noised step trains a tensor that is no part of what is examined; hold it in the trained module",
+            "the noised step trains a tensor that is not examined; make it part of the trained module",
         )
 
 
 def require_apart(hooked: GradSampleModule, optimizer: torch.optim.Optimizer, losses: Losses, count: int) -> None:
-    """`count` made-up records have each the loss and the gradient among others that it has alone. Raises `Refused`.
+    """Check that each of `count` made-up records has the same loss and gradient alone and among the others.
 
-    `hooked` holds float64 parameters without gradients; afterwards it is of no more use.
+    `hooked` holds float64 parameters without gradients; it cannot be used afterwards. Raises `Refused`.
     """
     together = losses(slice(0, count))
     if not {id(leaf) for leaf in _leaves(together)} <= _stepped(optimizer):
         raise Refused(
             Reason.UNNOISED_PART,
-            "the loss reads a tensor that is trained outside the noised step; train it in the step, or detach what was"
-            " released before",
+            "the loss reads a tensor that is trained outside the noised step; train it in the step, or detach it if it"
+            " was released before",
         )
     if together.shape != (count,):
         _refuse_batch("the loss is one number for a batch")
@@ -89,7 +89,7 @@ def require_apart(hooked: GradSampleModule, optimizer: torch.optim.Optimizer, lo
     for record in range(count):
         alone = losses(slice(record, record + 1))
         if not _close(together[record], alone[0], together):
-            _refuse_batch("the loss of a record is another one among other records")
+            _refuse_batch("the loss of a record changes with the other records of its batch")
         gradients = torch.autograd.grad(alone.sum(), list(parts.values()), materialize_grads=True)
         largest = torch.stack([gradient.abs().max() for gradient in gradients])
         for (name, found), gradient in zip(sampled.items(), gradients, strict=True):
@@ -97,16 +97,17 @@ def require_apart(hooked: GradSampleModule, optimizer: torch.optim.Optimizer, lo
             if not _close(own, gradient, largest):
                 raise Refused(
                     Reason.NO_PER_SAMPLE_GRADIENT,
-                    f"{name.removeprefix('_module.')} has another gradient by record than the record's own: it is read"
-                    " past its layer, or records meet in its gradient; call the layer, once for every record",
+                    f"{name.removeprefix('_module.')} has another gradient by record than the record has alone: the"
+                    " code reads it without calling its layer, or its gradient mixes records; call the layer, once for"
+                    " each record",
                 )
 
 
 def _refuse_batch(what: str) -> None:
     raise Refused(
         Reason.BATCH_STATISTICS,
-        f"{what}, so clipping a patient's gradient does not bound what the patient adds; take the batch statistic out"
-        " of what is uploaded",
+        f"{what}, so clipping a patient's gradient does not bound what the patient adds; remove the batch statistic"
+        " from the upload's loss",
     )
 
 
@@ -115,12 +116,12 @@ def _stepped(optimizer: torch.optim.Optimizer) -> set[int]:
 
 
 def _close(found: torch.Tensor, expected: torch.Tensor, scale: torch.Tensor) -> bool:
-    # What is not a number is close to nothing.
+    # The comparison is False if a value is not a number.
     return bool((found - expected).abs().max() <= _CLOSE * scale.detach().abs().max())
 
 
 def _leaves(result: torch.Tensor) -> Iterator[torch.Tensor]:
-    """Every tensor that a result has a gradient for."""
+    """Every tensor for which a result has a gradient."""
     seen = set()
     rest = [result.grad_fn]
     while rest:

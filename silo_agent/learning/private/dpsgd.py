@@ -1,13 +1,16 @@
 """DP-SGD on the encoder with the heads frozen: Opacus per-sample gradients, our own sampling and noise.
 
-Guarantees per step: patients enter by Poisson sampling with the public rate; a patient's gradient over everything that
-is trained (encoder and r tables together) is clipped to `plan.clip`, or counts as zero where it cannot be; Gaussian
-noise of sd noise * clip is added before the public division by `plan.batch_size`. The private number of patients scales
-nothing. Empty batches still add noise. Noise and sampling come from the entropy given, on the CPU, so a GPU trains with
-the same noise. A batch passes in parts of bounded memory whose clipped sums are added up; the noise is drawn once for
-the whole of it. Without noise nothing is trained unless the mode is `none`, the one for public data. How many steps
-there are, and which model comes of them, the plan alone says: no loss and no metric of the records is ever looked at.
-The ledger was charged before (gate); rounding to the grid and sealing come after.
+Guarantees for each step: patients enter by Poisson sampling with the public rate. A patient's gradient over everything
+that is trained (encoder and r tables together) is clipped to `plan.clip`; if it cannot be clipped, it counts as zero.
+Gaussian noise of sd noise * clip is added before the public division by `plan.batch_size`. The private number of
+patients scales nothing. Empty batches still add noise.
+
+Noise and sampling come from the given entropy and are drawn on the CPU, so a GPU trains with the same noise. A batch
+passes in parts of bounded memory, whose clipped sums are added up; its noise is drawn once. Without noise nothing is
+trained, unless the mode is `none`, which is for public data. The plan alone says how many steps there are and which
+model is taken: no loss or metric of the records is ever looked at.
+
+The gate has charged the ledger before. Rounding to the grid and sealing come after.
 """
 
 from __future__ import annotations
@@ -43,35 +46,36 @@ from silo_agent.learning.terms.cmi import Prior
 from silo_agent.learning.terms.registry import record_losses, require_per_record
 from silo_agent.learning.terms.term import Batch, Latent, Seen
 
-# Opacus hooks every layer; torch warns that nobody wants a gradient with respect to the records. Nobody does.
+# Opacus hooks every layer, and torch warns that no input of it needs a gradient. That is as it should be: the inputs
+# are the records.
 warnings.filterwarnings("ignore", "Full backward hook is firing", UserWarning)
 
 PART_BYTES = 1 << 29
 """Memory that the gradients and activations of one part of a batch may take: 512 MiB."""
 _FLOAT = 4
 _MAPS = 16
-"""What a pass through an image network keeps, in maps of its largest size: all its layers' outputs come to below ten,
-and Opacus unfolds one layer's input, nine values for each, on top."""
+"""Memory of a pass through an image network, counted in maps of its largest size. The outputs of all its layers take
+less than ten. In addition, Opacus unfolds one layer's input into nine values for each value."""
 _NARROW, _SIDE = 8, 64
-"""Largest layer, and side of an image in pixels, of the small network on which losses are examined."""
+"""Largest layer width, and largest side of an image in pixels, of the small network on which losses are examined."""
 _DOMAINS, _LABELS = (0, 0, 0, 1), (0, 0, 1, 1)
-"""Of the made-up records: a pair that shares both, pairs that share either, and pairs that share neither."""
+"""Domains and labels of the made-up records. Some pairs of records share both, some share one, some share neither."""
 
 
 class Log(Protocol):
     """What training needs of a structlog logger."""
 
     def info(self, event: str, **values: object) -> object:
-        """Record an event. Only public values are given."""
+        """Record an event. Only public values may be given."""
         ...
 
 
 @dataclass(frozen=True, repr=False)
 class EncoderUpdate:
-    """What training gives: `vector` float64, deltas of the encoder and then of r(z|y) where it is averaged.
+    """The result of training. `vector`, float64: changes of the encoder, and then of r(z|y) if it is averaged.
 
-    Every coordinate is finite and within +-`plan.max_update`. `prior` is r(z|y) after training, to be kept at the silo
-    where it is local; it was trained in the same charged steps, so it may feed the next round's.
+    Every coordinate is finite and within +-`plan.max_update`. `prior` is r(z|y) after training. If it is local, it is
+    kept at the silo. It was trained in the same charged steps, so the next round may start from it.
     """
 
     vector: NDArray[np.float64]
@@ -82,7 +86,7 @@ class EncoderUpdate:
 
 
 class _Trained(nn.Module):
-    """Everything that one step trains, so that one clip bounds all of it."""
+    """Everything that one step trains. One module holds it, so that one clip bounds all of it."""
 
     def __init__(self, encoder: Encoder, prior: Prior | None) -> None:
         super().__init__()
@@ -106,9 +110,9 @@ class _Optimizer(DPOptimizer):  # type: ignore[misc]  # Opacus publishes no type
         self._stream = stream
 
     def clip_and_accumulate(self) -> None:
-        # Opacus scales by clip / norm. Where a gradient is not finite this would poison everybody's sum, and where the
-        # factor is below the smallest normal number it is rounded so coarsely that the clip would not hold. A finite
-        # model from outside can bring both about, for a patient of its choice: such a patient counts as zero.
+        # Opacus scales by clip / norm. If a gradient is not finite, this would spoil the sum of all patients. If the
+        # factor is below the smallest normal number, it is rounded so coarsely that the clip would not hold. A finite
+        # model from outside can cause both for a patient of its choice. Such a patient counts as zero.
         parameters: Sequence[Any] = self.params
         samples: list[torch.Tensor] = [parameter.grad_sample for parameter in parameters]
         if len(samples[0]):
@@ -146,14 +150,15 @@ def train_encoder(
     device: torch.device | str = "cpu",
     log: Log | None = None,
 ) -> EncoderUpdate:
-    """Train a copy of `encoder` (and of `prior`) and return the change: sampled and noised as was charged.
+    """Train a copy of `encoder` (and of `prior`) and return the change, sampled and noised as it was charged.
 
-    `release` says how many steps there are, with which sampling rate and noise; `plan` the rest. Per-sample loss: the
-    terms of the plan (`terms.of_upload`), the cross-entropy times u_m of `domain_weights` (M,), under the frozen
-    `heads` (M, W). `prior` must be given exactly where a term is stochastic. No patients at all is a normal state: the
-    update is noise. `mode` is the study's, `none` exactly if `release.noise` is 0. Raises `LearningError` for an
-    encoder, a plan and a mode that do not fit, `Refused` for terms and parts that cannot be accounted for
-    (terms/registry.py, accountable.py).
+    `release` gives the number of steps, the sampling rate and the noise; `plan` gives the rest. The loss of a record is
+    the sum of the plan's terms (`terms.of_upload`) under the frozen `heads` (M, W). In it, the cross-entropy is
+    multiplied by u_m of `domain_weights` (M,). `prior` must be given exactly if a term is stochastic. If there are no
+    patients, the update is noise alone. `mode` is the study's; it is `none` exactly if `release.noise` is 0.
+
+    Raises `LearningError` if encoder, plan and mode do not fit together, `Refused` if terms or parts cannot be
+    accounted for (terms/registry.py, accountable.py).
     """
     check_noise(release.noise, mode)
     require_per_record(terms.of_upload(plan))
@@ -180,7 +185,7 @@ def train_encoder(
                 torch.autograd.backward(_losses(trained, batches.take(drawn[part]), plan, own).sum())
             else:
                 _no_gradients(trained)
-            # A step that is skipped clips and adds up, and draws no noise.
+            # A skipped step clips and adds up, but draws no noise.
             optimizer.signal_skip_step(do_skip=first + size < len(drawn))
             optimizer.step()
     hooked.remove_hooks()
@@ -190,10 +195,11 @@ def train_encoder(
 
 
 def require_accountable(study: Study) -> None:
-    """Examine what `train_encoder` would train for a study, by the code that it trains with. Raises `Refused`.
+    """Examine what `train_encoder` would train for a study, with the code that trains. Raises `Refused`.
 
-    Reads made-up records alone, so it comes before any charge. Layers are examined at full size; losses and gradients
-    on the same architecture with few values in each layer, since how records meet does not depend on how many.
+    It reads only made-up records, so it can run before any charge. Layers are examined at full size. Losses and
+    gradients are examined on the same architecture with few values in each layer, because the number of values does not
+    change whether records mix.
     """
     require_per_record(terms.of_upload(study.encoder))
     accountable.require_layers(_untrained(study.model, study.data, study.encoder))
@@ -258,7 +264,7 @@ def _small(model: Model, data: DataSchema) -> tuple[Model, DataSchema]:
 
 
 def _made_up(trained: _Trained, data: DataSchema, rng: np.random.Generator) -> tuple[Batch, NDArray[np.float64]]:
-    """Public records that nobody has, in float64, all different; and what a stochastic encoder draws for them."""
+    """Made-up records, public, in float64, all different; and normals (count, k) for a stochastic encoder."""
     count, k = len(_LABELS), trained.encoder.representation
     image = data.image
     images = None
@@ -278,7 +284,7 @@ def _made_up(trained: _Trained, data: DataSchema, rng: np.random.Generator) -> t
 
 
 class _Batches:
-    """The records on the device, once; images only as they are asked for."""
+    """The records, copied to the device once. Images are copied only when a batch needs them."""
 
     def __init__(
         self,
@@ -310,7 +316,7 @@ def _bytes_per_record(trained: _Trained) -> int:
 
 
 def _losses(trained: _Trained, batch: Batch, plan: EncoderPlan, latent: NDArray[np.float64] | None) -> torch.Tensor:
-    """Loss of every record, (b,); `latent` (b, k) standard normals where the encoder is stochastic."""
+    """Loss of every record, (b,). `latent` (b, k): standard normals if the encoder is stochastic, else None."""
     mean, deviation = trained.encoder.moments(batch.x, batch.images)
     drawn = mean
     if deviation is not None and latent is not None:
@@ -323,7 +329,7 @@ def _losses(trained: _Trained, batch: Batch, plan: EncoderPlan, latent: NDArray[
 
 
 def _no_gradients(trained: _Trained) -> None:
-    """What an empty batch gives: no per-sample gradients (Opacus' own hooks disagree on their shape for tables)."""
+    """Give an empty batch per-sample gradients of length 0. Opacus' own hooks disagree on their shape for tables."""
     parameters: Sequence[Any] = list(trained.parameters())
     for parameter in parameters:
         parameter.grad_sample = parameter.new_zeros((0, *parameter.shape))

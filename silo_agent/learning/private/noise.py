@@ -24,15 +24,16 @@ from crypto.stream import KeyStream
 
 MAX_SIGMA = 2.0**40
 _UNDECIDED = 2.0**-40
-"""Far above the float64 error of exp(-gamma) and of a 64-bit uniform (both below 2^-46 for the gammas met here)."""
+"""Far above the float64 error of exp(-gamma) and of a 64-bit uniform. Both are below 2^-46 for the gammas used here."""
 _NORMALS = 4
 
 
 def discrete_gaussian(stream: KeyStream, sigma: float, n: int) -> NDArray[np.int64]:
     """Draw n integers with P(x) proportional to exp(-x^2 / (2 sigma^2)) over the integers.
 
-    `sigma` is the parameter (for sigma above 2 also the standard deviation to 1e-30); 0 < sigma <= 2^40. Rejection
-    from a discrete Laplace of scale t = floor(sigma) + 1 (Algorithm 3).
+    `sigma` is the law's parameter, 0 < sigma <= 2^40. For sigma above 2 it is also the standard deviation, to 1e-30.
+    Uses rejection from a discrete Laplace of scale t = floor(sigma) + 1 (Algorithm 3). Raises ValueError for another
+    sigma.
     """
     if not 0.0 < sigma <= MAX_SIGMA:
         msg = f"sigma must lie in (0, 2^40], not {sigma}"
@@ -54,12 +55,12 @@ def discrete_gaussian(stream: KeyStream, sigma: float, n: int) -> NDArray[np.int
 def gaussian(stream: KeyStream, shape: tuple[int, ...]) -> NDArray[np.float64]:
     """Standard normals of the given shape, float64.
 
-    Each is half the sum of four inverse-CDF normals of 53-bit uniforms: an outcome has so many preimages that its
-    low bits do not tell the noise-free value (the attack on floating-point noise of Mironov 2012).
+    Each is half the sum of four inverse-CDF normals of 53-bit uniforms. So an outcome has very many preimages, and its
+    low bits do not reveal the noise-free value. That is the attack on floating-point noise of Mironov 2012.
     """
     n = math.prod(shape)
     words = stream.words64(_NORMALS * n)
-    # One bit is the sign, so that both tails have the resolution of small float64 numbers; 53 bits are half a uniform.
+    # One bit is the sign, so that both tails have the resolution of small float64 numbers. 53 bits give half a uniform.
     half = ((words >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-54
     normals = np.where((words & np.uint64(1)).astype(bool), 1.0, -1.0) * ndtri(half)
     return np.asarray(normals.reshape(_NORMALS, n).sum(axis=0) / math.sqrt(_NORMALS), np.float64).reshape(shape)
@@ -90,8 +91,8 @@ def _bernoulli_exp(
 ) -> NDArray[np.bool_]:
     """Independent trials of probability exp(-gamma_i), gamma_i >= 0; `exact(i)` is gamma_i as a rational number.
 
-    A uniform real is revealed 64 bits at first. Where float64 cannot tell on which side of exp(-gamma) it lies,
-    rational bounds decide, with more bits where those are needed.
+    At first 64 bits of a uniform real number are drawn. If float64 cannot tell on which side of exp(-gamma) the number
+    lies, rational bounds decide. They draw more bits if needed.
     """
     words = stream.words64(len(gamma))
     distance = words.astype(np.float64) * 2.0**-64 - np.exp(-gamma)
@@ -102,7 +103,7 @@ def _bernoulli_exp(
 
 
 def _is_below(stream: KeyStream, word: int, gamma: Fraction) -> bool:
-    """Whether the uniform whose first 64 bits are `word` lies below exp(-gamma), by bounds that tighten."""
+    """Whether the uniform number with the first 64 bits `word` lies below exp(-gamma). Decided by tightening bounds."""
     if gamma == 0:
         return True
     bits = 64

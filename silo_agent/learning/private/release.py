@@ -1,9 +1,11 @@
-"""From a statistic of l2 sensitivity 1 to noised integers: the only way out for counts, head and metric sums.
+"""From a statistic of l2 sensitivity 1 to noised integers. Counts, heads and metrics leave the silo only this way.
 
-Guarantees: the integers lie on a public grid and inside public bounds; the noise covers the sensitivity after rounding,
-1 + step sqrt(d) (docs/design/noise.md, "Discrete Gaussian"); nothing is refused for a private value. Without noise
-nothing is released unless the mode is `none`, the one for public data. That the statistic is finite and has sensitivity
-1 is its maker's promise; that the ledger was charged and the data are public where no noise is asked for is the gate's.
+Guarantees: the integers lie on a public grid and within public bounds. The noise covers the sensitivity after rounding,
+1 + step sqrt(d) (docs/design/noise.md, "Discrete Gaussian"). No private value makes this code refuse. Without noise
+nothing is released, unless the mode is `none`, which is for public data.
+
+Left to others: the maker of a statistic ensures that it is finite and has sensitivity 1. The gate ensures that the
+ledger was charged, and that the data are public if no noise is asked for.
 """
 
 from __future__ import annotations
@@ -24,16 +26,17 @@ Mode = Literal["local", "distributed", "none"]
 
 FINEST_GRID = 2.0**-16
 MIN_SIGMA = 4.0
-"""In grid steps. Above it a sum of up to 1,000 discrete Gaussians is one discrete Gaussian to within 1e-60 (Kairouz,
-Liu, Steinke 2021, Theorem 5: 10 sum_k exp(-2 pi^2 sigma^2 k/(k+1))), so the accountant's Gaussian covers it."""
+"""Smallest sigma, in grid steps. Above it a sum of up to 1,000 discrete Gaussians is one discrete Gaussian to within
+1e-60 (Kairouz, Liu, Steinke 2021, Theorem 5: 10 sum_k exp(-2 pi^2 sigma^2 k/(k+1))). So the accountant's Gaussian
+covers it."""
 
 
 def grid(max_patients: int, limit: int) -> tuple[float, float]:
     """(step, bound) of a study: the finest power of two, at least 2^-16, with bound / step <= limit / 2.
 
-    `limit`: the largest integer of one silo that the sum of all has room for (`crypto.rings.rings`). A patient adds at
-    most 1 to a coordinate, so the study's `max_patients` bounds every sum; half the limit leaves as much room for
-    noise. A finer step means less noise: the factor is 1 + step sqrt(d).
+    `limit`: the largest integer that one silo may send so that the sum of all silos fits (`crypto.rings.rings`). A
+    patient adds at most 1 to a coordinate, so the study's `max_patients` bounds every sum. The statistic takes half the
+    limit and leaves as much room for noise. A finer step needs less noise: the factor is 1 + step sqrt(d).
     """
     step = max(FINEST_GRID, 2.0 ** math.ceil(math.log2(max_patients / (limit // 2))))
     return step, float(max_patients)
@@ -51,14 +54,14 @@ def noised(
     limit: int,
     stream: KeyStream,
 ) -> NDArray[np.int64]:
-    """Clamp to +-bound, round to the grid, add the silo's share of discrete Gaussian noise (mode `none`: nothing).
+    """Clamp to +-bound, round to the grid, add the silo's share of discrete Gaussian noise (mode `none`: no noise).
 
-    `statistic`: float64 (d,), l2 sensitivity 1. `release` is what the ledger was charged for: its noise is the standard
+    `statistic`: float64 (d,), l2 sensitivity 1. `release` is what the ledger was charged for. Its noise is the standard
     deviation in units of the sensitivity. Returns int64 (d,), |v| <= limit; times `step` it estimates the statistic.
-    Raises `ReleaseError` for public parameters that cannot give this noise, and for a statistic of another length.
+    Raises `ReleaseError` if the public parameters cannot give this noise, or if the statistic has another length.
     """
     if not 0.0 < bound / step <= limit:
-        msg = f"bound {bound:g} on a grid of {step:g} exceeds {limit}; lower privacy.max_patients or use `grid`"
+        msg = f"bound {bound:g} on a grid of {step:g} exceeds {limit} steps; lower privacy.max_patients or use `grid`"
         raise ReleaseError(msg)
     if statistic.shape != (release.values,):
         msg = f"{release.tensor} has {statistic.size} values; the study's plan says {release.values}"
@@ -68,8 +71,9 @@ def noised(
     if mode != "none" and not sigma >= MIN_SIGMA:
         msg = f"noise {release.noise:g} is too small for a grid of {step:g}; raise the noise in the study"
         raise ReleaseError(msg)
-    # Makers leave out what is not finite record by record, so none of this comes. It protects nobody: a zero for a sum
-    # is as far from it as all its patients. But to refuse would tell of a patient too, and then for nothing.
+    # The makers of statistics leave out records that are not finite, so `nan_to_num` has nothing to replace. It would
+    # protect nobody: a zero in place of a sum differs from it by all its patients. But an error would reveal something
+    # about a patient too, and give no result.
     integers = to_grid(np.nan_to_num(statistic, nan=0.0, posinf=bound, neginf=-bound), step, bound)
     if mode != "none":
         integers = integers + discrete_gaussian(stream, sigma, release.values)
@@ -77,9 +81,9 @@ def noised(
 
 
 def check_noise(noise: float, mode: Mode) -> None:
-    """Noise is above 0, and exactly 0 in mode `none`: nobody gets a third combination. Raises `ReleaseError`."""
+    """Check that noise is exactly 0 in mode `none`, and finite and above 0 in the others. Raises `ReleaseError`."""
     if mode == "none" and noise != 0.0:
-        msg = f"noise {noise:g} in mode none, which draws none; write 0, or another privacy.mode"
+        msg = f"noise {noise:g} in mode none, which draws none; write noise 0, or another privacy.mode"
         raise ReleaseError(msg)
     if mode != "none" and not 0.0 < noise < math.inf:
         msg = f"noise {noise:g} in mode {mode} protects nobody; raise the noise in the study"
@@ -89,8 +93,8 @@ def check_noise(noise: float, mode: Mode) -> None:
 def share_sd(release: Release, *, mode: Mode, silos: int, colluders: int, step: float) -> float:
     """Standard deviation of one silo's noise on each coordinate, in units of the statistic.
 
-    `distributed`: of the silos, `colluders` and one more (whose patient is protected, and who knows its own noise) may
-    be left out of the count; the others' noise alone must reach the charged one. Raises `ReleaseError` as `noised`.
+    In mode `distributed`, the colluders do not count, nor one more silo: the one whose patient is protected, since it
+    knows its own noise. The noise of the others alone must reach the charged noise. Raises `ReleaseError` as `noised`.
     """
     check_noise(release.noise, mode)
     full = release.noise * (1.0 + step * math.sqrt(release.values))

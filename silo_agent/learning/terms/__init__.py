@@ -1,7 +1,7 @@
-"""The terms of the losses: one file each, named as in `policies.documents.terms`.
+"""The terms of the losses: one file for each, named as in `policies.documents.terms`.
 
-`term` says what a term may look at, `registry` finds the code of what a study asks for and refuses in an upload what is
-not per record.
+`term` says what a term may read. `registry` finds the code of the terms that a study asks for. In an upload it refuses
+every term that is not per record.
 """
 
 __all__ = ["cmi", "registry", "term"]

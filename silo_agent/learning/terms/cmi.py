@@ -1,7 +1,7 @@
-"""FedSR's CMI term: how far what a record tells lies from what its class tells, r(z|y) (docs/design/terms.md, "FedSR").
+"""FedSR's CMI term: how far a record's features q(z|x) lie from its class's, r(z|y) (docs/design/terms.md, "FedSR").
 
-r(z|y) is one Gaussian per class, as tables that are trained in the same step. `nn.Embedding` because Opacus finds
-the per-sample gradient of a table look-up, and finds none for a bare Parameter.
+r(z|y) is one Gaussian for each class, held in tables that are trained in the same step. The tables are `nn.Embedding`,
+because Opacus takes per-sample gradients of a table look-up, but not of a bare Parameter.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _START = 1.0
 
 
 def losses(seen: Seen) -> torch.Tensor:
-    """KL(q(z|x) || r(z|y)) of every record, (b,). Raises ValueError for an encoder that draws nothing."""
+    """KL(q(z|x) || r(z|y)) of every record, (b,). Raises ValueError if the encoder is not stochastic."""
     latent = seen.latent
     if latent is None:
         msg = "the term cmi needs a stochastic encoder and the tables of r(z|y)"
@@ -35,7 +35,7 @@ def gaussian_kl(
 
 
 class Prior(nn.Module):
-    """Means (start 0) and raw deviations, (C, k) each. Given labels: mean (n, k) and deviation (n, k)."""
+    """Means (which start at 0) and raw deviations, (C, k) each. For labels (n,) it gives mean and deviation, (n, k)."""
 
     def __init__(self, representation: int, classes: int) -> None:
         super().__init__()
@@ -43,5 +43,5 @@ class Prior(nn.Module):
         self.raw = nn.Embedding(classes, representation, _weight=torch.full((classes, representation), _START))
 
     def forward(self, labels: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-        """Moments of r(.|y) for int64 labels (n,)."""
+        """Mean and deviation of r(.|y), (n, k) each, for int64 labels (n,)."""
         return self.mean(labels), functional.softplus(self.raw(labels)) + MIN_DEVIATION

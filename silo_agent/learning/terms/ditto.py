@@ -1,6 +1,6 @@
 """Ditto's distance: half the squared distance of all weights from the shared model's (Li et al. 2021, Algorithm 1).
 
-It reads weights and no record, so no gradient of it belongs to a patient: it acts on the model that never leaves.
+It reads weights and no record, so it has no gradient by patient. It may act only on the model that never leaves.
 """
 
 from __future__ import annotations

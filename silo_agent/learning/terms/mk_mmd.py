@@ -1,6 +1,6 @@
-"""Multi-kernel maximum mean discrepancy between paired features, with kernel weights of greatest test power.
+"""Multi-kernel maximum mean discrepancy between paired features, with the kernel weights of greatest test power.
 
-A batch statistic: it has no gradient per patient, so it may act on a model that never leaves the silo and nowhere else
+It is a batch statistic and has no gradient by patient. So it may act only on a model that never leaves the silo
 (docs/design/noise.md, "What may feed an upload"). Formulas: Gretton et al. 2012, "Optimal kernel choice";
 docs/design/terms.md, "Ditto and MK-MMD".
 """
@@ -20,13 +20,13 @@ GAMMAS = tuple(2.0 ** (-3.5 + 0.25 * i) for i in range(19))
 """Kernels exp(-|x - y|^2 / gamma) on features of length 1."""
 RIDGE = 1e-5
 _PAIRS = 2
-"""Fewest records for which a kernel covariance exists."""
+"""The fewest records that have a kernel covariance."""
 
 
 def loss(seen: Seen, _own: Network, anchor: Network) -> torch.Tensor:
     """Squared MK-MMD between the features and those of the constant model, a scalar; 0 for fewer than two records.
 
-    The kernel weights are chosen anew on every batch and held fixed in its gradient.
+    The kernel weights are chosen anew for every batch, and its gradient treats them as constants.
     """
     if len(seen.phi) < _PAIRS:
         return seen.phi.new_zeros(())
@@ -39,7 +39,7 @@ def loss(seen: Seen, _own: Network, anchor: Network) -> torch.Tensor:
 def pair_statistics(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
     """h_st = k(x_s,x_t) + k(y_s,y_t) - k(x_s,y_t) - k(x_t,y_s) per kernel, (19, n, n), of features (n, k) each.
 
-    Features are scaled to length 1 first, without which the fixed gammas mean nothing.
+    Features are scaled to length 1 first, because the fixed gammas fit only features of that length.
     """
     x, y = functional.normalize(x, dim=1), functional.normalize(y, dim=1)
     gammas = torch.tensor(GAMMAS, dtype=x.dtype, device=x.device)[:, None, None]
@@ -63,8 +63,9 @@ def power_problem(statistics: torch.Tensor) -> tuple[NDArray[np.float64], NDArra
 def kernel_weights(statistics: torch.Tensor) -> NDArray[np.float64]:
     """Return beta (19,) >= 0 of sum 1: min beta'A beta with m'beta = 1, up to scale.
 
-    The minimiser's direction is that of argmin_{b>=0} b'A b / 2 - m'b (equal KKT conditions up to scale), which is a
-    non-negative least-squares problem. Where no kernel sees a difference, the one with the largest m_i / A_ii.
+    The minimiser has the direction of argmin_{b>=0} b'A b / 2 - m'b, because the KKT conditions are equal up to scale.
+    That is a non-negative least-squares problem. If no kernel sees a difference, all weight goes to the kernel with the
+    largest m_i / A_ii.
     """
     mean, a = power_problem(statistics)
     weights = np.zeros(len(mean))
@@ -78,6 +79,6 @@ def kernel_weights(statistics: torch.Tensor) -> NDArray[np.float64]:
 
 
 def mk_mmd(statistics: torch.Tensor, weights: NDArray[np.float64]) -> torch.Tensor:
-    """Squared MK-MMD, a scalar >= 0: the biased V-statistic over all n^2 pairs."""
+    """Squared MK-MMD, a scalar >= 0, as the biased V-statistic over all n^2 pairs."""
     betas = torch.tensor(weights, dtype=statistics.dtype, device=statistics.device)
     return (betas * statistics.mean(dim=(1, 2))).sum()

@@ -1,6 +1,6 @@
-"""From the terms that a study asks for to their code.
+"""Finds the code of the terms that a study asks for.
 
-Guarantees that in a loss that feeds an upload only terms enter that are declared per record: any other is refused by
+Guarantees that a loss which feeds an upload has only terms that are declared per record. Any other term is refused by
 name, before a record is read.
 """
 
@@ -28,7 +28,7 @@ MODEL_TERMS: Final[Mapping[str, ModelTerm]] = {
 
 
 def require_per_record(terms: Iterable[Weighted]) -> None:
-    """Every term may feed an upload. Raises `Refused`, naming the term."""
+    """Check that every term may feed an upload. Raises `Refused`, naming the term."""
     for one in terms:
         if one.term.per_record:
             continue
@@ -54,7 +54,7 @@ def record_losses(terms: Iterable[Weighted], seen: Seen) -> torch.Tensor:
 
 
 def model_loss(terms: Iterable[Weighted], seen: Seen, own: Network, anchor: Network) -> torch.Tensor:
-    """Loss of a model that never leaves, a scalar: means of the terms by record, and the others as they are."""
+    """Loss of a model that never leaves, a scalar. Terms by record enter by their mean, others as they are."""
     first, *others = (
         one.coefficient
         * (

@@ -1,7 +1,7 @@
-"""What the code of a term looks like, and what it may look at.
+"""The types of a term's code, and of what a term may read.
 
-Guarantees nothing by itself: that a loss is per record is declared in `policies.documents.terms`, examined when a study
-begins (`private.accountable`), and shown by tests.
+The types alone guarantee nothing. `policies.documents.terms` declares that a loss is per record, `private.accountable`
+examines it when a study begins, and tests show it.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from silo_agent.learning.families.family import Family
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Batch:
-    """b records, and what they are judged by.
+    """b records, and the heads and family for their losses.
 
-    `x` (b, d), `images` (b, c, h, w) or None, `y` int64 (b,), `domains` int64 (b,), `weights` (b,) how much each record
-    counts or None for once, `heads` (M, W).
+    `x` (b, d); `images` (b, c, h, w) or None; `y` int64 (b,); `domains` int64 (b,); `weights` (b,), how much each
+    record counts, or None if each counts once; `heads` (M, W).
     """
 
     x: torch.Tensor
@@ -36,7 +36,7 @@ class Batch:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Latent:
-    """Of a stochastic encoder: moments (b, k) of what was drawn, and the tables that are trained with it."""
+    """What a stochastic encoder adds: mean and deviation (b, k) of the draw, and the tables trained with it."""
 
     mean: torch.Tensor
     deviation: torch.Tensor
@@ -45,7 +45,7 @@ class Latent:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Seen:
-    """A batch as the encoder sees it: `phi` (b, k); `latent` where features are drawn."""
+    """A batch with its features: `phi` (b, k), and `latent` if the features are drawn at random."""
 
     batch: Batch
     phi: torch.Tensor
@@ -53,19 +53,19 @@ class Seen:
 
 
 class Network(Protocol):
-    """A whole model that is trained, or read as a constant: encoder and heads."""
+    """A whole model, encoder and heads. It is trained, or read as a constant."""
 
     @property
     def encoder(self) -> Encoder:
-        """What gives phi."""
+        """The encoder, which gives phi."""
         ...
 
     def parameters(self) -> Iterator[nn.Parameter]:
-        """All weights, in one order."""
+        """All weights, always in the same order."""
         ...
 
 
 RecordTerm = Callable[[Seen], torch.Tensor]
-"""Loss of every record, (b,), each of its own record alone."""
+"""Loss of every record, (b,). Each loss depends on its own record alone."""
 ModelTerm = Callable[[Seen, Network, Network], torch.Tensor]
-"""One number for the model that is trained, given the constant one that it is held to."""
+"""One number for a batch, the model that is trained, and the constant model that it is held close to."""

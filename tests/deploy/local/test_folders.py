@@ -15,7 +15,7 @@ def test_a_folder_is_emptied_only_if_a_demo_made_it(tmp_path):
     theirs = tmp_path / "theirs"
     theirs.mkdir()
     (theirs / "thesis").touch()
-    with pytest.raises(FederationError, match="holds files that no demo made"):
+    with pytest.raises(FederationError, match="holds files, and no demo made it"):
         empty(theirs)
     assert (theirs / "thesis").exists()
 

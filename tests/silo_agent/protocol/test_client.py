@@ -33,7 +33,7 @@ from protos.messages import (
 from protos.v1 import silo_pb2, silo_pb2_grpc
 from silo_agent.protocol import client as client_module
 from silo_agent.protocol.client import (
-    MAX_COUNTERSIGNERS,
+    MAX_COSIGNERS,
     CallRefused,
     Client,
     ContentError,
@@ -247,8 +247,8 @@ def test_a_statement_carries_the_silos_signature(ward, authority):
 def test_what_others_remember_comes_in_a_stream_that_ends(ward):
     ward.fake.remembered = 2
     assert ward.client.cosigned() == (WORD, WORD)
-    ward.fake.remembered = MAX_COUNTERSIGNERS + 5
-    assert len(ward.client.cosigned()) == MAX_COUNTERSIGNERS
+    ward.fake.remembered = MAX_COSIGNERS + 5
+    assert len(ward.client.cosigned()) == MAX_COSIGNERS
 
 
 @pytest.mark.parametrize("peer", [None, "peer"])

@@ -103,7 +103,7 @@ def test_shares_stay_and_are_fetched_once(mail, wire):
         mail.receive_shares(work, PLACE)
     assert len(wire.fetched) == 2
     assert mail.shares(PLACE, SILOS) == {"north": b"north", "south": b"south"}
-    with pytest.raises(OutOfTurnError, match="what east, west shared for this attempt was never offered"):
+    with pytest.raises(OutOfTurnError, match="never offered the shares of east, west; begin"):
         mail.shares(PLACE, ("west", "north", "east"))
 
 

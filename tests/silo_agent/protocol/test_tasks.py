@@ -66,7 +66,7 @@ def test_a_roster_with_a_silo_that_the_study_does_not_name_is_disputed(federatio
     padded = (*roster[:2], stranger)
     coordinator.ask("north", Work(Task.GREET, place, None, padded))
     assert disputed(coordinator, "north", "roster")
-    assert "stranger is not among study.silos" in coordinator.said("north").explanation
+    assert "the roster names stranger, which study.silos does not list" in coordinator.said("north").explanation
     assert silos["north"].client.uploads == {}
 
 

@@ -70,9 +70,21 @@ class Remembering(nn.Module):
 @pytest.mark.parametrize(
     ("layer", "reason", "says"),
     [
-        (Bare(), Reason.NO_PER_SAMPLE_GRADIENT, "layer 0 is Bare, and of its scale no gradient by record"),
-        (nn.PReLU(), Reason.NO_PER_SAMPLE_GRADIENT, "layer 0 is PReLU, and of its weight no"),
-        (nn.Bilinear(2, 2, 2), Reason.NO_PER_SAMPLE_GRADIENT, "layer 0 is Bilinear, and of its weight, bias no"),
+        (
+            Bare(),
+            Reason.NO_PER_SAMPLE_GRADIENT,
+            "layer 0 is Bare, and Opacus takes no gradient by record of its scale;",
+        ),
+        (
+            nn.PReLU(),
+            Reason.NO_PER_SAMPLE_GRADIENT,
+            "layer 0 is PReLU, and Opacus takes no gradient by record of its weight;",
+        ),
+        (
+            nn.Bilinear(2, 2, 2),
+            Reason.NO_PER_SAMPLE_GRADIENT,
+            "layer 0 is Bilinear, and Opacus takes no gradient by record of its weight, bias;",
+        ),
         (nn.LSTM(2, 2), Reason.NO_PER_SAMPLE_GRADIENT, "layer 0 is LSTM"),
         (Remembering(), Reason.UNNOISED_PART, "layer 0 is Remembering and keeps centre"),
     ],
@@ -98,7 +110,7 @@ def test_what_is_trained_outside_the_noised_step_is_refused_by_name():
     require_noised(trained, torch.optim.SGD(trained.parameters(), lr=1.0))
     refused = refusal(require_noised, trained, torch.optim.SGD(trained[0].parameters(), lr=1.0))
     assert refused.reason is Reason.UNNOISED_PART
-    assert refused.text.startswith("1.weight is trained, and not in the step")
+    assert refused.text.startswith("1.weight is trained, but not in the step")
     trained[1].requires_grad_(requires_grad=False)
     require_noised(trained, torch.optim.SGD(trained[0].parameters(), lr=1.0))
 
@@ -163,12 +175,20 @@ def past_the_layer(net, x):
 @pytest.mark.parametrize(
     ("losses", "reason", "says"),
     [
-        (mmd, Reason.BATCH_STATISTICS, "is another one among other records"),
-        (lambda net, x: net(x)[:, 0] - net(x)[:, 0].mean(), Reason.BATCH_STATISTICS, "among other records"),
-        (lambda net, x: net(x)[:, 0] * net(x)[:, 0].max().detach(), Reason.BATCH_STATISTICS, "among other records"),
-        (lambda net, x: functional.normalize(net(x), dim=0)[:, 0], Reason.BATCH_STATISTICS, "among other records"),
+        (mmd, Reason.BATCH_STATISTICS, "changes with the other records of its batch"),
+        (lambda net, x: net(x)[:, 0] - net(x)[:, 0].mean(), Reason.BATCH_STATISTICS, "changes with the other records"),
+        (
+            lambda net, x: net(x)[:, 0] * net(x)[:, 0].max().detach(),
+            Reason.BATCH_STATISTICS,
+            "changes with the other records",
+        ),
+        (
+            lambda net, x: functional.normalize(net(x), dim=0)[:, 0],
+            Reason.BATCH_STATISTICS,
+            "changes with the other records",
+        ),
         (lambda net, x: (net(x) ** 2).mean(), Reason.BATCH_STATISTICS, "one number for a batch"),
-        (lambda net, x: net(x)[:, 0] / torch.zeros(1), Reason.BATCH_STATISTICS, "among other records"),
+        (lambda net, x: net(x)[:, 0] / torch.zeros(1), Reason.BATCH_STATISTICS, "changes with the other records"),
         (only_in_the_gradient, Reason.NO_PER_SAMPLE_GRADIENT, "has another gradient by record"),
         (past_the_layer, Reason.NO_PER_SAMPLE_GRADIENT, "0.weight has another gradient by record"),
         (lambda net, x: net(x)[:, 0] + x @ STRANGER, Reason.UNNOISED_PART, "trained outside the noised step"),
@@ -265,7 +285,9 @@ def test_a_bare_parameter_in_the_uploaded_encoder_is_refused_by_name(make_study,
     monkeypatch.setattr(Encoder, "__init__", init)
     refused = refusal(require_accountable, make_study())
     assert refused.reason is Reason.NO_PER_SAMPLE_GRADIENT
-    assert refused.text.startswith("layer encoder is Encoder, and of its temperature")
+    assert refused.text.startswith(
+        "layer encoder is Encoder, and Opacus takes no gradient by record of its temperature"
+    )
 
 
 def test_a_weight_that_is_read_past_its_layer_is_refused(make_study, monkeypatch):
