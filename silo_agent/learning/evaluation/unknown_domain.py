@@ -57,7 +57,10 @@ def domain_shares(folder: Path, domains: int) -> tuple[NDArray[np.float64], bool
     except (ValueError, TypeError):
         counts = np.zeros(0)
     if counts.shape != (domains,) or not np.isfinite(counts).all():
-        msg = f"{path.name} is damaged or of another study; restore it from a backup, or remove it to use equal shares"
+        msg = (
+            f"{path.name} is damaged or belongs to another study; restore it from a backup, or remove it to use equal"
+            " shares"
+        )
         raise ModelFileError(msg)
     counts = np.maximum(counts, 0.0)
     return (counts / counts.sum(), True) if counts.sum() > 0.0 else (even, False)
