@@ -1,6 +1,7 @@
 """The rooms of the house: each says what it is for, and others enter by the modules that it names."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -21,8 +22,13 @@ ROOMS = sorted(
 MOST_FILES = 15
 
 
+@cache
 def imported_modules(path):
     """Modules of this repository that a file imports, under their full names."""
+    return frozenset(_imported(path))
+
+
+def _imported(path):
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module:
             whole = [f"{node.module}.{alias.name}" for alias in node.names]

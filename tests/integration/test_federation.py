@@ -67,7 +67,10 @@ def scrape(port):
         return reply.read().decode()
 
 
-@pytest.mark.parametrize("mode", ["local", pytest.param("distributed", marks=pytest.mark.as_installed)])
+@pytest.mark.parametrize(
+    "mode",
+    [pytest.param("local", marks=pytest.mark.slow), pytest.param("distributed", marks=pytest.mark.as_installed)],
+)
 def test_a_study_runs_to_its_end(tmp_path, mode):
     privacy = {"delta": 1e-5, "mode": mode, "colluders": 1, "count_noise": 20.0, "max_patients": 1000}
     federation = build(tmp_path, privacy=privacy)

@@ -19,10 +19,15 @@ MODEL = "note-model"
 # --- sums -------------------------------------------------------------------------------------------------------------
 RINGS = pytest.mark.parametrize(
     ("tensor", "sealing"),
-    [(Tensor.HEADS, "ring32"), (Tensor.ENCODER, "ring32"), (Tensor.ENCODER, "ring64"), (Tensor.ENCODER, "ckks")],
+    [
+        (Tensor.HEADS, "ring32"),
+        (Tensor.ENCODER, "ring32"),
+        pytest.param(Tensor.ENCODER, "ring64", marks=pytest.mark.slow),
+        pytest.param(Tensor.ENCODER, "ckks", marks=pytest.mark.slow),
+    ],
     ids=["heads", "ring32", "ring64", "ckks"],
 )
-"""All that is sealed otherwise: heads are in CKKS whatever the encoder is in."""
+"""All that is sealed otherwise. Heads are in CKKS whatever the encoder is in, so CKKS and one ring are never slow."""
 
 
 def gathered(coordinator, tensor, number, attempt=1):

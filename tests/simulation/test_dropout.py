@@ -179,7 +179,7 @@ def in_the_sum(step, tensor, lost):
 
 
 @pytest.mark.parametrize(
-    "step", [pytest.param(s, marks=[pytest.mark.slow] * (s.sealing == "ring64")) for s in SUMS], ids=str
+    "step", [pytest.param(s, marks=[pytest.mark.slow] * (s.sealing != "ring32")) for s in SUMS], ids=str
 )
 def test_three_of_ten_lost_in_the_sums_cost_neither_the_attempt_nor_a_second_upload(federate, step):
     federation = federate(step)

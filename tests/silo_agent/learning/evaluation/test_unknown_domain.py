@@ -84,7 +84,7 @@ def test_without_counts_all_domains_count_alike(tmp_path):
 @pytest.mark.parametrize("content", ["", "[1, 2, 3]", "[1, null]", '["a", "b"]', "[1, NaN]", "{}", "[[1, 2]]"])
 def test_counts_of_another_study_are_refused(tmp_path, content):
     (tmp_path / "counts.json").write_text(content)
-    with pytest.raises(ModelFileError, match=r"counts\.json is damaged or of another study"):
+    with pytest.raises(ModelFileError, match=r"counts\.json is damaged or belongs to another study"):
         domain_shares(tmp_path, 2)
 
 
