@@ -135,7 +135,7 @@ def test_shares_that_are_not_offered_are_refused_by_name(five):
     place, roster = coordinator.begin(0)
     del coordinator.content[place, "note-shares", "south"]
     coordinator.ask("north", coordinator.work(Task.CONTRIBUTE, place, roster, Tensor.COUNTS))
-    refused(coordinator, "north", Task.CONTRIBUTE, "out_of_turn", says=("what south shared",))
+    refused(coordinator, "north", Task.CONTRIBUTE, "out_of_turn", says=("never offered the shares of south",))
     assert silos["north"].charges == []
 
 
