@@ -14,7 +14,7 @@ from datetime import UTC, date, datetime
 
 from policies.accounting import accountant
 from policies.documents.policy import Policy
-from policies.documents.study import Study
+from policies.documents.study import Study, require_bounds
 from policies.plan.cost import Cost
 from policies.plan.release import KINDS, Plan, plan
 from policies.plan.shapes import encoder_values
@@ -52,6 +52,7 @@ def decide(
         ledger_day: the latest day on which an entry of the ledger was written. The later of the two days counts, so a
             policy that has expired stays expired if the machine's clock is set back.
     """
+    require_bounds(study)
     _check_validity(policy, today or datetime.now(UTC).date(), ledger_day)
     _check_invitation(policy, study, silo)
     _check_mixing(policy, study, roster_size)
