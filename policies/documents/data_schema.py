@@ -1,7 +1,7 @@
 """How a study reads a silo's file: the columns, what their cells may say, and how they become a model's inputs.
 
 Guarantees: an accepted schema encodes every cell that fits as a finite number in [-1, 1], within 2^-24 of the exact
-one. `silo_agent.data.reader` does it. tests/policies/documents/test_bounds.py has the arithmetic.
+one. `silo_agent.data.reader` does it. tests/policies/documents/test_data_schema.py has the arithmetic.
 """
 
 from __future__ import annotations

@@ -167,16 +167,24 @@ def test_a_ledger_is_made_once_and_never_in_passing(tmp_path):
         Ledger.create(path, CARDIOLOGY)
 
 
-@pytest.mark.parametrize("unsaid", ["unit", "identified_by"])
+@pytest.mark.parametrize("unsaid", ["unit", "identified_by", "delimiter", "columns"])
 def test_a_new_ledger_says_what_it_protects(unsaid, tmp_path):
-    with pytest.raises(ValueError, match="says what it protects"):
+    with pytest.raises(ValueError, match=f"says what it protects .*; {unsaid} is missing"):
         Ledger.create(tmp_path / "ledger.db", replace(CARDIOLOGY, **{unsaid: None}))
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("data_set", "other"), ("unit", "record"), ("identified_by", ("visit",)), ("holdout", 0.3), ("delta", 1e-6)],
+    [
+        ("data_set", "other"),
+        ("unit", "record"),
+        ("identified_by", ("visit",)),
+        ("holdout", 0.3),
+        ("delta", 1e-6),
+        ("delimiter", ";"),
+        ("columns", ("pid", "y")),
+    ],
 )
 def test_a_ledger_of_another_data_set_is_refused_and_released(field, value, open_ledger):
     with pytest.raises(LedgerMismatchError, match=f"the ledger's {field} is"):
@@ -206,6 +214,16 @@ def test_a_ledger_that_is_older_than_the_unit_opens_and_stays_as_it_was_written(
             assert ledger.genesis.unit is ledger.genesis.identified_by is None
     with pytest.raises(LedgerMismatchError, match="the ledger's holdout is"):
         Ledger.open(path, replace(CARDIOLOGY, holdout=0.3), budget_epsilon=4.0)
+
+
+def test_a_ledger_that_is_older_than_the_file_opens_with_every_file_and_stays_as_it_was_written(tmp_path):
+    path, older = tmp_path / "ledger.db", replace(CARDIOLOGY, delimiter=None, columns=None)
+    create_store(path, older)
+    for delimiter, columns in ((",", ()), (";", ("pid", "y"))):
+        with Ledger.open(path, replace(CARDIOLOGY, delimiter=delimiter, columns=columns), budget_epsilon=4.0) as ledger:
+            assert ledger.genesis == older
+    with pytest.raises(LedgerMismatchError, match="the ledger's unit is patient"):
+        Ledger.open(path, replace(CARDIOLOGY, unit="record"), budget_epsilon=4.0)
 
 
 @pytest.mark.parametrize("budget", [0.0, -1.0, math.nan, math.inf])
