@@ -253,7 +253,15 @@ class AuditedSilo:
         if not self.ledger_path.exists():
             Ledger.create(
                 self.ledger_path,
-                Genesis(data_set=DATA_SET, holdout=HOLDOUT, delta=DELTA, unit=unit, identified_by=tuple(columns)),
+                Genesis(
+                    data_set=DATA_SET,
+                    holdout=HOLDOUT,
+                    delta=DELTA,
+                    unit=unit,
+                    identified_by=tuple(columns),
+                    delimiter=",",
+                    columns=(),
+                ),
             )
         self.state = State(folder / "state")
         self.gate = Gate(consortium().silo, folder / "policy.yaml", self.ledger_path, self.state, Metrics())

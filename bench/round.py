@@ -54,9 +54,10 @@ STUDY = {
     "privacy": {"delta": 1e-5, "mode": "local", "colluders": 1, "count_noise": 60.0, "max_patients": 1000},
 }  # fmt: skip
 POLICY = """\
-version: 3
+version: 4
 contact: bench
-data_set: {id: "{data_set}", unit: patient, identified_by: [patient], holdout: 0.25}
+data_set: {id: "{data_set}", unit: patient, identified_by: [patient], holdout: 0.25,
+           file: {delimiter: ",", columns: []}}
 budget: {epsilon: 8.0, delta: 1.0e-5, relation: add_remove, expires: 2099-12-31}
 min_silos: 2
 noise_modes: [local]
@@ -64,7 +65,8 @@ colluders: 1
 encoder_sealing: ring
 smallest_domain: 0
 limits: {study_epsilon: 8.0, round_epsilon: 8.0, rounds: 10, charged_attempts: 2, architectures: [mlp],
-         encoder_weights: 500000, representation: 16, sampling_rate: 0.1, clip: 1.0}
+         encoder_weights: 500000, representation: 16, sampling_rate: 0.1, clip: 1.0,
+         memory_mib: 16384}
 split: {encoder: 1.0, heads: 1.0, counts: 1.0, metrics: 1.0}
 publish: []
 retention_days: 365

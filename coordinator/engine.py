@@ -43,7 +43,7 @@ from coordinator.metrics import Metrics
 from coordinator.storage.spool import SUM_FILE, Spool
 from coordinator.storage.store import Store
 from coordinator.work import check_fetch, check_present, check_upload, work_in
-from policies.documents.study import Study, parse_study
+from policies.documents.study import Study, bounds_broken, parse_study, read_stored, require_bounds
 from policies.plan.release import plan
 from protos.chunks import ChunkList
 from protos.messages import (
@@ -102,8 +102,9 @@ class Engine:
 
     # --- life ---------------------------------------------------------------------------------------------------
     def start(self) -> None:
-        """Resume all studies that were running, and start their clocks."""
+        """Resume all studies that were running, and start their clocks. One that breaks a bound ends by name."""
         with self._changed:
+            self._end_unbounded()
             live = [progress for progress in self._progress.values() if progress.life in studies.LIVE]
             self._spool.sweep([progress.round.place for progress in live if progress.round])
             for progress in live:
@@ -127,7 +128,8 @@ class Engine:
     # --- operator -----------------------------------------------------------------------------------------------
     def create(self, canonical: bytes) -> str:
         """Store a study and return its digest. Raises ValueError if it is no study, `Refused`, `StudyExistsError`."""
-        study = Study.model_validate_json(canonical, strict=False)
+        study = read_stored(canonical)
+        require_bounds(study)
         progress = studies.create(script_of(study))
         with self._changed:
             self._store.create(study.canonical(), progress)
@@ -310,6 +312,15 @@ class Engine:
                 raise UnknownStudyError(digest_)
             self._studies[digest_] = parse_study(canonical, digest_)
         return self._studies[digest_]
+
+    def _end_unbounded(self) -> None:
+        """End the studies that were stored unfinished, before a bound that they break existed."""
+        for digest_, progress in list(self._progress.items()):
+            faults = () if progress.life in studies.OVER else bounds_broken(self._study(digest_))
+            if faults:
+                reason = f"the study was made for an earlier version and breaks a bound of this one: {faults[0]}"
+                self._commit(progress, *studies.abort(progress, reason, self._clock()))
+                log.warning("study ended", study=digest_[:12], why=reason)
 
     def _round(self, place: Place) -> Round:
         progress = self._progress.get(place.study)

@@ -11,14 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import UTC, date, datetime
+from typing import Final
 
 from policies.accounting import accountant
 from policies.documents.policy import Policy
-from policies.documents.study import Study
+from policies.documents.study import Study, require_bounds
+from policies.plan import memory
 from policies.plan.cost import Cost
 from policies.plan.release import KINDS, Plan, plan
 from policies.plan.shapes import encoder_values
 from policies.refusals import Reason, Refused
+
+_MIB: Final = 1 << 20
+_NAMED: Final = 6
+"""Most columns that a refusal lists."""
 
 
 def decide(
@@ -52,12 +58,14 @@ def decide(
         ledger_day: the latest day on which an entry of the ledger was written. The later of the two days counts, so a
             policy that has expired stays expired if the machine's clock is set back.
     """
+    require_bounds(study)
     _check_validity(policy, today or datetime.now(UTC).date(), ledger_day)
     _check_invitation(policy, study, silo)
     _check_mixing(policy, study, roster_size)
     _check_plan(policy, study, round, attempt)
     _check_attempts(policy, study, round, attempt, charged_attempts)
     _check_model(policy, study)
+    _check_memory(policy, study)
     _check_reports(policy, study)
     _check_delta(policy, study)
     if policy.data_set.public:
@@ -119,14 +127,29 @@ def _check_unit(policy: Policy, study: Study) -> None:
         f"study.data.patient is {patient!r}, and policy.data_set.identified_by is {', '.join(map(repr, columns))}: the"
         " policy decides which column names the patient, so the study must name the same column",
     )
+    file = policy.data_set.file
     _require(
-        not named or named == columns,
-        Reason.UNIT,
-        f"study.data.columns names the columns of the file itself ({', '.join(named)}), so it must be"
-        f" policy.data_set.identified_by ({', '.join(columns)}), in the same order, because another order or name would"
-        f" identify {unit}s by other cells; fix study.data.columns, or give the file a header line with its columns'"
-        " names",
+        study.data.delimiter == file.delimiter,
+        Reason.FILE,
+        f"study.data.delimiter is {study.data.delimiter!r}, and policy.data_set.file.delimiter is {file.delimiter!r}:"
+        f" the policy says how the file is parted into cells, because other cells would identify other {unit}s; write"
+        " the same delimiter into the study",
     )
+    _require(
+        named == file.columns,
+        Reason.FILE,
+        f"study.data.columns {_columns(named)}, and policy.data_set.file.columns {_columns(file.columns)}: the policy"
+        f" says which cell has which name, because other names would identify {unit}s by other cells; state the same"
+        " columns in the same order, or a header line in both (none)",
+    )
+
+
+def _columns(names: tuple[str, ...]) -> str:
+    """What a list of columns says, cut for a refusal."""
+    if not names:
+        return "says that the file has a header line"
+    listed = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+    return f"names the columns of a file without one ({listed})"
 
 
 def _check_mixing(policy: Policy, study: Study, roster_size: int | None) -> None:
@@ -233,6 +256,26 @@ def _check_model(policy: Policy, study: Study) -> None:
         ),
     ):
         _require(holds, reason, f"{asked}; {allowed}")
+
+
+def _check_memory(policy: Policy, study: Study) -> None:
+    """Check what the study may need in memory, before anything of its size is built."""
+    needed, allowed = memory.needed(study), policy.limits.memory_mib
+    shown = "; ".join(
+        f"{name} {-(-size // _MIB):,}"
+        for name, size in (
+            (f"records of privacy.max_patients {study.privacy.max_patients}", needed.records),
+            ("model.encoder", needed.encoder),
+            ("heads", needed.heads),
+            ("personal", needed.personal),
+        )
+    )
+    _require(
+        needed.total <= allowed * _MIB,
+        Reason.MEMORY,
+        f"the study may need {-(-needed.total // _MIB):,} MiB at a silo ({shown}); policy.limits.memory_mib allows"
+        f" {allowed:,}",
+    )
 
 
 def _check_reports(policy: Policy, study: Study) -> None:

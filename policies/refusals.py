@@ -14,6 +14,9 @@ from policies.errors import PolicyError
 class Reason(StrEnum):
     """The reason why a study, or a round of it, is refused."""
 
+    BOUNDS = "bounds"
+    FILE = "file"
+    MEMORY = "memory"
     NOT_INVITED = "not_invited"
     STUDY_NOT_ALLOWED = "study_not_allowed"
     TOO_FEW_SILOS = "too_few_silos"

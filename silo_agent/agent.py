@@ -15,7 +15,7 @@ import structlog
 
 from crypto.entropy import Entropy
 from crypto.errors import CryptoError
-from policies.documents.study import Study, parse_study
+from policies.documents.study import Study, parse_study, require_bounds
 from policies.errors import PolicyError
 from policies.plan.release import plan as plan_of
 from policies.refusals import Refused
@@ -139,8 +139,9 @@ class Agent:
     # --- offer --------------------------------------------------------------------------------------------------
     def _decide(self, place: Place) -> None:
         try:
-            running = self._running.get(place.study) or self._begin_counted(place.study)
-            self._gate.decide(running.study, place)
+            study = self._asked_for(place.study)
+            self._gate.decide(study, place)
+            running = self._running.get(place.study) or self._begin_counted(study)
             running.learner.load()
             self._sit(running, place)
         except Refused as refusal:
@@ -160,26 +161,39 @@ class Agent:
     def _refuse(self, place: Place, reason: str, explanation: str) -> None:
         self._client.answer(Answer(place, self._session, refusal=reason, explanation=explanation))
 
-    def _begin_counted(self, digest: str) -> Running:
-        """`_begin`, and count its refusals by reason, as the gate counts the policy's refusals."""
+    def _asked_for(self, digest: str) -> Study:
+        """The study that is offered, only read: nothing of its size is built before the policy has been asked.
+
+        Raises `Refused` if no accountant can bound what it names, `OutOfTurnError` if it is over for this silo.
+        """
+        running = self._running.get(digest)
+        if running is not None:
+            return running.study
+        if self._state.is_over(digest):
+            msg = "the study is over for this silo and cannot begin again; create a new study"
+            raise OutOfTurnError(msg)
         try:
-            return self._begin(digest)
+            return parse_study(self._state.canonical(digest) or self._client.study(digest), digest)
         except Refused as refusal:
             self._metrics.refusals.labels(refusal.reason).inc()
             raise
 
-    def _begin(self, digest: str) -> Running:
+    def _begin_counted(self, study: Study) -> Running:
+        """`_begin`, and count its refusals by reason, as the gate counts the policy's refusals."""
+        try:
+            return self._begin(study)
+        except Refused as refusal:
+            self._metrics.refusals.labels(refusal.reason).inc()
+            raise
+
+    def _begin(self, study: Study) -> Running:
         """Recall a study as it stands here, or begin it. Raises `Refused` if no accountant can bound it."""
+        digest = study.digest
         running = self._recall(digest)
         if running is None:
-            if self._state.is_over(digest):
-                msg = "the study is over for this silo and cannot begin again; create a new study"
-                raise OutOfTurnError(msg)
-            canonical = self._state.canonical(digest) or self._client.study(digest)
-            study = parse_study(canonical, digest)
             self._cosigning.remember()
             learner = self._learners(study)
-            self._state.add_study(digest, canonical)
+            self._state.add_study(digest, study.canonical())
             plan = tuple(tuple(Tensor(release.tensor) for release in round_) for round_ in plan_of(study).rounds)
             committed = self._state.committed(digest)
             turn = Turn(plan, committed=committed, finished=committed)
@@ -188,13 +202,17 @@ class Agent:
         return running
 
     def _recall(self, digest: str) -> Running | None:
-        """Recall a study as the last process left it. None if this silo takes no part in it, or no longer does."""
+        """Recall a study as the last process left it. None if this silo takes no part in it, or no longer does.
+
+        Raises `Refused` for a study of an earlier version that breaks a bound of this one: nobody goes on with it.
+        """
         if self._state.is_over(digest):
             return None
         canonical, standing = self._state.canonical(digest), self._journal.recall(digest)
         if canonical is None or standing is None:
             return None
         study = parse_study(canonical, digest)
+        require_bounds(study)
         running = Running(
             study,
             self._learners(study),
@@ -237,7 +255,7 @@ class Agent:
     def _finish(self, work: Work, place: Place) -> None:
         running = self._running.get(place.study)
         if running is None and work.outcome == "finished":
-            running = self._recall(place.study)
+            running = self._recall_to_finish(place.study)
         if running is not None and work.outcome == "finished" and running.turn.finished >= 0:
             self._commit(running, place.study, running.turn.finished)
         why = f"{work.outcome}: {work.why}"
@@ -251,6 +269,13 @@ class Agent:
         name = running.study.name if running else place.study[:12]
         self.finished.append((name, why))
         log.info("study over", study=place.study[:12], name=name, outcome=work.outcome, why=work.why)
+
+    def _recall_to_finish(self, study: str) -> Running | None:
+        try:
+            return self._recall(study)
+        except Refused as refusal:
+            log.warning("the study's last round is not kept", study=study[:12], why=refusal.text)
+            return None
 
     # --- inside -------------------------------------------------------------------------------------------------
     def _require(self, study: str) -> Running:

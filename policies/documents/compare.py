@@ -13,7 +13,7 @@ from datetime import date
 from enum import StrEnum
 from typing import Any, Final
 
-from policies.documents.policy import Policy
+from policies.documents.policy import OLDEST, Policy
 
 
 class Change(StrEnum):
@@ -47,6 +47,7 @@ _MORE_IS_LOOSER: Final = {
     "limits.representation": "the representation may be {new} wide, before {old}",
     "limits.sampling_rate": "a patient may take part in a training step with a chance of {new}, before {old}",
     "limits.clip": "a patient's gradient may be as long as {new}, before {old}",
+    "limits.memory_mib": "a study may need {new} MiB of memory, before {old}",
     "split.encoder": "encoder updates alone may take {new} of a study's epsilon, before {old}",
     "split.heads": "head sums alone may take {new} of a study's epsilon, before {old}",
     "split.counts": "counts alone may take {new} of a study's epsilon, before {old}",
@@ -67,6 +68,8 @@ _BOUND: Final = (
     "data_set.unit",
     "data_set.identified_by",
     "data_set.holdout",
+    "data_set.file.delimiter",
+    "data_set.file.columns",
     "data_set.public",
     "budget.delta",
 )
@@ -163,9 +166,21 @@ def _bound(old: Policy, new: Policy) -> Iterable[Difference]:
     for field in _BOUND:
         before, after = value_of(old, field), value_of(new, field)
         if before != after:
-            before, after = (", ".join(v) if isinstance(v, tuple) else v for v in (before, after))
+            before, after = (_said(value) for value in (before, after))
+            if field.startswith("data_set.file.") and old.version == OLDEST:
+                # Nothing bound it before: each study said it.
+                text = f"{before} became {after}: only a ledger that was made before version 0.6 opens with it"
+                yield Difference(field, Change.LOOSER, text)
+                continue
             text = f"{before} became {after}, but it is fixed for the life of the data set: its ledger will not open"
             yield Difference(field, Change.FIXED, text)
+
+
+def _said(value: object) -> str:
+    """A value of a field that the ledger is bound to, in words."""
+    if isinstance(value, tuple):
+        return ", ".join(value) or "a header line"
+    return repr(value) if value == "\t" else str(value)
 
 
 def _contact(old: Policy, new: Policy) -> Iterable[Difference]:

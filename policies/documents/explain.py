@@ -28,6 +28,15 @@ _SEALINGS: Final = {
     "ring": "masks that cancel in the sum, with or without a second layer of encryption",
     "ckks": "masks that cancel in the sum, and a second layer of encryption under them",
 }
+_DELIMITERS: Final = {
+    ",": "commas",
+    ";": "semicolons",
+    "\t": "tabulators",
+    "|": "vertical bars",
+    ":": "colons",
+    "^": "circumflexes",
+    "~": "tildes",
+}
 _METRICS: Final = {
     "auc": "area under the ROC curve",
     "accuracy": "accuracy",
@@ -70,8 +79,11 @@ def _whose(policy: Policy) -> str:
         if data.public
         else " The data are private: nothing computed from them leaves without noise."
     )
+    delimiter = _DELIMITERS[data.file.delimiter]
+    named = f"are {_listed(data.file.columns)}, in this order" if data.file.columns else "are named by its first line"
     return (
-        f"The data set {data.id}. {unit}. The data say in {_listed(data.identified_by)} whose record it is."
+        f"The data set {data.id}. {unit}. The data say in {_listed(data.identified_by)} whose record it is. The cells"
+        f" of a CSV file are parted by {delimiter}, and its columns {named}; no study can say otherwise."
         f" {data.holdout:.0%} of the {data.unit}s are kept apart to measure models and never train one.{public}"
         f" {policy.contact} answers for this policy."
     )
@@ -119,9 +131,9 @@ def _study(policy: Policy) -> str:
         f" any single round. Of the {limits.study_epsilon:g} each kind of release may take, counted alone, at most:"
         f" {shares}. (Epsilons do not add up, so the shares may sum to more than the whole.) At most {limits.rounds}"
         f" rounds, each charged at most {limits.charged_attempts} times. It may train {networks}, with at most"
-        f" {limits.encoder_weights:,} weights and a representation {limits.representation} numbers wide. In one step of"
-        f" training a patient takes part with a chance of at most {limits.sampling_rate:g}, and moves the sum by at"
-        f" most {limits.clip:g} before noise."
+        f" {limits.encoder_weights:,} weights and a representation {limits.representation} numbers wide, and need at"
+        f" most {limits.memory_mib:,} MiB of memory. In one step of training a patient takes part with a chance of at"
+        f" most {limits.sampling_rate:g}, and moves the sum by at most {limits.clip:g} before noise."
     )
 
 

@@ -28,7 +28,9 @@ Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Epsilon = Annotated[float, Field(gt=0, le=32)]
 Share = Annotated[float, Field(gt=0, le=1)]
 
-VERSION = 3
+VERSION = 4
+OLDEST = 3
+"""The oldest version that is read and may stay in force."""
 _ADDED = {
     2: (
         "budget.relation",
@@ -43,8 +45,15 @@ _ADDED = {
         "approvers",
     ),
     3: ("data_set.identified_by",),
+    4: ("data_set.file", "limits.memory_mib"),
 }
 """Fields that policies of older versions did not have to state, by the version that first requires them."""
+_MEANT: dict[str, dict[str, object]] = {
+    "data_set": {"file": {"delimiter": ",", "columns": []}},
+    "limits": {"memory_mib": 16_384},
+}
+"""What a policy of version 3 means by the fields that it cannot state. A study that needs anything else is refused, so
+nothing is allowed by omission."""
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 
 
@@ -75,6 +84,20 @@ class _Part(Closed):
     model_config = ConfigDict(use_attribute_docstrings=True)
 
 
+class FileFormat(_Part):
+    """How the hospital's file is parted into rows and cells.
+
+    It is the hospital's to say: with other cells a record would be another one to `identified_by`, so a study that
+    chose them would draw other cohorts.
+    """
+
+    delimiter: Literal[",", ";", "\t", "|", ":", "^", "~"]
+    """The character between the cells of a CSV file. A Parquet file has none."""
+    columns: Annotated[tuple[ColumnName, ...], Field(max_length=8192)]
+    """The names of the columns of a file without a header line, in the file's order; `[]` if the file has such a line
+    (or names its columns, as Parquet does)."""
+
+
 class DataSet(_Part):
     """Whose budget it is. All fields are fixed for the life of the data set: the ledger is bound to them."""
 
@@ -88,6 +111,8 @@ class DataSet(_Part):
     evaluation are drawn by these columns alone, in this order, so that no study can draw other cohorts."""
     holdout: Annotated[float, Field(ge=0.05, le=0.5)]
     """Public fraction of the patients kept for evaluation, drawn by a public hash of the cells of `identified_by`."""
+    file: FileFormat
+    """How the file is parted into rows and cells. A study that expects something else is refused."""
     public: bool = False
     """Whether the data are published. Studies may then run on them without noise, and the ledger says "unbounded". The
     field is fixed when the ledger is created, so that an edit of the policy cannot turn a hospital's protection off."""
@@ -146,13 +171,17 @@ class Limits(_Part):
     """Chance with which a patient takes part in one step of the encoder's training."""
     clip: Annotated[float, Field(gt=0, allow_inf_nan=False)]
     """l2 norm to which one patient's gradient is cut."""
+    memory_mib: Annotated[int, Field(ge=64, le=16_777_216)]
+    """Most memory, in MiB, that a study may need here by its public constants alone: the records of
+    `privacy.max_patients` patients, the encoder with its gradients, the heads' sums, the personal model."""
 
 
 class Policy(_Part):
     """A silo's whole policy. `digest` names it in the ledger."""
 
-    version: Literal[3]
-    """Version of this format."""
+    version: Literal[3, 4]
+    """Version of this format. Version 3 cannot state `data_set.file` and `limits.memory_mib`: it means a file with a
+    header line and commas, and 16,384 MiB."""
     contact: Annotated[str, Field(min_length=1, max_length=200), AfterValidator(_printable)]
     """The person who answers for this policy. It is shown to people whose study is refused."""
     data_set: DataSet
@@ -186,9 +215,14 @@ class Policy(_Part):
 
     @model_validator(mode="before")
     @classmethod
-    def _refuse_older(cls, content: object) -> object:
+    def _read_older(cls, content: object) -> object:
+        """Complete a policy of version 3 by what it means, and refuse older ones with what they lack."""
         stated = content.get("version") if isinstance(content, dict) else None
-        if isinstance(stated, int) and not isinstance(stated, bool) and 1 <= stated < VERSION:
+        if not isinstance(content, dict) or not isinstance(stated, int) or isinstance(stated, bool):
+            return content
+        if stated == OLDEST:
+            return content | {part: _completed(content.get(part), part) for part in _MEANT}
+        if 1 <= stated < OLDEST:
             lacks = [field for version, fields in _ADDED.items() if version > stated for field in fields]
             msg = (
                 f"version {stated} is too old to be read; write version: {VERSION} and add its new fields:"
@@ -202,6 +236,7 @@ class Policy(_Part):
         limits = self.limits
         lists: dict[str, tuple[Any, ...]] = {
             "data_set.identified_by": self.data_set.identified_by,
+            "data_set.file.columns": self.data_set.file.columns,
             "noise_modes": self.noise_modes,
             "limits.architectures": limits.architectures,
             "publish": self.publish,
@@ -212,6 +247,13 @@ class Policy(_Part):
             if len(set(values)) != len(values):
                 msg = f"{field} lists a value twice; keep one"
                 raise ValueError(msg)
+        unnamed = [name for name in self.data_set.identified_by if name not in self.data_set.file.columns]
+        if self.data_set.file.columns and unnamed:
+            msg = (
+                f"data_set.file.columns does not list {', '.join(unnamed)} of data_set.identified_by; a file without a"
+                " header line has the listed columns only"
+            )
+            raise ValueError(msg)
         if self.data_set.unit == "patient" and len(self.data_set.identified_by) > 1:
             msg = (
                 "data_set.identified_by lists several columns, but with data_set.unit patient one column must name the"
@@ -227,13 +269,32 @@ class Policy(_Part):
         return self
 
     def canonical(self) -> bytes:
-        """Return the policy as canonical JSON (sorted keys, no spaces), which is hashed and signed."""
-        return json.dumps(self.model_dump(mode="json"), sort_keys=True, separators=(",", ":")).encode()
+        """Return the policy as canonical JSON (sorted keys, no spaces), which is hashed and signed.
+
+        A policy of version 3 has no field that it cannot state, so that its digest stays what it was.
+        """
+        document = self.model_dump(mode="json")
+        if self.version == OLDEST:
+            for part, fields in _MEANT.items():
+                for field in fields:
+                    del document[part][field]
+        return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
     @property
     def digest(self) -> str:
         """SHA-256 of `canonical()`, lowercase hex."""
         return hashlib.sha256(self.canonical()).hexdigest()
+
+
+def _completed(part: object, name: str) -> object:
+    """A part of a policy of version 3 with the fields that it means. Raises ValueError if it states one of them."""
+    if not isinstance(part, dict):
+        return part
+    early = [f"{name}.{field}" for field in _MEANT[name] if field in part]
+    if early:
+        msg = f"version 3 has no {', '.join(early)}; write version: {VERSION} and all of its new fields"
+        raise ValueError(msg)
+    return part | _MEANT[name]
 
 
 def load_policy(path: Path) -> Policy:

@@ -3,6 +3,9 @@
 A study is public among the roster. Everything that a silo's training depends on is stated here as a public constant:
 nothing in it may be derived from private data (docs/design/noise.md, "Public constants"). The digest is the SHA-256
 of the canonical JSON form, so two YAML files that mean the same study have the same digest.
+
+Every number, text and list is bounded (bounds.py). A study that was stored before a bound existed stays readable
+(`parse_study`), but nobody creates it anew, decides for it or goes on with it (`require_bounds`).
 """
 
 from __future__ import annotations
@@ -10,185 +13,61 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, ModelWrapValidatorHandler, ValidationError, model_validator
 
+from policies.documents import bounds
+from policies.documents.data_schema import (
+    BINARY,
+    CategoryFeature,
+    Code,
+    ColumnName,
+    DataSchema,
+    DomainColumn,
+    Feature,
+    Image,
+    Label,
+    NumericFeature,
+)
 from policies.documents.document import Closed, read_document
 from policies.documents.unaccountable import refusal_of
+from policies.refusals import Reason, Refused
 
-Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
-ColumnName = Annotated[str, Field(min_length=1, max_length=128)]
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Noise = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False)]
+__all__ = [
+    "BINARY",
+    "CategoryFeature",
+    "Code",
+    "ColumnName",
+    "DataSchema",
+    "Deadlines",
+    "DomainColumn",
+    "EncoderPlan",
+    "Evaluation",
+    "Feature",
+    "HeadPlan",
+    "Image",
+    "Label",
+    "Metric",
+    "Model",
+    "Name",
+    "NumericFeature",
+    "Personal",
+    "Privacy",
+    "Study",
+    "bounds_broken",
+    "load_study",
+    "parse_study",
+    "read_stored",
+    "require_bounds",
+]
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$", max_length=63)]
+Noise = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False), bounds.within(1e-3, 1e6, zero=True)]
 """A noise multiplier; 0 only in a study of public data (`privacy.mode: none`)."""
-Finite = Annotated[float, Field(allow_inf_nan=False)]
-Code = str | int | float | bool
-BINARY = 2
-
-
-class NumericFeature(Closed):
-    """A number with a public range. It enters the model as a value in [-1, 1] (after `scale: log`, if asked for)."""
-
-    column: ColumnName
-    kind: Literal["number"]
-    minimum: Finite
-    maximum: Finite
-    scale: Literal["linear", "log"] = "linear"
-    missing: tuple[Code, ...] = ()
-    fill: Finite | None = None
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.minimum >= self.maximum:
-            msg = f"minimum {self.minimum} must lie below maximum {self.maximum}"
-            raise ValueError(msg)
-        if self.scale == "log" and self.minimum <= 0:
-            msg = "scale log needs a minimum above 0"
-            raise ValueError(msg)
-        if self.fill is not None and not self.minimum <= self.fill <= self.maximum:
-            msg = f"fill {self.fill} must lie in [{self.minimum}, {self.maximum}]"
-            raise ValueError(msg)
-        return self
-
-    @property
-    def width(self) -> int:
-        """Number of model inputs: the value, and an indicator of absence if a public fill value is given."""
-        return 1 if self.fill is None else 2
-
-
-class CategoryFeature(Closed):
-    """One of the listed codes. It enters the model one-hot. With `optional`, absence is one more category."""
-
-    column: ColumnName
-    kind: Literal["category"]
-    values: Annotated[tuple[Code, ...], Field(min_length=2, max_length=64)]
-    missing: tuple[Code, ...] = ()
-    optional: bool = False
-
-    @property
-    def width(self) -> int:
-        """Number of model inputs: one for each listed value, and one more for absence if that is allowed."""
-        return len(self.values) + int(self.optional)
-
-
-Feature = Annotated[NumericFeature | CategoryFeature, Field(discriminator="kind")]
-
-
-class Label(Closed):
-    """The outcome: codes that mean yes and codes that mean no, or the codes of each class. Other codes are errors."""
-
-    column: ColumnName
-    positive: tuple[Code, ...] = ()
-    negative: tuple[Code, ...] = ()
-    classes: Annotated[tuple[Annotated[tuple[Code, ...], Field(min_length=1)], ...], Field(max_length=64)] = ()
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        binary = bool(self.positive) and bool(self.negative)
-        if binary == bool(self.classes) or bool(self.positive) != bool(self.negative):
-            msg = "give either positive and negative, or classes"
-            raise ValueError(msg)
-        if self.classes and len(self.classes) <= BINARY:
-            msg = "classes must be three or more; write two classes as positive and negative"
-            raise ValueError(msg)
-        return self
-
-    @property
-    def codes(self) -> tuple[tuple[Code, ...], ...]:
-        """Codes of each class in order. For a binary outcome these are no, then yes."""
-        return self.classes or (self.negative, self.positive)
-
-    @property
-    def count(self) -> int:
-        """C: number of classes."""
-        return len(self.codes)
-
-
-class Image(Closed):
-    """A column with the path of each record's image, relative to the data file: PNG, JPEG, 16-bit PNG or DICOM.
-
-    A pixel enters the model as a value in [-1, 1], scaled from the public range `minimum` to `maximum`. Pixels outside
-    the range are clipped to it. An image of another size is resized to `height` x `width`.
-    """
-
-    column: ColumnName
-    channels: Literal[1, 3] = 1
-    height: Annotated[int, Field(ge=8, le=1024)]
-    width: Annotated[int, Field(ge=8, le=1024)]
-    minimum: Finite = 0.0
-    maximum: Finite = 255.0
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.minimum >= self.maximum:
-            msg = f"minimum {self.minimum} must lie below maximum {self.maximum}"
-            raise ValueError(msg)
-        return self
-
-
-class DomainColumn(Closed):
-    """One factor of the domain: a category column, or a number cut at public edges (left-closed bands)."""
-
-    column: ColumnName
-    values: tuple[Code, ...] = ()
-    edges: tuple[Finite, ...] = ()
-    names: Annotated[tuple[str, ...], Field(min_length=1, max_length=32)]
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if bool(self.values) == bool(self.edges):
-            msg = "give either values or edges"
-            raise ValueError(msg)
-        wanted = len(self.values) or len(self.edges) + 1
-        if len(self.names) != wanted:
-            msg = f"{wanted} names are needed, but {len(self.names)} are given"
-            raise ValueError(msg)
-        if list(self.edges) != sorted(set(self.edges)):
-            msg = "edges must increase"
-            raise ValueError(msg)
-        return self
-
-
-class DataSchema(Closed):
-    """How a silo's own file is read. Values outside the schema are errors that name file, row and column."""
-
-    columns: tuple[ColumnName, ...] = ()
-    """Names of the columns of a file without a header line; empty if the file has one."""
-    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
-    missing: tuple[str, ...] = ("",)
-    patient: ColumnName | None = None
-    label: Label
-    domain: Annotated[tuple[DomainColumn, ...], Field(min_length=1, max_length=3)]
-    features: Annotated[tuple[Feature, ...], Field(max_length=4096)] = ()
-    image: Image | None = None
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if not self.features and self.image is None:
-            msg = "give features, an image, or both"
-            raise ValueError(msg)
-        seen = [f.column for f in self.features] + ([] if self.image is None else [self.image.column])
-        if len(set(seen)) != len(seen):
-            msg = "a column is listed twice among the features"
-            raise ValueError(msg)
-        if self.label.column in seen:
-            msg = f"the label {self.label.column!r} must not be a feature"
-            raise ValueError(msg)
-        return self
-
-    @property
-    def domains(self) -> tuple[str, ...]:
-        """Names of the M domains: all combinations of the factors, in order."""
-        names: tuple[str, ...] = ("",)
-        for factor in self.domain:
-            names = tuple(f"{a} {b}".strip() for a in names for b in factor.names)
-        return names
-
-    @property
-    def inputs(self) -> int:
-        """Width of the model's input from the features. An image is a separate input."""
-        return sum(f.width for f in self.features)
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Coefficient = Annotated[float, Field(ge=0, allow_inf_nan=False), bounds.within(0, 100)]
+Seconds = Annotated[Positive, bounds.within(0.01, 30 * 86_400, fix="choose at most 30 days")]
 
 
 class Model(Closed):
@@ -206,7 +85,7 @@ class Model(Closed):
     """Channels of the cnn, one entry for each convolution."""
     hidden: Annotated[tuple[Annotated[int, Field(ge=1, le=4096)], ...], Field(max_length=8)] = (32,)
     representation: Annotated[int, Field(ge=1, le=256)] = 16
-    gain: Positive = 1.0
+    gain: Annotated[Positive, bounds.within(1e-6, 1e3)] = 1.0
     """Scale of the last layer's orthogonal initial weights."""
     seed: Annotated[int, Field(ge=0, lt=2**32)]
     """Public seed of the common initial weights."""
@@ -220,14 +99,14 @@ class HeadPlan(Closed):
     pooled_noise: Noise
     domain_noise: Noise
     """Noise multipliers: standard deviation of the sum's noise for an l2 sensitivity of 1."""
-    clip: Annotated[float, Field(gt=0, le=1)] = 1.0
+    clip: Annotated[float, Field(gt=0, le=1), bounds.within(1e-6, 1)] = 1.0
     """tau: a record's joint term (curvature, gradient) is scaled down to this norm, and the sums are in units of tau.
     1 clips nothing. Below 1 the noise is small compared with the terms of most patients, and rare, badly predicted
     patients count less, as in DP-SGD. Scores then keep their order better, but probabilities of a rare outcome come out
     too low."""
-    repair: Positive = 1.0
+    repair: Annotated[Positive, bounds.within(1e-6, 1e6)] = 1.0
     """c of docs/design/heads.md, "Repair": eigenvalues below c * sd_H * sqrt(2K) are raised to this value."""
-    max_step: Positive = 8.0
+    max_step: Annotated[Positive, bounds.within(1e-6, 1e6)] = 8.0
     """Trust region: a head moves at most this far (l2) in one round."""
 
 
@@ -238,8 +117,8 @@ class EncoderPlan(Closed):
     sampling_rate: Annotated[float, Field(ge=1e-9, le=1)]
     batch_size: Annotated[int, Field(ge=1, le=1_000_000)]
     """Public denominator of the gradient sum. It is never derived from a private count."""
-    learning_rate: Positive
-    clip: Positive = 1.0
+    learning_rate: Annotated[Positive, bounds.within(1e-9, 1e3)]
+    clip: Annotated[Positive, bounds.within(1e-6, 1e6)] = 1.0
     noise: Noise
     l2r: Annotated[float, Field(ge=0, le=100)] = 0.0
     cmi: Annotated[float, Field(ge=0, le=100)] = 0.0
@@ -247,7 +126,7 @@ class EncoderPlan(Closed):
     """FedSR's r(z|y). It is trained in the same DP step, and averaged over silos or kept at the silo."""
     weight_clip: Annotated[float, Field(ge=1, le=100)] = 3.0
     """FedDAR's domain weights u_m are clipped to [1/weight_clip, weight_clip]."""
-    max_update: Positive = 2.0
+    max_update: Annotated[Positive, bounds.within(1e-6, 1e3)] = 2.0
     """Public bound on every coordinate of a silo's update, which is clamped to it before it is summed."""
     sealing: Literal["ring32", "ring64", "ckks"] = "ring32"
     """How the sum of the updates is sealed: integers mod 2^32 or 2^64 under masks, or masked CKKS ciphertexts."""
@@ -269,16 +148,16 @@ class Personal(Closed):
     """The personal model, which never leaves the silo: Ditto distance and MK-MMD against the frozen shared encoder."""
 
     epochs: Annotated[int, Field(ge=1, le=1000)] = 2
-    learning_rate: Positive = 0.05
+    learning_rate: Annotated[Positive, bounds.within(1e-9, 10)] = 0.05
     batch_size: Annotated[int, Field(ge=2, le=4096)] = 64
-    ditto: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.1
-    mmd: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.1
+    ditto: Coefficient = 0.1
+    mmd: Coefficient = 0.1
 
 
 class Privacy(Closed):
     """What the study asks of every silo's budget, in addition to the noise of each part."""
 
-    delta: Annotated[float, Field(gt=0, lt=1e-2)]
+    delta: Annotated[float, Field(gt=0, lt=1e-2), bounds.within(1e-12, 1e-2)]
     mode: Literal["local", "distributed", "none"]
     """Who carries the noise of head, count and metric sums (docs/design/noise.md, "Distributed noise"). Encoder noise
     is always local. `none`: no noise anywhere, for data that every silo's policy declares public; everything is sealed
@@ -298,11 +177,11 @@ class Privacy(Closed):
 class Deadlines(Closed):
     """Seconds that each phase may last before the attempt is aborted."""
 
-    offer: Positive = 120.0
-    keys: Positive = 120.0
-    train: Positive = 1800.0
-    open: Positive = 300.0
-    solve: Positive = 300.0
+    offer: Seconds = 120.0
+    keys: Seconds = 120.0
+    train: Seconds = 1800.0
+    open: Seconds = 300.0
+    solve: Seconds = 300.0
 
 
 class Study(Closed):
@@ -310,16 +189,16 @@ class Study(Closed):
 
     version: Literal[1]
     name: Name
-    purpose: Annotated[str, Field(min_length=1, max_length=2000)]
+    purpose: Annotated[str, Field(min_length=1, max_length=2000), bounds.text(2000, lines=True)]
     silos: Annotated[tuple[Name, ...], Field(min_length=2, max_length=256)]
-    min_silos: Annotated[int, Field(ge=2)]
+    min_silos: Annotated[int, Field(ge=2, le=256)]
     data: DataSchema
     model: Model
     heads: HeadPlan
     encoder: EncoderPlan
     evaluation: Evaluation
     personal: Personal | None = None
-    publish: tuple[Metric, ...] = ()
+    publish: Annotated[tuple[Metric, ...], bounds.items(5)] = ()
     """Metrics of the last round's sums that the silos sign and the coordinator shows. Nothing else leaves the silos."""
     privacy: Privacy
     deadlines: Deadlines = Deadlines()
@@ -431,9 +310,39 @@ def load_study(path: Path) -> Study:
 
 
 def parse_study(canonical: bytes, digest: str) -> Study:
-    """Read a study from the wire. Raises ValueError if it is not the study that `digest` names, and `Refused`."""
-    study = Study.model_validate_json(canonical, strict=False)
+    """Read a study from the wire or from where it was stored. Nothing may be decided for it before `require_bounds`.
+
+    Raises ValueError if it is not the study that `digest` names, and `Refused` (unaccountable.py).
+    """
+    study = read_stored(canonical)
     if study.digest != digest:
         msg = f"the received study is {study.digest[:12]}, not {digest[:12]}"
         raise ValueError(msg)
     return study
+
+
+def read_stored(canonical: bytes) -> Study:
+    """Read a study without the bounds that are younger than it may be. Raises ValueError and `Refused`."""
+    return Study.model_validate_json(canonical, strict=False, context=bounds.STORED)
+
+
+def bounds_broken(study: Study) -> tuple[str, ...]:
+    """Return a sentence for every bound that the study breaks: field, value and fix. Empty if it keeps all."""
+    try:
+        Study.model_validate(study.model_dump(mode="json"))
+    except ValidationError as error:
+        found = error.errors(include_url=False, include_input=False)
+        return tuple(f"study.{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in found)
+    return ()
+
+
+def require_bounds(study: Study) -> None:
+    """Raise `Refused` if the study breaks a bound. Whoever creates, decides or goes on with a study calls it first."""
+    faults = bounds_broken(study)
+    if faults:
+        more = f"; and {len(faults) - _LISTED} more" if len(faults) > _LISTED else ""
+        raise Refused(Reason.BOUNDS, "; ".join(faults[:_LISTED]) + more)
+
+
+_LISTED: Final = 3
+"""Most broken bounds that a refusal names."""

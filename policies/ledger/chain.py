@@ -48,6 +48,11 @@ class Genesis:
     """What is protected: `patient` or `record`. None in ledgers that are older than this field."""
     identified_by: tuple[str, ...] | None = None
     """The columns that say whose record it is. None in ledgers that are older than this field."""
+    delimiter: str | None = None
+    """The character between a CSV file's cells. None in ledgers that are older than this field."""
+    columns: tuple[str, ...] | None = None
+    """The names of the columns of a file without a header line, empty if it has one. None in ledgers that are older
+    than this field."""
 
     @classmethod
     def of(cls, policy: Policy) -> Self:
@@ -60,6 +65,8 @@ class Genesis:
             data_set.public,
             data_set.unit,
             tuple(data_set.identified_by),
+            data_set.file.delimiter,
+            tuple(data_set.file.columns),
         )
 
 
@@ -113,7 +120,7 @@ def genesis_row(genesis: Genesis) -> Row:
     content = {"kind": "genesis", "version": 1, **asdict(genesis)}
     if not genesis.public:
         del content["public"]  # ledgers that are older than the field lack it too
-    for field in ("unit", "identified_by"):
+    for field in ("unit", "identified_by", "delimiter", "columns"):
         if content[field] is None:
             del content[field]
     body = canonical_json(content)
@@ -192,22 +199,32 @@ def _body(event: Event, at: str, epsilon: float) -> str:
 
 def _read_genesis(body: str) -> Genesis:
     content: dict[str, Any] = json.loads(body)
-    columns = content.get("identified_by")
     genesis = Genesis(
         content["data_set"],
         content["holdout"],
         content["delta"],
         content.get("public", False),
         content.get("unit"),
-        None if columns is None else tuple(columns),
+        _names(content.get("identified_by")),
+        content.get("delimiter"),
+        _names(content.get("columns")),
     )
     kinds = (type(genesis.data_set), type(genesis.holdout), type(genesis.delta), type(genesis.public))
     known = kinds == (str, float, float, bool) and genesis.unit in (None, "patient", "record")
-    named = all(isinstance(column, str) for column in genesis.identified_by or ())
-    if not known or not named or genesis_row(genesis)[3] != body:
+    parted = genesis.delimiter is None or isinstance(genesis.delimiter, str)
+    if not known or not parted or genesis_row(genesis)[3] != body:
         msg = "not a genesis"
         raise ValueError(msg)
     return genesis
+
+
+def _names(columns: object) -> tuple[str, ...] | None:
+    """Return a list of columns as it was read. Raises `TypeError` if it is none."""
+    if columns is None:
+        return None
+    if not isinstance(columns, list) or not all(isinstance(column, str) for column in columns):
+        raise TypeError
+    return tuple(columns)
 
 
 def _read_entry(row: Row) -> Entry:

@@ -3,10 +3,10 @@
 Guarantees: `charge` checks first, commits durably, and only then returns. It writes all of a debit or nothing, and
 never goes beyond the budget. Charging the same again is free. The spent epsilon never decreases. After a policy was put
 into force, every debit names it, until another policy is put into force. Entries form a hash chain from a genesis that
-binds the data set, its unit, the columns that identify it, the hold-out and delta. An edit, a gap or a re-ordering is
-refused, and the error names it. One process writes at a time. A ledger is made only by `Ledger.create`: an absent file
-is an error, not a full budget. No charge depends on a clock. The latest day of an entry (`day`) never goes back, so
-setting a clock back does not make an expired policy valid again.
+binds the data set, its unit, the columns that identify it, how its file is parted, the hold-out and delta. An edit, a
+gap or a re-ordering is refused, and the error names it. One process writes at a time. A ledger is made only by
+`Ledger.create`: an absent file is an error, not a full budget. No charge depends on a clock. The latest day of an entry
+(`day`) never goes back, so setting a clock back does not make an expired policy valid again.
 
 Left to others: a chain cannot show by itself that its newest entries were cut off, or that the whole file was replaced
 by an older copy. So the caller has `checkpoint` cosigned (cosign.py) and hands the cosigned heads to `require` at every
@@ -90,10 +90,11 @@ class Ledger:
         """Make the ledger of a data set, once, when the data set is enrolled. It appears whole or not at all.
 
         Raises `LedgerExistsError` if one (or the journal of one) stands, `LedgerWriteError` if it cannot be made,
-        ValueError for a genesis without unit or columns: only ledgers that are older than these fields lack them.
+        ValueError for a genesis that does not say all: only ledgers that are older than a field lack it.
         """
-        if genesis.unit is None or genesis.identified_by is None:
-            msg = "a new ledger says what it protects (unit) and by which columns (identified_by)"
+        unsaid = [field for field, value in asdict(genesis).items() if value is None]
+        if unsaid:
+            msg = f"a new ledger says what it protects and how the file is read; {', '.join(unsaid)} is missing"
             raise ValueError(msg)
         create_store(path, genesis)
 
@@ -264,8 +265,8 @@ class Ledger:
     def match(self, genesis: Genesis) -> None:
         """Raise `LedgerMismatchError` if the ledger's own genesis says otherwise, as `open` does.
 
-        A genesis on disk that is older than `unit` and `identified_by` says nothing of them: there the policy before
-        says what they are (silo_agent/oversight/approval.py).
+        A genesis on disk that is older than a field (`unit`, `identified_by`, `delimiter`, `columns`) says nothing of
+        it: there the policy before says what it is (silo_agent/oversight/approval.py).
         """
         wanted = asdict(genesis)
         for field, mine in asdict(self._genesis).items():
@@ -345,7 +346,9 @@ def _require_bound(budget_epsilon: float) -> None:
 
 
 def _shown(value: object) -> str:
-    return ", ".join(value) if isinstance(value, tuple) else str(value)
+    if isinstance(value, tuple):
+        return ", ".join(value) or "none (a header line)"
+    return repr(value) if value in (",", "\t") else str(value)
 
 
 def _now() -> str:

@@ -6,12 +6,15 @@ networks themselves are in `silo_agent.learning.encoder.image_networks`; its tes
 
 from __future__ import annotations
 
+import math
 from itertools import pairwise
 
 from policies.documents.study import Image, Model
 
 RESNET_CHANNELS = (64, 128, 256, 512)
 """Channels of the four stages, which have two basic blocks each (He et al. 2016, Table 1, 18 layers)."""
+STEM_STRIDE = 2
+"""The ResNet's first convolution halves the image."""
 
 
 def features(model: Model, image: Image) -> int:
@@ -28,6 +31,14 @@ def weights(model: Model, image: Image) -> int:
         return _resnet18(image.channels)
     widths = (image.channels, *model.channels)
     return sum(_convolution(a, b, 3) + b + _norm(b) for a, b in pairwise(widths))
+
+
+def widest(model: Model, image: Image) -> int:
+    """Values of the largest map that one image becomes in the network. A batch's memory grows with this number."""
+    if model.encoder == "resnet18":
+        return RESNET_CHANNELS[0] * math.ceil(image.height / STEM_STRIDE) * math.ceil(image.width / STEM_STRIDE)
+    maps = (width * (image.height >> i) * (image.width >> i) for i, width in enumerate(model.channels))
+    return max(image.channels * image.height * image.width, *maps)
 
 
 def _resnet18(channels: int) -> int:

@@ -14,12 +14,17 @@ from policies.plan.families import form_of
 
 def encoder_values(study: Study) -> int:
     """Number of weights of the shared encoder. A stochastic encoder (FedSR) has two outputs per coordinate."""
+    image = study.data.image
+    layers = sum(a * b + b for a, b in pairwise(layer_widths(study)))
+    return layers + (0 if image is None else architectures.weights(study.model, image))
+
+
+def layer_widths(study: Study) -> tuple[int, ...]:
+    """Widths of the encoder's layers: inputs and image features, the hidden layers, the outputs."""
     model, image = study.model, study.data.image
     outputs = model.representation * (2 if terms.is_stochastic(study.encoder) else 1)
     pixels = 0 if image is None else architectures.features(model, image)
-    widths = (study.data.inputs + pixels, *model.hidden, outputs)
-    layers = sum(a * b + b for a, b in pairwise(widths))
-    return layers + (0 if image is None else architectures.weights(model, image))
+    return (study.data.inputs + pixels, *model.hidden, outputs)
 
 
 def prior_values(study: Study) -> int:

@@ -19,11 +19,14 @@ from coordinator.engine import Engine, UnknownStudyError, script_of
 from coordinator.metrics import Metrics
 from coordinator.storage.spool import SUM_FILE, Spool
 from coordinator.storage.store import Store
+from policies.documents.bounds import STORED
+from policies.documents.study import Study
+from policies.refusals import Refused
 from protos.messages import MAX_CHUNK, SUM, Answer, Confirm, Note, Part, Place, Task, Tensor, UploadHeader
 from support.contents import digest_of, listed
 from support.rounds import confirm, member
 from support.silos import NOTES, announced, sealed
-from support.studies import tiny_study
+from support.studies import tiny_document, tiny_study
 
 STUDY = tiny_study()
 PLACE = Place(STUDY.digest, 0, 1)
@@ -126,6 +129,46 @@ def until(condition, seconds=300.0):
     while not condition():
         assert time.monotonic() < end, "not reached in time"
         time.sleep(0.01)
+
+
+OLDER = Study.model_validate(tiny_document(name="older", encoder={"learning_rate": 1e39}), context=STORED)
+"""As an earlier version took it."""
+
+
+def test_a_study_that_breaks_a_bound_is_refused_by_name_and_not_kept(engine):
+    with pytest.raises(Refused, match=r"bounds: study\.encoder\.learning_rate: 1e\+39 is outside"):
+        engine.create(OLDER.canonical())
+    assert [status.name for status in engine.statuses()] == ["tiny"]
+
+
+@pytest.mark.parametrize("life", [Life.CREATED, Life.RUNNING, Life.PAUSED])
+def test_an_unfinished_study_of_an_earlier_version_that_breaks_a_bound_ends_by_name(make_engine, monkeypatch, life):
+    with monkeypatch.context() as earlier:
+        earlier.setattr(engines, "require_bounds", lambda _: None)
+        before = make_engine()
+        for study in (OLDER, STUDY):
+            before.create(study.canonical())
+            before.start_study(study.name) if life is not Life.CREATED else None
+        if life is Life.PAUSED:
+            before.pause_study("older", "lunch")
+    after = make_engine()
+    ended = after.status("older")
+    assert ended.state == "aborted"
+    assert "breaks a bound of this one: study.encoder.learning_rate: 1e+39" in ended.why
+    assert after.status("tiny").state == ("created" if life is Life.CREATED else "running")
+    assert {status.name for status in make_engine().statuses()} == {"older", "tiny"}
+    assert after.canonical(OLDER.digest, "north") == OLDER.canonical()
+    if life is not Life.CREATED:
+        assert after.poll("north", "one", 0).task in (Task.FINISH, Task.DECIDE)
+
+
+def test_a_finished_study_that_breaks_a_bound_is_still_listed(make_engine, monkeypatch):
+    with monkeypatch.context() as earlier:
+        earlier.setattr(engines, "require_bounds", lambda _: None)
+        before = make_engine()
+        before.create(OLDER.canonical())
+        before.abort_study("older", "enough")
+    assert [(status.state, status.why) for status in make_engine().statuses()] == [("aborted", "enough")]
 
 
 def test_the_script_says_what_the_study_says():

@@ -83,7 +83,15 @@ class Silos:
         state = State(folder / "state")
         Ledger.create(
             folder / "state" / "ledger.sqlite3",
-            Genesis(data_set=name, holdout=0.2, delta=1e-5, unit="patient", identified_by=("patient",)),
+            Genesis(
+                data_set=name,
+                holdout=0.2,
+                delta=1e-5,
+                unit="patient",
+                identified_by=("patient",),
+                delimiter=",",
+                columns=(),
+            ),
         )
         metrics = Metrics()
         gate = Gate(credential, policy, folder / "state" / "ledger.sqlite3", state, metrics)

@@ -160,7 +160,15 @@ def test_a_spent_budget_ends_one_silos_part_by_name_and_the_others_go_on(tmp_pat
         path = federation.place.party("south") / "state" / "ledger.sqlite3"
         with Ledger.open(
             path,
-            Genesis(data_set="south", holdout=0.2, delta=1e-5, unit="patient", identified_by=("patient",)),
+            Genesis(
+                data_set="south",
+                holdout=0.2,
+                delta=1e-5,
+                unit="patient",
+                identified_by=("patient",),
+                delimiter=",",
+                columns=(),
+            ),
             budget_epsilon=4.0,
         ) as spent:
             spent.charge(earlier)

@@ -129,7 +129,15 @@ class World:
         if not self.ledger.exists():
             Ledger.create(
                 self.ledger,
-                Genesis(data_set="north-ward", holdout=0.2, delta=DELTA, unit="patient", identified_by=("patient",)),
+                Genesis(
+                    data_set="north-ward",
+                    holdout=0.2,
+                    delta=DELTA,
+                    unit="patient",
+                    identified_by=("patient",),
+                    delimiter=",",
+                    columns=(),
+                ),
             )
 
     def approve(self, policy: Path) -> None:

@@ -39,9 +39,15 @@ STUDY: dict[str, Any] = {
     "privacy": {"delta": DELTA, "mode": "distributed", "colluders": 1, "count_noise": 30},
 }
 POLICY: dict[str, Any] = {
-    "version": 3,
+    "version": 4,
     "contact": "dpo@hospital.example",
-    "data_set": {"id": "cardiology", "unit": "patient", "identified_by": ["pid"], "holdout": 0.2},
+    "data_set": {
+        "id": "cardiology",
+        "unit": "patient",
+        "identified_by": ["pid"],
+        "holdout": 0.2,
+        "file": {"delimiter": ",", "columns": []},
+    },
     "budget": {"epsilon": 4.0, "delta": DELTA, "relation": "add_remove", "expires": "2099-12-31"},
     "min_silos": 3,
     "noise_modes": ["local", "distributed"],
@@ -58,6 +64,7 @@ POLICY: dict[str, Any] = {
         "representation": 16,
         "sampling_rate": 0.1,
         "clip": 1.0,
+        "memory_mib": 512,
     },
     "split": {"encoder": 1.0, "heads": 1.0, "counts": 1.0, "metrics": 1.0},
     "publish": ["auc", "accuracy", "balanced_accuracy", "calibration", "patients"],
@@ -65,7 +72,7 @@ POLICY: dict[str, Any] = {
     "studies": None,
     "approvers": None,
 }
-CARDIOLOGY = Genesis("cardiology", 0.2, DELTA, unit="patient", identified_by=("pid",))
+CARDIOLOGY = Genesis("cardiology", 0.2, DELTA, unit="patient", identified_by=("pid",), delimiter=",", columns=())
 
 
 def bent(document: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 
 from policies.accounting import accountant
 from policies.decision import decide
+from policies.documents.study import read_stored
 from policies.documents.unaccountable import WISHES
+from policies.plan import memory
 from policies.plan.cost import Cost
 from policies.plan.release import plan
 from policies.refusals import Reason, Refused
@@ -55,6 +57,11 @@ UNNOISED = {
     "evaluation.noise": 0,
 }
 IMAGE = {"column": "scan", "height": 8, "width": 8}
+RECORDS = {
+    "data_set.unit": "record",
+    "data_set.identified_by": ["age", "group", "sex", "y"],
+    "data_set.file.columns": ["age", "group", "sex", "y"],
+}
 REFUSALS = [
     (Reason.NOT_INVITED, {}, {}, {"silo": "site-9"}, ("study.silos",)),
     (Reason.STUDY_NOT_ALLOWED, {"studies": []}, {}, {}, ("policy.studies", "study")),
@@ -69,18 +76,42 @@ REFUSALS = [
         ("study.data.patient is 'visit'", "policy.data_set.identified_by is 'pid'"),
     ),
     (
-        Reason.UNIT,
+        Reason.FILE,
         {},
         {"data.columns": ["y", "pid", "age"]},
         {},
-        ("study.data.columns", "(y, pid, age)", "policy.data_set.identified_by (pid)"),
+        ("study.data.columns names", "(y, pid, age)", "policy.data_set.file.columns says that the file has a header"),
     ),
     (
-        Reason.UNIT,
-        {"data_set.unit": "record", "data_set.identified_by": ["age", "group", "sex", "y"]},
+        Reason.FILE,
+        RECORDS,
         {"data.patient": None, "data.columns": ["group", "age", "sex", "y"]},
         {},
-        ("study.data.columns", "(group, age, sex, y)", "policy.data_set.identified_by (age, group, sex, y)"),
+        ("study.data.columns", "(group, age, sex, y)", "policy.data_set.file.columns", "(age, group, sex, y)"),
+    ),
+    (Reason.FILE, RECORDS, {"data.patient": None}, {}, ("study.data.columns says that the file has a header line",)),
+    (
+        Reason.FILE,
+        RECORDS,
+        {"data.patient": None, "data.columns": ["age", "group", "sex", "y"], "data.delimiter": "."},
+        {},
+        ("study.data.delimiter is '.'", "policy.data_set.file.delimiter is ','"),
+    ),
+    (Reason.FILE, {"data_set.file.delimiter": ";"}, {}, {}, ("is ','", "is ';'", "into the study")),
+    (
+        Reason.MEMORY,
+        {},
+        {"privacy.max_patients": 10_000_000},
+        {},
+        ("policy.limits.memory_mib allows 512", "privacy.max_patients 10000000", "model.encoder", "heads"),
+    ),
+    (Reason.MEMORY, {"limits.memory_mib": 64}, {}, {}, ("policy.limits.memory_mib allows 64", "MiB at a silo")),
+    (
+        Reason.MEMORY,
+        {},
+        {"personal": {"batch_size": 4096}},
+        {},
+        ("policy.limits.memory_mib", "personal 12,"),
     ),
     (Reason.TOO_FEW_SILOS, {"min_silos": 4}, {}, {}, ("policy.min_silos", "study.min_silos")),
     (Reason.TOO_FEW_SILOS, {}, {}, {"roster_size": 2}, ("policy.min_silos", "study.min_silos")),
@@ -135,8 +166,8 @@ REFUSALS = [
         ("policy.limits.study_epsilon", "study.heads", "study.encoder", "study.privacy"),
     ),
     (Reason.EPSILON_PER_STUDY, {}, {"evaluation.noise": 0.5}, {}, ("policy.limits.study_epsilon", "study.evaluation")),
-    (Reason.EPSILON_PER_STUDY, {}, {"encoder.noise": 1e-6}, {}, ("policy.limits.study_epsilon", "study.encoder")),
-    (Reason.EPSILON_PER_STUDY, {}, {"privacy.count_noise": 1e-9}, {}, ("policy.limits.study_epsilon", "study.privacy")),
+    (Reason.EPSILON_PER_STUDY, {}, {"encoder.noise": 1e-3}, {}, ("policy.limits.study_epsilon", "study.encoder")),
+    (Reason.EPSILON_PER_STUDY, {}, {"privacy.count_noise": 1e-3}, {}, ("policy.limits.study_epsilon", "study.privacy")),
     (Reason.EXPIRED, {"budget.expires": "2027-05-31"}, {}, {}, ("policy.budget.expires is 2027-05-31", "2027-06-01")),
     (Reason.EXPIRED, {}, {}, {"today": date(2100, 1, 1)}, ("policy.budget.expires", "dpo@hospital.example")),
     (
@@ -201,8 +232,30 @@ def test_each_refusal_has_its_reason_and_names_the_fields(row, refusal):
         assert name in refused.text
 
 
+def test_a_study_that_was_stored_before_a_bound_existed_is_refused_by_name(make_policy, make_study):
+    stored = make_study().canonical().replace(b'"learning_rate":0.1', b'"learning_rate":1e+39')
+    with pytest.raises(Refused, match=r"^bounds: study\.encoder\.learning_rate: 1e\+39 is outside"):
+        decide(make_policy(), read_stored(stored), **CALL)
+
+
+def test_a_study_of_layers_that_no_policy_allows_is_refused_without_any_work(make_policy, make_study):
+    """Eight layers of 4,096: 117 million weights, 15 GB with gradients and noise; only arithmetic is done."""
+    study = make_study({"model.hidden": [4096] * 8})
+    assert memory.needed(study).encoder > 15e9
+    for limits, reason in (({}, "encoder_too_large"), ({"limits.encoder_weights": 10**9}, "memory")):
+        with pytest.raises(Refused) as refused:
+            decide(make_policy(limits), study, **CALL)
+        assert refused.value.reason == reason
+
+
+def test_a_study_that_expects_what_the_policy_says_of_the_file_is_taken(make_policy, make_study):
+    decide(make_policy({"data_set.file.delimiter": ";"}), make_study({"data.delimiter": ";"}), **CALL)
+    columns = ["age", "group", "sex", "y"]
+    decide(make_policy(RECORDS), make_study({"data.patient": None, "data.columns": columns}), **CALL)
+
+
 def test_every_reason_of_a_decision_is_tested():
-    elsewhere = {Reason.POLICY_CHANGED, *(wish.reason for wish in WISHES)}
+    elsewhere = {Reason.POLICY_CHANGED, Reason.BOUNDS, *(wish.reason for wish in WISHES)}
     assert {row[0] for row in REFUSALS} | elsewhere == set(Reason)
 
 

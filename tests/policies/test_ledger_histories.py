@@ -34,14 +34,19 @@ STRIDE = int(os.environ.get("FEDWARD_LEDGER_STRIDE", "3"))
 def opened(path: Path, budget: float) -> Ledger:
     return Ledger.open(
         path,
-        Genesis(data_set="ward", holdout=0.2, delta=DELTA, unit="patient", identified_by=("pid",)),
+        Genesis(
+            data_set="ward", holdout=0.2, delta=DELTA, unit="patient", identified_by=("pid",), delimiter=",", columns=()
+        ),
         budget_epsilon=budget,
     )
 
 
 def created(folder: Path) -> Path:
     Ledger.create(
-        folder / "ledger.db", Genesis(data_set="ward", holdout=0.2, delta=DELTA, unit="patient", identified_by=("pid",))
+        folder / "ledger.db",
+        Genesis(
+            data_set="ward", holdout=0.2, delta=DELTA, unit="patient", identified_by=("pid",), delimiter=",", columns=()
+        ),
     )
     return folder / "ledger.db"
 
@@ -177,7 +182,12 @@ TestHistories.settings = settings(max_examples=25, stateful_step_count=14, deadl
 # --- kill -9 at every failpoint -----------------------------------------------------------------------------------
 def live(path: Path, seed: int, failpoints: Failpoints, say: Say) -> None:
     """A hospital's days, from the making of its ledger on; it says what it was told is done."""
-    Ledger.create(path, Genesis(data_set="ward", holdout=0.2, delta=DELTA, unit="patient", identified_by=("pid",)))
+    Ledger.create(
+        path,
+        Genesis(
+            data_set="ward", holdout=0.2, delta=DELTA, unit="patient", identified_by=("pid",), delimiter=",", columns=()
+        ),
+    )
     chance, kept = random.Random(seed), Cosigned(path)  # noqa: S311 - which order, nothing secret
     with opened(path, 4.0) as ledger:
         failpoints.watch(ledger)

@@ -5,11 +5,16 @@ import threading
 import grpc
 import pytest
 from structlog.testing import capture_logs
+from torch import nn
 
+from policies import decision
 from policies.canonical import canonical_json
+from policies.documents.bounds import STORED
+from policies.documents.study import Study
 from policies.errors import LedgerRolledBackError
 from policies.ledger.cosign import Checkpoint
 from protos.messages import Note, Place, Task, Tensor, Work
+from silo_agent import agent as agents
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
 from silo_agent.learning.private import dpsgd
@@ -139,6 +144,55 @@ def test_a_program_that_would_upload_a_batch_statistic_refuses_every_study_by_na
     assert counted(silos["north"], reason) == 1.0
     assert silos["north"].charges == []
     assert silos["north"].state.studies() == []
+
+
+@pytest.fixture
+def modules_built(monkeypatch):
+    """Counts the torch modules that were made since the test began."""
+    built, make = [], nn.Module.__init__
+    monkeypatch.setattr(nn.Module, "__init__", lambda self, *given: (built.append(type(self)), make(self, *given))[1])
+    return built
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"model": {"hidden": [4096] * 8}}, "encoder_too_large"),
+        ({"privacy": {"max_patients": 10_000_000}, "personal": {"batch_size": 4096}}, "memory"),
+        ({"data": {"delimiter": "."}}, "file"),
+        ({"personal": {"learning_rate": 1e39}}, "bounds"),
+    ],
+)
+def test_the_policy_is_asked_before_anything_of_a_study_is_built(federation, modules_built, changes, reason):
+    coordinator, silos = federation
+    wanted = Study.model_validate(tiny_document(**changes), context=STORED)
+    coordinator.canonical[wanted.digest] = wanted.canonical()
+    answered, _ = refusal(coordinator, "north", Place(wanted.digest, 0, 1))
+    assert (answered, modules_built) == (reason, [])
+    assert silos["north"].state.studies() == []
+    assert counted(silos["north"], reason) == 1.0
+    coordinator.ask("north", Work(Task.DECIDE, coordinator.place(0)))
+    assert coordinator.clients["north"].answers[-1].member is not None
+    assert modules_built
+
+
+def test_a_study_of_an_earlier_version_that_breaks_a_bound_is_read_and_nobody_goes_on_with_it(federate, monkeypatch):
+    older = Study.model_validate(tiny_document(encoder={"learning_rate": 2e3}), context=STORED)
+    coordinator, silos = federate(older)
+    with monkeypatch.context() as earlier:
+        for module in (agents, decision):
+            earlier.setattr(module, "require_bounds", lambda _: None)
+        coordinator.run_round(0)
+        coordinator.ask("south", Work(Task.DECIDE, coordinator.place(1)))
+    for name in ("north", "south"):
+        silos[name].restart()
+    answered, why = refusal(coordinator, "north", coordinator.place(1))
+    assert (answered, why[:28]) == ("bounds", "study.encoder.learning_rate:")
+    coordinator.ask("south", Work(Task.GREET, coordinator.place(1)))
+    assert disputed(coordinator, "south", "bounds")
+    assert silos["north"].charges == silos["south"].charges == [(0, 1, "counts")]
+    coordinator.finish("north", "aborted")
+    assert silos["north"].state.studies() == [(older.digest, -1, "aborted: all rounds are done")]
 
 
 def test_a_refusal_of_the_policy_is_counted_once(federate):

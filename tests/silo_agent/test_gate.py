@@ -70,6 +70,8 @@ class Hospital:
                     public=settings_.data_set.public,
                     unit=settings_.data_set.unit,
                     identified_by=settings_.data_set.identified_by,
+                    delimiter=",",
+                    columns=(),
                 ),
             )
         self.events = []
@@ -379,7 +381,15 @@ def test_a_silo_works_only_on_the_data_set_of_its_certificate(open_hospital):
     (hospital.folder / "ledger.sqlite3").unlink()
     Ledger.create(
         hospital.folder / "ledger.sqlite3",
-        Genesis(data_set="clinic", holdout=0.2, delta=1e-5, unit="patient", identified_by=("patient",)),
+        Genesis(
+            data_set="clinic",
+            holdout=0.2,
+            delta=1e-5,
+            unit="patient",
+            identified_by=("patient",),
+            delimiter=",",
+            columns=(),
+        ),
     )
     with pytest.raises(
         CertificateError, match="data set north-ward, not for the data set clinic, and a new name does not refill"

@@ -110,7 +110,13 @@ class CrashFederation:
             Ledger.create(
                 folder / "state" / "ledger.sqlite3",
                 Genesis(
-                    data_set=data_set_of(silo), holdout=0.2, delta=1e-5, unit="patient", identified_by=("patient",)
+                    data_set=data_set_of(silo),
+                    holdout=0.2,
+                    delta=1e-5,
+                    unit="patient",
+                    identified_by=("patient",),
+                    delimiter=",",
+                    columns=(),
                 ),
             )
             agent = {**pems, **address, "policy": "policy.yaml", "state": "state", "threads": 1}

@@ -5,4 +5,6 @@ from __future__ import annotations
 from policies.ledger.chain import Genesis
 from support.certificates import data_set_of
 
-NORTH = Genesis(data_set_of("north"), holdout=0.2, delta=1e-5, unit="patient", identified_by=("patient",))
+NORTH = Genesis(
+    data_set_of("north"), holdout=0.2, delta=1e-5, unit="patient", identified_by=("patient",), delimiter=",", columns=()
+)

@@ -42,7 +42,15 @@ class LocalSilo:
         self.policy = write_yaml(folder / "policy.yaml", document)
         Ledger.create(
             folder / "ledger.sqlite3",
-            Genesis(data_set=self.data_set, holdout=HOLDOUT, delta=1e-5, unit="patient", identified_by=("patient",)),
+            Genesis(
+                data_set=self.data_set,
+                holdout=HOLDOUT,
+                delta=1e-5,
+                unit="patient",
+                identified_by=("patient",),
+                delimiter=",",
+                columns=(),
+            ),
         )
         self.start()
 

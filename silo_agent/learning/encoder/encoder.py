@@ -48,7 +48,7 @@ class Encoder(nn.Module):
         pixels = 0
         if data.image is not None:
             self.image_network = image_networks.build_image_network(model, data.image)
-            self.largest_map = image_networks.widest(model, data.image)
+            self.largest_map = architectures.widest(model, data.image)
             pixels = architectures.features(model, data.image)
         widths = (data.inputs + pixels, *model.hidden, model.representation * (2 if stochastic else 1))
         layers: list[nn.Module] = []

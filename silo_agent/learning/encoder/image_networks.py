@@ -15,11 +15,10 @@ import torch
 from torch import nn
 
 from policies.documents.study import Image, Model
-from policies.plan.architectures import RESNET_CHANNELS
+from policies.plan.architectures import RESNET_CHANNELS, STEM_STRIDE
 
 _MOST_GROUPS = 32
 _CHANNELS_PER_GROUP = 4
-_STEM_STRIDE = 2
 
 
 def build_image_network(model: Model, image: Image) -> nn.Module:
@@ -60,14 +59,6 @@ def start(network: nn.Module, generator: np.random.PCG64) -> None:
                 layer.weight.fill_(1.0)
 
 
-def widest(model: Model, image: Image) -> int:
-    """Values of the largest map that one image becomes in the network. A batch's memory grows with this number."""
-    if model.encoder == "resnet18":
-        return RESNET_CHANNELS[0] * math.ceil(image.height / _STEM_STRIDE) * math.ceil(image.width / _STEM_STRIDE)
-    maps = (width * (image.height >> i) * (image.width >> i) for i, width in enumerate(model.channels))
-    return max(image.channels * image.height * image.width, *maps)
-
-
 def _cnn(channels: int, widths: tuple[int, ...]) -> nn.Sequential:
     """For each width: convolution 3x3, GroupNorm, Tanh, and a max pooling that halves the map. Flattened at the end.
 
@@ -83,7 +74,7 @@ def _cnn(channels: int, widths: tuple[int, ...]) -> nn.Sequential:
 def _resnet18(channels: int) -> nn.Sequential:
     first = RESNET_CHANNELS[0]
     layers: list[nn.Module] = [
-        nn.Conv2d(channels, first, 7, stride=_STEM_STRIDE, padding=3, bias=False),
+        nn.Conv2d(channels, first, 7, stride=STEM_STRIDE, padding=3, bias=False),
         _norm(first),
         nn.ReLU(),
         nn.MaxPool2d(3, stride=2, padding=1),

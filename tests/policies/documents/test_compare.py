@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from datetime import date
 from itertools import pairwise
 
@@ -37,6 +38,7 @@ LADDERS = {
     "limits.representation": (16, 4, 3),
     "limits.sampling_rate": (1.0, 0.5, 0.1),
     "limits.clip": (1.0, 0.5, 0.1),
+    "limits.memory_mib": (512, 511, 64),
     "split.encoder": (1.0, 0.2, 0.05),
     "split.heads": (1.0, 0.5, 0.1),
     "split.counts": (1.0, 0.1, 0.01),
@@ -54,6 +56,8 @@ FIXED = {
     "data_set.unit": "record",
     "data_set.identified_by": ["visit"],
     "data_set.holdout": 0.3,
+    "data_set.file.delimiter": ";",
+    "data_set.file.columns": ["pid", "y"],
     "data_set.public": True,
     "budget.delta": 1e-6,
 }
@@ -114,6 +118,17 @@ def test_what_the_ledger_is_bound_to_is_called_fixed(field, make_policy):
     (only,) = differences(make_policy(), make_policy({field: FIXED[field]}))
     assert (only.field, only.change) == (field, Change.FIXED)
     assert "fixed for the life of the data set" in only.text
+
+
+def test_what_a_policy_of_version_3_could_not_state_may_be_stated_once_and_a_person_looks(make_policy):
+    stated = json.loads(make_policy().canonical())
+    del stated["data_set"]["file"], stated["limits"]["memory_mib"]
+    older = Policy.model_validate(stated | {"version": 3})
+    (file, memory) = differences(older, make_policy({"data_set.file.columns": ["y", "pid"]}))
+    assert (file.field, file.change) == ("data_set.file.columns", Change.LOOSER)
+    assert file.text == "a header line became y, pid: only a ledger that was made before version 0.6 opens with it"
+    assert (memory.field, memory.change) == ("limits.memory_mib", Change.STRICTER)
+    assert memory.text == "a study may need 512 MiB of memory, before 16384"
 
 
 def test_a_new_contact_is_neither(make_policy):

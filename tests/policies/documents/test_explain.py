@@ -18,6 +18,8 @@ CHANGES = {
     "data_set.unit": "record",
     "data_set.identified_by": ["visit"],
     "data_set.holdout": 0.3,
+    "data_set.file.delimiter": ";",
+    "data_set.file.columns": ["pid", "visit", "y"],
     "data_set.public": True,
     "budget.epsilon": 3.0,
     "budget.delta": 1e-6,
@@ -36,6 +38,7 @@ CHANGES = {
     "limits.representation": 15,
     "limits.sampling_rate": 0.07,
     "limits.clip": 0.9,
+    "limits.memory_mib": 2048,
     "split.encoder": 0.61,
     "split.heads": 0.62,
     "split.counts": 0.63,
@@ -74,8 +77,28 @@ def test_every_sample_can_be_explained(path):
 def test_the_numbers_of_the_policy_stand_in_the_text(make_policy):
     text = text_of(make_policy({field: CHANGES[field] for field in CHANGES if field != "data_set.public"}))
     assert "77 days after the day on which a study ended" in text
-    for number in ("epsilon of 3 ", "1e-06", "2027-12-31", "epsilon of 1.5", "0.75", "12,345", "61%", "64%", "33", "7"):
+    for number in (
+        "epsilon of 3 ",
+        "1e-06",
+        "2027-12-31",
+        "epsilon of 1.5",
+        "0.75",
+        "12,345",
+        "2,048 MiB",
+        "61%",
+        "64%",
+        "33",
+        "7",
+    ):
         assert number in text
+
+
+def test_the_text_says_how_the_file_is_parted(make_policy):
+    assert "parted by commas, and its columns are named by its first line; no study can say oth" in text_of(
+        make_policy()
+    )
+    text = text_of(make_policy({"data_set.file": {"delimiter": "\t", "columns": ["y", "pid"]}}))
+    assert "parted by tabulators, and its columns are y and pid, in this order; no study can say otherwise" in text
 
 
 def test_only_what_is_true_is_said_of_changes_and_of_several_hospitals(make_policy):

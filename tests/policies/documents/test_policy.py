@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -57,7 +58,7 @@ def test_a_policy_of_version_1_is_refused_with_the_fields_that_it_lacks(tmp_path
     with pytest.raises(DocumentError) as caught:
         load_policy(path)
     (fault,) = caught.value.faults
-    for field in (*new, "version: 3", "budget.relation", "budget.expires", "limits.round_epsilon", "architectures"):
+    for field in (*new, "version: 4", "budget.relation", "budget.expires", "limits.round_epsilon", "architectures"):
         assert field in fault
     assert "data_set.identified_by" in fault
 
@@ -67,8 +68,54 @@ def test_a_policy_of_version_2_is_refused_with_the_field_that_it_lacks(tmp_path)
     del older["data_set"]["identified_by"]
     path = tmp_path / "policy.yaml"
     path.write_text(yaml.safe_dump(older))
-    with pytest.raises(DocumentError, match=r"version 2 .* write version: 3 .* new fields: data_set\.identified_by\."):
+    says = r"version 2 .* write version: 4 .* new fields: data_set\.identified_by, data_set\.file, limits\.memory_mib\."
+    with pytest.raises(DocumentError, match=says):
         load_policy(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "digest"),
+    [
+        ("strict", "cc4b4f2704b132fc59840aa4b942d64f48d4244b66454da18a1a14c941b79e61"),
+        ("consortium", "c1ba8d45e18618e93a45d509e9d8e68550ab056ddad3736b64ae97736de6ba51"),
+        ("research", "dd4c88394cb761e05ca1ba77dc0f7337dbe67d4ed6815abb7a6400562e1f7c38"),
+    ],
+)
+def test_a_policy_of_version_3_keeps_the_digest_under_which_it_is_in_force(name, digest, tmp_path):
+    """The digests are those that version 0.5 computed for its samples."""
+    older = yaml.safe_load((SAMPLES / f"{name}.yaml").read_text()) | {"version": 3}
+    del older["data_set"]["file"], older["limits"]["memory_mib"]
+    path = tmp_path / "policy.yaml"
+    path.write_text(yaml.safe_dump(older))
+    policy = load_policy(path)
+    assert policy.digest == digest
+    assert Policy.model_validate_json(policy.canonical()) == policy
+    # What it means by the fields that it cannot state.
+    assert (policy.data_set.file.delimiter, policy.data_set.file.columns) == (",", ())
+    assert policy.limits.memory_mib == 16_384
+
+
+@pytest.mark.parametrize(
+    ("part", "field", "value"),
+    [("data_set", "file", {"delimiter": ";", "columns": []}), ("limits", "memory_mib", 1_000_000)],
+)
+def test_a_policy_of_version_3_states_nothing_that_its_version_does_not_have(part, field, value, make_policy):
+    stated = json.loads(make_policy().canonical()) | {"version": 3}
+    del stated["data_set"]["file"], stated["limits"]["memory_mib"]
+    Policy.model_validate(stated)
+    stated[part] = {**stated[part], field: value}
+    with pytest.raises(ValidationError, match=f"version 3 has no {part}.{field}; write version: 4"):
+        Policy.model_validate(stated)
+
+
+@pytest.mark.parametrize("part", ["data_set", "limits"])
+@pytest.mark.parametrize("instead", [None, [], "file", 3])
+def test_a_part_that_is_none_is_refused_in_version_3_too(part, instead, make_policy):
+    stated = json.loads(make_policy().canonical()) | {"version": 3}
+    del stated["data_set"]["file"], stated["limits"]["memory_mib"]
+    stated[part] = instead
+    with pytest.raises(ValidationError, match=part):
+        Policy.model_validate(stated)
 
 
 def test_the_fields_that_older_versions_lacked_are_named_as_they_are(make_policy):
@@ -93,9 +140,13 @@ def test_every_field_must_be_stated(name, tmp_path):
     whole = yaml.safe_load((SAMPLES / f"{name}.yaml").read_text())
     parts = [((), field) for field in whole]
     parts += [((group,), field) for group in ("data_set", "budget", "limits", "split") for field in whole[group]]
+    parts += [(("data_set", "file"), field) for field in whole["data_set"]["file"]]
     for way, field in parts:
         cut = yaml.safe_load((SAMPLES / f"{name}.yaml").read_text())
-        (cut[way[0]] if way else cut).pop(field)
+        at = cut
+        for step in way:
+            at = at[step]
+        at.pop(field)
         path = tmp_path / "cut.yaml"
         path.write_text(yaml.safe_dump(cut))
         with pytest.raises(DocumentError, match=f"{field}: this field is missing"):
@@ -105,10 +156,21 @@ def test_every_field_must_be_stated(name, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"version": 4}, "version"),
+        ({"version": 5}, "version"),
         ({"version": True}, "version"),
-        ({"version": 1}, "write version: 3"),
-        ({"version": 2}, "write version: 3"),
+        ({"version": 1}, "write version: 4"),
+        ({"version": 2}, "write version: 4"),
+        ({"data_set.file": None}, "data_set.file"),
+        ({"data_set.file": {"delimiter": ","}}, "data_set.file.columns"),
+        ({"data_set.file": {"columns": []}}, "data_set.file.delimiter"),
+        ({"data_set.file.delimiter": "."}, "data_set.file.delimiter"),
+        ({"data_set.file.delimiter": ""}, "data_set.file.delimiter"),
+        ({"data_set.file.columns": ["pid", "pid"]}, "data_set.file.columns lists a value twice"),
+        ({"data_set.file.columns": ["y"]}, "data_set.file.columns does not list pid of data_set.identified_by"),
+        ({"data_set.file.columns": ["c"] * 8193}, "data_set.file.columns"),
+        ({"limits.memory_mib": 63}, "limits.memory_mib"),
+        ({"limits.memory_mib": float("inf")}, "limits.memory_mib"),
+        ({"limits.memory_mib": True}, "is not a number"),
         ({"data_set.identified_by": []}, "data_set.identified_by"),
         ({"data_set.identified_by": "pid"}, "data_set.identified_by"),
         ({"data_set.identified_by": [""]}, "data_set.identified_by"),

@@ -5,15 +5,24 @@ import pytest
 import yaml
 
 from policies.documents.document import DocumentError
+from policies.documents.policy import load_policy
 from policies.documents.predecessor import load_predecessor
 
 
 def written(path, policy, version=2):
-    """A policy as version 2 wrote it, and the digest that it had."""
+    """A policy as version 2 wrote it (or 3), and the digest that it had."""
     stated = policy.model_dump(mode="json") | {"version": version}
-    del stated["data_set"]["identified_by"]
+    del stated["data_set"]["file"], stated["limits"]["memory_mib"]
+    if version < 3:
+        del stated["data_set"]["identified_by"]
     path.write_text(yaml.safe_dump(stated))
     return path, hashlib.sha256(json.dumps(stated, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+
+def as_of_version_3(policy):
+    """A policy of version 3 that means what this one says, but for the memory, of which it means the default."""
+    limits = policy.limits.model_copy(update={"memory_mib": 16_384})
+    return policy.model_copy(update={"version": 3, "limits": limits})
 
 
 def test_a_policy_of_this_version_is_read_as_it_is(make_policy, tmp_path):
@@ -27,7 +36,17 @@ def test_a_policy_of_version_2_has_its_own_digest_and_the_columns_of_its_success
     path, digest = written(tmp_path / "policy.yaml", make_policy({"limits.clip": 0.125, "approvers": None}))
     found, known = load_predecessor(path, make_policy({"data_set.identified_by": ["visit"]}))
     assert known == digest != found.digest
-    assert found == make_policy({"limits.clip": 0.125, "data_set.identified_by": ["visit"]})
+    assert found == as_of_version_3(make_policy({"limits.clip": 0.125, "data_set.identified_by": ["visit"]}))
+
+
+def test_a_policy_of_version_3_has_its_own_digest_and_the_file_of_its_successor(make_policy, tmp_path):
+    """Nothing bound the file before: each study said how it was parted."""
+    path, digest = written(tmp_path / "policy.yaml", make_policy({"limits.clip": 0.125}), version=3)
+    file = {"delimiter": ";", "columns": ["y", "pid"]}
+    found, known = load_predecessor(path, make_policy({"data_set.file": file}))
+    assert known == digest == found.digest == load_policy(path).digest
+    assert found == as_of_version_3(make_policy({"limits.clip": 0.125, "data_set.file": file}))
+    assert load_policy(path) == as_of_version_3(make_policy({"limits.clip": 0.125}))
 
 
 def test_a_policy_of_version_2_keeps_its_unit_beside_a_successor_of_another(make_policy, tmp_path):
@@ -37,12 +56,13 @@ def test_a_policy_of_version_2_keeps_its_unit_beside_a_successor_of_another(make
     assert (found.data_set.unit, known) == ("patient", digest)
     path, digest = written(tmp_path / "rows.yaml", rows)
     found, known = load_predecessor(path, rows)
-    assert (found, known) == (rows, digest)
+    assert (found, known) == (as_of_version_3(rows), digest)
 
 
-@pytest.mark.parametrize("version", [1, 3, 4])
+@pytest.mark.parametrize("version", [1, 3, 4, 5])
 def test_no_other_version_is_taken_for_it(version, make_policy, tmp_path):
-    path, _ = written(tmp_path / "policy.yaml", make_policy(), version)
+    path, _ = written(tmp_path / "policy.yaml", make_policy())
+    path.write_text(path.read_text().replace("version: 2", f"version: {version}"))
     with pytest.raises(DocumentError):
         load_predecessor(path, make_policy())
 

@@ -3,6 +3,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+from dataclasses import replace
 from datetime import date
 
 import pytest
@@ -52,9 +53,12 @@ def test_the_genesis_binds_the_data_set_the_holdout_and_delta():
             Genesis("cardiology", 0.2, 1e-5, unit="record", identified_by=("visit",)),
             Genesis("cardiology", 0.2, 1e-5, unit="record", identified_by=("pid", "visit")),
             Genesis("cardiology", 0.2, 1e-5, unit="record", identified_by=("visit", "pid")),
+            Genesis("cardiology", 0.2, 1e-5, unit="record", identified_by=("pid",), delimiter=",", columns=()),
+            Genesis("cardiology", 0.2, 1e-5, unit="record", identified_by=("pid",), delimiter=";", columns=()),
+            Genesis("cardiology", 0.2, 1e-5, unit="record", identified_by=("pid",), delimiter=",", columns=("pid",)),
         )
     }
-    assert len(hashes) == 10
+    assert len(hashes) == 13
 
 
 @given(place=st.integers(0, 5), column=st.integers(0, 3), data=st.data())
@@ -188,7 +192,15 @@ def test_a_genesis_says_what_is_protected_and_is_read_as_it_was_written():
     stated = Genesis("cardiology", 0.2, 1e-5, unit="record", identified_by=("ward", "row"))
     body = json.loads(genesis_row(stated)[3])
     assert (body["unit"], body["identified_by"]) == ("record", ["ward", "row"])
+    assert set(body) == {"kind", "version", "data_set", "holdout", "delta", "unit", "identified_by"}
     assert check_chain([genesis_row(stated)]) == (stated, ())
+    whole = replace(stated, delimiter=";", columns=("ward", "row"))
+    body = json.loads(genesis_row(whole)[3])
+    assert (body["delimiter"], body["columns"]) == (";", ["ward", "row"])
+    assert check_chain([genesis_row(whole)]) == (whole, ())
+    for wrong in ({"delimiter": 5}, {"columns": (5,)}, {"columns": "ward"}, {"identified_by": "ward"}):
+        with pytest.raises(LedgerTamperedError, match="entry 0 cannot be read"):
+            check_chain([genesis_row(replace(whole, **wrong))])
     with pytest.raises(LedgerTamperedError, match="entry 0 cannot be read"):
         check_chain([genesis_row(Genesis("cardiology", 0.2, 1e-5, unit="household", identified_by=("pid",)))])
 
@@ -324,3 +336,4 @@ def test_the_genesis_of_a_policy_says_what_it_says_of_its_data_set(make_policy):
     mine = policy.data_set
     assert (genesis.data_set, genesis.unit, genesis.identified_by) == (mine.id, mine.unit, mine.identified_by)
     assert (genesis.holdout, genesis.delta, genesis.public) == (mine.holdout, policy.budget.delta, mine.public)
+    assert (genesis.delimiter, genesis.columns) == (mine.file.delimiter, mine.file.columns)

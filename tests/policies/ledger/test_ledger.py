@@ -38,7 +38,7 @@ from policies.plan.cost import Cost
 from policies.plan.release import plan
 
 DELTA = 1e-5
-CARDIOLOGY = Genesis("cardiology", 0.2, DELTA, unit="patient", identified_by=("pid",))
+CARDIOLOGY = Genesis("cardiology", 0.2, DELTA, unit="patient", identified_by=("pid",), delimiter=",", columns=())
 HERE = str(Path(__file__).parent)
 ROOT = str(Path(__file__).parents[3])
 
@@ -167,16 +167,24 @@ def test_a_ledger_is_made_once_and_never_in_passing(tmp_path):
         Ledger.create(path, CARDIOLOGY)
 
 
-@pytest.mark.parametrize("unsaid", ["unit", "identified_by"])
+@pytest.mark.parametrize("unsaid", ["unit", "identified_by", "delimiter", "columns"])
 def test_a_new_ledger_says_what_it_protects(unsaid, tmp_path):
-    with pytest.raises(ValueError, match="says what it protects"):
+    with pytest.raises(ValueError, match=f"says what it protects .*; {unsaid} is missing"):
         Ledger.create(tmp_path / "ledger.db", replace(CARDIOLOGY, **{unsaid: None}))
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("data_set", "other"), ("unit", "record"), ("identified_by", ("visit",)), ("holdout", 0.3), ("delta", 1e-6)],
+    [
+        ("data_set", "other"),
+        ("unit", "record"),
+        ("identified_by", ("visit",)),
+        ("holdout", 0.3),
+        ("delta", 1e-6),
+        ("delimiter", ";"),
+        ("columns", ("pid", "y")),
+    ],
 )
 def test_a_ledger_of_another_data_set_is_refused_and_released(field, value, open_ledger):
     with pytest.raises(LedgerMismatchError, match=f"the ledger's {field} is"):
@@ -185,7 +193,10 @@ def test_a_ledger_of_another_data_set_is_refused_and_released(field, value, open
 
 
 def test_the_columns_are_named_in_the_error_and_their_order_counts(tmp_path):
-    path, rows = tmp_path / "ledger.db", Genesis("rows", 0.2, DELTA, unit="record", identified_by=("ward", "row"))
+    path, rows = (
+        tmp_path / "ledger.db",
+        Genesis("rows", 0.2, DELTA, unit="record", identified_by=("ward", "row"), delimiter=",", columns=()),
+    )
     Ledger.create(path, rows)
     says = "the ledger's identified_by is ward, row, but the policy says row, ward"
     with pytest.raises(LedgerMismatchError, match=says):
@@ -205,6 +216,16 @@ def test_a_ledger_that_is_older_than_the_unit_opens_and_stays_as_it_was_written(
         Ledger.open(path, replace(CARDIOLOGY, holdout=0.3), budget_epsilon=4.0)
 
 
+def test_a_ledger_that_is_older_than_the_file_opens_with_every_file_and_stays_as_it_was_written(tmp_path):
+    path, older = tmp_path / "ledger.db", replace(CARDIOLOGY, delimiter=None, columns=None)
+    create_store(path, older)
+    for delimiter, columns in ((",", ()), (";", ("pid", "y"))):
+        with Ledger.open(path, replace(CARDIOLOGY, delimiter=delimiter, columns=columns), budget_epsilon=4.0) as ledger:
+            assert ledger.genesis == older
+    with pytest.raises(LedgerMismatchError, match="the ledger's unit is patient"):
+        Ledger.open(path, replace(CARDIOLOGY, unit="record"), budget_epsilon=4.0)
+
+
 @pytest.mark.parametrize("budget", [0.0, -1.0, math.nan, math.inf])
 def test_a_budget_that_bounds_nothing_is_refused(budget, open_ledger):
     with pytest.raises(LedgerMismatchError, match="budget_epsilon"):
@@ -222,7 +243,7 @@ import sys
 sys.path[:0] = sys.argv[2:]
 from pathlib import Path
 from policies.ledger.ledger import Genesis, Ledger
-genesis = Genesis("cardiology", 0.2, 1e-5, unit="patient", identified_by=("pid",))
+genesis = Genesis("cardiology", 0.2, 1e-5, unit="patient", identified_by=("pid",), delimiter=",", columns=())
 Ledger.open(Path(sys.argv[1]), genesis, budget_epsilon=4.0)
 """
 
@@ -280,7 +301,7 @@ sys.path[:0] = sys.argv[2:]
 from pathlib import Path
 from policies.ledger.ledger import Genesis, Ledger
 from test_ledger import pair
-genesis = Genesis("cardiology", 0.2, 1e-5, unit="patient", identified_by=("pid",))
+genesis = Genesis("cardiology", 0.2, 1e-5, unit="patient", identified_by=("pid",), delimiter=",", columns=())
 ledger = Ledger.open(Path(sys.argv[1]), genesis, budget_epsilon=4.0)
 for number in range(len(ledger.entries()), 100_000):
     print(number, "begun", flush=True)
@@ -397,7 +418,16 @@ class LedgerLaws(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.path = Path(self.folder.name) / "ledger.db"
         Ledger.create(
-            self.path, Genesis(data_set="d", holdout=0.2, delta=DELTA, unit="patient", identified_by=("pid",))
+            self.path,
+            Genesis(
+                data_set="d",
+                holdout=0.2,
+                delta=DELTA,
+                unit="patient",
+                identified_by=("pid",),
+                delimiter=",",
+                columns=(),
+            ),
         )
         self.expected: dict[tuple[str, int, str, int], Cost] = {}
         self.most = 0.0
@@ -406,7 +436,15 @@ class LedgerLaws(RuleBasedStateMachine):
     def open(self) -> None:
         self.ledger = Ledger.open(
             self.path,
-            Genesis(data_set="d", holdout=0.2, delta=DELTA, unit="patient", identified_by=("pid",)),
+            Genesis(
+                data_set="d",
+                holdout=0.2,
+                delta=DELTA,
+                unit="patient",
+                identified_by=("pid",),
+                delimiter=",",
+                columns=(),
+            ),
             budget_epsilon=self.BUDGET,
         )
 
@@ -499,7 +537,9 @@ def test_a_whole_study_is_charged_within_its_foreseen_price(make_study, open_led
 
 def test_public_data_may_be_charged_without_noise_and_say_unbounded(tmp_path):
     path = tmp_path / "public.db"
-    published = Genesis("published", 0.2, DELTA, public=True, unit="patient", identified_by=("pid",))
+    published = Genesis(
+        "published", 0.2, DELTA, public=True, unit="patient", identified_by=("pid",), delimiter=",", columns=()
+    )
     Ledger.create(path, published)
     with Ledger.open(path, published, budget_epsilon=1.0) as ledger:
         ledger.charge(Debit("s" * 64, "p" * 64, 0, 1, {"counts": Cost("training", 1.0, 0.0, 1)}))
@@ -515,7 +555,7 @@ def test_public_data_may_be_charged_without_noise_and_say_unbounded(tmp_path):
 
 def test_a_policy_that_is_edited_cannot_make_a_ledger_public(tmp_path):
     path = tmp_path / "private.db"
-    ward = Genesis("ward", 0.2, DELTA, unit="patient", identified_by=("pid",))
+    ward = Genesis("ward", 0.2, DELTA, unit="patient", identified_by=("pid",), delimiter=",", columns=())
     Ledger.create(path, ward)
     with pytest.raises(LedgerMismatchError, match="public"):
         Ledger.open(path, replace(ward, public=True), budget_epsilon=1.0)

@@ -34,6 +34,8 @@ def exported(tmp_path, credentials, authority):
                 public=public,
                 unit="patient",
                 identified_by=("patient",),
+                delimiter=",",
+                columns=(),
             ),
         )
         with Ledger.open(
@@ -45,6 +47,8 @@ def exported(tmp_path, credentials, authority):
                 public=public,
                 unit="patient",
                 identified_by=("patient",),
+                delimiter=",",
+                columns=(),
             ),
             budget_epsilon=9.0,
         ) as ledger:

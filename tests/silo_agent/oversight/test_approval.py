@@ -219,11 +219,35 @@ def test_a_policy_of_another_data_set_than_the_one_in_force_is_refused(changes, 
     assert len(older_ledger.history()) == 1
 
 
+def of_version_4(path, **file):
+    """The policy as version 4 states it, with this file."""
+    document = policy_document("north-ward") | {"version": 4}
+    document["data_set"] |= {"file": {"delimiter": ",", "columns": [], **file}}
+    document["limits"] |= {"memory_mib": 4096}
+    return write_yaml(path, document)
+
+
+def test_a_file_is_stated_once_and_for_good(older_ledger, trust, quick_path):
+    """A ledger older than the field says nothing of it; a policy of version 3 could not either."""
+    path = quick_path / "policy.yaml"
+    write_yaml(path, policy_document("north-ward"))
+    put_into_force(older_ledger, path, quick_path, trust)
+    stated = put_into_force(older_ledger, of_version_4(path, delimiter=";"), quick_path, trust)
+    assert older_ledger.policy == stated.digest
+    assert put_into_force(older_ledger, path, quick_path, trust) == stated
+    for other in (of_version_4(path, delimiter="|"), of_version_4(path, delimiter=";", columns=["patient"])):
+        with pytest.raises(ApprovalError, match=r"data_set.file is .* it is fixed for the life"):
+            put_into_force(older_ledger, other, quick_path, trust)
+    with pytest.raises(ApprovalError, match=r"data_set.file is .*',', 'columns': \[\]}, but"):
+        put_into_force(older_ledger, write_yaml(path, policy_document("north-ward")), quick_path, trust)
+    assert older_ledger.policy == stated.digest
+
+
 def put_version_2_into_force(ledger, state, **changes):
     """As the agent before this version left it: its digest in the ledger, its canonical JSON in the state."""
     document = load_policy(write_yaml(state / "then.yaml", policy_document("north-ward", **changes)))
     stated = document.model_dump(mode="json") | {"version": 2}
-    del stated["data_set"]["identified_by"]
+    del stated["data_set"]["identified_by"], stated["data_set"]["file"], stated["limits"]["memory_mib"]
     content = json.dumps(stated, sort_keys=True, separators=(",", ":")).encode()
     digest = hashlib.sha256(content).hexdigest()
     (state / "policies").mkdir()

@@ -9,7 +9,7 @@ from torch import nn
 
 from policies.documents.study import Image, Model
 from policies.plan import architectures
-from silo_agent.learning.encoder.image_networks import build_image_network, start, widest
+from silo_agent.learning.encoder.image_networks import build_image_network, start
 
 
 def image(channels=1, height=16, width=16):
@@ -141,7 +141,7 @@ def test_the_widest_map_is_the_widest_map(encoder, height, width):
             layer.register_forward_hook(lambda _, __, out: sizes.append(out[0].numel()))
     with torch.no_grad():
         network(pixels(shape, 1))
-    assert widest(model_, shape) == max(sizes)
+    assert architectures.widest(model_, shape) == max(sizes)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,235 @@
+"""How a study reads a silo's file: the columns, what their cells may say, and how they become a model's inputs.
+
+Guarantees: an accepted schema encodes every cell that fits as a finite number in [-1, 1], within 2^-24 of the exact
+one. `silo_agent.data.reader` does it. tests/policies/documents/test_data_schema.py has the arithmetic.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import Field, ValidationInfo, model_validator
+
+from policies.documents import bounds
+from policies.documents.document import Closed
+
+MOST: Final = 1e15
+"""Largest magnitude of a bound, a fill value, an edge or a pixel's range."""
+LEAST: Final = 1e-12
+"""Smallest difference of two bounds, and smallest bound on a logarithmic scale."""
+FINEST: Final = 1e-6
+"""Smallest difference of two bounds, relative to the larger of their magnitudes. With `MOST` and `LEAST` it keeps every
+scaled value within 2^-24 of the exact one, about what float32 itself loses."""
+MOST_DOMAINS: Final = 256
+MOST_INPUTS: Final = 16_384
+
+ColumnName = Annotated[str, Field(min_length=1, max_length=128), bounds.text(128)]
+Quantity = Annotated[float, Field(allow_inf_nan=False), bounds.within(-MOST, MOST, fix="choose another unit")]
+"""A value of a column, in the column's own unit."""
+Code = Annotated[str | int | float | bool, bounds.code(200, 2**53)]
+Codes = Annotated[tuple[Code, ...], bounds.items(1024)]
+BINARY: Final = 2
+
+
+def _span_fault(minimum: float, maximum: float) -> str | None:
+    """Return why a range is too narrow for its values to be told apart, or None."""
+    least = max(LEAST, FINEST * max(abs(minimum), abs(maximum)))
+    if maximum - minimum >= least:
+        return None
+    return (
+        f"minimum {minimum!r} and maximum {maximum!r} are closer than {least:g}, so rounding would blur what lies"
+        " between; widen the range"
+    )
+
+
+class NumericFeature(Closed):
+    """A number with a public range. It enters the model as a value in [-1, 1] (after `scale: log`, if asked for)."""
+
+    column: ColumnName
+    kind: Literal["number"]
+    minimum: Quantity
+    maximum: Quantity
+    scale: Literal["linear", "log"] = "linear"
+    missing: Codes = ()
+    fill: Quantity | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.minimum >= self.maximum:
+            msg = f"minimum {self.minimum} must lie below maximum {self.maximum}"
+            raise ValueError(msg)
+        if self.scale == "log" and self.minimum <= 0:
+            msg = "scale log needs a minimum above 0"
+            raise ValueError(msg)
+        if self.fill is not None and not self.minimum <= self.fill <= self.maximum:
+            msg = f"fill {self.fill} must lie in [{self.minimum}, {self.maximum}]"
+            raise ValueError(msg)
+        return self
+
+    @model_validator(mode="after")
+    def _check_bounds(self, info: ValidationInfo) -> Self:
+        fault = _span_fault(self.minimum, self.maximum)
+        if fault is None and self.scale == "log" and self.minimum < LEAST:
+            fault = f"minimum {self.minimum!r} is below {LEAST:g}, the least for scale log; choose another unit"
+        if fault is not None and not bounds.lifted(info):
+            raise bounds.broken(fault)
+        return self
+
+    @property
+    def width(self) -> int:
+        """Number of model inputs: the value, and an indicator of absence if a public fill value is given."""
+        return 1 if self.fill is None else 2
+
+
+class CategoryFeature(Closed):
+    """One of the listed codes. It enters the model one-hot. With `optional`, absence is one more category."""
+
+    column: ColumnName
+    kind: Literal["category"]
+    values: Annotated[tuple[Code, ...], Field(min_length=2, max_length=64)]
+    missing: Codes = ()
+    optional: bool = False
+
+    @property
+    def width(self) -> int:
+        """Number of model inputs: one for each listed value, and one more for absence if that is allowed."""
+        return len(self.values) + int(self.optional)
+
+
+Feature = Annotated[NumericFeature | CategoryFeature, Field(discriminator="kind")]
+
+
+class Label(Closed):
+    """The outcome: codes that mean yes and codes that mean no, or the codes of each class. Other codes are errors."""
+
+    column: ColumnName
+    positive: Codes = ()
+    negative: Codes = ()
+    classes: Annotated[tuple[Annotated[Codes, Field(min_length=1)], ...], Field(max_length=64)] = ()
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        binary = bool(self.positive) and bool(self.negative)
+        if binary == bool(self.classes) or bool(self.positive) != bool(self.negative):
+            msg = "give either positive and negative, or classes"
+            raise ValueError(msg)
+        if self.classes and len(self.classes) <= BINARY:
+            msg = "classes must be three or more; write two classes as positive and negative"
+            raise ValueError(msg)
+        return self
+
+    @property
+    def codes(self) -> tuple[tuple[Code, ...], ...]:
+        """Codes of each class in order. For a binary outcome these are no, then yes."""
+        return self.classes or (self.negative, self.positive)
+
+    @property
+    def count(self) -> int:
+        """C: number of classes."""
+        return len(self.codes)
+
+
+class Image(Closed):
+    """A column with the path of each record's image, relative to the data file: PNG, JPEG, 16-bit PNG or DICOM.
+
+    A pixel enters the model as a value in [-1, 1], scaled from the public range `minimum` to `maximum`. Pixels outside
+    the range are clipped to it. An image of another size is resized to `height` x `width`.
+    """
+
+    column: ColumnName
+    channels: Literal[1, 3] = 1
+    height: Annotated[int, Field(ge=8, le=1024)]
+    width: Annotated[int, Field(ge=8, le=1024)]
+    minimum: Quantity = 0.0
+    maximum: Quantity = 255.0
+
+    @model_validator(mode="after")
+    def _check(self, info: ValidationInfo) -> Self:
+        if self.minimum >= self.maximum:
+            msg = f"minimum {self.minimum} must lie below maximum {self.maximum}"
+            raise ValueError(msg)
+        fault = _span_fault(self.minimum, self.maximum)
+        if fault is not None and not bounds.lifted(info):
+            raise bounds.broken(fault)
+        return self
+
+
+class DomainColumn(Closed):
+    """One factor of the domain: a category column, or a number cut at public edges (left-closed bands)."""
+
+    column: ColumnName
+    values: Annotated[tuple[Code, ...], bounds.items(32)] = ()
+    edges: Annotated[tuple[Quantity, ...], bounds.items(31)] = ()
+    names: Annotated[tuple[Annotated[str, bounds.text(64)], ...], Field(min_length=1, max_length=32)]
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if bool(self.values) == bool(self.edges):
+            msg = "give either values or edges"
+            raise ValueError(msg)
+        wanted = len(self.values) or len(self.edges) + 1
+        if len(self.names) != wanted:
+            msg = f"{wanted} names are needed, but {len(self.names)} are given"
+            raise ValueError(msg)
+        if list(self.edges) != sorted(set(self.edges)):
+            msg = "edges must increase"
+            raise ValueError(msg)
+        return self
+
+
+class DataSchema(Closed):
+    """How a silo's own file is read. Values outside the schema are errors that name file, row and column."""
+
+    columns: Annotated[tuple[ColumnName, ...], bounds.items(8192)] = ()
+    """The names that the study expects for the columns of a file without a header line; empty if it expects one. A
+    silo's policy says what holds, and refuses a study that expects something else."""
+    delimiter: Annotated[str, Field(min_length=1, max_length=1)] = ","
+    """What the study expects between the cells of a CSV file; the policy says what stands there, as for `columns`."""
+    missing: Annotated[tuple[Annotated[str, bounds.text(64)], ...], bounds.items(64)] = ("",)
+    patient: ColumnName | None = None
+    label: Label
+    domain: Annotated[tuple[DomainColumn, ...], Field(min_length=1, max_length=3)]
+    features: Annotated[tuple[Feature, ...], Field(max_length=4096)] = ()
+    image: Image | None = None
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if not self.features and self.image is None:
+            msg = "give features, an image, or both"
+            raise ValueError(msg)
+        seen = [f.column for f in self.features] + ([] if self.image is None else [self.image.column])
+        if len(set(seen)) != len(seen):
+            msg = "a column is listed twice among the features"
+            raise ValueError(msg)
+        if self.label.column in seen:
+            msg = f"the label {self.label.column!r} must not be a feature"
+            raise ValueError(msg)
+        return self
+
+    @model_validator(mode="after")
+    def _check_bounds(self, info: ValidationInfo) -> Self:
+        if bounds.lifted(info):
+            return self
+        domains = math.prod(len(factor.names) for factor in self.domain)
+        for count, most, what, fix in (
+            (domains, MOST_DOMAINS, "domains, the product of the factors' names", "name fewer"),
+            (self.inputs, MOST_INPUTS, "inputs, the sum of the features' widths", "list fewer features or categories"),
+        ):
+            if count > most:
+                fault = f"this makes {count} {what}; at most {most} are allowed: {fix}"
+                raise bounds.broken(fault)
+        return self
+
+    @property
+    def domains(self) -> tuple[str, ...]:
+        """Names of the M domains: all combinations of the factors, in order."""
+        names: tuple[str, ...] = ("",)
+        for factor in self.domain:
+            names = tuple(f"{a} {b}".strip() for a in names for b in factor.names)
+        return names
+
+    @property
+    def inputs(self) -> int:
+        """Width of the model's input from the features. An image is a separate input."""
+        return sum(f.width for f in self.features)

@@ -1,0 +1,100 @@
+"""How much memory a study may need at a silo, in bytes, from its public constants alone.
+
+It is an upper estimate, by arithmetic and without building anything, so a silo can compare it with its policy
+(`limits.memory_mib`) before it does any work for the study. It counts what grows with the study: not the program and
+its libraries. A patient counts with one record; a patient with several needs more (`privacy.max_patients` bounds
+patients).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from policies.documents.study import Image, Study
+from policies.plan import architectures, shapes, terms
+
+PART: Final = 1 << 29
+"""Bytes that the gradients and activations of one part of a batch may take, unless one record alone needs more."""
+MAPS: Final = 16
+"""Memory of a pass through an image network, counted in maps of its largest size."""
+_FLOAT: Final = 4
+_CELL: Final = 64
+"""Bytes of a cell while the file is read: a short text and its place."""
+_RECORD: Final = 96
+"""Bytes of a record beside its inputs: class, domain, patient, identity, places."""
+_PHI: Final = 32
+"""Bytes of one value of the representation in the heads' sums: the value, its error, their products, in float64."""
+_WEIGHT: Final = 128
+"""Bytes of a weight: the model, its start, gradient, noise, change, integers, masks and sealed bytes."""
+_SUMMED: Final = 96
+"""Bytes of a value of the other sums: the full and the packed matrix, noise, integers, masks and sealed bytes."""
+_FORWARD: Final = 1 << 16
+"""Records that pass the encoder at once when nothing is trained."""
+_PAIR: Final = 19 * 40
+"""Bytes of a pair of records in MK-MMD: 19 kernels, six float32 matrices and two float64 ones each."""
+_BYTE: Final = 255
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes that a study may need at a silo, by what needs them."""
+
+    records: int
+    encoder: int
+    heads: int
+    personal: int
+
+    @property
+    def total(self) -> int:
+        """All of it. The parts are not all needed at once, so this is more than the peak."""
+        return self.records + self.encoder + self.heads + self.personal
+
+
+def needed(study: Study) -> Memory:
+    """The memory that a study may need at a silo."""
+    patients, widest = study.privacy.max_patients, _widest(study)
+    weights = shapes.encoder_values(study) + terms.table_values(study)
+    record = _FLOAT * (weights + MAPS * widest)
+    layers = _layer_values(study)
+    summed = max(shapes.head_values(study, number) for number in range(1, study.rounds + 1))
+    summed += len(study.data.domains) * (1 + shapes.metric_values(study))
+    return Memory(
+        records=patients * _record_bytes(study) + _FLOAT * min(patients, _FORWARD) * layers,
+        encoder=_WEIGHT * weights + max(record, min(PART, patients * record)),
+        heads=_SUMMED * summed,
+        personal=_personal(study, layers + MAPS * widest, weights),
+    )
+
+
+def _record_bytes(study: Study) -> int:
+    data, model = study.data, study.model
+    cells = len(data.features) + len(data.domain) + 2 + (data.image is not None)
+    pixels = 0 if data.image is None else _image_bytes(data.image)
+    return _RECORD + _CELL * cells + _FLOAT * data.inputs + pixels + _PHI * (model.representation + 1)
+
+
+def _image_bytes(image: Image) -> int:
+    """Bytes of an image in memory: one for each pixel if the range is whole numbers of up to 255 steps, else two."""
+    span = image.maximum - image.minimum
+    whole = image.minimum.is_integer() and span.is_integer() and span <= _BYTE
+    return image.channels * image.height * image.width * (1 if whole else 2)
+
+
+def _widest(study: Study) -> int:
+    image = study.data.image
+    return 0 if image is None else architectures.widest(study.model, image)
+
+
+def _layer_values(study: Study) -> int:
+    """Values of all layers of the encoder for one record, its inputs included."""
+    return sum(shapes.layer_widths(study))
+
+
+def _personal(study: Study, values: int, weights: int) -> int:
+    plan = study.personal
+    if plan is None:
+        return 0
+    batch = min(plan.batch_size, study.privacy.max_patients)
+    pairs = _PAIR * batch**2 if plan.mmd > 0 else 0
+    return pairs + _FLOAT * (batch * values + 6 * weights)
