@@ -44,7 +44,9 @@ from coordinator.storage.spool import SUM_FILE, Spool
 from coordinator.storage.store import Store
 from coordinator.work import check_fetch, check_present, check_upload, work_in
 from policies.documents.study import Study, parse_study
+from policies.plan import quorum
 from policies.plan.release import plan
+from policies.refusals import Refused
 from protos.chunks import ChunkList
 from protos.messages import (
     SUM,
@@ -107,6 +109,8 @@ class Engine:
             live = [progress for progress in self._progress.values() if progress.life in studies.LIVE]
             self._spool.sweep([progress.round.place for progress in live if progress.round])
             for progress in live:
+                if self._ends_by_name(progress):
+                    continue
                 self._commit(progress, *studies.restart_clock(progress, self._clock()))
                 round_ = progress.round
                 if round_ is not None and round_.phase is Phase.ADD:
@@ -128,6 +132,7 @@ class Engine:
     def create(self, canonical: bytes) -> str:
         """Store a study and return its digest. Raises ValueError if it is no study, `Refused`, `StudyExistsError`."""
         study = Study.model_validate_json(canonical, strict=False)
+        quorum.require(study)
         progress = studies.create(script_of(study))
         with self._changed:
             self._store.create(study.canonical(), progress)
@@ -296,6 +301,15 @@ class Engine:
             return check_fetch(self._round(place), silo, tensor, kind, of_silo)
 
     # --- inside -------------------------------------------------------------------------------------------------
+    def _ends_by_name(self, progress: Progress) -> bool:
+        """Whether a study of an earlier version was ended, because every silo refuses it since."""
+        try:
+            quorum.require(self._study(progress.script.study))
+        except Refused as refusal:
+            self._commit(progress, *studies.abort(progress, str(refusal), self._clock()))
+            return True
+        return False
+
     def _find(self, wanted: str) -> Progress:
         found = [p for p in self._progress.values() if p.script.name == wanted or p.script.study.startswith(wanted)]
         if not wanted or len(found) != 1:

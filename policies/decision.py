@@ -15,6 +15,7 @@ from datetime import UTC, date, datetime
 from policies.accounting import accountant
 from policies.documents.policy import Policy
 from policies.documents.study import Study
+from policies.plan import quorum
 from policies.plan.cost import Cost
 from policies.plan.release import KINDS, Plan, plan
 from policies.plan.shapes import encoder_values
@@ -137,6 +138,7 @@ def _check_mixing(policy: Policy, study: Study, roster_size: int | None) -> None
         Reason.TOO_FEW_SILOS,
         f"study.min_silos is {study.min_silos}; policy.min_silos asks for {policy.min_silos}",
     )
+    quorum.require(study)
     _require(
         roster_size is None or roster_size >= least,
         Reason.TOO_FEW_SILOS,
