@@ -54,15 +54,16 @@ class _Asked:
         return self.answer is None and silo in asked and again
 
     def answered_by(self, given: Checkpoint) -> bool:
-        """Whether a cosigned checkpoint (`given`) answers this one.
+        """Whether a cosigned checkpoint (`given`) answers this one: it has the same head, or a newer one.
 
-        It is an answer if both have the same head. It is also an answer if its head is not in this checkpoint: the
-        witness knows an entry that this ledger lacks, and therefore does not cosign it. A checkpoint with an earlier
-        head that this one contains is no answer. It was the answer to an earlier checkpoint and came late or twice; the
-        asking silo has it already and would go on waiting for a newer one.
+        With a newer head the witness knows an entry that this ledger lacks, and therefore does not cosign it. A head
+        that a recovery charged for (`covers`) is no newer one. Every other checkpoint is no answer, whoever sends it:
+        it may come late, twice, or from a silo that replays old ones, and the asking silo would wait for ever. It is
+        kept all the same, and the asking silo hears of it (`latest`).
         """
         stated = Checkpoint.parse(self.signed.checkpoint)
-        return given.head == stated.head or given.head not in (*stated.anchors, *stated.covers)
+        newer = given.head.sequence > stated.head.sequence and given.head not in stated.covers
+        return given.head == stated.head or newer
 
 
 class Cosigning:

@@ -43,8 +43,10 @@ from coordinator.metrics import Metrics
 from coordinator.storage.spool import SUM_FILE, Spool
 from coordinator.storage.store import Store
 from coordinator.work import check_fetch, check_present, check_upload, work_in
-from policies.documents.study import Study, bounds_broken, parse_study, read_stored, require_bounds
+from policies.documents.study import Study, parse_study, read_stored, require_bounds
+from policies.plan import quorum
 from policies.plan.release import plan
+from policies.refusals import Refused
 from protos.chunks import ChunkList
 from protos.messages import (
     SUM,
@@ -129,7 +131,7 @@ class Engine:
     def create(self, canonical: bytes) -> str:
         """Store a study and return its digest. Raises ValueError if it is no study, `Refused`, `StudyExistsError`."""
         study = read_stored(canonical)
-        require_bounds(study)
+        _require_bounds(study)
         progress = studies.create(script_of(study))
         with self._changed:
             self._store.create(study.canonical(), progress)
@@ -314,11 +316,14 @@ class Engine:
         return self._studies[digest_]
 
     def _end_unbounded(self) -> None:
-        """End the studies that were stored unfinished, before a bound that they break existed."""
+        """End the studies that were stored unfinished, before a bound that they break existed. Silos refuse them now."""
         for digest_, progress in list(self._progress.items()):
-            faults = () if progress.life in studies.OVER else bounds_broken(self._study(digest_))
-            if faults:
-                reason = f"the study was made for an earlier version and breaks a bound of this one: {faults[0]}"
+            if progress.life in studies.OVER:
+                continue
+            try:
+                _require_bounds(self._study(digest_))
+            except Refused as refusal:
+                reason = f"the study was made for an earlier version and breaks a bound of this one: {refusal.text}"
                 self._commit(progress, *studies.abort(progress, reason, self._clock()))
                 log.warning("study ended", study=digest_[:12], why=reason)
 
@@ -446,3 +451,9 @@ class Engine:
 
     def _measure(self) -> None:
         measure(self._metrics, self._progress.values())
+
+
+def _require_bounds(study: Study) -> None:
+    """Raise `Refused` if a constant of the study is out of bounds, or if too few silos could open its sums."""
+    require_bounds(study)
+    quorum.require(study)

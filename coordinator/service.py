@@ -28,11 +28,12 @@ from coordinator.storage.store import ContentConflictError, StudyExistsError
 from crypto.errors import CertificateError, CryptoError, FrameError, SignatureRefused
 from crypto.pki.certificates import Trust
 from crypto.pki.identity import Role
+from crypto.secagg.voids import Void
 from policies.errors import CosignError, LedgerRolledBackError
 from policies.refusals import Refused
 from protos import codec
 from protos.chunks import ChunkList, read_chunks
-from protos.messages import MAX_CHUNK, PROTOCOL, MessageError, Publication, UploadHeader
+from protos.messages import MAX_CHUNK, PROTOCOL, Member, MessageError, Publication, Task, UploadHeader
 from protos.v1 import operator_pb2, operator_pb2_grpc, silo_pb2, silo_pb2_grpc
 
 log = structlog.get_logger()
@@ -82,6 +83,19 @@ class Caller:
             msg = "no client certificate was presented; enrol this machine and give its certificate"
             raise CertificateError(msg)
         return bytes(pem)
+
+    def require_own(self, context: grpc.ServicerContext, member: Member) -> None:
+        """Raise `SignatureRefused` unless a member has the caller's name and the caller's own certificate."""
+        caller = self._trust.identify(self.certificate(context), role=self._role)
+        if member.silo != caller.name:
+            msg = f"{caller.name} may not answer in the name of {member.silo}; answer under the own name"
+            raise SignatureRefused(msg)
+        carried = self._trust.identify(member.certificate_pem, role=self._role)
+        if carried != caller:
+            msg = (
+                f"{caller.name} may not answer with the certificate of {carried.name}; answer with the own certificate"
+            )
+            raise SignatureRefused(msg)
 
     def verify(self, context: grpc.ServicerContext, silo: str, message: bytes, signature: bytes) -> None:
         """Raise `SignatureRefused` unless the caller is this silo and signed the message."""
@@ -186,9 +200,8 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
         """Take part or refuse."""
         silo = self._silo(context)
         answer = codec.answer_from_wire(request)
-        if answer.member is not None and answer.member.silo != silo:
-            msg = f"{silo} may not answer in the name of {answer.member.silo}; answer under the own name"
-            raise SignatureRefused(msg)
+        if answer.member is not None:
+            self._caller.require_own(context, answer.member)
         self._engine.answer(silo, answer)
         return silo_pb2.AnswerReply()
 
@@ -263,6 +276,10 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
         confirm = codec.confirm_from_wire(request)
         if confirm.publication:
             self._caller.verify(context, silo, Publication.to_sign(confirm.publication), confirm.signature)
+        if confirm.task is Task.VOID and confirm.signature and confirm.tensor is not None:
+            place = confirm.place
+            void = Void(place.study, place.round, confirm.tensor, place.attempt - 1)
+            self._caller.verify(context, silo, void.to_sign(), confirm.signature)
         self._engine.confirm(silo, confirm, self._caller.certificate(context))
         return silo_pb2.ConfirmReply()
 

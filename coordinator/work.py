@@ -68,6 +68,7 @@ def work_in(progress: Progress, silo: str, *, told: bool) -> Work | None:
         participants=round_.participants if round_.phase in SUMMING else (),
         survivors=round_.survivors if round_.phase in ADDED else (),
         signatures=round_.signatures if round_.phase is Phase.REVEAL else (),
+        void=round_.void_of(round_.tensor) if round_.phase is Phase.GATHER and round_.tensor else None,
         why=progress.script.name,
     )
 

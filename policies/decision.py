@@ -16,7 +16,7 @@ from typing import Final
 from policies.accounting import accountant
 from policies.documents.policy import Policy
 from policies.documents.study import Study, require_bounds
-from policies.plan import memory
+from policies.plan import memory, quorum
 from policies.plan.cost import Cost
 from policies.plan.release import KINDS, Plan, plan
 from policies.plan.shapes import encoder_values
@@ -160,6 +160,7 @@ def _check_mixing(policy: Policy, study: Study, roster_size: int | None) -> None
         Reason.TOO_FEW_SILOS,
         f"study.min_silos is {study.min_silos}; policy.min_silos asks for {policy.min_silos}",
     )
+    quorum.require(study)
     _require(
         roster_size is None or roster_size >= least,
         Reason.TOO_FEW_SILOS,

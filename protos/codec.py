@@ -25,6 +25,7 @@ from protos.messages import (
     Tensor,
     UploadHeader,
     UploadSize,
+    Void,
     Work,
 )
 from protos.v1 import common_pb2, operator_pb2, silo_pb2
@@ -53,6 +54,7 @@ _TASKS = {
     Task.EXCHANGE: silo_pb2.TASK_EXCHANGE,
     Task.SIGN: silo_pb2.TASK_SIGN,
     Task.REVEAL: silo_pb2.TASK_REVEAL,
+    Task.VOID: silo_pb2.TASK_VOID,
 }
 FIGURES_A_PART = 1000
 """Number of agreed figures in one message of the results."""
@@ -118,6 +120,7 @@ def work_to_wire(work: Work) -> silo_pb2.Work:
         signatures=[silo_pb2.Signature(silo=one.silo, signature=one.signature) for one in work.signatures],
         why=work.why,
         outcome=work.outcome,
+        void=None if work.void is None else _void_to_wire(work.void),
     )
 
 
@@ -135,7 +138,19 @@ def work_from_wire(wire: silo_pb2.Work) -> Work:
         signatures=tuple(Signature(one.silo, one.signature) for one in wire.signatures),
         why=wire.why,
         outcome=cast("Literal['', 'finished', 'ended', 'aborted', 'left']", wire.outcome),  # Work refuses any other
+        void=_void_from_wire(wire.void) if wire.HasField("void") else None,
     )
+
+
+def _void_to_wire(void: Void) -> silo_pb2.Void:
+    given = zip(void.promises, void.certificates, strict=True)
+    voiders = [silo_pb2.Voider(silo=o.silo, certificate_pem=pem, signature=o.signature) for o, pem in given]
+    return silo_pb2.Void(through=void.through, voiders=voiders)
+
+
+def _void_from_wire(wire: silo_pb2.Void) -> Void:
+    promises = tuple(Signature(one.silo, one.signature) for one in wire.voiders)
+    return Void(wire.through, promises, tuple(one.certificate_pem for one in wire.voiders))
 
 
 def header_to_wire(header: UploadHeader) -> silo_pb2.UploadHeader:

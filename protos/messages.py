@@ -101,11 +101,12 @@ class Task(StrEnum):
     FINISH = "finish"
     SHARE = "share"
     CATCH_UP = "catch_up"
+    VOID = "void"
 
 
 FETCHED = (Task.DEAL, Task.TAKE, Task.CATCH_UP, Task.OPEN, Task.ADOPT)
 """Tasks that begin with downloads in every round. `CONTRIBUTE` does so for the round's first tensor only."""
-CONFIRMED = (Task.TAKE, Task.CATCH_UP, Task.SIGN, Task.OPEN, Task.ADOPT)
+CONFIRMED = (Task.VOID, Task.TAKE, Task.CATCH_UP, Task.SIGN, Task.OPEN, Task.ADOPT)
 """Tasks that end with a confirmation. The other tasks of an attempt end with an upload."""
 SUMMED = (Task.CONTRIBUTE, Task.SIGN, Task.REVEAL, Task.OPEN, Task.SOLVE, Task.ADOPT)
 """Tasks of the sums. The silos that take part in them are fixed."""
@@ -179,6 +180,22 @@ class Signature:
 
 
 @dataclass(frozen=True)
+class Void:
+    """Silos' promises, each with its certificate, to reveal nothing in a round's attempts up to `through`."""
+
+    through: int
+    promises: tuple[Signature, ...]
+    certificates: tuple[bytes, ...]
+
+    def __post_init__(self) -> None:
+        names = tuple(one.silo for one in self.promises)
+        fits = bool(names) and names == tuple(sorted(set(names))) and len(self.certificates) == len(names)
+        _require(fits, "void.promises", "are not in order, each once and with a certificate")
+        _require(all(0 < len(one) <= _MAX_PEM for one in self.certificates), "void.certificates", "are unfit")
+        _require(1 <= self.through < 1 << 16, "void.through", "lies outside 1..65535")
+
+
+@dataclass(frozen=True)
 class Work:
     """What the coordinator tells one silo to do. `WAIT` carries no place."""
 
@@ -198,14 +215,17 @@ class Work:
     why: str = ""
     outcome: Literal["", "finished", "ended", "aborted", "left"] = ""
     """How the study ended, if it is over for this silo."""
+    void: Void | None = None
+    """For `CONTRIBUTE`: what has closed the tensor's earlier lists in this round, if anything has."""
 
     def __post_init__(self) -> None:
         _require((self.place is None) == (self.task is Task.WAIT), "work.place", f"does not fit the task {self.task}")
         _require(
             self.outcome in _OUTCOMES and bool(self.outcome) == (self.task is Task.FINISH), "work.outcome", "is unfit"
         )
-        needs_tensor = self.task in SUMMED
+        needs_tensor = self.task in (*SUMMED, Task.VOID)
         _require(not needs_tensor or self.tensor is not None, "work.tensor", f"is missing for the task {self.task}")
+        _require(self.void is None or self.task is Task.CONTRIBUTE, "work.void", f"does not fit the task {self.task}")
         self._check_parts()
         self._check_names()
 
@@ -309,8 +329,8 @@ class Confirm:
     publication: bytes = b""
     """`Publication.canonical`, if the study publishes and this confirms the opening of the metrics."""
     signature: bytes = b""
-    """The certificate key's signature, for `SIGN` over the survivors (`crypto.secagg.survivors`), else over
-    `Publication.to_sign`."""
+    """The certificate key's signature, for `SIGN` over the survivors (`crypto.secagg.survivors`), for `VOID` over the
+    promise (`crypto.secagg.voids`; empty if the silo cannot promise), else over `Publication.to_sign`."""
 
     def __post_init__(self) -> None:
         _require(self.task not in (Task.WAIT, Task.DECIDE), "confirm.task", "is not confirmed")
@@ -323,10 +343,12 @@ class Confirm:
         opens = self.task is Task.OPEN and self.tensor is Tensor.METRICS and not self.dispute
         _require(not publishes or opens, "confirm.publication", "may come only with the opening of the metrics")
         _require(len(self.publication) <= MAX_PUBLICATION, "confirm.publication", "is above 1 MiB")
-        signs = self.task is Task.SIGN and not self.dispute
-        _require(not signs or self.tensor is not None, "confirm.tensor", "is missing, though survivors are signed")
+        signs, voids = (self.task is task and not self.dispute for task in (Task.SIGN, Task.VOID))
+        named = self.tensor is not None or not (signs or voids)
+        _require(named, "confirm.tensor", "is missing, though something is signed for a tensor")
         needed = publishes or signs
-        _require(needed == bool(self.signature), "confirm.signature", "is needed exactly with what is signed")
+        fits = voids or needed == bool(self.signature)
+        _require(fits, "confirm.signature", "is needed exactly with what is signed")
         _require(len(self.signature) <= _MAX_SIGNATURE, "confirm.signature", "is too long")
 
 

@@ -55,6 +55,8 @@ FAULTS = (
 """What makes the silo dispute a task. Not `CallRefused`: that is the coordinator's own word, and it knows it."""
 _PUBLIC = (OutOfTurnError, CryptoError, Refused, SurvivorsError)
 """Faults whose messages tell the coordinator nothing that it does not know already."""
+_NOT_OPENED = ("opening", "this silo does not open the sum; see its log, and begin a new attempt")
+"""All that anybody hears of a sum that was not opened. What is wrong with it would tell what is in it."""
 
 
 class UnknownDataError(SiloError):
@@ -315,8 +317,11 @@ class Agent:
             fault=_name(fault),
         )
         self._abandon(place.study)
+        name = _name(fault)
         explanation = str(fault) if isinstance(fault, _PUBLIC) else "see the silo's log"
-        self._client.confirm(Confirm(place, work.task, work.tensor, dispute=_name(fault), explanation=explanation))
+        if work.task is Task.OPEN:
+            name, explanation = _NOT_OPENED
+        self._client.confirm(Confirm(place, work.task, work.tensor, dispute=name, explanation=explanation))
 
     def _abandon(self, study: str) -> None:
         running = self._running.get(study)

@@ -1,6 +1,6 @@
 """One attempt at one round as a transition table.
 
-offer (-> wait -> offer)* -> (greet -> deal -> take) -> (share -> catch up) -> exchange ->
+offer (-> wait -> offer)* -> (void)* -> (greet -> deal -> take) -> (share -> catch up) -> exchange ->
 gather -> add -> sign -> reveal -> open -> (solve -> adopt), the last line once for every tensor.
 
 `MOVES` is complete: it says which event is allowed in which phase, and what the event does. `step` is pure; the clock
@@ -10,7 +10,11 @@ comes in as an argument. An event that repeats an earlier one changes nothing. A
 From the exchange on, a silo that is late or has lost its keys is set aside for the rest of the attempt, if at least
 `Round.threshold` others stay (docs/design/sums.md, "Dropouts"). Anything that it sends then is out of
 turn. The list of silos whose contributions are in a sum is fixed when the gathering ends. There is one list for each
-tensor, also in later attempts at the same round, because no silo signs a second one.
+tensor, also in later attempts at the same round, because no silo signs a second one. If a listed silo is gone for good,
+the next attempt begins with voiding the list (docs/design/sums.md, "Voided lists").
+
+A dispute ends the attempt. If the same silo disputes again in the study, the others go on without it, as if it were
+lost: one silo alone cannot use up a study's attempts.
 
 Left to others: what the state says (`core.state`), who is invited and what follows a round (`core.study`), bytes and
 signatures (`service`, and the silos).
@@ -51,6 +55,7 @@ from coordinator.core.state import (
     Refusal,
     Round,
     Seat,
+    Voided,
 )
 from coordinator.errors import CoordinatorError
 from crypto.errors import RosterRefused
@@ -130,6 +135,8 @@ def _end(state: Round, now: float) -> Outcome:
     """Go on to the next phase of the plan, because all silos that the phase waits for have acted."""
     if state.phase in _PLAIN:
         return _enter(state, _PLAIN[state.phase], now), []
+    if state.phase is Phase.VOID:
+        return _voided_all(state, now)
     if state.phase is Phase.TAKE:
         return _keyed(state, now), []
     if state.phase is Phase.EXCHANGE:
@@ -153,11 +160,38 @@ def _keyed(state: Round, now: float) -> Round:
     return _enter(state, Phase.SHARE if state.behind else Phase.EXCHANGE, now)
 
 
+def _voided_all(state: Round, now: float) -> Outcome:
+    """Close the list if enough silos promise to open nothing of it. If not, it may be open, and stays for ever."""
+    tensor = state.voiding[0]
+    if len(state.signatures) < state.threshold:
+        why = (
+            f"{len(state.signatures)} silos can void the list of {', '.join(state.list_of(tensor))} for the {tensor} of"
+            f" this round, but {state.threshold} would have to; the others have revealed for it"
+        )
+        return _abort(state, why, now)
+    fresh = Voided(tensor, state.promised)
+    state = replace(
+        state,
+        voided=(*(one for one in state.voided if one.tensor is not tensor), fresh),
+        listed=tuple(one for one in state.listed if one.tensor is not tensor),
+        voiding=state.voiding[1:],
+        signatures=(),
+    )
+    return (_enter(state, Phase.VOID, now) if state.voiding else _rostered(state, now)), []
+
+
+def _rostered(state: Round, now: float) -> Round:
+    """Go on with the roster's keys, which it may have already."""
+    return _keyed(state, now) if state.members == state.keyed else _enter(state, Phase.GREET, now)
+
+
 def _gather(state: Round, now: float) -> Outcome:
     """Begin gathering with the silos that are present, or only with the survivors that an earlier attempt listed."""
     tensor = state.tensors[state.cursor]
     listed = state.list_of(tensor) or state.present
     effects: list[Effect] = []
+    if missing := set(listed).difference(state.present):
+        return _unlisted(state, missing, now)
     if spare := tuple(name for name in state.present if name not in listed):
         why = f"{', '.join(spare)}: not in the list of survivors that an earlier attempt gave out for the {tensor}"
         state, lost = _set_aside(state, spare, why)
@@ -169,13 +203,18 @@ def _gathered_all(state: Round, now: float) -> Outcome:
     """List the silos whose contributions have arrived. If an earlier attempt made a list, this one must be equal."""
     tensor, survivors = state.tensors[state.cursor], tuple(sorted(state.done))
     if missing := set(state.list_of(tensor)).difference(survivors):
-        why = (
-            f"an earlier attempt gave out a list of survivors for the {tensor} of this round that also names"
-            f" {', '.join(sorted(missing))}; only that list can be signed"
-        )
-        return _abort(state, why, now, tuple(sorted(missing)))
+        return _unlisted(state, missing, now)
     state = replace(state, survivors=survivors)
     return _enter(state, Phase.ADD, now), [Add(state.place, tensor, survivors)]
+
+
+def _unlisted(state: Round, missing: set[str], now: float) -> Outcome:
+    """End the attempt, because silos are missing without which no list of this tensor is signed."""
+    why = (
+        f"an earlier attempt gave out a list of survivors for the {state.tensors[state.cursor]} of this round that also"
+        f" names {', '.join(sorted(missing))}; only that list can be signed"
+    )
+    return _abort(state, why, now, tuple(sorted(missing)))
 
 
 def _settle(state: Round, now: float) -> Outcome:
@@ -242,12 +281,13 @@ def _close_offer(state: Round, now: float) -> Outcome:
     """Fix the roster. Silos that have not answered are away."""
     state = replace(state, model=state.expected, absent=state.absent.union(state.unanswered))
     try:
-        state = replace(state, threshold=threshold(len(state.seats), state.colluders, state.min_silos))
+        state = replace(state, threshold=threshold(state.silos, state.colluders, state.min_silos))
     except RosterRefused as error:
         return _abort(state, str(error), now)
-    if state.members == state.keyed:
-        return _keyed(state, now), []
-    return _enter(state, Phase.GREET, now), []
+    if len(state.seats) < state.threshold:
+        why = f"{len(state.seats)} silos take part, but {state.threshold} of {state.silos} must sign who is in a sum"
+        return _abort(state, why, now)
+    return (_enter(state, Phase.VOID, now) if state.voiding else _rostered(state, now)), []
 
 
 def _relayed(state: Round, event: Uploaded, now: float) -> Outcome:
@@ -292,13 +332,27 @@ def _disputed(state: Round, event: Confirmed, now: float) -> Outcome:
         msg = f"the phase {state.phase} does not wait for {confirm.task}"
         raise OutOfTurnError(msg)
     what = f"{confirm.task} of {confirm.tensor}" if confirm.tensor else str(confirm.task)
-    return _abort(state, f"{silo} disputes {what}: {confirm.dispute}: {confirm.explanation}", now, (silo,))
+    return _complain(state, silo, f"{silo} disputes {what}: {confirm.dispute}: {confirm.explanation}", now)
+
+
+def _complain(state: Round, silo: str, why: str, now: float) -> Outcome:
+    """End the attempt because of one silo's word. If its word has ended one before, the others go on without it.
+
+    They do so at once if the phase can spare a silo and enough others stay, else from the next attempt on.
+    """
+    if silo not in state.complaints:
+        return _abort(replace(state, complaints=tuple(sorted((*state.complaints, silo)))), why, now, (silo,))
+    why += "; it has disputed before, so the others go on without it"
+    after, effects = _lose(state, (silo,), why, now) if state.phase in SPARING else _abort(state, why, now, (silo,))
+    if after.phase is Phase.ABORTED:
+        after = replace(after, left_out=after.left_out | {silo})
+    return after, effects
 
 
 def _confirmed(state: Round, event: Confirmed, now: float) -> Outcome:
     silo, confirm = event.silo, event.confirm
     concerned = state.behind if state.phase is Phase.CATCH_UP else state.present
-    of_tensor = state.phase in (Phase.SIGN, Phase.OPEN)
+    of_tensor = state.phase in (Phase.VOID, Phase.SIGN, Phase.OPEN)
     due = confirm.task is CONFIRMED[state.phase] and (not of_tensor or confirm.tensor is state.tensor)
     if confirm.dispute or silo not in concerned or not due:
         return _disputed(state, event, now)
@@ -306,8 +360,8 @@ def _confirmed(state: Round, event: Confirmed, now: float) -> Outcome:
         return state, []
     if state.phase is Phase.CATCH_UP and confirm.model != state.model:
         why = f"{silo} holds another model after {confirm.task} than the model of the last committed round"
-        return _abort(state, why, now, (silo,))
-    if state.phase is Phase.SIGN:
+        return _complain(state, silo, why, now)
+    if state.phase is Phase.SIGN or (state.phase is Phase.VOID and confirm.signature):
         signatures = sorted((*state.signatures, Signature(silo, confirm.signature)), key=lambda one: one.silo)
         state = replace(state, signatures=tuple(signatures))
     if state.phase in (Phase.OPEN, Phase.ADOPT):

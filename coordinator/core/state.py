@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from protos.messages import Member, Note, Part, Place, Signature, Task, Tensor
+from protos.messages import Member, Note, Part, Place, Signature, Task, Tensor, Void
 
 
 class Phase(StrEnum):
@@ -18,6 +18,8 @@ class Phase(StrEnum):
     OFFER = "offer"
     WAIT = "wait"
     """The offer's time is up and there are too few seats. The offer is opened again when an absent silo calls."""
+    VOID = "void"
+    """A silo that an earlier attempt listed is gone for good. The others close the list, unless they have opened it."""
     GREET = "greet"
     DEAL = "deal"
     TAKE = "take"
@@ -56,6 +58,7 @@ COLLECTED = {
 }
 """The note that every present silo seals for the others in a phase."""
 CONFIRMED = {
+    Phase.VOID: Task.VOID,
     Phase.TAKE: Task.TAKE,
     Phase.CATCH_UP: Task.CATCH_UP,
     Phase.SIGN: Task.SIGN,
@@ -80,6 +83,7 @@ class Limits:
         """Return the seconds for a phase. Adding may last as long as gathering, though it should not."""
         seconds = {
             Phase.OFFER: self.offer,
+            Phase.VOID: self.open,
             Phase.GREET: self.keys,
             Phase.DEAL: self.keys,
             Phase.TAKE: self.keys,
@@ -132,6 +136,14 @@ class Listed:
 
 
 @dataclass(frozen=True)
+class Voided:
+    """The proof that lists of a tensor bind nobody any more, for silos that have not seen it."""
+
+    tensor: Tensor
+    void: Void
+
+
+@dataclass(frozen=True)
 class Held:
     """The digest of the model that a silo confirmed in the current phase."""
 
@@ -159,13 +171,23 @@ class Round:
     """Silos that are asked but not waited for."""
     listed: tuple[Listed, ...] = ()
     """Lists of survivors that were given out for signing in this attempt or an earlier one. Silos sign no others."""
+    voiding: tuple[Tensor, ...] = ()
+    """The tensors whose lists name a silo that is gone for good. This attempt begins with voiding them."""
+    voided: tuple[Voided, ...] = ()
+    """What was voided in this attempt or an earlier one."""
+    silos: int = 0
+    """Number of silos that the study lists, of which the threshold is computed."""
+    left_out: frozenset[str] = frozenset()
+    """Silos that disputed again where the attempt could not go on without them. They are asked no more."""
+    complaints: tuple[str, ...] = ()
+    """Silos whose dispute has ended an attempt of this study. From now on the others go on without such a silo."""
     phase: Phase = Phase.OFFER
     since: float = 0.0
     cursor: int = 0
     seats: tuple[Seat, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     threshold: int = 0
-    """Number of silos of the roster that must stay so that its sums can be opened. It is known once the roster is."""
+    """Number of silos that must stay so that the sums can be opened. It is known once the roster is."""
     done: frozenset[str] = frozenset()
     parts: tuple[Part, ...] = ()
     """What silos may fetch: all notes of the attempt until the first tensor is done, then the current tensor's."""
@@ -213,7 +235,9 @@ class Round:
 
     @property
     def tensor(self) -> Tensor | None:
-        """The tensor that is being summed; None before the first sum and after the last."""
+        """The tensor that is being summed, or whose list is voided; None before the first sum and after the last."""
+        if self.phase is Phase.VOID:
+            return self.voiding[0]
         return self.tensors[self.cursor] if self.phase in SUMMING else None
 
     @property
@@ -249,7 +273,18 @@ class Round:
     @property
     def required(self) -> tuple[str, ...]:
         """Silos that every new attempt at the round needs: those of its first sum, once its list was given out."""
-        return self.list_of(self.tensors[0])
+        return () if self.tensors[0] in self.voiding else self.list_of(self.tensors[0])
+
+    def void_of(self, tensor: Tensor) -> Void | None:
+        """Return what has closed the earlier lists of a tensor; None if nothing has."""
+        return next((one.void for one in self.voided if one.tensor is tensor), None)
+
+    @property
+    def promised(self) -> Void:
+        """The promises of the phase that voids a list, with the certificates of those who made them."""
+        names = {one.silo for one in self.signatures}
+        certificates = tuple(member.certificate_pem for member in self.members if member.silo in names)
+        return Void(self.place.attempt - 1, self.signatures, certificates)
 
     @property
     def possible(self) -> bool:

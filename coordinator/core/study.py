@@ -3,10 +3,11 @@
 Round 0 deals keys and sums the domain counts; rounds 1..R train. A silo that is lost in a round, and without which the
 round goes on, is asked again with the next offer; it is then behind and catches up. A round that aborts is attempted
 again with the silos that still take part, until the study's attempts are used up. If a list of survivors of that round
-was given out for signing, only these survivors can make the round, and the study waits for them. A silo that refuses
-leaves the study, and the reason is recorded. A silo that is silent is away until it calls again. The study goes on
-while enough silos remain, and waits while too few of them are present. While the operator has paused the study, its
-clock stands still: what silos still send counts, but time does not.
+was given out for signing, only these survivors can make the round, and the study waits for them. If one of them has
+left for good, the others void the list first. A silo that refuses leaves the study, and so does one that disputes
+again and without which the study can go on; the reason is recorded. A silo that is silent is away until it calls
+again. The study goes on while enough silos remain, and waits while too few of them are present. While the operator has
+paused the study, its clock stands still: what silos still send counts, but time does not.
 
 Pure: the clock comes in as an argument.
 """
@@ -18,7 +19,7 @@ from enum import StrEnum
 
 from coordinator.core.events import Effect, Event, Persist, Stopped
 from coordinator.core.round import open_round, step
-from coordinator.core.state import Limits, Listed, Phase, Round
+from coordinator.core.state import Limits, Phase, Round
 from coordinator.errors import CoordinatorError
 from protos.messages import Member, Place, Tensor
 
@@ -188,14 +189,20 @@ def _attempt(
     *,
     expected: str = "",
     keyed: tuple[Member, ...] = (),
-    listed: tuple[Listed, ...] = (),
+    before: Round | None = None,
 ) -> Round:
-    script = state.script
+    """Begin an attempt. `before` is the attempt at the same round that failed, whose lists bind this one."""
+    script, active = state.script, set(state.active)
+    listed = () if before is None else before.listed
     blank = Round(
         place=place,
         tensors=script.tensors[place.round],
         invited=state.active,
         listed=listed,
+        voiding=tuple(one.tensor for one in listed if not active.issuperset(one.silos)),
+        voided=() if before is None else before.voided,
+        silos=len(script.silos),
+        complaints=() if state.round is None else state.round.complaints,
         min_silos=script.min_silos,
         colluders=script.colluders,
         recovers=script.recovers,
@@ -208,8 +215,10 @@ def _attempt(
 
 
 def _without(state: Progress, round_: Round) -> Progress:
-    """Record that the silos that refused have left, each with its reason."""
+    """Record that the silos that refused have left, or were left out, each with its reason."""
     reasons = {r.silo: f"{r.reason}: {r.explanation}" for r in round_.refusals}
+    if len(set(state.active).difference(reasons, round_.left_out)) >= state.script.min_silos:
+        reasons |= dict.fromkeys(sorted(round_.left_out), f"left out: {round_.why}")
     return replace(state, silos=tuple(replace(s, why=s.why or reasons.get(s.name, "")) for s in state.silos))
 
 
@@ -228,14 +237,8 @@ def _after_abort(state: Progress, round_: Round, now: float) -> Progress:
     if len(state.active) < state.script.min_silos:
         left = "; ".join(f"{s.name} left ({s.why})" for s in state.silos if s.why)
         return replace(state, life=Life.ENDED, why=f"{round_.why}; {left}" if left else round_.why)
-    if gone := sorted(set(round_.required).difference(state.active)):
-        why = (
-            f"{round_.why}; round {place.round} cannot be attempted again without {', '.join(gone)}, as its list of"
-            " survivors names them"
-        )
-        return replace(state, life=Life.ENDED, why=why)
     if place.attempt >= state.script.max_attempts:
         return replace(state, life=Life.ENDED, why=f"attempt {place.attempt} of round {place.round}: {round_.why}")
     # Every new attempt after a failure gets new keys, because the silo that caused it may have kept the old ones.
     following = Place(place.study, place.round, place.attempt + 1)
-    return replace(state, round=_attempt(state, following, now, expected=round_.expected, listed=round_.listed))
+    return replace(state, round=_attempt(state, following, now, expected=round_.expected, before=round_))

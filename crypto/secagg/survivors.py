@@ -1,8 +1,17 @@
 """The list of silos whose uploads are in a sum. Silos sign it before any of them reveals shares. It is public.
 
-Guarantees: the threshold is above half of roster and colluders together. So two different lists for one tensor cannot
-both get enough signatures of silos that sign only once (Bonawitz et al. 2017; docs/design/sums.md, "Thresholds"). The
-silo's durable store makes sure that it signs at most one list per study, round and tensor.
+Guarantees: the threshold T is above half of the study's silos and colluders together, under whatever roster a silo was
+shown. Three facts follow (docs/design/sums.md, "Thresholds"):
+
+1. Of two different lists for one tensor of a round, at most one gets T signatures of silos that sign one list: 2T > N +
+   t, so two sets of T silos share more than t, and an honest one would have signed twice (Bonawitz et al. 2017).
+2. A silo that contributes among T participants or more keeps the pair mask with an honest silo. For its own mask to
+   come off, T silos sign one list that names it, and only participants that the list lacks lose their pair masks. If
+   the silo signed that list, all its names are participants. If not, the list has T + 1 names or more, and shares more
+   than t + 1 with the participants. Both times an honest one is left beside the silo itself.
+3. Of the secret on the other side of that list, at most t < T shares come out.
+
+The silo's durable store makes sure that it signs one list per study, round and tensor, until `voids` close that list.
 """
 
 from __future__ import annotations
@@ -19,17 +28,17 @@ _MIN_SILOS = 2
 
 
 def threshold(silos: int, colluders: int, min_silos: int) -> int:
-    """Return how many silos must sign and reveal: T = max(t + 1, (n + t) // 2 + 1, min_silos).
+    """Return how many silos must take part, sign and reveal: T = max(t + 1, (N + t) // 2 + 1, min_silos).
 
-    n is the number of `silos` in the roster, t the number of `colluders` that may work with the coordinator. T > t:
-    colluders cannot reveal alone. 2T > n + t: two signed lists would share more than t signers, so an honest silo would
-    have signed twice. Raises `RosterRefused` if T is above n, or if a number makes no sense.
+    N is the number of the study's `silos`, whatever a roster lists, and t the number of `colluders` that may work with
+    the coordinator. T > t: colluders cannot reveal alone. 2T > N + t: two signed lists would share more than t signers,
+    so an honest silo would have signed twice. Raises `RosterRefused` if T is above N, or if a number makes no sense.
     """
     needed = max(colluders + 1, (silos + colluders) // 2 + 1, min_silos)
     if silos < _MIN_SILOS or colluders < 0 or needed > silos:
         msg = (
-            f"a roster of {silos} is too small for {colluders} colluders and at least {min_silos} silos in a sum:"
-            f" {needed} silos would have to sign; wait for more silos"
+            f"a study of {silos} silos is too small for {colluders} colluders and at least {min_silos} silos in a sum:"
+            f" {needed} silos would have to sign; invite more silos"
         )
         raise RosterRefused(msg)
     return needed
@@ -82,11 +91,12 @@ class SurvivorList:
             for name in self.names
             if name in certificates
             and name in signatures
-            and _signed(trust, name, certificates[name], message, signatures[name])
+            and signed(trust, name, certificates[name], message, signatures[name])
         )
 
 
-def _signed(trust: Trust, name: str, certificate_pem: bytes, message: bytes, signature: bytes) -> bool:
+def signed(trust: Trust, name: str, certificate_pem: bytes, message: bytes, signature: bytes) -> bool:
+    """Whether the authority certified the silo of this name, and this silo signed the message."""
     try:
         signer = trust.verify(certificate_pem, message, signature, role=Role.SILO)
     except (CertificateError, SignatureRefused):

@@ -26,6 +26,7 @@ class Task(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TASK_EXCHANGE: _ClassVar[Task]
     TASK_SIGN: _ClassVar[Task]
     TASK_REVEAL: _ClassVar[Task]
+    TASK_VOID: _ClassVar[Task]
 TASK_UNSPECIFIED: Task
 TASK_WAIT: Task
 TASK_DECIDE: Task
@@ -42,6 +43,7 @@ TASK_GREET: Task
 TASK_EXCHANGE: Task
 TASK_SIGN: Task
 TASK_REVEAL: Task
+TASK_VOID: Task
 
 class JoinRequest(_message.Message):
     __slots__ = ("protocol", "agent_version", "session")
@@ -105,8 +107,26 @@ class Signature(_message.Message):
     signature: bytes
     def __init__(self, silo: _Optional[str] = ..., signature: _Optional[bytes] = ...) -> None: ...
 
+class Voider(_message.Message):
+    __slots__ = ("silo", "certificate_pem", "signature")
+    SILO_FIELD_NUMBER: _ClassVar[int]
+    CERTIFICATE_PEM_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    silo: str
+    certificate_pem: bytes
+    signature: bytes
+    def __init__(self, silo: _Optional[str] = ..., certificate_pem: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
+
+class Void(_message.Message):
+    __slots__ = ("through", "voiders")
+    THROUGH_FIELD_NUMBER: _ClassVar[int]
+    VOIDERS_FIELD_NUMBER: _ClassVar[int]
+    through: int
+    voiders: _containers.RepeatedCompositeFieldContainer[Voider]
+    def __init__(self, through: _Optional[int] = ..., voiders: _Optional[_Iterable[_Union[Voider, _Mapping]]] = ...) -> None: ...
+
 class Work(_message.Message):
-    __slots__ = ("task", "place", "tensor", "roster", "actor", "why", "outcome", "parts", "participants", "survivors", "signatures")
+    __slots__ = ("task", "place", "tensor", "roster", "actor", "why", "outcome", "parts", "participants", "survivors", "signatures", "void")
     TASK_FIELD_NUMBER: _ClassVar[int]
     PLACE_FIELD_NUMBER: _ClassVar[int]
     TENSOR_FIELD_NUMBER: _ClassVar[int]
@@ -118,6 +138,7 @@ class Work(_message.Message):
     PARTICIPANTS_FIELD_NUMBER: _ClassVar[int]
     SURVIVORS_FIELD_NUMBER: _ClassVar[int]
     SIGNATURES_FIELD_NUMBER: _ClassVar[int]
+    VOID_FIELD_NUMBER: _ClassVar[int]
     task: Task
     place: _common_pb2.Place
     tensor: _common_pb2.Tensor
@@ -129,7 +150,8 @@ class Work(_message.Message):
     participants: _containers.RepeatedScalarFieldContainer[str]
     survivors: _containers.RepeatedScalarFieldContainer[str]
     signatures: _containers.RepeatedCompositeFieldContainer[Signature]
-    def __init__(self, task: _Optional[_Union[Task, str]] = ..., place: _Optional[_Union[_common_pb2.Place, _Mapping]] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., roster: _Optional[_Iterable[_Union[_common_pb2.Member, _Mapping]]] = ..., actor: _Optional[str] = ..., why: _Optional[str] = ..., outcome: _Optional[str] = ..., parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., participants: _Optional[_Iterable[str]] = ..., survivors: _Optional[_Iterable[str]] = ..., signatures: _Optional[_Iterable[_Union[Signature, _Mapping]]] = ...) -> None: ...
+    void: Void
+    def __init__(self, task: _Optional[_Union[Task, str]] = ..., place: _Optional[_Union[_common_pb2.Place, _Mapping]] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., roster: _Optional[_Iterable[_Union[_common_pb2.Member, _Mapping]]] = ..., actor: _Optional[str] = ..., why: _Optional[str] = ..., outcome: _Optional[str] = ..., parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., participants: _Optional[_Iterable[str]] = ..., survivors: _Optional[_Iterable[str]] = ..., signatures: _Optional[_Iterable[_Union[Signature, _Mapping]]] = ..., void: _Optional[_Union[Void, _Mapping]] = ...) -> None: ...
 
 class AnswerRequest(_message.Message):
     __slots__ = ("place", "session", "refusal", "explanation", "member", "model")

@@ -25,6 +25,7 @@ from policies.documents.study import Study, load_study
 from policies.ledger.chain import UNBOUNDED
 from policies.ledger.events import Debit, costs_of
 from policies.ledger.ledger import read_history
+from policies.plan import quorum
 from policies.plan.cost import Cost
 from policies.plan.release import plan as plan_of
 from policies.refusals import Refused
@@ -78,12 +79,40 @@ def plan(
     prices = price(study, delta)
     standing = None if settings is None or policy is None else _standing(settings, policy, study)
     advice = None if target_epsilon is None else advise(study, target_epsilon, delta)
+    refused = _below_the_quorum(study)
     if as_json:
-        typer.echo(json.dumps(_document(study, prices, standing, advice), indent=1, allow_nan=False))
+        document = _document(study, prices, standing, advice) | {"sums": _sums(study, refused)}
+        typer.echo(json.dumps(document, indent=1, allow_nan=False))
     else:
         _print(study, prices, standing, advice)
-    if standing is not None and standing.refused is not None:
+        typer.echo(_missing(study) if refused is None else f"Every silo refuses: {refused}")
+    if refused is not None or (standing is not None and standing.refused is not None):
         raise typer.Exit(ATTENTION)
+
+
+def _below_the_quorum(study: Study) -> Refused | None:
+    """Return the refusal of a study whose `min_silos` is too small for its silos and colluders; None if it is not."""
+    try:
+        quorum.require(study)
+    except Refused as refusal:
+        return refusal
+    return None
+
+
+def _sums(study: Study, refused: Refused | None) -> dict[str, object]:
+    return {
+        "silos": len(study.silos),
+        "needed": quorum.needed(study),
+        "may_be_missing": quorum.spare(study),
+        "refused": None if refused is None else refused.text,
+    }
+
+
+def _missing(study: Study) -> str:
+    """Return how many silos may be missing from a sum, in a sentence."""
+    silos, needed, spare = len(study.silos), quorum.needed(study), quorum.spare(study)
+    who = "nobody" if spare == 0 else "1 silo" if spare == 1 else f"{spare} silos"
+    return f"A sum needs {needed} of the {silos} silos, so {who} may be missing."
 
 
 def _standing(settings: AgentConfig, policy: Policy, study: Study) -> Standing:

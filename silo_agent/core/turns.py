@@ -98,6 +98,7 @@ class Turn:
 
 
 MOVES: dict[tuple[Stage, Task], Stage] = {
+    (Stage.SEATED, Task.VOID): Stage.SEATED,
     (Stage.SEATED, Task.GREET): Stage.GREETED,
     (Stage.GREETED, Task.DEAL): Stage.GREETED,
     (Stage.GREETED, Task.TAKE): Stage.KEYED,
@@ -125,7 +126,9 @@ def sit(turn: Turn, place: Place) -> Turn:
     """Accept an offer of a new attempt at a round.
 
     An offer of round r + 1 commits the candidate of round r, if the silo has finished it. After an offer further ahead
-    the silo is behind. An offer of a round that the silo has committed raises `OutOfTurnError`.
+    the silo is behind. Raises `OutOfTurnError` for a round that the silo has committed, and for a place that is not
+    later than the last one, so that nothing is asked twice in one place. The last place itself may be offered again
+    only if nothing was done in it.
     """
     behind = False
     if place.round == turn.finished + 1:
@@ -137,10 +140,7 @@ def sit(turn: Turn, place: Place) -> Turn:
     else:
         msg = f"round {place.round} was offered, but this silo has committed round {turn.committed}"
         raise OutOfTurnError(msg)
-    before = turn.place
-    if before is not None and before.round == place.round and place.attempt < before.attempt:
-        msg = f"attempt {place.attempt} was offered after attempt {before.attempt}"
-        raise OutOfTurnError(msg)
+    _check_later(turn, place)
     if place.round >= len(turn.plan):
         msg = f"round {place.round} was offered, but the study ends with round {len(turn.plan) - 1}"
         raise OutOfTurnError(msg)
@@ -157,8 +157,21 @@ def sit(turn: Turn, place: Place) -> Turn:
     )
 
 
+def _check_later(turn: Turn, place: Place) -> None:
+    before = turn.place
+    if before is None:
+        return
+    now, then = (place.round, place.attempt), (before.round, before.attempt)
+    if now < then or (now == then and turn.stage is not Stage.SEATED):
+        msg = (
+            f"round {place.round}, attempt {place.attempt} was offered, but this silo has been in round {before.round},"
+            f" attempt {before.attempt} already; begin a later attempt"
+        )
+        raise OutOfTurnError(msg)
+
+
 def leave(turn: Turn) -> Turn:
-    """Abandon the attempt, because the silo disputed something. Keys of this roster are not used again."""
+    """Abandon the attempt, because the silo disputed something. Neither its place nor its keys are used again."""
     return replace(turn, roster=(), keyed=(), stage=Stage.REST, last=None)
 
 
@@ -195,6 +208,8 @@ def take(turn: Turn, work: Work) -> Turn:
 
 def _check_roster(turn: Turn, work: Work) -> None:
     """Check that the roster is the attempt's, the silo has the needed keys and model, and the tensor is due."""
+    if work.task is Task.VOID:
+        _check_void(turn, work)
     if turn.roster and work.roster != turn.roster:
         msg = "the roster changed within an attempt"
         raise OutOfTurnError(msg)
@@ -206,6 +221,14 @@ def _check_roster(turn: Turn, work: Work) -> None:
         raise OutOfTurnError(msg)
     if work.task in _ASK_TENSOR and work.tensor is not turn.tensor:
         msg = f"{work.task} {work.tensor} was asked for, but {turn.tensor} is due"
+        raise OutOfTurnError(msg)
+
+
+def _check_void(turn: Turn, work: Work) -> None:
+    """Check that there is an earlier attempt at this round whose sum of this tensor could be voided."""
+    place = turn.place
+    if place is None or place.attempt == 1 or work.tensor not in turn.plan[place.round]:
+        msg = f"{work.tensor} has no earlier attempt in this round that could be voided"
         raise OutOfTurnError(msg)
 
 

@@ -17,6 +17,7 @@ from crypto.secagg.layout import sealed_values
 from crypto.secagg.sealing import Sealer
 from crypto.secagg.survivors import SurvivorList, threshold
 from crypto.secagg.unmasking import Bundle
+from crypto.secagg.voids import Void
 from policies.documents.study import Study
 from policies.plan.release import Release, plan
 from protos.messages import Note, Place, Tensor, Work
@@ -102,12 +103,17 @@ class Attempt:
 
     @property
     def threshold(self) -> int:
-        """How many shares open a secret. The study and the roster fix it, so all silos deal with the same number.
+        """How many silos must take part, sign and reveal. The study alone fixes it, whatever roster this silo is shown.
 
-        Raises `RosterRefused` if the roster is too small.
+        Raises `RosterRefused` if the study has too few silos.
         """
         study = self.study
-        return threshold(len(self.work.roster), study.privacy.colluders, study.min_silos)
+        return threshold(len(study.silos), study.privacy.colluders, study.min_silos)
+
+    @property
+    def void(self) -> Void:
+        """What this silo is asked to promise about the earlier attempts at the round."""
+        return Void(self.study.digest, self.place.round, str(self.work.tensor), self.place.attempt - 1)
 
     # --- what -----------------------------------------------------------------------------------------------------
     @property

@@ -53,6 +53,9 @@ class Cosigning:
             # cosignature, so the next checkpoint names that entry among its anchors and the coordinator accepts it.
             self.remember()
             found = self._client.cosign(place, self._signed())
+        if found.peer is None:
+            # A peer that knows another history of this ledger does not sign; what it holds says so.
+            self.remember()
         return [cosignature(item) for item in (found.coordinator, found.peer) if item is not None]
 
     def _signed(self) -> SignedCheckpoint:

@@ -67,8 +67,11 @@ class Mail:
         return {silo: path.read_bytes() for silo, path in paths.items()}
 
     @contextmanager
-    def sum(self, work: Work, place: Place, tensor: Tensor) -> Iterator[BinaryIO]:
-        """The sealed sum, as a file that is erased afterwards. Raises `OutOfTurnError` if none is offered."""
+    def sum(self, work: Work, place: Place, tensor: Tensor) -> Iterator[tuple[BinaryIO, str]]:
+        """The sealed sum, as a file that is erased afterwards, with its digest (`protos.chunks`).
+
+        Raises `OutOfTurnError` if none is offered.
+        """
         part = next((part for part in work.parts if part.kind == SUM), None)
         if part is None:
             msg = f"the coordinator offers no sum of {tensor}"
@@ -77,7 +80,7 @@ class Mail:
         self._download(place, part, tensor, path)
         try:
             with path.open("rb") as file:
-                yield file
+                yield file, part.sha256
         finally:
             path.unlink()
 

@@ -30,8 +30,10 @@ from crypto.secagg.unmasking import (
     read_bundle,
     read_reveals,
 )
+from crypto.secagg.voids import Void
 from crypto.stream import KEY_BYTES
 from protos.messages import Member, Place
+from protos.messages import Void as HandedVoid
 from silo_agent.protocol.key_store import Dealt, KeyStore, Met, Shared
 
 log = structlog.get_logger()
@@ -198,6 +200,11 @@ class Membership:
         """The members who have signed exactly this list."""
         certificates = {member.silo: member.certificate_pem for member in self.members}
         return survivors.signed_by(certificates, signatures, self._trust)
+
+    def voiders(self, void: Void, silos: Sequence[str], handed: HandedVoid) -> tuple[str, ...]:
+        """The silos of the study that have signed exactly this promise."""
+        signatures = {one.silo: one.signature for one in handed.promises}
+        return void.signed_by(silos, dict(zip(signatures, handed.certificates, strict=True)), signatures, self._trust)
 
     # --- inside ---------------------------------------------------------------------------------------------------
     def _require_met(self) -> Met:

@@ -20,6 +20,7 @@ from crypto.errors import OpeningRefused, RosterRefused
 from crypto.rings.rings import ring_of
 from crypto.secagg.packages import model_digest, open_note, seal_note
 from crypto.secagg.unmasking import Bundle
+from crypto.secagg.voids import Void
 from policies.plan.note_sizes import note_limit
 from protos.messages import SUM, Confirm, Note, Publication, Task, Tensor
 from silo_agent.core.turns import OutOfTurnError
@@ -64,6 +65,7 @@ class Tasks:
         self._client, self._gate, self._state, self._entropy = client, gate, state, entropy
         self._mail, self._cosigning = Mail(client, state, metrics), cosigning
         self._performs: Mapping[Task, Callable[[Attempt], None]] = {
+            Task.VOID: self._void,
             Task.GREET: self._greet,
             Task.DEAL: self._deal,
             Task.TAKE: self._take,
@@ -148,6 +150,7 @@ class Tasks:
     # --- mask and seal --------------------------------------------------------------------------------------------
     def _exchange(self, attempt: Attempt) -> None:
         self._decide_roster(attempt)
+        _require_enough(attempt, tuple(attempt.members), "the roster")
         tensors, needed = attempt.tensors, attempt.threshold
         self._keep_note(attempt, Note.SHARES, attempt.membership.share(attempt.place, tensors, needed))
 
@@ -156,7 +159,10 @@ class Tasks:
         if attempt.me not in attempt.participants:
             msg = "this silo is asked for its contribution, but it is not among the participants"
             raise OutOfTurnError(msg)
+        _require_enough(attempt, attempt.participants, "this sum")
         _require_whole(attempt, attempt.participants)
+        self._close(attempt)
+        self._state.promises.require(place, tensor, attempt.participants)
         self._mail.receive_shares(attempt.work, place)
         self._bundles(attempt)
         silos = len(attempt.participants)
@@ -169,6 +175,23 @@ class Tasks:
         )
 
     # --- who is in the sum ----------------------------------------------------------------------------------------
+    def _void(self, attempt: Attempt) -> None:
+        """Promise to reveal nothing of earlier attempts, unless this silo has (docs/design/sums.md, "Voided lists")."""
+        void = attempt.void
+        self._state.promises.void(attempt.place, Tensor(void.tensor), void.through)
+
+    def _close(self, attempt: Attempt) -> None:
+        """Take note of a void that comes with the work. Raises `RosterRefused` if too few silos have signed it."""
+        handed, study = attempt.work.void, attempt.study
+        if handed is None:
+            return
+        void = Void(study.digest, attempt.place.round, str(attempt.tensor), handed.through)
+        signers, needed = attempt.membership.voiders(void, study.silos, handed), attempt.threshold
+        if handed.through >= attempt.place.attempt or len(signers) < needed:
+            msg = f"{len(signers)} silos have voided the earlier list of {attempt.tensor}, but {needed} must do so"
+            raise RosterRefused(msg)
+        self._state.promises.close(attempt.place, attempt.tensor, handed.through)
+
     def _sign(self, attempt: Attempt) -> None:
         """Commit durably and for ever to one survivor list for this sum (docs/design/sums.md, "Thresholds")."""
         survivors, tensor = attempt.survivors, attempt.tensor
@@ -177,7 +200,7 @@ class Tasks:
             raise OutOfTurnError(msg)
         _require_whole(attempt, survivors)
         self._gate.decide(attempt.study, attempt.place, roster_size=len(survivors))
-        self._state.commit_to_survivors(attempt.place, tensor, survivors)
+        self._state.promises.sign(attempt.place, tensor, survivors)
 
     def _reveal(self, attempt: Attempt) -> None:
         """Reveal this silo's shares, but only if enough silos have signed the same list as this silo."""
@@ -190,6 +213,7 @@ class Tasks:
         path = self._mail.note_path(attempt.place, Note.REVEAL, attempt.work.tensor)
         if not path.exists():
             bundles = self._bundles(attempt)
+            self._state.promises.reveal(attempt.place, attempt.tensor)
             write_whole(path, attempt.membership.reveal(bundles, survivors, attempt.participants))
 
     # --- open and solve -------------------------------------------------------------------------------------------
@@ -217,7 +241,9 @@ class Tasks:
             threshold=attempt.threshold,
         )
         release, label = attempt.release(tensor), attempt.order(tensor).label
-        with self._mail.sum(attempt.work, place, tensor) as file:
+        with self._mail.sum(attempt.work, place, tensor) as (file, sha256):
+            # Whoever could have several sums tried under one label would learn from every answer what the sum holds.
+            self._state.promises.open(label.digest, sha256)
             return attempt.sealer.open(release.ring, file, release.values, label, unmasking)
 
     def _publish(self, attempt: Attempt, results: Results) -> None:
@@ -280,6 +306,11 @@ class Tasks:
         work, place = attempt.work, attempt.place
         if work.task is Task.TAKE:
             return Confirm(place, Task.TAKE)
+        if work.task is Task.VOID:
+            void, promises = attempt.void, self._state.promises
+            promised = promises.voided(place, Tensor(void.tensor)) >= void.through
+            signature = self._client.sign(void.to_sign()) if promised else b""
+            return Confirm(place, Task.VOID, work.tensor, signature=signature)
         if work.task is Task.SIGN:
             signature = self._client.sign(attempt.survivor_list.to_sign())
             return Confirm(place, Task.SIGN, work.tensor, signature=signature)
@@ -311,6 +342,17 @@ def _require_sizes(attempt: Attempt) -> None:
         if part.size > limit:
             msg = f"the coordinator offers a {part.kind} of {part.size} bytes; the study implies at most {limit}"
             raise OutOfTurnError(msg)
+
+
+def _require_enough(attempt: Attempt, names: tuple[str, ...], what: str) -> None:
+    """Raise `RosterRefused` if so few are named that this silo's masks could come off (`crypto.secagg.survivors`)."""
+    needed = attempt.threshold
+    if len(names) < needed:
+        msg = (
+            f"{what} has {len(names)} silos, but {needed} of the study's {len(attempt.study.silos)} must take part;"
+            " begin a new attempt"
+        )
+        raise RosterRefused(msg)
 
 
 def _require_whole(attempt: Attempt, names: tuple[str, ...]) -> None:

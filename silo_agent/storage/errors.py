@@ -8,4 +8,8 @@ class StateError(SiloError):
 
 
 class SurvivorsError(StateError):
-    """A second survivor list was requested. The message names only what the coordinator knows."""
+    """A second survivor list was requested, or a voided sum. The message names only what the coordinator knows."""
+
+
+class SumError(StateError):
+    """A second sum was offered under one label. Nothing of it was opened."""

@@ -1,15 +1,14 @@
-"""What the agent must not forget, beside the ledger: noised releases, sealed bytes by label, survivor lists, models.
+"""What the agent must not forget, beside the ledger: noised releases, sealed bytes by label, promises, models.
 
 Guarantees: a release is drawn once and kept, so a repeated attempt sends the same noised integers and never new noise
-for an old charge. A mask label gives only one byte string, for good. For one sum of one round only one survivor list is
-signed, in whatever attempt. A file is written completely or not at all, and synced before the row that names it. The
-record of what was used up stays when a study's files are removed (`begin_removal`), so a study that is over cannot be
-used again. A release and its sealed form are read and written piece by piece. The folder belongs to one agent.
+for an old charge. A mask label gives only one byte string, for good. `promises` says which sums it signed, revealed and
+opened. A file is written completely or not at all, and synced before the row that names it. The record of what was used
+up stays when a study's files are removed (`begin_removal`), so a study that is over cannot be used again. A release and
+its sealed form are read and written piece by piece. The folder belongs to one agent.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -41,8 +40,9 @@ from sqlalchemy.exc import IntegrityError
 from protos.chunks import ChunkList
 from protos.messages import Place, Tensor
 from silo_agent.storage.durable import write_pieces
-from silo_agent.storage.errors import StateError, SurvivorsError
+from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
+from silo_agent.storage.promises import Promises
 
 _PIECE = 1 << 16
 """Number of integers of a release that are written at once."""
@@ -72,14 +72,6 @@ _sealed = Table(
     _metadata,
     Column("label", String(64), primary_key=True),
     Column("sha256", String(64), nullable=False),
-)
-_survivors = Table(
-    "survivors",
-    _metadata,
-    Column("study", String(64), primary_key=True),
-    Column("round", Integer, primary_key=True),
-    Column("tensor", String(16), primary_key=True),
-    Column("names", String, nullable=False),
 )
 _attempts = Table(
     "attempts",
@@ -132,6 +124,7 @@ class State:
         self._engine = create_engine(f"sqlite:///{self.files.database}")
         event.listen(self._engine, "connect", _durable)
         _metadata.create_all(self._engine)
+        self.promises = Promises(self._engine)
 
     def close(self) -> None:
         """Close the database."""
@@ -223,7 +216,7 @@ class State:
         """Record, durably, that nothing private of the study may be used from now on, even if files are left.
 
         Only the fact that its charge was used stays of a release, because a digest of few integers would reveal them.
-        Labels and survivor lists stay as they are (docs/design/threat-model.md, "Invariants" 2 to 4).
+        Labels and promises stay as they are (docs/design/threat-model.md, "Invariants" 2 to 4).
         """
         with self._transaction() as connection:
             _replace(connection, ending)
@@ -279,26 +272,7 @@ class State:
         self._keep(_sealed, {"label": label}, path, frames)
         return path
 
-    # --- survivor lists -----------------------------------------------------------------------------------------
-    def commit_to_survivors(self, place: Place, tensor: Tensor, names: tuple[str, ...]) -> None:
-        """Record the survivors that this silo is about to sign for one sum of a round. The same again changes nothing.
-
-        Raises `SurvivorsError` if it has signed another list: if two sums differ in one silo, their difference is that
-        silo's contribution.
-        """
-        key = {"study": place.study, "round": place.round, "tensor": str(tensor)}
-        with self._transaction() as connection:
-            matches = [_survivors.c[column] == value for column, value in key.items()]
-            row = connection.execute(select(_survivors.c.names).where(*matches)).first()
-            if row is None:
-                connection.execute(insert(_survivors).values(**key, names=json.dumps(names)))
-            elif tuple(json.loads(row.names)) != names:
-                msg = (
-                    f"this silo has signed a list of survivors for {tensor} of round {place.round}:"
-                    f" {', '.join(json.loads(row.names))}; it signs no second list, so these silos must take part"
-                )
-                raise SurvivorsError(msg)
-
+    # --- notes ---------------------------------------------------------------------------------------------------
     def note_path(self, place: Place, kind: str) -> Path:
         """Where a sealed note for the roster lies until its round is committed."""
         return self.files.note(place, kind)

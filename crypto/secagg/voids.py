@@ -1,0 +1,49 @@
+"""The statement with which silos close a sum that was never opened, so that its round goes on with others.
+
+Guarantees: T silos that signed a `Void` have revealed nothing for a tensor in the attempts up to `through`, and never
+will. T silos are needed to open a sum, and 2T > N + t, so a sum of these attempts was not opened and never will be. A
+list that was signed there binds nobody any more (docs/design/sums.md, "Voided lists"). The silo's durable store makes
+sure that who has revealed does not sign, and that who has signed does not reveal.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from crypto.canonical import canonical
+from crypto.pki.certificates import Trust
+from crypto.secagg.survivors import signed
+
+
+@dataclass(frozen=True)
+class Void:
+    """What a silo promises: it has revealed nothing for this tensor in the attempts up to `through`, and never will."""
+
+    study: str
+    """Digest of the study."""
+    round: int
+    tensor: str
+    through: int
+    """The last attempt at the round that is closed."""
+
+    def to_sign(self) -> bytes:
+        """Return the bytes that a silo signs. Raises `SealError` for a round or attempt outside [0, 2^64)."""
+        return canonical("void", self.study, self.round, self.tensor, self.through)
+
+    def signed_by(
+        self, silos: Collection[str], certificates: Mapping[str, bytes], signatures: Mapping[str, bytes], trust: Trust
+    ) -> tuple[str, ...]:
+        """Return the silos of the study (`silos`) that signed exactly this, sorted.
+
+        `certificates` maps names to PEM, `signatures` names to DER. Signatures of others, and over other bytes, are
+        ignored.
+        """
+        message = self.to_sign()
+        return tuple(
+            name
+            for name in sorted(set(silos))
+            if name in certificates
+            and name in signatures
+            and signed(trust, name, certificates[name], message, signatures[name])
+        )
