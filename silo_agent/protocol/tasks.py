@@ -159,6 +159,7 @@ class Tasks:
         _require_whole(attempt, attempt.participants)
         self._mail.receive_shares(attempt.work, place)
         self._bundles(attempt)
+        running.learner.read()
         silos = len(attempt.participants)
         self._gate.contribute(
             attempt.order(tensor),
@@ -166,6 +167,7 @@ class Tasks:
             attempt.membership.masks(place, tensor, attempt.participants),
             lambda charged, release: running.learner.contribution(release, charged, running.model, silos),
             lambda: self._cosigning.ask(place),
+            noise_alone=lambda charged, release: running.learner.noise_alone(release, charged, running.model, silos),
         )
 
     # --- who is in the sum ----------------------------------------------------------------------------------------
