@@ -70,8 +70,8 @@ class Records:
 
     @cached_property
     def weights(self) -> NDArray[np.float64]:
-        """How much each record counts, (n,): 1 / (number of its patient's records), so that every patient counts 1."""
-        return np.asarray(1.0 / np.bincount(self.patients)[self.patients] if len(self) else np.zeros(0), np.float64)
+        """How much each record counts, (n,)."""
+        return record_weights(self.patients)
 
     def of_patients(self, chosen: NDArray[np.bool_]) -> Records:
         """Return all records of the chosen patients. `chosen` is a mask over `identities`. The new index is dense."""
@@ -85,3 +85,8 @@ class Records:
             tuple(identity for identity, kept in zip(self.identities, chosen, strict=True) if kept),
             None if self.images is None else self.images.subset(keep),
         )
+
+
+def record_weights(patients: NDArray[np.int64]) -> NDArray[np.float64]:
+    """1 / (number of the patient's records) for each record, (n,), so that every patient counts 1."""
+    return np.asarray(1.0 / np.bincount(patients)[patients] if len(patients) else np.zeros(0), np.float64)

@@ -87,7 +87,7 @@ def test_another_column_in_the_file_of_a_study_of_records_leaves_both_cohorts_as
     cohorts = []
     for file in (narrow, wide):
         learner = bare_learner(tmp_path, file, data={"patient": None})
-        cohorts.append((learner.cohort("training").inputs.tolist(), learner.cohort("evaluation").inputs.tolist()))
+        cohorts.append([learner.cohort(name).inputs[:].tolist() for name in ("training", "evaluation")])
     assert cohorts[0] == cohorts[1]
     assert all(cohorts[0])
 
