@@ -273,7 +273,6 @@ class AuditedSilo:
             self.state.study_folder(study.digest),
             identified_by=columns,
             entropy=entropy,
-            personal_entropy=SystemEntropy(),
             device="cpu",
         )
         self.learner.given = training, evaluation
@@ -291,7 +290,12 @@ class AuditedSilo:
         def compute(charged: Place, release: Release) -> Integers:
             return self.learner.contribution(release, charged, model, len(self.study.silos))
 
-        self.gate.contribute(order, cast("Sealer", self), cast("Masks", None), compute, self._cosigned)
+        def no_fault(charged: Place, release: Release) -> Integers:
+            msg = f"{release.tensor} of round {charged.round} could not be computed: the ledger says what failed"
+            raise RuntimeError(msg)
+
+        sealer, masks = cast("Sealer", self), cast("Masks", None)
+        self.gate.contribute(order, sealer, masks, compute, self._cosigned, noise_alone=no_fault)
         return self.uploads[-1]
 
     def open_counts(self, model: SharedModel) -> None:

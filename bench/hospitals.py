@@ -142,7 +142,7 @@ def pooled(parts: Sequence[Records]) -> Records:
     """All records together; patients of two hospitals stay two."""
     starts = np.cumsum([0, *(part.patient_count for part in parts)])
     return Records(
-        np.concatenate([part.inputs for part in parts]),
+        np.concatenate([part.inputs[:] for part in parts]),
         np.concatenate([part.labels for part in parts]),
         np.concatenate([part.domains for part in parts]),
         np.concatenate([part.patients + start for part, start in zip(parts, starts, strict=False)]),
@@ -151,7 +151,7 @@ def pooled(parts: Sequence[Records]) -> Records:
 
 
 def _linear(weights: Array, records: Records) -> Array:
-    return np.asarray(records.inputs.astype(np.float64) @ weights[:-1] + weights[-1], np.float64)
+    return np.asarray(np.asarray(records.inputs, np.float64) @ weights[:-1] + weights[-1], np.float64)
 
 
 # --- how good that is ---------------------------------------------------------------------------------------------

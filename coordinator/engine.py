@@ -316,7 +316,7 @@ class Engine:
         return self._studies[digest_]
 
     def _end_unbounded(self) -> None:
-        """End the studies that were stored unfinished, before a bound that they break existed. Silos refuse them now."""
+        """End the studies that were stored unfinished before a bound existed that they break. Silos refuse them now."""
         for digest_, progress in list(self._progress.items()):
             if progress.life in studies.OVER:
                 continue

@@ -47,6 +47,7 @@ class Reason(StrEnum):
     NO_PER_SAMPLE_GRADIENT = "no_per_sample_gradient"
     UNNOISED_PART = "unnoised_part"
     PRIVATE_CHOICE = "private_choice"
+    FAULT = "fault"
 
 
 class Refused(PolicyError):  # noqa: N818 - a refusal, not a fault

@@ -2,12 +2,17 @@
 
 A task that cannot be done is disputed by name, and the attempt is abandoned; nothing is retried with changed bytes. A
 process that starts again goes on where the last one stopped (protocol/journal.py). protocol/tasks.py does the tasks.
+
+What others see follows from public values and from charged, noised draws (docs/design/total.md). So no record can end
+the agent or make it speak: `gate` sends noise if a charged release cannot be computed, names and texts of refusals and
+disputes come from a fixed set, and the personal model is trained by another process, for which nothing waits.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import version
 
@@ -31,7 +36,7 @@ from silo_agent.learning.model import SharedModel
 from silo_agent.metrics import Metrics
 from silo_agent.protocol.attempt import Running
 from silo_agent.protocol.catching_up import CatchUpError
-from silo_agent.protocol.client import CallRefused, Client, ContentError
+from silo_agent.protocol.client import CallRefused, Client, ContentError, Stopped
 from silo_agent.protocol.cosigning import Cosigning
 from silo_agent.protocol.journal import Journal, Standing
 from silo_agent.protocol.session import Session
@@ -52,7 +57,9 @@ FAULTS = (
     CatchUpError,
     MessageError,
 )
-"""What makes the silo dispute a task. Not `CallRefused`: that is the coordinator's own word, and it knows it."""
+"""Faults that have a name outside. They follow from messages, state, ledger, file header and opened sums alone."""
+_OTHER = "fault"
+"""The name of every other fault. Only the hospital's log says more."""
 _PUBLIC = (OutOfTurnError, CryptoError, Refused, SurvivorsError)
 """Faults whose messages tell the coordinator nothing that it does not know already."""
 _NOT_OPENED = ("opening", "this silo does not open the sum; see its log, and begin a new attempt")
@@ -75,11 +82,14 @@ class Agent:
         *,
         learners: Callable[[Study], Learner],
         sessions: Callable[[str], Session],
+        personal: Callable[[Study, int], object],
         entropy: Entropy,
         session: str,
     ) -> None:
+        """`personal` is told that a round of a study is finished, and must neither raise nor wait."""
         self._client, self._gate, self._state, self._metrics = client, gate, state, metrics
         self._learners, self._sessions, self._session = learners, sessions, session
+        self._personal = personal
         self._cosigning = Cosigning(client, gate)
         self._tasks = Tasks(client, gate, state, metrics, entropy, cosigning=self._cosigning)
         self._journal = Journal(state)
@@ -119,7 +129,7 @@ class Agent:
                 self._refused = work
             running = self._running.get(place.study)
             if running is not None:
-                self._train_personal(running)
+                self._want_personal(running)
 
     def _do(self, work: Work, place: Place) -> None:
         if work.task is Task.FINISH:
@@ -135,24 +145,24 @@ class Agent:
                     running.turn = following
                     self._keep(running)
                 self._tasks.report(running.attempt(work, place))
-            except FAULTS as fault:
+            except (CallRefused, Stopped):
+                raise  # the coordinator's own word, which it knows; the operator's wish
+            except Exception as fault:  # noqa: BLE001  # no other exception may end the agent in front of others
                 self._dispute(work, place, fault)
 
     # --- offer --------------------------------------------------------------------------------------------------
     def _decide(self, place: Place) -> None:
         try:
-            study = self._asked_for(place.study)
-            self._gate.decide(study, place)
-            running = self._running.get(place.study) or self._begin_counted(study)
-            running.learner.load()
-            self._sit(running, place)
+            running = self._accepted(place)
         except Refused as refusal:
             log.warning("study refused", reason=refusal.reason, why=refusal.text)
             self._refuse(place, str(refusal.reason), refusal.text)
         except UnknownDataError as fault:
             log.warning("study refused", reason="no_data", why=str(fault))
             self._refuse(place, "no_data", "this silo has no data for the study")
-        except (DataError, StateError, PolicyError, LearningError, OutOfTurnError, ValueError) as fault:
+        except (CallRefused, Stopped):
+            raise
+        except Exception as fault:  # noqa: BLE001  # as for tasks
             # Only the hospital's own log says what is wrong inside the hospital.
             log.warning("study refused", reason=_name(fault), why=_for_log(fault))
             self._refuse(place, _name(fault), "see the log of this silo's agent")
@@ -160,47 +170,54 @@ class Agent:
             member = running.session.member
             self._client.answer(Answer(place, self._session, member=member, model=running.digest))
 
+    def _accepted(self, place: Place) -> Running:
+        """Take a seat: ask the ledger and the policy, rehearse on made-up records, and only then read the file."""
+        running = self._running.get(place.study)
+        self._gate.require_no_fault()
+        with self._counting():
+            study = running.study if running is not None else self._read(place.study)
+        self._gate.decide(study, place)
+        with self._counting():
+            if running is None:
+                running = self._recall(place.study) or self._begin(study)
+            running.learner.rehearse()
+        running.learner.read()
+        self._sit(running, place)
+        return running
+
     def _refuse(self, place: Place, reason: str, explanation: str) -> None:
         self._client.answer(Answer(place, self._session, refusal=reason, explanation=explanation))
 
-    def _asked_for(self, digest: str) -> Study:
-        """The study that is offered, only read: nothing of its size is built before the policy has been asked.
+    @contextmanager
+    def _counting(self) -> Iterator[None]:
+        """Count refusals by reason, as the gate counts those of the policy."""
+        try:
+            yield
+        except Refused as refusal:
+            self._metrics.refusals.labels(refusal.reason).inc()
+            raise
 
-        Raises `Refused` if no accountant can bound what it names, `OutOfTurnError` if it is over for this silo.
-        """
-        running = self._running.get(digest)
-        if running is not None:
-            return running.study
+    def _read(self, digest: str) -> Study:
+        """The study that a digest names. Raises `Refused` if no accountant can bound it."""
         if self._state.is_over(digest):
             msg = "the study is over for this silo and cannot begin again; create a new study"
             raise OutOfTurnError(msg)
-        try:
-            return parse_study(self._state.canonical(digest) or self._client.study(digest), digest)
-        except Refused as refusal:
-            self._metrics.refusals.labels(refusal.reason).inc()
-            raise
-
-    def _begin_counted(self, study: Study) -> Running:
-        """`_begin`, and count its refusals by reason, as the gate counts the policy's refusals."""
-        try:
-            return self._begin(study)
-        except Refused as refusal:
-            self._metrics.refusals.labels(refusal.reason).inc()
-            raise
+        canonical = self._state.canonical(digest)
+        if canonical is None:
+            canonical = self._client.study(digest)
+            self._cosigning.remember()
+        return parse_study(canonical, digest)
 
     def _begin(self, study: Study) -> Running:
-        """Recall a study as it stands here, or begin it. Raises `Refused` if no accountant can bound it."""
+        """Begin a study that the policy allows. Raises `Refused` if its training cannot be accounted for."""
         digest = study.digest
-        running = self._recall(digest)
-        if running is None:
-            self._cosigning.remember()
-            learner = self._learners(study)
-            self._state.add_study(digest, study.canonical())
-            plan = tuple(tuple(Tensor(release.tensor) for release in round_) for round_ in plan_of(study).rounds)
-            committed = self._state.committed(digest)
-            turn = Turn(plan, committed=committed, finished=committed)
-            running = Running(study, learner, self._sessions(digest), turn, SharedModel.start(study))
-            self._running[digest] = running
+        learner = self._learners(study)
+        self._state.add_study(digest, study.canonical())
+        plan = tuple(tuple(Tensor(release.tensor) for release in round_) for round_ in plan_of(study).rounds)
+        committed = self._state.committed(digest)
+        turn = Turn(plan, committed=committed, finished=committed)
+        running = Running(study, learner, self._sessions(digest), turn, SharedModel.start(study))
+        self._running[digest] = running
         return running
 
     def _recall(self, digest: str) -> Running | None:
@@ -226,7 +243,7 @@ class Agent:
         )
         self._running[digest] = running
         log.info("study recalled", study=digest[:12], stage=standing.turn.stage)
-        self._train_personal(running)
+        self._want_personal(running)
         return running
 
     def _sit(self, running: Running, place: Place) -> None:
@@ -291,19 +308,12 @@ class Agent:
         standing = Standing(running.turn, running.model, running.digest, running.total)
         self._journal.keep(running.study.digest, standing)
 
-    def _train_personal(self, running: Running) -> None:
-        """Train the personal model, here only, once a training round is finished.
-
-        This also happens if the last process ended before it could.
-        """
+    def _want_personal(self, running: Running) -> None:
+        """Have the personal model trained, here only, once a training round is finished and its end was reported."""
         turn = running.turn
-        if turn.place is None or turn.finished != turn.place.round or turn.stage is not Stage.REST or turn.finished < 1:
-            return
-        try:
-            running.learner.train_personal(running.model)
-        except LearningError as fault:
-            # Only this hospital waits for the personal model, so the study goes on.
-            log.error("personal model not trained", round=turn.finished, why=str(fault), fault=_name(fault))  # noqa: TRY400
+        finished = turn.place is not None and turn.finished == turn.place.round and turn.stage is Stage.REST
+        if finished and turn.finished >= 1 and running.study.personal is not None:
+            self._personal(running.study, turn.finished)
 
     def _dispute(self, work: Work, place: Place, fault: Exception) -> None:
         self._metrics.disputes.labels(work.task).inc()
@@ -332,12 +342,16 @@ class Agent:
 
 def _for_log(fault: Exception) -> str:
     """What the log says of a fault. A data fault's text quotes patients' values; its summary quotes none."""
-    return fault.summary if isinstance(fault, DataError) else str(fault)
+    if isinstance(fault, DataError):
+        return fault.summary
+    return str(fault) if isinstance(fault, FAULTS) else type(fault).__name__
 
 
 def _name(fault: Exception) -> str:
     """The fault's name as others see it, for example `data` or `ledger_write`; for a refusal, its reason."""
     if isinstance(fault, Refused):
         return str(fault.reason)
+    if not isinstance(fault, (*FAULTS, ValueError)):
+        return _OTHER
     words = type(fault).__name__.removesuffix("Error").removesuffix("Refused")
     return "".join("_" + c.lower() if c.isupper() and i else c.lower() for i, c in enumerate(words))

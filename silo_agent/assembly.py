@@ -9,12 +9,15 @@ import structlog
 from prometheus_client import start_http_server
 
 from crypto.entropy import SystemEntropy
-from policies.documents.study import Study
+from policies.documents.study import Study, parse_study
+from policies.refusals import Refused
 from silo_agent.agent import Agent, UnknownDataError
 from silo_agent.config import AgentConfig
 from silo_agent.gate import Gate
+from silo_agent.learning.apart import Apart
 from silo_agent.learning.device import choose_device, limit_threads
 from silo_agent.learning.learner import Learner
+from silo_agent.learning.personal_process import Job, wanted_round
 from silo_agent.metrics import Metrics
 from silo_agent.protocol.client import Client, Heartbeat, Stopped
 from silo_agent.protocol.session import Session, session_name
@@ -58,9 +61,21 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
             state.study_folder(study.digest),
             identified_by=data_set.identified_by,
             entropy=entropy,
-            personal_entropy=entropy,
             device=config.device,
         )
+
+    def job(study: Study) -> Job:
+        return Job(
+            str(state.study_folder(study.digest)),
+            str(config.data[study.name]),
+            data_set.id,
+            data_set.holdout,
+            data_set.identified_by,
+            config.device,
+            config.threads,
+        )
+
+    apart = Apart(job)
 
     agent = Agent(
         client,
@@ -69,6 +84,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
         metrics,
         learners=learner,
         sessions=lambda study: Session.open(study, credential, entropy, state.study_folder(study)),
+        personal=apart.want,
         entropy=entropy,
         session=session,
     )
@@ -80,12 +96,16 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     witnessing.start()
     retaining.start()
     log.info("agent starts", silo=me, metrics_port=http.server_port)
+    _resume(apart, state)
     try:
         agent.run(stop, until_finished=until_finished)
+        if until_finished:
+            apart.finish(stop)
     except Stopped:
         log.info("agent stops")
     finally:
         stop.set()
+        apart.stop()
         witnessing.join()
         retaining.join()
         client.close()
@@ -95,3 +115,15 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
         http.server_close()
         http_thread.join()
     return agent.finished
+
+
+def _resume(apart: Apart, state: State) -> None:
+    """Go on with the personal models that an agent before this one left untrained, also of studies that are over."""
+    for digest, *_ in state.studies():
+        wanted = wanted_round(state.files.study(digest))
+        canonical = state.canonical(digest)
+        if wanted and canonical is not None:
+            try:
+                apart.want(parse_study(canonical, digest), wanted)
+            except (ValueError, Refused) as fault:
+                log.warning("personal model: the study cannot be read", study=digest[:12], why=str(fault))

@@ -10,8 +10,11 @@ Guarantees, in this order:
 4. The noised integers are stored before they are sealed. They are never drawn twice for one charge.
 5. A mask label seals one byte string for ever.
 
-If any step fails, nothing has left the hospital. A policy comes into force as an entry of the ledger, when the agent
-starts (oversight/approval.py). The caller computes the integers (`compute`); `crypto.secagg.sealing` seals them.
+If any step fails, nothing has left the hospital. The computation is the exception: if it fails, which may tell of a
+patient, the release of an empty cohort leaves instead, with fresh noise as charged. The ledger notes a fault first, and
+from then on the silo reads no record for an upload until a person clears it (docs/design/total.md, "Faults"). A policy
+comes into force as an entry of the ledger, when the agent
+starts (oversight/approval.py). The caller computes the integers (`Compute`); `crypto.secagg.sealing` seals them.
 
 With local noise a release may be sent again under a new roster at no cost (docs/design/noise.md, "Distributed noise":
 post-processing). With distributed noise a new attempt is a new draw and a new charge, and a draw is sealed for one
@@ -21,6 +24,7 @@ one of them only.
 
 from __future__ import annotations
 
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
@@ -43,7 +47,7 @@ from policies.documents.study import Study
 from policies.errors import CosignError, LedgerError
 from policies.ledger.chain import Genesis
 from policies.ledger.cosign import COORDINATOR, SILO, Checkpoint, Cosignature, Cosigned, check
-from policies.ledger.events import Debit, EntryRef, Recovery
+from policies.ledger.events import Debit, EntryRef, Fault, Recovery
 from policies.ledger.ledger import Ledger
 from policies.ledger.summary import summarise
 from policies.plan.cost import Cost
@@ -60,8 +64,14 @@ log = structlog.get_logger()
 Integers = NDArray[np.int64]
 VERIFY_SECONDS: Final = 24 * 3600.0
 """Every charge reads the ledger again and compares it. A decision does so if this time has passed since the last."""
+_FAULT_TEXT: Final = "this silo takes no part in any study until its hospital has cleared a fault"
+"""All that anybody outside hears of a fault."""
 _LOST: Final = "(recovered)"
 """Stands in the place of a study's digest, because costs that a recovery charged belong to no study."""
+
+
+Compute = Callable[[Place, Release], Integers]
+"""Gives the noised integers of a release, (release.values,). The place names the charge."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +151,12 @@ class Gate:
         self.ledger.verify()
         self._note_verified()
 
+    def require_no_fault(self) -> None:
+        """Raise `Refused`, always with the same words, if a fault stands in the ledger that nobody has cleared."""
+        if self.ledger.fault is not None:
+            self._metrics.refusals.labels(Reason.FAULT).inc()
+            raise Refused(Reason.FAULT, _FAULT_TEXT)
+
     def decide(self, study: Study, place: Place, roster_size: int | None = None) -> None:
         """Ask the policy; nothing is charged. Raises `Refused` with its reason, `LedgerRolledBackError`."""
         self._require_same_policy()
@@ -177,15 +193,18 @@ class Gate:
         order: Order,
         sealer: Sealer,
         masks: Masks,
-        compute: Callable[[Place, Release], Integers],
+        compute: Compute,
         ask: Callable[[], Iterable[Cosignature]],
+        *,
+        noise_alone: Compute,
     ) -> Path:
         """The file with this order's sealed bytes, taken from the outbox if they were sealed before.
 
-        `compute` gets the place and the release that were charged and returns the noised integers. It is called only
-        after the charge is durable and cosigned, and its result is kept at most once for each charge. `ask` asks others
-        once to cosign `checkpoint()`. It is called until enough have cosigned; an error that it raises ends the
-        waiting. Raises `Refused`, `LedgerError`, `StateError`, `OutOfTurnError`; then nothing has left the hospital.
+        `compute` is called only after the charge is durable and cosigned, and its result is kept at most once for each
+        charge. If it fails, `noise_alone` takes its place: it reads no record. `ask` asks others once to cosign
+        `checkpoint()`. It is called until enough have cosigned; an error that it raises ends the waiting. Raises
+        `Refused`, `LedgerError`, `StateError`, `OutOfTurnError` and what `noise_alone` raises; then nothing has left
+        the hospital.
         """
         study, label = order.place.study, order.label
         stored = self.sealed(order)
@@ -198,8 +217,10 @@ class Gate:
         if kept is None:
             while not self._is_cosigned(order, draw):
                 self.keep_cosigned(ask())
-            with self._metrics.compute_seconds.labels(order.tensor).time():
-                integers = compute(replace(order.place, attempt=draw), release)
+            charged = replace(order.place, attempt=draw)
+            integers = self._computed(charged, release, compute)
+            if integers is None:
+                integers = noise_alone(charged, release)
             self._state.keep_release(order.place, order.tensor, draw, integers, label.digest)
         elif kept.label == label.digest or release.resendable:
             integers = kept.integers
@@ -207,6 +228,28 @@ class Gate:
             msg = f"the {order.tensor} of this attempt was drawn for another roster or model; begin a new attempt"
             raise OutOfTurnError(msg)
         return self._state.keep_sealed(study, label.digest, sealer.seal(release.ring, integers, label, masks))
+
+    def _computed(self, charged: Place, release: Release, compute: Compute) -> Integers | None:
+        """The integers of a charged release; None if a fault stands, now or before. The ledger notes it durably.
+
+        What is raised here may follow from a patient's records, so nobody outside may see that it was. Raises
+        `LedgerWriteError` if the fault cannot be noted.
+        """
+        if self.ledger.fault is None:
+            try:
+                with self._metrics.compute_seconds.labels(release.tensor).time():
+                    return compute(charged, release)
+            except Exception as fault:  # noqa: BLE001
+                # The text may quote a record. Type and line are enough to find a defect.
+                log.error(  # noqa: TRY400
+                    "a charged release could not be computed; noise alone is sent",
+                    tensor=release.tensor,
+                    round=charged.round,
+                    fault=type(fault).__name__,
+                    where=_where(fault),
+                )
+                self.ledger.note_fault(Fault(charged.study, charged.round, charged.attempt, release.tensor))
+        return None
 
     def close(self) -> None:
         """Close the ledger."""
@@ -346,6 +389,11 @@ def open_ledger(path: Path, policy: Policy, credential: Credential) -> Ledger:
     """
     require_data_set(credential.certificate_pem, policy.data_set.id)
     return Ledger.open(path, Genesis.of(policy), budget_epsilon=policy.budget.epsilon)
+
+
+def _where(fault: BaseException) -> list[str]:
+    """The lines of code through which an exception came, without its text."""
+    return [f"{Path(frame.filename).name}:{frame.lineno}" for frame in traceback.extract_tb(fault.__traceback__)]
 
 
 def _word(item: Cosignature) -> tuple[str, bytes, bytes]:

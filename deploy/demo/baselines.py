@@ -99,7 +99,7 @@ def logistic(records: Records) -> Array:
 
 
 def _design(records: Records) -> Array:
-    return np.column_stack([records.inputs.astype(np.float64), np.ones(len(records))])
+    return np.column_stack([np.asarray(records.inputs, np.float64), np.ones(len(records))])
 
 
 def _fit(design: Array, labels: Array, weight: Array, ridge: float) -> Array:
@@ -153,7 +153,7 @@ def fedavg(
         updates = [trainer.change(before, records) for records in training]
         unflatten(network, (before + np.mean(updates, axis=0)).astype(np.float32))
     with torch.no_grad():
-        scores = [network(torch.tensor(t.inputs))[:, m if multi_head else 0] for m, t in enumerate(tests)]
+        scores = [network(torch.tensor(t.inputs[:]))[:, m if multi_head else 0] for m, t in enumerate(tests)]
     areas = tuple(area(s.double().numpy(), t.labels) for s, t in zip(scores, tests, strict=True))
     return FedAvgResult(areas, spent([_cost(plan, noise)], study.privacy.delta), noise)
 

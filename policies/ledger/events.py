@@ -1,8 +1,9 @@
-"""The events of a ledger: debits, policies put into force, notices about the data, recoveries of lost entries.
+"""The events of a ledger: debits, policies put into force, notices, recoveries of lost entries, faults and their end.
 
 Guarantees: each kind has one canonical form, and reading it back gives the same object. A debit still has the form of
 the first version, so older ledgers keep their hashes. No event says anything about a patient: a notice has a date and
-a reference, never a number of records. chain.py links entries; accountant.py adds them up.
+a reference, never a number of records; a fault names the release that failed, never why. chain.py links entries;
+accountant.py adds them up.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from policies.plan.cost import Cost, finite
 
 NoticeKind = Literal["withdrawal", "refresh"]
 NOTICES: Final[tuple[NoticeKind, ...]] = get_args(NoticeKind)
+NOT_COVERED: Final = "fault: not covered by epsilon"
+"""What an entry says of a computation that failed after its charge. Whether it fails may tell of a patient."""
 MAX_NAME: Final = 128
 MAX_SIGNATURE: Final = 512
 MAX_CERTIFICATE: Final = 1 << 14
@@ -63,9 +66,7 @@ class Debit:
         for name, text in (("study", self.study), ("policy", self.policy), *(("tensor", key) for key in self.costs)):
             _require_text(f"a debit's {name}", text)
         for name, number in (("round", self.round), ("attempt", self.attempt)):
-            if isinstance(number, bool) or not isinstance(number, int) or number < 0:
-                msg = f"a debit's {name} must be a whole number from 0, not {number!r}"
-                raise CostError(msg)
+            _require_whole(f"a debit's {name}", number)
         if not self.costs:
             msg = "a debit must name at least one tensor and its cost"
             raise CostError(msg)
@@ -153,7 +154,42 @@ class Recovery:
             raise CostError(msg)
 
 
-Event = Debit | InForce | Notice | Recovery
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A charged release could not be computed, and noise alone was sent in its place (docs/design/total.md, "Faults").
+
+    The silo takes part in nothing more until a later entry clears it. Raises `CostError` for a malformed place.
+    """
+
+    study: str
+    """Digest of the study."""
+    round: int
+    attempt: int
+    """The attempt under which the release was charged."""
+    tensor: str
+
+    def __post_init__(self) -> None:
+        _require_text("a fault's study", self.study)
+        _require_text("a fault's tensor", self.tensor)
+        for name, number in (("round", self.round), ("attempt", self.attempt)):
+            _require_whole(f"a fault's {name}", number)
+
+
+@dataclass(frozen=True, slots=True)
+class Cleared:
+    """A person at the hospital has looked into every fault before this entry. The silo takes part again.
+
+    Raises `CostError` if nobody answers for it.
+    """
+
+    responsible: str
+    """The person who answers for it, in words."""
+
+    def __post_init__(self) -> None:
+        _require_text("who clears a fault", self.responsible)
+
+
+Event = Debit | InForce | Notice | Recovery | Fault | Cleared
 
 
 def recovery_message(
@@ -192,6 +228,10 @@ def kind_of(event: Event) -> str:
             return "policy"
         case Recovery():
             return "recovery"
+        case Fault():
+            return "fault"
+        case Cleared():
+            return "cleared"
         case Notice():
             return event.kind
 
@@ -212,6 +252,16 @@ def content_of(event: Event) -> dict[str, object]:
             return kind | {"policy": event.policy, "budget": event.budget}
         case Notice():
             return kind | {"reference": event.reference}
+        case Fault():
+            return kind | {
+                "text": NOT_COVERED,
+                "study": event.study,
+                "round": event.round,
+                "attempt": event.attempt,
+                "tensor": event.tensor,
+            }
+        case Cleared():
+            return kind | {"responsible": event.responsible}
         case Recovery():
             return kind | {
                 "covers": [[head.sequence, head.hash] for head in event.covers],
@@ -240,10 +290,20 @@ def read_event(content: Mapping[str, Any]) -> Event:
             content["certificate"],
             content["signature"],
         )
+    if kind == "fault":
+        return Fault(content["study"], content["round"], content["attempt"], content["tensor"])
+    if kind == "cleared":
+        return Cleared(content["responsible"])
     return Notice(kind, content["reference"])
 
 
 def _require_text(what: str, text: object, longest: int = MAX_NAME) -> None:
     if not isinstance(text, str) or not 0 < len(text) <= longest:
         msg = f"{what} must be a text of 1 to {longest} characters"
+        raise CostError(msg)
+
+
+def _require_whole(what: str, number: object) -> None:
+    if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+        msg = f"{what} must be a whole number from 0, not {number!r}"
         raise CostError(msg)

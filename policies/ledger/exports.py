@@ -21,7 +21,18 @@ from policies.accounting import accountant, totals
 from policies.errors import CostError, ExportError, LedgerError
 from policies.ledger.chain import UNBOUNDED, Entry, Genesis, check_chain, genesis_row
 from policies.ledger.cosign import SILO, Cosignature, checkpoint, require_head
-from policies.ledger.events import Debit, EntryRef, InForce, Recovery, content_of, costs_of, kind_of
+from policies.ledger.events import (
+    NOT_COVERED,
+    Cleared,
+    Debit,
+    EntryRef,
+    Fault,
+    InForce,
+    Notice,
+    Recovery,
+    costs_of,
+    kind_of,
+)
 from policies.plan.cost import Cost, finite
 
 FORMAT: Final = "fedward ledger export"
@@ -257,8 +268,13 @@ def _lines(entry: Entry) -> list[dict[str, object]]:
             return [line | {"tensor": "lost"} | _cost(cost) for cost in event.costs] or [line]
         case InForce():
             return [common | {"policy": event.policy, "budget": event.budget}]
-        case _:
-            return [common | {"remark": _cell(str(content_of(event)["reference"]))}]
+        case Fault():
+            place = {"study": event.study, "round": event.round, "attempt": event.attempt, "tensor": event.tensor}
+            return [common | place | {"remark": NOT_COVERED}]
+        case Cleared():
+            return [common | {"remark": _cell(event.responsible)}]
+        case Notice():
+            return [common | {"remark": _cell(event.reference)}]
 
 
 def _cost(cost: Cost) -> dict[str, object]:

@@ -40,7 +40,18 @@ from policies.errors import (
 )
 from policies.ledger.chain import FIX, Entry, Genesis, fault_of, genesis_row, next_entry
 from policies.ledger.cosign import Checkpoint, checkpoint, covered, require_head
-from policies.ledger.events import Debit, EntryRef, Event, InForce, Notice, NoticeKind, Recovery, costs_of
+from policies.ledger.events import (
+    Cleared,
+    Debit,
+    EntryRef,
+    Event,
+    Fault,
+    InForce,
+    Notice,
+    NoticeKind,
+    Recovery,
+    costs_of,
+)
 from policies.ledger.lock import WriterLock
 from policies.ledger.store import Key, Store, create_store, keys_of, read_history, read_ledger, require_file
 from policies.plan.cost import Cost
@@ -80,6 +91,7 @@ class Ledger:
         self._spent = 0.0
         self._day: date | None = None
         self._policy: str | None = None
+        self._fault: Entry | None = None
         self._genesis, entries = store.read()
         for entry in entries:
             self._remember(entry)
@@ -151,6 +163,12 @@ class Ledger:
         """The latest day in UTC on which an entry was written, by the machine's clock then; None before the first."""
         with self._guard:
             return self._day
+
+    @property
+    def fault(self) -> Entry | None:
+        """The newest fault that no later entry clears; None if there is none."""
+        with self._guard:
+            return self._fault
 
     def history(self) -> tuple[Entry, ...]:
         """All entries, oldest first."""
@@ -236,6 +254,23 @@ class Ledger:
         with self._guard:
             self._store.require_usable()
             return self._append(Notice(kind, reference), self._stated)
+
+    def note_fault(self, fault: Fault) -> Entry:
+        """Record, durably, that a charged release could not be computed. The same fault is not recorded twice.
+
+        Raises `LedgerWriteError`.
+        """
+        with self._guard:
+            self._store.require_usable()
+            if self._fault is not None and self._fault.event == fault:
+                return self._fault
+            return self._append(fault, self._stated)
+
+    def clear_fault(self, responsible: str) -> Entry | None:
+        """Record, durably, who has looked into the faults. None if there is none. Raises `LedgerWriteError`."""
+        with self._guard:
+            self._store.require_usable()
+            return None if self._fault is None else self._append(Cleared(responsible), self._stated)
 
     def recover(self, recovery: Recovery, lost: Iterable[Checkpoint]) -> Entry:
         """Charge a gap, durably. The ledger then states at least as much spent as the checkpoints in `lost`.
@@ -335,6 +370,8 @@ class Ledger:
         self._charged.update(dict.fromkeys(keys_of(entry.event), entry))
         if isinstance(entry.event, InForce):
             self._policy = entry.event.policy
+        if isinstance(entry.event, Fault | Cleared):
+            self._fault = entry if isinstance(entry.event, Fault) else None
         self._spent = max(self._spent, entry.epsilon)
         self._day = entry.day if self._day is None else max(self._day, entry.day)
 

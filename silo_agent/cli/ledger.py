@@ -22,7 +22,18 @@ from policies.documents.policy import load_policy
 from policies.errors import ExportError
 from policies.ledger.chain import UNBOUNDED, Entry, Genesis
 from policies.ledger.cosign import Cosigned, read_cosignatures, require_head
-from policies.ledger.events import Debit, InForce, Notice, NoticeKind, Recovery, content_of, costs_of
+from policies.ledger.events import (
+    NOT_COVERED,
+    Cleared,
+    Debit,
+    Fault,
+    InForce,
+    Notice,
+    NoticeKind,
+    Recovery,
+    content_of,
+    costs_of,
+)
 from policies.ledger.exports import (
     Export,
     budget_in_force,
@@ -210,6 +221,23 @@ def ledger_recover(
     typer.echo(f"entry {entry.sequence}: spent was {_shown(before)}, is {_shown(entry.epsilon)}; {signed_by} answers")
 
 
+@ledger_app.command("clear-fault")
+def ledger_clear_fault(
+    signed_by: Annotated[str, typer.Option(help="Who has looked into the fault and answers for it: name and office.")],
+    config: ConfigOption = DEFAULT,
+) -> None:
+    """Let the silo take part again after a computation failed. Stop the agent first, and find the cause in its log."""
+    from silo_agent.gate import open_ledger
+
+    settings = AgentConfig.load(config)
+    with open_ledger(StateFolder(settings.state).ledger, load_policy(settings.policy), settings.credential()) as ledger:
+        entry = ledger.clear_fault(signed_by)
+    if entry is None:
+        typer.echo("the ledger notes no fault that is not cleared; nothing was written")
+    else:
+        typer.echo(f"entry {entry.sequence}: the faults before it are cleared; {signed_by} answers")
+
+
 def _verify_export(path: Path, authority: Path, beside: Path | None) -> None:
     from silo_agent.oversight.audit import audit
     from silo_agent.oversight.signing import read_signed, signer_of
@@ -276,6 +304,10 @@ def _by_entry(entries: tuple[Entry, ...]) -> Table:
                 place = ("", "", "", f"lost entries charged again; {recovery.responsible} answers")
             case Notice(kind, reference):
                 place = ("", "", "", f"{kind}, {reference}")
+            case Fault(study, number, attempt, tensor):
+                place = (study[:12], str(number), str(attempt), f"{NOT_COVERED} ({tensor})")
+            case Cleared(responsible):
+                place = ("", "", "", f"faults cleared; {responsible} answers")
         table.add_row(str(entry.sequence), *place, _shown(entry.epsilon))
     return table
 

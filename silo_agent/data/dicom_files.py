@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from silo_agent.data.errors import Unfit
-from silo_agent.data.raster import ONE_FRAME, Raster, check_size, unreadable
+from silo_agent.data.raster import BOMB, ONE_FRAME, Raster, check_size, unreadable
 
 if TYPE_CHECKING:
     from pydicom.dataset import Dataset
@@ -75,6 +75,7 @@ def decode(path: Path, channels: int) -> Raster:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            warnings.simplefilter("error", BOMB)
             return _decode(path, channels)
     except Unfit:
         raise

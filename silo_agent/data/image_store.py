@@ -1,7 +1,9 @@
-"""The image column: from a path in a cell to an image of the study's size and scale, each file decoded once.
+"""The image column: from a path in a cell to an image of the study's size and scale.
 
-Guarantees: only files within the data file's folder are read. Memory holds one decoded file in addition to the study's
-small images. Every fault of a file is named. `image_files` and `dicom_files` decode the bytes of a file.
+Guarantees: only files within the data file's folder are read. Every file is decoded once when the records are read, and
+every fault of a file is named. Memory holds one decoded file in addition to the room that was reserved (`reserve`),
+whose size follows from public constants. An image that finds no room is decoded again whenever it is needed, so no
+number of images makes anything fail. `image_files` and `dicom_files` decode the bytes of a file.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from __future__ import annotations
 import stat
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
+from typing import Final
 
 import numpy as np
 from PIL import Image as Pillow
@@ -22,32 +25,56 @@ from silo_agent.data.raster import MAX_BYTES, Raster
 
 _THERE = "an existing image file; fix the path, or put the file there"
 _SMALL = f"a file of at most {MAX_BYTES >> 20} MiB"
+ROOM_BYTES: Final = 1 << 30
+"""Most memory that a study's images may take: 1 GiB."""
 _PATH = "the path of an image below the data file's folder, such as scans/17.png"
 
 
-class ImageStore:
-    """Collects the images that the cells of one column name; `most` is the largest number of different ones."""
+def reserve(image: Image, most: int | None = None) -> Levels:
+    """Return room for `most` images, but for no more than `ROOM_BYTES` hold: (room, c, h, w), all zeros.
 
-    def __init__(self, folder: Path, image: Image, most: int) -> None:
+    The memory is taken now, and not when the images come. Raises MemoryError.
+    """
+    kind = Scale.of(image).kind
+    size = image.channels * image.height * image.width * np.dtype(kind).itemsize
+    room = ROOM_BYTES // size if most is None else min(most, ROOM_BYTES // size)
+    levels = np.zeros((room, image.channels, image.height, image.width), kind)
+    if most is not None:
+        levels.fill(0)  # zeros alone take no memory before they are written
+    return levels
+
+
+class ImageStore:
+    """Collects the images that the cells of one column name. `room` (from `reserve`) keeps the first of them."""
+
+    def __init__(self, folder: Path, image: Image, room: Levels) -> None:
         self._folder = folder.resolve()
         self._image = image
         self._scale = Scale.of(image)
-        self._levels = np.zeros((most, image.channels, image.height, image.width), self._scale.kind)
+        self._levels = room
+        self._paths: list[Path] = []
         self._places: dict[Path, int] = {}
 
     def place(self, cell: Cell) -> int:
         """Return the place of the cell's image among the collected ones. Decode it if it is new. Raises `Unfit`."""
         path = self._locate(cell)
         if path not in self._places:
-            decode = dicom_files.decode if path.suffix.lower() == ".dcm" else image_files.decode
-            self._levels[len(self._places)] = self._prepared(decode(path, self._image.channels))
-            self._places[path] = len(self._places)
+            image, place = self._decoded(path), len(self._paths)
+            if place < len(self._levels):
+                self._levels[place] = image
+            self._paths.append(path)
+            self._places[path] = place
         return self._places[path]
 
     def images(self, places: Sequence[int]) -> Images:
-        """Return all images, one per record, by their places."""
-        count = max(1, len(self._places)) if places else 0
-        return Images(self._levels[:count], self._scale.top, np.array(places, np.int64))
+        """Return all images, one per record, by their places. A place that holds no image is a black one."""
+        kept = self._levels[: max(1, len(self._paths)) if places else 0]
+        rest = tuple(self._paths[len(kept) :])
+        return Images(kept, self._scale.top, np.array(places, np.int64), rest=rest, decode=self._decoded)
+
+    def _decoded(self, path: Path) -> Levels:
+        decode = dicom_files.decode if path.suffix.lower() == ".dcm" else image_files.decode
+        return self._prepared(decode(path, self._image.channels))
 
     def _locate(self, cell: Cell) -> Path:
         """Return the file that a cell names. It is opened only if it lies in the folder after following links."""

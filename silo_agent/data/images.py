@@ -6,7 +6,10 @@ whole-numbered range keep their values exactly. The model's input lies in [-1, 1
 
 from __future__ import annotations
 
-from dataclasses import InitVar, dataclass, field, replace
+from collections.abc import Callable
+from copy import copy
+from dataclasses import InitVar, dataclass, field
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,14 +70,17 @@ class Scale:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Images:
-    """One image per record. `levels` (distinct, c, h, w) in [0, top] has the images, `order` each record's image.
+    """One image per record. `levels` (kept, c, h, w) in [0, top] has the images, `order` each record's image.
 
-    Records that share an image share its memory. Without `order` there is one record per entry of `levels`.
+    Records that share an image share its memory. Without `order` there is one record per entry of `levels`. The images
+    after those in `levels` are not in memory: `rest` has their files, and `decode` gives the levels (c, h, w) of one.
     """
 
     levels: Levels
     top: int = _BYTE
     order: InitVar[NDArray[np.int64] | None] = None
+    rest: tuple[Path, ...] = ()
+    decode: Callable[[Path], Levels] | None = None
     _order: NDArray[np.int64] = field(init=False)
 
     def __post_init__(self, order: NDArray[np.int64] | None) -> None:
@@ -89,7 +95,7 @@ class Images:
         if order.ndim != 1 or order.dtype != np.int64:
             msg = "order must be one int64 per record"
             raise ValueError(msg)
-        if order.min(initial=0) < 0 or order.max(initial=-1) >= len(self.levels):
+        if order.min(initial=0) < 0 or order.max(initial=-1) >= len(self.levels) + len(self.rest):
             msg = "order must name existing images"
             raise ValueError(msg)
         object.__setattr__(self, "_order", order)
@@ -109,14 +115,37 @@ class Images:
         return channels, height, width
 
     def take(self, rows: NDArray[np.int64] | slice) -> NDArray[np.float32]:
-        """Return images of records as the model takes them: float32 (b, c, h, w) in [-1, 1], in the order of `rows`."""
+        """Return images of records as the model takes them: float32 (b, c, h, w) in [-1, 1], in the order of `rows`.
+
+        An image that cannot be decoded any more is NaN throughout.
+        """
+        places = self._order[rows]
+        if self.rest and places.max(initial=-1) >= len(self.levels):
+            images: NDArray[np.float32] = np.stack([self._image(place) for place in places.tolist()])
+            return self._scaled(images)
+        return self._scaled(self.levels[places].astype(np.float32))
+
+    def _image(self, place: int) -> NDArray[np.float32]:
+        if place < len(self.levels):
+            return self.levels[place].astype(np.float32)
+        if self.decode is None:
+            msg = "images that are not in memory need a decoder"
+            raise ValueError(msg)
+        try:
+            return self.decode(self.rest[place - len(self.levels)]).astype(np.float32)
+        except Exception:  # noqa: BLE001  # the file changed since it was read; its record must not cost another its term
+            return np.full(self.shape, np.nan, np.float32)
+
+    def _scaled(self, values: NDArray[np.float32]) -> NDArray[np.float32]:
         # 2 * level - top is a whole number below 2^24, so only the division rounds, and the ends are exactly -1 and 1.
-        values = self.levels[self._order[rows]].astype(np.float32)
         values *= 2.0
         values -= self.top
         values /= self.top
         return values
 
-    def subset(self, keep: NDArray[np.bool_]) -> Images:
-        """Return the images of the records that a mask keeps. They share their memory with the whole."""
-        return replace(self, order=self._order[keep])
+    def subset(self, keep: NDArray[np.bool_] | NDArray[np.int64]) -> Images:
+        """Return the images of some records, by a mask or by indices. They share their memory with the whole."""
+        # The images were checked when they were made. Looking at all of them again would cost more than a few records.
+        chosen = copy(self)
+        object.__setattr__(chosen, "_order", self._order[keep])
+        return chosen

@@ -15,6 +15,8 @@ MAX_PIXELS = 1 << 25
 refused before anything is unpacked."""
 MAX_BYTES = 1 << 28
 """Most bytes of a file, 256 MiB: 33 million pixels of three 16-bit channels, and some room."""
+BOMB = Pillow.DecompressionBombWarning
+"""What Pillow warns of if the bytes inside a file claim far more pixels than its outer header."""
 GRAY = 1
 ONE_FRAME = "one image per file"
 

@@ -23,12 +23,15 @@ from numpy.typing import NDArray
 from policies.documents.study import BINARY, CategoryFeature, DataSchema, DomainColumn, Label, NumericFeature
 from silo_agent.data.cells import Absence, Cell, CodeTable, identifier, number, shown
 from silo_agent.data.errors import DataError, Fault, Faults, Unfit
-from silo_agent.data.image_store import ImageStore
-from silo_agent.data.images import Images
+from silo_agent.data.image_store import ImageStore, reserve
+from silo_agent.data.images import Images, Levels, Scale
+from silo_agent.data.inputs import ABSENT, Inputs, stack
 from silo_agent.data.records import NOBODY, Records
 from silo_agent.data.table import Table, read_table
 
 T = TypeVar("T")
+_FARTHEST = 1.0 + 1e-9
+"""Where rounding may put an end of a feature's range."""
 
 
 class Reading:
@@ -49,6 +52,8 @@ class Reading:
                     known[key] = parse(cell)
                 except Unfit as unfit:
                     known[key] = unfit
+                except Exception as error:  # noqa: BLE001  # whatever a cell raises makes its record unfit
+                    known[key] = Unfit("a value that can be used", type(error).__name__)
             result = known[key]
             if isinstance(result, Unfit):
                 found = f"{shown(cell)}, {result.found}" if result.found else shown(cell)
@@ -95,7 +100,9 @@ def read_records(path: Path, schema: DataSchema, identified_by: Sequence[str] = 
     return records
 
 
-def read_fitting_records(path: Path, schema: DataSchema, identified_by: Sequence[str] = ()) -> Records:
+def read_fitting_records(
+    path: Path, schema: DataSchema, identified_by: Sequence[str] = (), *, room: Levels | None = None
+) -> Records:
     """Read the same file for training. A record that does not fit the schema is left out, and nobody is told.
 
     An answer, a log line or a count that depended on such a record would tell a study's author about single patients,
@@ -103,11 +110,12 @@ def read_fitting_records(path: Path, schema: DataSchema, identified_by: Sequence
     its own cells, its own image and the public schema, never from another record. So adding or removing a patient still
     adds or removes only that patient's fitting records: every sensitivity, sampling rate and clip of a release stays
     valid, and a patient without fitting records has no influence at all. (There is one exception: a quote that a later
-    row of a CSV file closes; see `csv_rows`.) All images are decoded here, so that none can fail during training.
+    row of a CSV file closes; see `csv_rows`.) Every image is decoded once here. The first are kept in `room`, which the
+    caller reserved; the others are decoded again when they are needed.
 
     Raises `DataError` only for faults that no single record decides: the file is absent, unreadable or lacks a column.
     """
-    return _fitting(_reading(path, schema, identified_by, Faults()), path.parent, schema)
+    return _fitting(_reading(path, schema, identified_by, Faults()), path.parent, schema, room)
 
 
 def check_records(path: Path, schema: DataSchema, listed: int, identified_by: Sequence[str] = ()) -> Check:
@@ -124,7 +132,7 @@ def _reading(path: Path, schema: DataSchema, identified_by: Sequence[str], fault
     return Reading(read_table(path, schema, faults, identified_by=identifying), faults)
 
 
-def _fitting(reading: Reading, folder: Path, schema: DataSchema) -> Records:
+def _fitting(reading: Reading, folder: Path, schema: DataSchema, room: Levels | None = None) -> Records:
     """Return the records without any fault. Every column is read first, so that `reading` has all faults."""
     labels = np.array(reading.column(schema.label.column, _label(schema.label), 0), np.int64)
     domains = np.zeros(len(reading.table.rows), np.int64)
@@ -133,25 +141,36 @@ def _fitting(reading: Reading, folder: Path, schema: DataSchema) -> Records:
         domains = domains * len(factor.names) + np.array(parts, np.int64)
     inputs = read_inputs(reading, schema)
     names = _names(reading, schema)
-    images = read_images(reading, folder, schema)
+    images = read_images(reading, folder, schema, room)
     fits = reading.fits
     patients, identities = _patients([name for name, kept in zip(names, fits, strict=True) if kept], schema)
     images = None if images is None else images.subset(fits)
-    return Records(inputs[fits], labels[fits], domains[fits], patients, identities, images)
+    return Records(inputs.subset(fits), labels[fits], domains[fits], patients, identities, images)
 
 
-def read_inputs(reading: Reading, schema: DataSchema) -> NDArray[np.float32]:
-    """Return the features as the model takes them, (n, d)."""
-    inputs = np.zeros((len(reading.table.rows), schema.inputs), np.float32)
-    start = 0
+def read_inputs(reading: Reading, schema: DataSchema) -> Inputs:
+    """Return the features, one cell for each."""
+    columns, fills = [], []
     for feature in schema.features:
-        parse = _number(feature, schema) if isinstance(feature, NumericFeature) else _category(feature, schema)
-        blank = (0.0,) * feature.width
-        values = reading.column(feature.column, parse, blank)
-        if values:
-            inputs[:, start : start + feature.width] = np.array(values, np.float32)
-        start += feature.width
-    return inputs
+        if isinstance(feature, NumericFeature):
+            fill = _scaled_fill(feature)
+            parse = _number(feature, schema, fill)
+        else:
+            fill, parse = math.nan, _category(feature, schema)
+        columns.append(np.array(reading.column(feature.column, parse, 0.0), np.float32))
+        fills.append(fill)
+    return Inputs(stack(columns, len(reading.table.rows)), schema.features, tuple(fills))
+
+
+def empty_records(schema: DataSchema) -> Records:
+    """The records of a study at a silo without patients."""
+    none = np.zeros(0, np.int64)
+    images = None
+    if schema.image is not None:
+        scale = Scale.of(schema.image)
+        size = (0, schema.image.channels, schema.image.height, schema.image.width)
+        images = Images(np.zeros(size, scale.kind), scale.top)
+    return Records(np.zeros((0, schema.inputs), np.float32), none, none, none, (), images)
 
 
 def _label(label: Label) -> Callable[[Cell], int]:
@@ -195,20 +214,37 @@ def domain_parser(factor: DomainColumn, missing: Sequence[str]) -> Callable[[Cel
     return parse_band if factor.edges else parse_code
 
 
-def _number(feature: NumericFeature, schema: DataSchema) -> Callable[[Cell], tuple[float, ...]]:
-    absence = Absence(schema.missing, feature.missing)
+def _scaled(feature: NumericFeature, value: float) -> float:
+    """A number within the feature's range as a finite float32 in [-1, 1], or raise an `ArithmeticError`.
+
+    The document bounds the range so that nothing is raised. This does not rest on it.
+    """
     log = feature.scale == "log"
-    low, high = (math.log(v) if log else v for v in (feature.minimum, feature.maximum))
+    low, high, placed = (math.log(v) if log else v for v in (feature.minimum, feature.maximum, value))
+    scaled = 2.0 * (placed - low) / (high - low) - 1.0
+    if not abs(scaled) <= _FARTHEST:
+        msg = "the feature's range cannot be scaled"
+        raise FloatingPointError(msg)
+    return scaled
 
-    def scaled(value: float) -> float:
-        return 2.0 * ((math.log(value) if log else value) - low) / (high - low) - 1.0
 
-    def parse(cell: Cell) -> tuple[float, ...]:
+def _scaled_fill(feature: NumericFeature) -> float:
+    """The scaled fill; NaN if there is none, or none that can be used."""
+    try:
+        return math.nan if feature.fill is None else _scaled(feature, feature.fill)
+    except ArithmeticError:
+        return math.nan
+
+
+def _number(feature: NumericFeature, schema: DataSchema, fill: float) -> Callable[[Cell], float]:
+    absence = Absence(schema.missing, feature.missing)
+
+    def parse(cell: Cell) -> float:
         if absence.covers(cell):
-            if feature.fill is None:
+            if math.isnan(fill):
                 msg = f"a number in [{feature.minimum:g}, {feature.maximum:g}]; the study gives no fill for empty cells"
                 raise Unfit(msg)
-            return scaled(feature.fill), 1.0
+            return float(ABSENT)
         value = number(cell)
         if value is None:
             msg = f"a number in [{feature.minimum:g}, {feature.maximum:g}], written like 1.5"
@@ -216,36 +252,36 @@ def _number(feature: NumericFeature, schema: DataSchema) -> Callable[[Cell], tup
         if not feature.minimum <= value <= feature.maximum:
             msg = f"a number in [{feature.minimum:g}, {feature.maximum:g}]"
             raise Unfit(msg)
-        return (scaled(value),) if feature.fill is None else (scaled(value), 0.0)
+        return _scaled(feature, value)
 
     return parse
 
 
-def _category(feature: CategoryFeature, schema: DataSchema) -> Callable[[Cell], tuple[float, ...]]:
+def _category(feature: CategoryFeature, schema: DataSchema) -> Callable[[Cell], float]:
     absence = Absence(schema.missing, feature.missing)
     codes = CodeTable(feature.values)
 
-    def one_hot(place: int) -> tuple[float, ...]:
-        return tuple(float(i == place) for i in range(feature.width))
-
-    def parse(cell: Cell) -> tuple[float, ...]:
+    def parse(cell: Cell) -> float:
+        """Return the place of the cell's code; absence is the last place."""
         place = codes.find(cell)
         if place is not None:
-            return one_hot(place)
+            return float(place)
         if feature.optional and absence.covers(cell):
-            return one_hot(len(feature.values))
+            return float(len(feature.values))
         raise Unfit(f"{codes}, or nothing" if feature.optional else str(codes))
 
     return parse
 
 
-def read_images(reading: Reading, folder: Path, schema: DataSchema) -> Images | None:
-    """Return the images that a column names, from files below `folder`; None if the schema has no such column."""
+def read_images(reading: Reading, folder: Path, schema: DataSchema, room: Levels | None = None) -> Images | None:
+    """Return the images that a column names, from files below `folder`; None if the schema has no such column.
+
+    `room` keeps as many of them as it can hold; by default there is room for the most that any study may keep.
+    """
     if schema.image is None:
         return None
-    column = schema.image.column
-    store = ImageStore(folder, schema.image, len(set(reading.table.columns[column])))
-    return store.images(reading.column(column, store.place, 0))
+    store = ImageStore(folder, schema.image, reserve(schema.image) if room is None else room)
+    return store.images(reading.column(schema.image.column, store.place, 0))
 
 
 def _names(reading: Reading, schema: DataSchema) -> Sequence[str]:

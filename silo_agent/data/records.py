@@ -7,12 +7,14 @@ in the file's order. The schema says what the values mean (`policies.documents.s
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from silo_agent.data.images import Images
+from silo_agent.data.inputs import Inputs, part
 
 NOBODY: Final = ""
 """Identity of a record if nobody said which columns identify it."""
@@ -22,12 +24,12 @@ NOBODY: Final = ""
 class Records:
     """n records of P patients (without a patient column, each record counts as a patient). It may be empty.
 
-    `inputs` float32 (n, d), d = 0 if the study reads only images; `labels` int64 (n,), the class in [0, C);
-    `domains` int64 (n,) in [0, M); `patients` int64 (n,), the index of the record's patient in `identities`; `images`
-    one per record if the study names an image column. Every patient has at least one record.
+    `inputs` float32 (n, d), or the `Inputs` that give them; d = 0 if the study reads only images. `labels` int64 (n,),
+    the class in [0, C); `domains` int64 (n,) in [0, M); `patients` int64 (n,), the index of the record's patient in
+    `identities`; `images` one per record if the study names an image column. Every patient has at least one record.
     """
 
-    inputs: NDArray[np.float32]
+    inputs: NDArray[np.float32] | Inputs
     labels: NDArray[np.int64]
     domains: NDArray[np.int64]
     patients: NDArray[np.int64]
@@ -36,7 +38,7 @@ class Records:
 
     def __post_init__(self) -> None:
         n = len(self.labels)
-        if self.inputs.ndim != 2 or not len(self.inputs) == len(self.domains) == len(self.patients) == n:  # noqa: PLR2004
+        if len(self.inputs.shape) != 2 or not len(self.inputs) == len(self.domains) == len(self.patients) == n:  # noqa: PLR2004
             msg = "inputs, labels, domains and patients must have one entry per record"
             raise ValueError(msg)
         if self.images is not None and len(self.images) != n:
@@ -45,14 +47,15 @@ class Records:
         if not np.array_equal(np.unique(self.patients), np.arange(len(self.identities))):
             msg = "patients must index identities densely: every patient has a record, every record a patient"
             raise ValueError(msg)
-        if not np.isfinite(self.inputs).all():
+        if isinstance(self.inputs, np.ndarray) and not np.isfinite(self.inputs).all():
             msg = "inputs must be finite"
             raise ValueError(msg)
         if self.labels.dtype != np.int64 or self.labels.min(initial=0) < 0:
             msg = "labels must be int64, each the index of a class"
             raise ValueError(msg)
         for array in (self.inputs, self.labels, self.domains, self.patients):
-            array.setflags(write=False)
+            if isinstance(array, np.ndarray):
+                array.setflags(write=False)
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -65,15 +68,25 @@ class Records:
         """P. Private: no released value may be scaled by it."""
         return len(self.identities)
 
+    @cached_property
+    def weights(self) -> NDArray[np.float64]:
+        """How much each record counts, (n,)."""
+        return record_weights(self.patients)
+
     def of_patients(self, chosen: NDArray[np.bool_]) -> Records:
         """Return all records of the chosen patients. `chosen` is a mask over `identities`. The new index is dense."""
         keep = chosen[self.patients]
         index = np.cumsum(chosen) - 1
         return Records(
-            self.inputs[keep],
+            part(self.inputs, keep),
             self.labels[keep],
             self.domains[keep],
             index[self.patients[keep]].astype(np.int64),
             tuple(identity for identity, kept in zip(self.identities, chosen, strict=True) if kept),
             None if self.images is None else self.images.subset(keep),
         )
+
+
+def record_weights(patients: NDArray[np.int64]) -> NDArray[np.float64]:
+    """1 / (number of the patient's records) for each record, (n,), so that every patient counts 1."""
+    return np.asarray(1.0 / np.bincount(patients)[patients] if len(patients) else np.zeros(0), np.float64)

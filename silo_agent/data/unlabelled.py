@@ -65,7 +65,7 @@ def read_unlabelled(
         if domain is None
         else np.full(len(reading.table.rows), domain, np.int64)
     )
-    inputs = read_inputs(reading, schema)
+    inputs = read_inputs(reading, schema)[:]
     patients = None
     if schema.patient is not None:
         patients = tuple(reading.column(schema.patient, patient_parser(schema.missing), ""))

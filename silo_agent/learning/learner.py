@@ -11,13 +11,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+import structlog
 
 from crypto.entropy import Entropy
 from policies.documents.study import Study
 from policies.plan.cost import Cohort
 from policies.plan.release import Release, plan
+from policies.refusals import Reason, Refused
 from protos.messages import Place, Tensor
-from silo_agent.data.reader import read_fitting_records
+from silo_agent.data.errors import DataError
+from silo_agent.data.image_store import reserve
+from silo_agent.data.images import Levels
+from silo_agent.data.reader import empty_records, read_fitting_records
 from silo_agent.data.records import Records
 from silo_agent.data.split import split
 from silo_agent.learning.contributions.contribution import Contribution, Integers, Opened, Setting
@@ -26,12 +31,15 @@ from silo_agent.learning.contributions.encoder import EncoderUpdates
 from silo_agent.learning.contributions.heads import Heads
 from silo_agent.learning.contributions.metrics import Metrics
 from silo_agent.learning.device import choose_device
+from silo_agent.learning.each_record import chunk_rows
 from silo_agent.learning.errors import SumError
+from silo_agent.learning.made_up import made_up_records
 from silo_agent.learning.model import SharedModel
-from silo_agent.learning.personal import PersonalModel
 from silo_agent.learning.private.dpsgd import require_accountable
 from silo_agent.logs import TrainingLog
 from silo_agent.storage.folders import StudyFolder
+
+log = structlog.get_logger()
 
 
 class Learner:
@@ -47,21 +55,22 @@ class Learner:
         *,
         identified_by: Sequence[str],
         entropy: Entropy,
-        personal_entropy: Entropy,
         device: str,
     ) -> None:
-        """`entropy` feeds what leaves the silo, `personal_entropy` what stays. So neither can shift the other's draws.
+        """`entropy` feeds what leaves the silo.
 
         `data_set`, `holdout` and `identified_by` come from the policy and determine the two cohorts.
 
         Raises `Refused` if the training of the encoder's updates cannot be accounted for.
         """
         require_accountable(study)
-        self.study, self._folder, self._personal_entropy = study, folder, personal_entropy
+        self.study = study
         self._device = choose_device(device)
         self._data, self._data_set, self._holdout = data, data_set, holdout
         self._identified_by = tuple(identified_by)
         self._records: tuple[Records, Records] | None = None
+        self._room: Levels | None = None
+        self._rehearsed = False
         setting = Setting(study, folder, entropy, self._device, TrainingLog(StudyFolder(folder).training_log))
         self._heads = Heads(setting)
         self._contributions: Mapping[Tensor, Contribution] = {
@@ -71,43 +80,78 @@ class Learner:
             Tensor.METRICS: Metrics(setting),
         }
 
+    # --- before any charge ----------------------------------------------------------------------------------------
+    def rehearse(self) -> None:
+        """Reserve the memory that the study's constants ask for, and compute every sum once on made-up records.
+
+        No record has been read yet, so whatever fails here follows from public constants and from this machine. Raises
+        `Refused` for want of memory, else what the computation raises. Does nothing if it was done before.
+        """
+        if self._rehearsed:
+            return
+        try:
+            self._reserve()
+            made_up = made_up_records(self.study, chunk_rows(self.study))
+            start = SharedModel.start(self.study)
+            for release in plan(self.study).rounds[-1] + plan(self.study).rounds[0]:
+                contribution = self._contributions[Tensor(release.tensor)]
+                contribution.rehearse(release, made_up, Place(self.study.digest, self.study.rounds, 1), start)
+        except MemoryError:
+            msg = (
+                "this silo's machine has too little memory for the study's images, inputs and layers; make them smaller"
+            )
+            raise Refused(Reason.MEMORY, msg) from None
+        self._rehearsed = True
+
+    def _reserve(self) -> Levels | None:
+        """Room for the study's images, taken before the first of them is read."""
+        image = self.study.data.image
+        if image is not None and self._room is None:
+            self._room = reserve(image, self.study.privacy.max_patients)
+        return self._room
+
     # --- private half ---------------------------------------------------------------------------------------------
-    def load(self) -> None:
-        """Read and split the records that fit the study. Raises `DataError` if the whole file cannot be used."""
-        if self._records is None:
-            records = read_fitting_records(self._data, self.study.data, self._identified_by)
-            self._records = split(records, self._data_set, self._holdout)
+    def read(self) -> None:
+        """Read the records before they are needed. Raises `DataError` if the file has another form than the study says.
+
+        Whatever else fails may follow from a record. It is not raised here, where an answer would show it, but when the
+        records are needed: the gate then sends noise.
+        """
+        try:
+            self.load()
+        except DataError:
+            raise
+        except Exception as fault:  # noqa: BLE001
+            log.error("the records cannot be read", fault=type(fault).__name__)  # noqa: TRY400
 
     def cohort(self, name: Cohort) -> Records:
-        """The records of the patients for training, or of the patients held out for evaluation. Raises `DataError`."""
+        """The records of the patients for training, or of the patients held out for evaluation."""
         self.load()
         training, evaluation = self._records  # type: ignore[misc]  # load() has just filled it
         return training if name == "training" else evaluation
 
+    def load(self) -> None:
+        """Read and split the records that fit the study."""
+        if self._records is None:
+            room = self._reserve()
+            records = read_fitting_records(self._data, self.study.data, self._identified_by, room=room)
+            self._records = split(records, self._data_set, self._holdout)
+
     def contribution(self, release: Release, place: Place, model: SharedModel, silos: int) -> Integers:
         """This silo's noised integers of a release. Only the gate calls this, after the charge."""
+        return self._contributed(release, self.cohort(release.cohort), place, model, silos)
+
+    def noise_alone(self, release: Release, place: Place, model: SharedModel, silos: int) -> Integers:
+        """The same of a silo without patients, with the noise that was charged. No record is read."""
+        return self._contributed(release, empty_records(self.study.data), place, model, silos)
+
+    def _contributed(self, release: Release, cohort: Records, place: Place, model: SharedModel, silos: int) -> Integers:
         contribution = self._contributions[Tensor(release.tensor)]
-        integers = contribution.contribute(release, self.cohort(release.cohort), place, model, silos)
+        integers = contribution.contribute(release, cohort, place, model, silos)
         if len(integers) != release.values:
             msg = f"{release.tensor} has {len(integers)} values; the study's plan says {release.values}"
             raise ValueError(msg)
         return integers
-
-    def train_personal(self, model: SharedModel) -> None:
-        """Train the personal model, which never leaves. It reads the shared model as a constant and feeds no upload.
-
-        It is trained once for every round. A restarted process does not train a round again.
-        """
-        wanted = self.study.personal
-        if wanted is None:
-            return
-        self.load()
-        path = StudyFolder(self._folder).personal
-        personal = PersonalModel.load(path) if path.exists() else PersonalModel.start(model)
-        if path.exists() and personal.round >= model.round:
-            return
-        training = self.cohort("training")
-        personal.train(model, training, wanted, entropy=self._personal_entropy, device=self._device).save(path)
 
     # --- public half ----------------------------------------------------------------------------------------------
     def check_sum(self, tensor: Tensor, total: Integers, silos: int) -> None:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from policies.documents.study import Study
 from policies.plan import shapes, terms
 from silo_agent.data.images import Images
+from silo_agent.data.inputs import Inputs
 from silo_agent.learning import files
 from silo_agent.learning.encoder.encoder import Encoder, build_encoder, features, flatten, unflatten
 from silo_agent.learning.errors import ModelFileError
@@ -127,14 +128,17 @@ class SharedModel:
         return replace(self, encoder=encoder, prior=prior)
 
     def features(
-        self, inputs: NDArray[np.float32], images: Images | None = None, device: torch.device | str = "cpu"
+        self,
+        inputs: NDArray[np.float32] | Inputs,
+        images: Images | None = None,
+        device: torch.device | str = "cpu",
     ) -> torch.Tensor:
         """Return phi of all rows, (n, k) on `device`, the input of `heads.sums.second_order_sums`."""
         return features(self.build_encoder(), inputs, images, device)
 
     def predict(
         self,
-        inputs: NDArray[np.float32],
+        inputs: NDArray[np.float32] | Inputs,
         domains: NDArray[np.int64],
         images: Images | None = None,
         device: torch.device | str = "cpu",

@@ -1,14 +1,16 @@
 """The personal model: trained on the silo's own records, held close to the frozen shared model. It never leaves.
 
-It reads the shared model as a constant and feeds nothing that is uploaded, so it costs no privacy budget. For the same
-reason its gradients need no clipping, and its terms may depend on more than one record. Its file is as private as the
-records on which it was trained.
+The agent does not train it; a process of its own does (`personal_process`). It reads the shared model as a constant and
+feeds nothing that is uploaded, so it costs no privacy budget. For the same reason its gradients need no clipping, and
+its terms may depend on more than one record. Its file is as private as the records on which it was trained.
+
 Sources: Li et al. 2021 (Ditto, Algorithm 1); docs/design/terms.md, "Ditto and MK-MMD".
 """
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -22,6 +24,7 @@ from crypto.entropy import Entropy
 from policies.documents.study import Personal, Study
 from policies.plan import shapes, terms
 from silo_agent.data.images import Images
+from silo_agent.data.inputs import Inputs
 from silo_agent.data.records import Records
 from silo_agent.learning import files
 from silo_agent.learning.encoder.encoder import Encoder, features, flatten, unflatten
@@ -107,7 +110,7 @@ class PersonalModel:
 
     def predict(
         self,
-        inputs: NDArray[np.float32],
+        inputs: NDArray[np.float32] | Inputs,
         domains: NDArray[np.int64],
         images: Images | None = None,
         device: torch.device | str = "cpu",
@@ -155,6 +158,28 @@ class PersonalModel:
     def load(cls, path: Path) -> Self:
         """Read a model. Raises `ModelFileError`, also if there is no file."""
         return cls.from_bytes(files.read(path))
+
+
+def train_round(
+    path: Path,
+    shared: SharedModel,
+    training: Callable[[], Records],
+    *,
+    entropy: Entropy,
+    device: torch.device | str = "cpu",
+) -> None:
+    """Train the personal model at `path` once on the shared model of a round; a round that it has read is not repeated.
+
+    Does nothing if the study wants no personal model. Raises `ModelFileError` and whatever the training raises.
+    """
+    wanted = shared.study.personal
+    if wanted is None:
+        return
+    known = PersonalModel.load(path) if path.exists() else None
+    if known is not None and known.round >= shared.round:
+        return
+    personal = known or PersonalModel.start(shared)
+    personal.train(shared, training(), wanted, entropy=entropy, device=device).save(path)
 
 
 def _objective(network: _Network, anchor: _Network, batch: Batch, plan: Personal) -> torch.Tensor:

@@ -13,7 +13,7 @@ from html import escape
 from typing import Final
 
 from policies.ledger.chain import UNBOUNDED, Entry
-from policies.ledger.events import InForce, Notice, Recovery, kind_of
+from policies.ledger.events import NOT_COVERED, Cleared, Fault, InForce, Notice, Recovery, kind_of
 from policies.ledger.exports import Export
 from policies.ledger.summary import Part, Summary
 
@@ -32,6 +32,8 @@ _KINDS: Final = {
     "withdrawal": "patients withdrew",
     "refresh": "the data were refreshed",
     "recovery": "lost entries were charged again",
+    "fault": "a computation failed, and noise was sent in its place",
+    "cleared": "a person looked into the faults before",
 }
 
 _UNITS: Final = {
@@ -208,6 +210,11 @@ def _others(entries: Sequence[Entry]) -> str:
                 more = f"<code>{escape(policy)}</code>, budget {budget:g}"
             case Notice(_, reference):
                 more = f"reference {escape(reference)}"
+            case Fault(study, number, attempt, tensor):
+                more = f"{escape(NOT_COVERED)}; {escape(tensor)} of study <code>{escape(study)}</code>,"
+                more += f" round {number}, attempt {attempt}"
+            case Cleared(responsible):
+                more = f"{escape(responsible)} answers for it"
             case Recovery():
                 covers = ", ".join(str(head.sequence) for head in entry.event.covers) or "of unknown number"
                 more = f"up to entry {covers}; {escape(entry.event.responsible)} answers for it"

@@ -165,6 +165,7 @@ class Tasks:
         self._state.promises.require(place, tensor, attempt.participants)
         self._mail.receive_shares(attempt.work, place)
         self._bundles(attempt)
+        running.learner.read()
         silos = len(attempt.participants)
         self._gate.contribute(
             attempt.order(tensor),
@@ -172,6 +173,7 @@ class Tasks:
             attempt.membership.masks(place, tensor, attempt.participants),
             lambda charged, release: running.learner.contribution(release, charged, running.model, silos),
             lambda: self._cosigning.ask(place),
+            noise_alone=lambda charged, release: running.learner.noise_alone(release, charged, running.model, silos),
         )
 
     # --- who is in the sum ----------------------------------------------------------------------------------------

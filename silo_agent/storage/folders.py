@@ -59,6 +59,21 @@ class StudyFolder:
         return self.path / "personal.safetensors"
 
     @property
+    def personal_wanted(self) -> Path:
+        """The newest round up to which the personal model is to be trained. Absent if nothing is left to do."""
+        return self.path / "personal.wanted"
+
+    @property
+    def personal_taken(self) -> Path:
+        """The same, of the training that is under way or has failed."""
+        return self.path / "personal.taken"
+
+    @property
+    def personal_log(self) -> Path:
+        """What the personal model's training has to say. As private as the model."""
+        return self.path / "personal.log"
+
+    @property
     def counts(self) -> Path:
         """The domains' noised sizes."""
         return self.path / _COUNTS

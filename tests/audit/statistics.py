@@ -18,6 +18,7 @@ from scipy.stats import binom
 from audit.scenes import begin, crowd, silo, study, summed
 from audit.verdicts import FIVE_SIGMA, RARE, Verdict, all_of, distributed_as, near, noise_like, uniform
 from bench import audit
+from crypto.entropy import SystemEntropy
 from crypto.pki.certificates import Trust
 from crypto.rings.rings import ring_of
 from policies.ledger.cosign import Cosignature, read_cosignatures
@@ -26,6 +27,7 @@ from policies.plan.release import plan
 from protos.messages import Place, Tensor
 from silo_agent.data.records import Records
 from silo_agent.learning.contributions.encoder import UPDATE_STEPS
+from silo_agent.learning.personal import train_round
 from silo_agent.learning.private import dpsgd
 from silo_agent.oversight.signing import verifier
 from support.entropy import SeededEntropy
@@ -419,7 +421,8 @@ def _with_private_parts(held: audit.AuditedSilo, released: dict[str, bytes]) -> 
         if tensor is Tensor.ENCODER:
             for path in (home / "counts.json", home / f"prior-{number}.f32"):
                 path.write_bytes(released.setdefault(path.name, path.read_bytes()))
-            held.learner.train_personal(start.with_heads(start.heads, number))
+            shared, path = start.with_heads(start.heads, number), home / "personal.safetensors"
+            train_round(path, shared, lambda: held.learner.cohort("training"), entropy=SystemEntropy())
     return uploads
 
 

@@ -86,7 +86,7 @@ def test_the_attacker_knows_what_a_canary_adds_to_its_head():
         model.features(records.inputs),
         records.labels,
         records.domains,
-        records.patients,
+        records.weights,
         model.heads,
         family=model.family,
         pooled=False,

@@ -101,8 +101,7 @@ class Silos:
 
         def learner(study):
             shared = (study, self._federation.data[name], name, 0.2, state.study_folder(study.digest))
-            sources = {"entropy": SystemEntropy(), "personal_entropy": SystemEntropy()}
-            given = {"identified_by": ["patient"], **sources, "device": "cpu"}
+            given = {"identified_by": ["patient"], "entropy": SystemEntropy(), "device": "cpu"}
             if name == PLANTED:
                 return Planting(*shared, **given)
             if name == LATE:
@@ -116,6 +115,7 @@ class Silos:
             metrics,
             learners=learner,
             sessions=lambda study: Session.open(study, credential, SystemEntropy(), state.study_folder(study)),
+            personal=lambda *_: None,
             entropy=SystemEntropy(),
             session=session,
         )

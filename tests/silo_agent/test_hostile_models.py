@@ -77,7 +77,7 @@ def cohort(study):
 
 
 def make_learner(study, folder):
-    sources = {"entropy": SeededEntropy(1), "personal_entropy": SeededEntropy(2)}
+    sources = {"entropy": SeededEntropy(1)}
     return Learner(study, Path("none"), "ward", 0.25, folder, identified_by=["patient"], **sources, device="cpu")
 
 

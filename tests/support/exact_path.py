@@ -38,7 +38,6 @@ Solutions = Mapping[int, Integers]
 def walk(study: Study, sums: Sums, solutions: Solutions, silos: int) -> dict[str, Any]:
     """Open every sum, adopt every round's given solution (its own where none is given); nothing private is read."""
     with tempfile.TemporaryDirectory() as folder:
-        sources = {"entropy": SystemEntropy(), "personal_entropy": SystemEntropy()}
         learner = Learner(
             study,
             Path(folder) / "none.csv",
@@ -46,7 +45,7 @@ def walk(study: Study, sums: Sums, solutions: Solutions, silos: int) -> dict[str
             0.25,
             Path(folder),
             identified_by=["patient"],
-            **sources,
+            entropy=SystemEntropy(),
             device="cpu",
         )
         model, digest = SharedModel.start(study), ""

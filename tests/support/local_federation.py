@@ -20,6 +20,8 @@ from silo_agent.learning.contributions.contribution import Integers
 from silo_agent.learning.evaluation.evaluation import Results
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.model import SharedModel
+from silo_agent.learning.personal import train_round
+from silo_agent.storage.folders import StudyFolder
 from support.entropy import SeededEntropy
 
 DATA_SET = "ward"
@@ -72,6 +74,9 @@ class LocalFederation:
 
     study: Study
     learners: Mapping[str, Learner]
+    folder: Path
+    personal: Mapping[str, SeededEntropy]
+    """What feeds the personal models, so that they cannot shift the draws of what leaves."""
     models: dict[str, SharedModel] = field(default_factory=dict)
     payloads: dict[tuple[int, Tensor, str], Integers] = field(default_factory=dict)
     results: dict[str, Results] = field(default_factory=dict)
@@ -91,19 +96,23 @@ class LocalFederation:
                 home,
                 identified_by=["patient"],
                 entropy=SeededEntropy(100 * seed + number),
-                personal_entropy=SeededEntropy(b"personal %d" % number),
                 device="cpu",
             )
-        return cls(study, learners, {silo: SharedModel.start(study) for silo in learners})
+        personal = {silo: SeededEntropy(b"personal %d" % number) for number, silo in enumerate(learners)}
+        return cls(study, learners, folder, personal, {silo: SharedModel.start(study) for silo in learners})
 
     def run(self) -> LocalFederation:
-        """All rounds; the personal models are trained in between, as the agent does, where the study has them."""
+        """All rounds; the personal models are trained in between, as beside an agent, where the study has them."""
         for number in range(self.study.rounds + 1):
             self.run_round(number)
             if number:
                 for silo, learner in self.learners.items():
-                    learner.train_personal(self.models[silo])
+                    self._train_personal(silo, learner)
         return self
+
+    def _train_personal(self, silo: str, learner: Learner) -> None:
+        path = StudyFolder(self.folder / silo).personal
+        train_round(path, self.models[silo], lambda: learner.cohort("training"), entropy=self.personal[silo])
 
     def run_round(self, number: int) -> None:
         """One round: every tensor is contributed, summed, opened; heads are solved by one and adopted by all."""

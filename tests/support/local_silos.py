@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -14,9 +15,11 @@ from policies.ledger.ledger import Ledger
 from silo_agent.agent import Agent, UnknownDataError
 from silo_agent.gate import Gate
 from silo_agent.learning.learner import Learner
+from silo_agent.learning.personal_process import train_up_to
 from silo_agent.metrics import Metrics
 from silo_agent.protocol.attempt import Running
 from silo_agent.protocol.session import Session
+from silo_agent.storage.folders import StudyFolder
 from silo_agent.storage.state import State
 from support.certificates import data_set_of
 from support.local_coordinator import LocalCoordinator
@@ -64,10 +67,23 @@ class LocalSilo:
                 msg = f"agent.yaml names no file for the study {study.name!r}"
                 raise UnknownDataError(msg)
             folder = self.state.study_folder(study.digest)
-            sources = {"entropy": entropy, "personal_entropy": entropy}
             return Learner(
-                study, self.data, self.data_set, HOLDOUT, folder, identified_by=["patient"], **sources, device="cpu"
+                study,
+                self.data,
+                self.data_set,
+                HOLDOUT,
+                folder,
+                identified_by=["patient"],
+                entropy=entropy,
+                device="cpu",
             )
+
+        def personal(study: Study, round_number: int) -> None:
+            """What the process beside the agent does, at once."""
+            with suppress(Exception):
+                learner = self.agent._running[study.digest].learner
+                folder = StudyFolder(self.state.study_folder(study.digest))
+                train_up_to(folder, round_number, lambda: learner.cohort("training"), entropy=entropy)
 
         self.client = self.coordinator.connect(self.name)
         self.client.signer = self.credential
@@ -78,6 +94,7 @@ class LocalSilo:
             self.metrics,
             learners=learner,
             sessions=lambda study: Session.open(study, self.credential, entropy, self.state.study_folder(study)),
+            personal=personal,
             entropy=entropy,
             session="0" * 32,
         )

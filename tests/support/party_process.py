@@ -11,15 +11,23 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import structlog
 
 from coordinator.config import CoordinatorConfig
 from coordinator.server import Server
+from policies.documents.study import Study
 from silo_agent import assembly, logs
 from silo_agent.config import AgentConfig
+from silo_agent.data.reader import read_fitting_records
+from silo_agent.data.records import Records
+from silo_agent.data.split import split
+from silo_agent.learning import personal_process
 from silo_agent.learning.learner import Learner
+from silo_agent.learning.personal_process import Job, train_up_to
+from silo_agent.storage.folders import StudyFolder
 from support import moving_clock
 from support.crash_points import Crash, CrashPoints
 from support.fork_server import ForkedPopen
@@ -56,9 +64,32 @@ def silo(folder: Path, crash: Crash | TaskCrash | None) -> None:
     Learner.contribution = entropy.during(  # type: ignore[method-assign]  # the same, its draws named
         Learner.contribution, lambda _, tensor, place, *__: f"{tensor} {place}"
     )
-    Learner.train_personal = entropy.during(  # type: ignore[method-assign]  # the same, its draws named
-        Learner.train_personal, lambda _, model: f"personal {model.round}"
+    personal_process.train_round = entropy.during(  # the same, its draws named
+        personal_process.train_round, lambda _, model, *__: f"personal {model.round}"
     )
+
+    class Here:
+        """Trains the personal model at once, in this very process, which dies where it is told to."""
+
+        def __init__(self, job: Callable[[Study], Job]) -> None:
+            self._job = job
+
+        def want(self, study: Study, round_number: int) -> None:
+            job = self._job(study)
+
+            def training() -> Records:
+                records = read_fitting_records(Path(job.data), study.data, job.identified_by)
+                return split(records, job.data_set, job.holdout)[0]
+
+            train_up_to(StudyFolder(Path(job.folder)), round_number, training, entropy=entropy, device=job.device)
+
+        def finish(self, _stop: threading.Event) -> None:
+            return
+
+        def stop(self) -> None:
+            return
+
+    assembly.Apart = Here  # type: ignore[assignment,misc]  # as the entropy
     assembly.SystemEntropy = lambda: entropy  # type: ignore[assignment,misc]  # predictable, for this process alone
     assembly.run_agent(AgentConfig.load(folder / "agent.yaml"), until_finished=True)
 

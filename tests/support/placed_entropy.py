@@ -32,10 +32,10 @@ class PlacedEntropy:
     def during(self, method: Callable[..., Any], name: Callable[..., str]) -> Callable[..., Any]:
         """`method`, with its draws named after its arguments."""
 
-        def named(*arguments: Any) -> Any:
+        def named(*arguments: Any, **words: Any) -> Any:
             self.name(name(*arguments))
             try:
-                return method(*arguments)
+                return method(*arguments, **words)
             finally:
                 self.name("")
 

@@ -123,6 +123,9 @@ class _Gate:
     silo: SimulatedSilo
     state: State
 
+    def require_no_fault(self) -> None:
+        return
+
     def decide(self, study: Study, place: Place, roster_size: int | None = None) -> None:
         if roster_size is not None and roster_size < study.min_silos:
             raise Refused(Reason.TOO_FEW_SILOS, f"{roster_size} silos, policy.min_silos is {study.min_silos}")
@@ -137,6 +140,8 @@ class _Gate:
         masks: Masks,
         compute: Callable[[Place, Release], NDArray[np.int64]],
         _ask: object,
+        *,
+        noise_alone: object,
     ) -> Path:
         self.silo.witness.roster_sizes[order.place] = len(self.silo.work.roster)
         stored = self.sealed(order)
@@ -157,7 +162,10 @@ class _Learner:
     silo: SimulatedSilo
     folder: Path
 
-    def load(self) -> None:
+    def rehearse(self) -> None:
+        return
+
+    def read(self) -> None:
         return
 
     def contribution(self, release: Release, place: Place, model: SharedModel, silos: int) -> NDArray[np.int64]:
@@ -187,9 +195,6 @@ class _Learner:
         heads = np.zeros(model.heads.shape)
         heads.flat[: solution.size] = solution * 2.0**-30
         return model.with_heads(heads, place.round)
-
-    def train_personal(self, model: SharedModel) -> None:
-        return
 
 
 @dataclass
@@ -233,6 +238,7 @@ class SimulatedSilo:
             Metrics(),
             learners=lambda study: _Learner(self, self._state.study_folder(study.digest)),  # type: ignore[arg-type, return-value]
             sessions=lambda study: WitnessedSession.of(self, study, self._state.study_folder(study)),
+            personal=lambda *_: None,
             entropy=entropy,
             session=self.session,
         )

@@ -72,6 +72,10 @@ class Contribution(Protocol):
         """This silo's noised integers, (release.values,), drawn as `release` says. `silos`: how many are in the sum."""
         ...
 
+    def rehearse(self, release: Release, cohort: Records, place: Place, model: SharedModel) -> None:
+        """Compute the release on made-up records, draw no noise and keep nothing. Raises whatever goes wrong."""
+        ...
+
     def open(self, release: Release, total: Integers, place: Place, model: SharedModel, silos: int) -> Opened:
         """The model and results after the sum of `silos` contributions, each drawn as `release` says."""
         ...

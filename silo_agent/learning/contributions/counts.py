@@ -13,6 +13,7 @@ from protos.messages import Place
 from silo_agent.data.records import Records
 from silo_agent.learning.contributions.contribution import Integers, Opened, Setting
 from silo_agent.learning.contributions.drawing import Grid, draw, summed
+from silo_agent.learning.each_record import Rows, sum_records
 from silo_agent.learning.heads.domain_weights import domain_counts
 from silo_agent.learning.model import SharedModel
 from silo_agent.storage.durable import write_whole
@@ -33,8 +34,19 @@ class Counts:
 
     def contribute(self, release: Release, cohort: Records, place: Place, _model: SharedModel, silos: int) -> Integers:
         """This silo's patients by domain."""
-        counts = domain_counts(cohort.domains, cohort.patients, len(self._setting.study.data.domains))
-        return draw(self._setting, counts, release, place, silos=silos)
+        return draw(self._setting, self._statistic(release, cohort), release, place, silos=silos)
+
+    def rehearse(self, release: Release, cohort: Records, _place: Place, _model: SharedModel) -> None:
+        """Count made-up patients."""
+        self._statistic(release, cohort, strict=True)
+
+    def _statistic(self, release: Release, cohort: Records, *, strict: bool = False) -> NDArray[np.float64]:
+        domains, weights = cohort.domains, cohort.weights
+
+        def term(rows: Rows) -> NDArray[np.float64]:
+            return domain_counts(domains[rows], weights[rows], release.values)
+
+        return sum_records(len(cohort), release.values, term, strict=strict)
 
     def open(self, release: Release, total: Integers, _place: Place, model: SharedModel, silos: int) -> Opened:
         """Store the domains' noised sizes. The model stays as it is."""

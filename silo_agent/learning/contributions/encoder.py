@@ -56,6 +56,9 @@ class EncoderUpdates:
         stream = KeyStream(setting.entropy.bytes(KEY_BYTES), b"encoder rounding")
         return to_grid_stochastic(update.vector, self._step, plan.max_update, stream)
 
+    def rehearse(self, release: Release, cohort: Records, place: Place, model: SharedModel) -> None:
+        """Nothing: `private.dpsgd.require_accountable` has trained on made-up records when the learner was made."""
+
     def open(self, _release: Release, total: Integers, _place: Place, model: SharedModel, silos: int) -> Opened:
         """Add the uniform mean of the silos' updates to the shared encoder."""
         return Opened(model.with_update(from_grid(total, self._step), silos))

@@ -16,6 +16,8 @@ from silo_agent.data.records import Records
 from silo_agent.learning.contributions.contribution import Integers, Opened, Setting
 from silo_agent.learning.contributions.counts import noised_counts
 from silo_agent.learning.contributions.drawing import Grid, draw, summed
+from silo_agent.learning.each_record import Rows, chunk_rows, sum_records
+from silo_agent.learning.encoder.encoder import features
 from silo_agent.learning.errors import SolutionError
 from silo_agent.learning.heads.newton import solve
 from silo_agent.learning.heads.sums import hessian_noise_sd, pack, second_order_sums, unpack
@@ -40,18 +42,33 @@ class Heads:
 
     def contribute(self, release: Release, cohort: Records, place: Place, model: SharedModel, silos: int) -> Integers:
         """This silo's packed sums at the model's heads."""
+        return draw(self._setting, self._statistic(release, cohort, place, model), release, place, silos=silos)
+
+    def rehearse(self, release: Release, cohort: Records, place: Place, model: SharedModel) -> None:
+        """Sum made-up records."""
+        self._statistic(release, cohort, place, model, strict=True)
+
+    def _statistic(
+        self, release: Release, cohort: Records, place: Place, model: SharedModel, *, strict: bool = False
+    ) -> NDArray[np.float64]:
         setting = self._setting
-        hessian, gradient = second_order_sums(
-            model.features(cohort.inputs, cohort.images, setting.device),
-            cohort.labels,
-            cohort.domains,
-            cohort.patients,
-            model.heads,
-            family=setting.family,
-            pooled=shapes.is_pooled(setting.study, place.round),
-            clip=setting.study.heads.clip,
-        )
-        return draw(setting, pack(hessian, gradient, setting.family), release, place, silos=silos)
+        encoder, weights = model.build_encoder(), cohort.weights
+
+        def term(rows: Rows) -> NDArray[np.float64]:
+            images = None if cohort.images is None else cohort.images.subset(rows)
+            hessian, gradient = second_order_sums(
+                features(encoder, cohort.inputs[rows], images, setting.device),
+                cohort.labels[rows],
+                cohort.domains[rows],
+                weights[rows],
+                model.heads,
+                family=setting.family,
+                pooled=shapes.is_pooled(setting.study, place.round),
+                clip=setting.study.heads.clip,
+            )
+            return pack(hessian, gradient, setting.family)
+
+        return sum_records(len(cohort), release.values, term, rows=chunk_rows(setting.study), strict=strict)
 
     def open(self, _release: Release, total: Integers, _place: Place, model: SharedModel, _silos: int) -> Opened:
         """Pass the sum on. The model stays as it is until the sum is solved and the solution is adopted."""

@@ -6,12 +6,14 @@ import json
 from dataclasses import asdict
 
 import numpy as np
+from numpy.typing import NDArray
 
 from policies.plan.release import Release
 from protos.messages import Place
 from silo_agent.data.records import Records
 from silo_agent.learning.contributions.contribution import Integers, Opened, Setting
 from silo_agent.learning.contributions.drawing import Grid, draw, summed
+from silo_agent.learning.each_record import Rows, chunk_rows, sum_records
 from silo_agent.learning.evaluation.evaluation import Results, results_from_histograms, score_histograms
 from silo_agent.learning.model import SharedModel
 from silo_agent.storage.durable import write_whole
@@ -27,17 +29,31 @@ class Metrics:
 
     def contribute(self, release: Release, cohort: Records, place: Place, model: SharedModel, silos: int) -> Integers:
         """This silo's histograms of its held-out patients."""
+        return draw(self._setting, self._statistic(release, cohort, model), release, place, silos=silos)
+
+    def rehearse(self, release: Release, cohort: Records, _place: Place, model: SharedModel) -> None:
+        """Count made-up records by score."""
+        self._statistic(release, cohort, model, strict=True)
+
+    def _statistic(
+        self, release: Release, cohort: Records, model: SharedModel, *, strict: bool = False
+    ) -> NDArray[np.float64]:
         setting = self._setting
-        histograms = score_histograms(
-            model.predict(cohort.inputs, cohort.domains, cohort.images, setting.device),
-            cohort.labels,
-            cohort.domains,
-            cohort.patients,
-            setting.family,
-            count=len(setting.study.data.domains),
-            bins=setting.study.evaluation.bins,
-        )
-        return draw(setting, histograms, release, place, silos=silos)
+        weights = cohort.weights
+
+        def term(rows: Rows) -> NDArray[np.float64]:
+            images = None if cohort.images is None else cohort.images.subset(rows)
+            return score_histograms(
+                model.predict(cohort.inputs[rows], cohort.domains[rows], images, setting.device),
+                cohort.labels[rows],
+                cohort.domains[rows],
+                weights[rows],
+                setting.family,
+                count=len(setting.study.data.domains),
+                bins=setting.study.evaluation.bins,
+            )
+
+        return sum_records(len(cohort), release.values, term, rows=chunk_rows(setting.study), strict=strict)
 
     def open(self, release: Release, total: Integers, _place: Place, model: SharedModel, silos: int) -> Opened:
         """Compute the metrics by domain from the noised histograms, and store them. The model stays as it is."""

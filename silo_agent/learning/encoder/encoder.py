@@ -20,6 +20,7 @@ from torch.nn import functional
 from policies.documents.study import DataSchema, Model
 from policies.plan import architectures
 from silo_agent.data.images import Images
+from silo_agent.data.inputs import Inputs
 from silo_agent.learning.encoder import image_networks
 
 MIN_DEVIATION = 1e-3
@@ -115,7 +116,7 @@ def build_encoder(model: Model, data: DataSchema, *, stochastic: bool) -> Encode
 
 def features(
     encoder: Encoder,
-    inputs: NDArray[np.float32],
+    inputs: NDArray[np.float32] | Inputs,
     images: Images | None = None,
     device: torch.device | str = "cpu",
 ) -> torch.Tensor:

@@ -76,7 +76,7 @@ def score_histograms(
     probabilities: NDArray[np.float64],
     labels: NDArray[np.int64],
     domains: NDArray[np.int64],
-    patients: NDArray[np.int64],
+    weights: NDArray[np.float64],
     family: Family,
     *,
     count: int,
@@ -84,19 +84,16 @@ def score_histograms(
 ) -> NDArray[np.float64]:
     """Patients by domain, class and cell: float64 (count * C * cells,), C order, l2 sensitivity 1.
 
-    `count` = M, `probabilities` (n, C). The cells are those of `shapes.metric_cells`: a cell for each bin of the score
-    and each side of the family. A patient with several records is divided evenly among them, so each patient adds 1 in
-    all.
+    `count` = M, `probabilities` (n, C), `weights` (n,) as in `Records.weights`. The cells are those of
+    `shapes.metric_cells`: a cell for each bin of the score and each side of the family. A patient with several records
+    is divided evenly among them, so each patient adds 1 in all.
     """
     form = family.form
     classes, width = form.classes, form.cells_per_bin * bins
     shape = (count, classes, width)
-    if not len(patients):
-        return np.zeros(count * classes * width)
     cell = _bins_of(probabilities, bins, family) + bins * family.side(probabilities, labels)
     cells = np.ravel_multi_index((domains, labels, cell), shape)
-    weight = 1.0 / np.bincount(patients)[patients]
-    return np.bincount(cells, weights=weight, minlength=count * classes * width).astype(np.float64)
+    return np.bincount(cells, weights=weights, minlength=count * classes * width).astype(np.float64)
 
 
 def results_from_histograms(

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def domain_counts(domains: NDArray[np.int64], patients: NDArray[np.int64], count: int) -> NDArray[np.float64]:
-    """Patients by domain, float64 (M,). A patient in several domains is divided by records, so l2 sensitivity is 1."""
-    if not len(patients):
-        return np.zeros(count)
-    weight = 1.0 / np.bincount(patients)[patients]
-    return np.bincount(domains, weights=weight, minlength=count).astype(np.float64)
+def domain_counts(domains: NDArray[np.int64], weights: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    """Patients by domain, float64 (M,), from records' domains (n,) and weights (n,), as in `Records.weights`.
+
+    The l2 sensitivity is 1: a patient in several domains is divided by records.
+    """
+    return np.bincount(domains, weights=weights, minlength=count).astype(np.float64)
 
 
 def domain_weights(counts: NDArray[np.float64], weight_clip: float) -> NDArray[np.float64]:

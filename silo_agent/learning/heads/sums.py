@@ -24,7 +24,7 @@ def second_order_sums(
     features: torch.Tensor,
     labels: NDArray[np.int64],
     domains: NDArray[np.int64],
-    patients: NDArray[np.int64],
+    weights: NDArray[np.float64],
     heads: NDArray[np.float64],
     *,
     family: Family,
@@ -35,10 +35,10 @@ def second_order_sums(
 
     `features` (n, k) on any device; the other arrays as in `Records`; `heads` (M, W), W = R K; the bias is the last of
     a row's K weights. Returns H (D, W, W) and g (D, W) in float64. D = 1 if `pooled`, and the heads must all be equal
-    then; otherwise D = M. A patient's records count with the weight 1 / (number of this patient's records). A domain
-    without records gives zeros. With `clip` = tau, a record's term v of `pack` enters as v min(1, tau / ||v||) / tau,
-    whose norm is still at most 1. Both sums are then in units of tau, which leaves Newton's step unchanged. If a
-    record's logits overflow under these heads, the record enters as zero. Raises ValueError if the heads do not fit.
+    then; otherwise D = M. A record counts with its weight, `weights` (n,) as in `Records.weights`. A domain without
+    records gives zeros. With `clip` = tau, a record's term v of `pack` enters as v min(1, tau / ||v||) / tau, whose
+    norm is still at most 1. Both sums are then in units of tau, which leaves Newton's step unchanged. If a record's
+    logits overflow under these heads, the record enters as zero. Raises ValueError if the heads do not fit.
     """
     if pooled and not np.array_equal(heads, np.broadcast_to(heads[0], heads.shape)):
         msg = "pooled sums need one common head; these heads differ"
@@ -49,7 +49,7 @@ def second_order_sums(
         msg = f"heads of {heads.shape[1]} weights do not fit {z.shape[1] - 1} features and a bias"
         raise ValueError(msg)
     block = torch.zeros(len(z), dtype=torch.int64, device=device) if pooled else _tensor(domains, device)
-    weight = _tensor(1.0 / np.bincount(patients)[patients] if len(patients) else np.zeros(0), device)
+    weight = _tensor(weights, device)
     common = _tensor(heads[:1] if pooled else heads, device)
     sums = _one_row_sums if family.form.logits == 1 else _many_row_sums
     hessian, gradient = sums(family, z, _tensor(labels, device), block, weight=weight, heads=common, clip=clip)

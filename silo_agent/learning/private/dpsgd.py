@@ -284,7 +284,7 @@ def _made_up(trained: _Trained, data: DataSchema, rng: np.random.Generator) -> t
 
 
 class _Batches:
-    """The records, copied to the device once. Images are copied only when a batch needs them."""
+    """The records. Labels and domains are copied to the device once, inputs and images when a batch needs them."""
 
     def __init__(
         self,
@@ -296,7 +296,7 @@ class _Batches:
     ) -> None:
         self._device, self._family = device, family
         self._images = records.images
-        self._x = torch.tensor(records.inputs, device=device)
+        self._inputs = records.inputs
         self._y = torch.tensor(records.labels, device=device)
         self._domains = torch.tensor(records.domains, device=device)
         self._weights = torch.tensor(weights, dtype=torch.float32, device=device)
@@ -306,7 +306,8 @@ class _Batches:
         rows = torch.from_numpy(drawn).to(self._device)
         domains = self._domains[rows]
         images = None if self._images is None else torch.tensor(self._images.take(drawn), device=self._device)
-        return Batch(self._x[rows], images, self._y[rows], domains, self._weights[domains], self._heads, self._family)
+        x = torch.tensor(self._inputs[drawn], device=self._device)
+        return Batch(x, images, self._y[rows], domains, self._weights[domains], self._heads, self._family)
 
 
 def _bytes_per_record(trained: _Trained) -> int:

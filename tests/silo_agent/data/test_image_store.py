@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from policies.documents.study import Image
 from silo_agent.data import image_files, image_store
 from silo_agent.data.errors import Unfit
-from silo_agent.data.image_store import ImageStore
+from silo_agent.data.image_store import ImageStore, reserve
 from silo_agent.data.raster import Raster
 from support.images import write_png
 
@@ -20,13 +20,13 @@ def schema(**changes):
 
 
 def read(folder, *cells, **changes):
-    store = ImageStore(folder, schema(**changes), len(set(cells)))
+    store = ImageStore(folder, schema(**changes), reserve(schema(**changes), len(set(cells))))
     return store.images([store.place(cell) for cell in cells])
 
 
 def refusal(folder, cell):
     with pytest.raises(Unfit) as caught:
-        ImageStore(folder, schema(), 1).place(cell)
+        ImageStore(folder, schema(), reserve(schema(), 1)).place(cell)
     return f"{caught.value.found}; {caught.value.expected}"
 
 

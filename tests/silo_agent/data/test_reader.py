@@ -34,7 +34,7 @@ def test_values_become_inputs_by_public_constants_alone(read):
     records = read("p1,50,10,f,yes,A,1", "p2,100,100,m,,B,0", "p1,25,?,f,no,A,0", "p3,40,-1,m,?,B,0")
     expected = [[0.0, 0.0, 0, 1, 0, 1, 0, 0], [1, 1, 0, 0, 1, 0, 0, 1], [-0.5, 0, 1, 1, 0, 0, 1, 0]]
     np.testing.assert_allclose(records.inputs[:3], expected, atol=1e-6)
-    assert (records.inputs.dtype, records.labels.dtype) == (np.float32, np.int64)
+    assert (records.inputs[:].dtype, records.labels.dtype) == (np.float32, np.int64)
     assert records.images is None
     assert records.inputs.shape[1] == make_schema().inputs
     assert records.inputs[3, 2] == 1.0

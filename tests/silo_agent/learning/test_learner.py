@@ -75,7 +75,6 @@ def bare_learner(folder, file=None, **changes):
         folder,
         identified_by=["patient"],
         entropy=SeededEntropy(1),
-        personal_entropy=SeededEntropy(2),
         device="cpu",
     )
 
@@ -88,7 +87,7 @@ def test_another_column_in_the_file_of_a_study_of_records_leaves_both_cohorts_as
     cohorts = []
     for file in (narrow, wide):
         learner = bare_learner(tmp_path, file, data={"patient": None})
-        cohorts.append((learner.cohort("training").inputs.tolist(), learner.cohort("evaluation").inputs.tolist()))
+        cohorts.append([learner.cohort(name).inputs[:].tolist() for name in ("training", "evaluation")])
     assert cohorts[0] == cohorts[1]
     assert all(cohorts[0])
 
@@ -539,11 +538,6 @@ def test_a_local_prior_goes_on_from_earlier_rounds_and_never_from_a_lost_draw_of
     assert not np.array_equal(contribution(twin, Tensor.ENCODER, at(study, 2), model, 3), with_prior)
 
 
-def test_without_a_personal_plan_there_is_no_personal_model(learner, tmp_path):
-    learner.train_personal(SharedModel.start(learner.study))
-    assert not (tmp_path / "silos" / "north" / "personal.safetensors").exists()
-
-
 # --- nothing is chosen by private data --------------------------------------------------------------------------------
 class Blind(Learner):
     """A learner that may not look at a record."""
@@ -556,8 +550,7 @@ class Blind(Learner):
 def test_which_model_is_taken_is_decided_without_a_look_at_a_record(tmp_path):
     """What a silo makes of opened sums in a whole study: every accepted model, and the end, come of them alone."""
     federation = LocalFederation.gather(tiny_study(), patients(tmp_path / "data", 40), tmp_path / "silos")
-    sources = {"entropy": SeededEntropy(1), "personal_entropy": SeededEntropy(2)}
-    given = {"identified_by": ["patient"], **sources, "device": "cpu"}
+    given = {"identified_by": ["patient"], "entropy": SeededEntropy(1), "device": "cpu"}
     blind = Blind(federation.study, tmp_path / "none.csv", DATA_SET, HOLDOUT, tmp_path, **given)
     with pytest.raises(AssertionError, match="looked at"):
         contribution(blind, Tensor.COUNTS, at(federation.study, 0), federation.models["north"], 3)

@@ -23,7 +23,7 @@ def cohort(r, n, classes, separation, sharpness):
 def opened(r, n, classes, bins, sd, *model):
     p, y = cohort(r, n, classes, *model)
     family = family_of(classes)
-    cells = score_histograms(p, y, np.zeros(n, np.int64), np.arange(n), family, count=1, bins=bins)
+    cells = score_histograms(p, y, np.zeros(n, np.int64), np.ones(n), family, count=1, bins=bins)
     return (cells + r.normal(0, 1, cells.shape) * sd).reshape(classes, -1), quality(p, y, bins, family).calibration
 
 

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from scipy.special import expit, softmax
 
 from policies.plan import shapes
+from silo_agent.data.records import record_weights
 from silo_agent.learning.evaluation import evaluation
 from silo_agent.learning.evaluation.evaluation import (
     Estimate,
@@ -40,7 +41,7 @@ def many(seed, n, classes=4, separation=1.5):
 def histograms(p, y, d, patients=None, bins=BINS):
     patients = np.arange(len(y)) if patients is None else patients
     p = p if p.ndim == 2 else pair(p)
-    return score_histograms(p, y, d, patients, family_of(p.shape[1]), count=M, bins=bins)
+    return score_histograms(p, y, d, record_weights(patients), family_of(p.shape[1]), count=M, bins=bins)
 
 
 def quality(probabilities, labels, bins):
@@ -94,7 +95,7 @@ def test_odd_probabilities_and_nobody_at_all_have_their_place():
 def test_a_record_of_many_classes_lies_at_its_class_whether_it_was_right_and_its_confidence():
     p = np.array([[0.5, 0.3, 0.2], [0.1, 0.15, 0.75], [0.98, 0.01, 0.01]])
     y, d = np.array([0, 1, 0]), np.array([0, 1, 1])
-    sums = score_histograms(p, y, d, np.arange(3), family_of(p.shape[1]), count=M, bins=4)
+    sums = score_histograms(p, y, d, np.ones(3), family_of(p.shape[1]), count=M, bins=4)
     # Edges at 1/3, 1/2, 2/3, 5/6, 1.
     expected = np.zeros((M, 3, 8))
     expected[0, 0, 4 + 1] = expected[1, 1, 2] = expected[1, 0, 4 + 3] = 1

@@ -3,6 +3,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from silo_agent.data.records import record_weights
 from silo_agent.learning.heads.domain_weights import domain_counts, domain_weights
 
 
@@ -25,13 +26,13 @@ def test_weights_stay_in_their_public_range(counts, clip):
 
 
 def test_a_patient_counts_one_in_all_and_at_most_one_in_l2():
-    counts = domain_counts(np.array([0, 0, 1, 2, 2]), np.array([0, 0, 0, 1, 2]), 4)
+    counts = domain_counts(np.array([0, 0, 1, 2, 2]), record_weights(np.array([0, 0, 0, 1, 2])), 4)
     np.testing.assert_allclose(counts, [2 / 3, 1 / 3, 2, 0])
-    assert domain_counts(np.zeros(0, np.int64), np.zeros(0, np.int64), 4).tolist() == [0, 0, 0, 0]
+    assert domain_counts(np.zeros(0, np.int64), record_weights(np.zeros(0, np.int64)), 4).tolist() == [0, 0, 0, 0]
 
 
 @given(st.lists(st.integers(0, 4), min_size=1, max_size=20))
 def test_sensitivity_of_the_counts_is_one(domains):
-    counts = domain_counts(np.array(domains), np.zeros(len(domains), np.int64), 5)
+    counts = domain_counts(np.array(domains), record_weights(np.zeros(len(domains), np.int64)), 5)
     assert np.linalg.norm(counts) <= 1 + 1e-12
     assert counts.sum() == pytest.approx(1)

@@ -27,7 +27,7 @@ def silo(seed, n, k=3, domains=2):
 def sums(data, heads, pooled=False):
     phi, y, d = data
     family = family_of(max(heads.shape[1] // (phi.shape[1] + 1), 2))
-    return second_order_sums(torch.tensor(phi), y, d, np.arange(len(y)), heads, family=family, pooled=pooled)
+    return second_order_sums(torch.tensor(phi), y, d, np.ones(len(y)), heads, family=family, pooled=pooled)
 
 
 def total(silos, heads, pooled=False):

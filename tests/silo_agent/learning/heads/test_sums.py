@@ -9,6 +9,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize
 from scipy.special import softmax
 
+from silo_agent.data.records import record_weights
 from silo_agent.learning.families.bernoulli import SHARE as HESSIAN_SHARE
 from silo_agent.learning.families.categorical import SHARE as SOFTMAX_SHARE
 from silo_agent.learning.families.family import C
@@ -50,7 +51,7 @@ def sums(phi, y, d, p, heads, *, pooled=False, clip=1.0):
         torch.tensor(phi),
         np.asarray(y, np.int64),
         np.asarray(d, np.int64),
-        np.asarray(p, np.int64),
+        record_weights(np.asarray(p, np.int64)),
         heads,
         family=family_for(phi, heads),
         pooled=pooled,
@@ -266,7 +267,7 @@ def test_the_noise_of_the_hessian_is_that_of_its_svec():
 def test_float32_features_agree_with_float64(classes):
     phi, y, d, p, heads = sample(5, 200, patients=50, classes=classes)
     single = second_order_sums(
-        torch.tensor(phi, dtype=torch.float32), y, d, p, heads, family=family_of(classes), pooled=False
+        torch.tensor(phi, dtype=torch.float32), y, d, record_weights(p), heads, family=family_of(classes), pooled=False
     )
     for a, b in zip(single, sums(phi, y, d, p, heads), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-5)
@@ -426,7 +427,7 @@ def test_gpu_and_cpu_sums_agree(classes):
     phi, y, d, p, heads = sample(6, 5000, patients=2000, k=16, classes=classes)
     x = torch.tensor(phi, dtype=torch.float32)
     family = family_of(classes)
-    cpu = second_order_sums(x, y, d, p, heads, family=family, pooled=False)
-    gpu = second_order_sums(x.cuda(), y, d, p, heads, family=family, pooled=False)
+    cpu = second_order_sums(x, y, d, record_weights(p), heads, family=family, pooled=False)
+    gpu = second_order_sums(x.cuda(), y, d, record_weights(p), heads, family=family, pooled=False)
     for a, b in zip(cpu, gpu, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-9)

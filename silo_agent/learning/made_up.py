@@ -1,0 +1,22 @@
+"""Made-up records of a study's schema: public, and of every domain and class that there are rows for."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from policies.documents.study import Study
+from silo_agent.data.images import Images, Scale
+from silo_agent.data.records import Records
+
+
+def made_up_records(study: Study, count: int) -> Records:
+    """`count` records of as many patients, always the same ones."""
+    rng, data = np.random.default_rng(0), study.data
+    images = None
+    if data.image is not None:
+        scale, size = Scale.of(data.image), (count, data.image.channels, data.image.height, data.image.width)
+        images = Images(rng.integers(0, scale.top, size, scale.kind, endpoint=True), scale.top)
+    rows = np.arange(count, dtype=np.int64)
+    inputs = rng.uniform(-1.0, 1.0, (count, data.inputs)).astype(np.float32)
+    names = tuple(str(row) for row in rows)
+    return Records(inputs, rows % data.label.count, rows % len(data.domains), rows, names, images)

@@ -1,0 +1,144 @@
+"""A process that trains one study's personal model: `python -m silo_agent.learning.personal_process JOB`.
+
+It reads shared models and records from the disk and writes the personal model. It tells the agent nothing: not by a
+message, not by an exit code that is looked at, and not by the processor or memory that it takes (lowest priority, a
+limit on memory, and the first to be ended if memory runs out). What it has to say goes to `personal.log`, beside the
+model. `apart` starts it and wakes it by a byte on its standard input; it ends when that is closed, or when there was
+nothing to do for a while.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import select
+import sys
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+from crypto.entropy import Entropy, SystemEntropy
+from silo_agent.data.image_store import reserve
+from silo_agent.data.reader import read_fitting_records
+from silo_agent.data.records import Records
+from silo_agent.data.split import split
+from silo_agent.learning.device import choose_device, limit_threads
+from silo_agent.learning.model import SharedModel
+from silo_agent.learning.personal import PersonalModel, train_round
+from silo_agent.storage.folders import StudyFolder
+
+LINGER_SECONDS: Final = 10.0
+"""How long it waits for the next round before it ends. Starting anew costs more than waiting."""
+_LOWEST: Final = 19
+_LEAST_BYTES: Final = 2 << 30
+_WAKE_BYTES: Final = 4096
+
+
+@dataclass(frozen=True)
+class Job:
+    """All that the training of one study's personal model reads, beside the models in `folder`."""
+
+    folder: str
+    data: str
+    data_set: str
+    holdout: float
+    identified_by: tuple[str, ...]
+    device: str
+    threads: int | None = None
+
+    def text(self) -> str:
+        """The job as an argument of the process."""
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def parse(cls, text: str) -> Job:
+        """Inverse of `text`."""
+        fields = json.loads(text)
+        return cls(**{**fields, "identified_by": tuple(fields["identified_by"])})
+
+
+def want_round(folder: StudyFolder, round_number: int) -> None:
+    """Write down, at once or not at all, up to which round the personal model is to be trained."""
+    beside = folder.personal_wanted.with_suffix(".new")
+    beside.write_text(str(round_number), encoding="ascii")
+    beside.replace(folder.personal_wanted)
+
+
+def wanted_round(folder: StudyFolder) -> int:
+    """The round up to which the personal model is still to be trained; 0 if nothing is left to do."""
+    return max(_read(folder.personal_wanted), _read(folder.personal_taken))
+
+
+def _read(path: Path) -> int:
+    try:
+        return int(path.read_text(encoding="ascii"))
+    except (FileNotFoundError, ValueError):
+        return 0
+
+
+def _take(folder: StudyFolder) -> int:
+    """Take what is wanted; what is wanted from now on stands beside it. What failed before is still taken."""
+    with suppress(FileNotFoundError):
+        folder.personal_wanted.replace(folder.personal_taken)
+    return _read(folder.personal_taken)
+
+
+def train_up_to(
+    folder: StudyFolder, round_number: int, training: Callable[[], Records], *, entropy: Entropy, device: str = "cpu"
+) -> None:
+    """Train on every finished round up to this one that the personal model has not read, in order."""
+    first = PersonalModel.load(folder.personal).round + 1 if folder.personal.exists() else 1
+    for number in range(first, round_number + 1):
+        if folder.model(number).exists():
+            shared = SharedModel.load(folder.model(number))
+            train_round(folder.personal, shared, training, entropy=entropy, device=choose_device(device))
+
+
+def work_off(job: Job) -> None:
+    """Train until nothing is wanted any more. Raises whatever the training raises."""
+    folder, entropy = StudyFolder(Path(job.folder)), SystemEntropy()
+
+    @cache
+    def training() -> Records:
+        study = SharedModel.load(folder.model(wanted)).study
+        image = study.data.image
+        room = None if image is None else reserve(image, study.privacy.max_patients)
+        records = read_fitting_records(Path(job.data), study.data, job.identified_by, room=room)
+        return split(records, job.data_set, job.holdout)[0]
+
+    while wanted := _take(folder):
+        train_up_to(folder, wanted, training, entropy=entropy, device=job.device)
+        folder.personal_taken.unlink(missing_ok=True)
+
+
+def _step_back(device: str) -> None:
+    """Leave processor and memory to the agent."""
+    os.nice(_LOWEST)
+    with suppress(OSError):  # only Linux has it
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
+    if device == "cpu":
+        half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
+        resource.setrlimit(resource.RLIMIT_DATA, (max(half, _LEAST_BYTES), resource.RLIM_INFINITY))
+
+
+def main(text: str) -> None:
+    """Work until standard input is closed or nothing was wanted for `LINGER_SECONDS`."""
+    job = Job.parse(text)
+    _step_back(job.device)
+    limit_threads(job.threads)
+    woken = True
+    while woken:
+        try:
+            work_off(job)
+        except Exception:  # noqa: BLE001  # it is tried again for the next round
+            traceback.print_exc()
+        woken = bool(select.select([0], [], [], LINGER_SECONDS)[0]) and bool(os.read(0, _WAKE_BYTES))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
