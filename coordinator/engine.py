@@ -36,7 +36,7 @@ from coordinator.core.events import (
 from coordinator.core.round import OutOfTurnError
 from coordinator.core.state import Limits, Phase, Round
 from coordinator.core.study import Life, Progress, Script, StudyStateError
-from coordinator.describing import describe, ended_attempt, ended_phases, measure, where
+from coordinator.describing import brief, describe, ended_attempt, ended_phases, in_sentences, measure, where
 from coordinator.errors import CoordinatorError
 from coordinator.intake import Intake
 from coordinator.metrics import Metrics
@@ -54,12 +54,12 @@ from protos.messages import (
     Place,
     SignedPublication,
     StudyResults,
-    StudyStatus,
     Task,
     Tensor,
     UploadHeader,
     Work,
 )
+from protos.status import StudyStatus
 
 log = structlog.get_logger()
 TICK_SECONDS = 0.25
@@ -92,7 +92,7 @@ class Engine:
         self._store, self._spool, self._metrics, self._clock = store, spool, metrics, clock
         self._intake = Intake(store, spool, metrics)
         self._changed = threading.Condition(threading.RLock())
-        self._progress = {progress.script.study: progress for progress in store.load()}
+        self._progress = {progress.script.study: in_sentences(progress) for progress in store.load()}
         self._studies: dict[str, Study] = {}
         self._told = store.told()
         self._seen: dict[str, float] = {}
@@ -163,7 +163,7 @@ class Engine:
     def statuses(self) -> list[StudyStatus]:
         """Return the status of all studies, without their histories."""
         with self._changed:
-            return [describe(progress, self._seen) for progress in self._progress.values()]
+            return [brief(describe(progress, self._seen)) for progress in self._progress.values()]
 
     def results(self, wanted: str) -> StudyResults:
         """Return what a finished study has published. Raises `StudyStateError` if it is not finished or has none."""
@@ -347,6 +347,7 @@ class Engine:
     ) -> None:
         if not effects:
             return
+        after = in_sentences(after)
         times = ended_phases(before, after, effects, self._clock())
         published = (before.round.place, signed) if before.round and signed else None
         self._store.save(after, times, published)

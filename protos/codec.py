@@ -12,21 +12,18 @@ from protos.messages import (
     Confirm,
     Figure,
     Member,
-    MemberStatus,
     MessageError,
     Part,
-    PhaseTime,
     Place,
     Signature,
     SignedPublication,
     StudyResults,
-    StudyStatus,
     Task,
     Tensor,
     UploadHeader,
-    UploadSize,
     Work,
 )
+from protos.status import MemberStatus, PhaseTime, StudyStatus, UploadSize
 from protos.v1 import common_pb2, operator_pb2, silo_pb2
 
 E_ = TypeVar("E_")

@@ -19,6 +19,7 @@ from policies.documents.study import Study, parse_study
 from policies.errors import PolicyError
 from policies.plan.release import plan as plan_of
 from policies.refusals import Refused
+from protos.bounds import sentence
 from protos.messages import Answer, Confirm, MessageError, Place, Task, Tensor, Work
 from silo_agent.core import turns
 from silo_agent.core.turns import OutOfTurnError, Stage, Turn
@@ -158,7 +159,7 @@ class Agent:
             self._client.answer(Answer(place, self._session, member=member, model=running.digest))
 
     def _refuse(self, place: Place, reason: str, explanation: str) -> None:
-        self._client.answer(Answer(place, self._session, refusal=reason, explanation=explanation))
+        self._client.answer(Answer(place, self._session, refusal=reason, explanation=sentence(explanation)))
 
     def _begin_counted(self, digest: str) -> Running:
         """`_begin`, and count its refusals by reason, as the gate counts the policy's refusals."""
@@ -290,7 +291,7 @@ class Agent:
             fault=_name(fault),
         )
         self._abandon(place.study)
-        explanation = str(fault) if isinstance(fault, _PUBLIC) else "see the silo's log"
+        explanation = sentence(str(fault)) if isinstance(fault, _PUBLIC) else "see the silo's log"
         self._client.confirm(Confirm(place, work.task, work.tensor, dispute=_name(fault), explanation=explanation))
 
     def _abandon(self, study: str) -> None:

@@ -18,22 +18,19 @@ from protos.messages import (
     Confirm,
     Figure,
     Member,
-    MemberStatus,
     Note,
     Part,
-    PhaseTime,
     Place,
     Publication,
     Signature,
     SignedPublication,
     StudyResults,
-    StudyStatus,
     Task,
     Tensor,
     UploadHeader,
-    UploadSize,
     Work,
 )
+from protos.status import MemberStatus, PhaseTime, StudyStatus, UploadSize
 
 digests = st.text("0123456789abcdef", min_size=64, max_size=64)
 names = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,20}[a-z0-9])?", fullmatch=True)
