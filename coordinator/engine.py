@@ -63,6 +63,8 @@ from protos.status import StudyStatus
 
 log = structlog.get_logger()
 TICK_SECONDS = 0.25
+LOOK_SECONDS = 0.5
+"""Longest time between two looks of a waiting call whether its caller is still there."""
 
 
 class UnknownStudyError(CoordinatorError):
@@ -195,17 +197,20 @@ class Engine:
             raise UnknownStudyError(study)
         return text
 
-    def poll(self, silo: str, session: str, hold: float) -> Work:
-        """Return what the silo must do next. Wait up to `hold` seconds for work. A silo that polls is not away."""
+    def poll(self, silo: str, session: str, hold: float, wanted: Callable[[], bool] = lambda: True) -> Work:
+        """Return what the silo must do next. Wait up to `hold` seconds for work, while it is `wanted`.
+
+        A silo that polls is not away.
+        """
         until = time.monotonic() + hold
         with self._changed:
             self._notice(silo, session)
             while True:
                 work = self._work(silo)
                 left = until - time.monotonic()
-                if work.task is not Task.WAIT or left <= 0 or self._stop.is_set():
+                if work.task is not Task.WAIT or left <= 0 or self._stop.is_set() or not wanted():
                     return work
-                self._changed.wait(left)
+                self._changed.wait(min(left, LOOK_SECONDS))
 
     def answer(self, silo: str, answer: Answer) -> None:
         """Take a silo's answer to an offer: it takes part or refuses."""

@@ -65,11 +65,14 @@ class Count:
         """Return what is wrong with the value; empty if nothing is."""
         if not isinstance(value, bytes | tuple):
             return "is neither bytes nor a tuple"
-        if not self.least <= len(value) <= self.most:
-            return f"has the length {len(value)}, outside {self.least}..{self.most}"
+        if self.least <= len(value) <= self.most:
+            texts = (item for item in value if isinstance(item, str)) if isinstance(value, tuple) else ()
+            return next((wrong for text in texts if (wrong := _NAME.fault(text))), "")
         if isinstance(value, tuple):
-            return next((wrong for item in value if isinstance(item, str) and (wrong := _NAME.fault(item))), "")
-        return ""
+            return f"has {len(value)} items, above {self.most}"
+        if self.least == self.most:
+            return f"is not {self.most} bytes"
+        return f"is empty or above {self.most} bytes" if self.least else f"is above {self.most} bytes"
 
 
 Bound = Text | Hex | Count

@@ -38,6 +38,7 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from coordinator.core.study import Progress
 from coordinator.errors import CoordinatorError
+from coordinator.storage.closing import close_to_others
 from coordinator.storage.upgrading import upgraded
 from protos import record
 from protos.messages import (
@@ -138,9 +139,10 @@ class Store:
 
     @classmethod
     def in_folder(cls, folder: Path) -> Store:
-        """Open a SQLite database in `folder`."""
-        folder.mkdir(parents=True, exist_ok=True)
-        return cls(f"sqlite:///{folder / 'coordinator.sqlite3'}")
+        """Open a SQLite database in `folder`. Folder and database are open to their owner alone. Raises OSError."""
+        path = folder / "coordinator.sqlite3"
+        close_to_others(folder, path)
+        return cls(f"sqlite:///{path}")
 
     def create(self, canonical: bytes, progress: Progress) -> None:
         """Store a new study. Raises `StudyExistsError`."""
