@@ -230,13 +230,13 @@ class Engine:
                 self._store.tell(place.study, silo)
                 self._told.add((place.study, silo))
             return
-        if confirm.dispute:
-            said = {"task": confirm.task, "tensor": confirm.tensor, "dispute": confirm.dispute}
-            log.warning("disputed", silo=silo, **where(place), **said, why=confirm.explanation)
         with self._changed:
             self._round(place)
             signed = publishing.accept(self._study(place.study), silo, confirm, certificate_pem)
             self._apply(self._progress[place.study], Confirmed(silo, confirm), signed)
+        if confirm.dispute:
+            said = {"task": confirm.task, "tensor": confirm.tensor, "dispute": confirm.dispute}
+            log.warning("disputed", silo=silo, **where(place), **said, why=confirm.explanation)
 
     def expect(self, header: UploadHeader) -> None:
         """Refuse an upload that no phase waits for, or whose size is not the size in this study."""

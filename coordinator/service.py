@@ -12,7 +12,7 @@ import functools
 import hmac
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar
 
 import grpc
@@ -23,6 +23,7 @@ from coordinator.core.study import StudyStateError
 from coordinator.cosigning import Cosigning
 from coordinator.door.callers import RememberingTrust, certificate_of
 from coordinator.door.connections import Connections
+from coordinator.door.sparing import Sparing
 from coordinator.engine import Engine, UnknownStudyError
 from coordinator.errors import CoordinatorError
 from coordinator.metrics import Metrics
@@ -75,6 +76,7 @@ class Refusals:
     trust: RememberingTrust
     metrics: Metrics
     connections: Connections
+    sparing: Sparing = field(default_factory=Sparing)
 
     def end(self, context: grpc.ServicerContext, error: Exception, call: str) -> NoReturn:
         """End a call with the status code and the sentence of an error. An unforeseen one shows no details."""
@@ -89,7 +91,8 @@ class Refusals:
             why = "the coordinator failed; its log says why"
         else:
             why = sentence(str(error))
-            log.info("refused", call=call, caller=caller, code=code.name, why=why)
+            if self.sparing.allows(caller):
+                log.info("refused", call=call, caller=caller, code=code.name, why=why)
         context.abort(code, why)
         raise AssertionError  # abort never returns, but its types do not say so
 
@@ -120,7 +123,8 @@ def mapped(call: Callable[..., R]) -> Callable[..., R]:
         try:
             return call(self, request, context)
         except Exception as error:  # noqa: BLE001  # the boundary: every exception must be mapped here
-            self.refusals.end(context, error, call.__name__)
+            refusals: Refusals = self.refusals
+            refusals.end(context, error, call.__name__)
 
     return wrapper
 
@@ -133,7 +137,8 @@ def mapped_stream(call: Callable[..., Iterator[R]]) -> Callable[..., Iterator[R]
         try:
             yield from call(self, request, context)
         except Exception as error:  # noqa: BLE001  # the boundary: every exception must be mapped here
-            self.refusals.end(context, error, call.__name__)
+            refusals: Refusals = self.refusals
+            refusals.end(context, error, call.__name__)
 
     return wrapper
 
@@ -172,7 +177,8 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
             )
             raise MessageError(msg)
         require_text(request.agent_version, "join.agent_version")
-        log.info("joined", silo=silo, version=request.agent_version)
+        if self.refusals.sparing.allows(silo):
+            log.info("joined", silo=silo, version=request.agent_version)
         return silo_pb2.JoinReply(
             protocol=PROTOCOL,
             coordinator_version=self._version,

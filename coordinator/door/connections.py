@@ -25,6 +25,7 @@ from urllib.parse import unquote
 
 import structlog
 
+from coordinator.door.sparing import Sparing
 from coordinator.metrics import Metrics
 
 log = structlog.get_logger()
@@ -51,6 +52,8 @@ class _Connection:
     since: float
     caller: str = ""
     refused: int = 0
+    closed: bool = False
+    """It was closed here. gRPC lets go of it a moment later."""
 
 
 class Connections:
@@ -60,7 +63,7 @@ class Connections:
         self._port, self._metrics, self._clock = port, metrics, clock
         self._open: dict[int, _Connection] = {}
         self._files: dict[int, int] = {}
-        self._guard = threading.Lock()
+        self._guard, self._sparing = threading.Lock(), Sparing(clock)
         self._proven: dict[Peer, tuple[str, float]] = {}
         self._refused: Counter[Peer] = Counter()
 
@@ -93,19 +96,17 @@ class Connections:
                 one.caller, one.refused = self._proven.get(one.peer, ("", 0.0))[0], refused[one.peer]
         for inode, one in sorted(self._open.items(), key=lambda item: item[1].since):
             if one.refused > FLOOD:
-                self._close(inode, "flood")
+                self._close([inode], "flood")
             elif one.caller:
                 by_caller[one.caller].append(inode)
             elif now - one.since > PROOF_SECONDS:
-                self._close(inode, "no_call")
+                self._close([inode], "no_call")
             else:
                 by_address[one.source].append(inode)
         for inodes in by_address.values():
-            for inode in inodes[UNPROVEN:]:
-                self._close(inode, "address")
+            self._close(inodes[UNPROVEN:], "address")
         for inodes in by_caller.values():
-            for inode in inodes[:-PROVEN]:  # the oldest, which a caller has given up if it made new ones
-                self._close(inode, "certificate")
+            self._close(inodes[:-PROVEN], "certificate")  # the oldest, which a caller has given up if it made new ones
 
     def _find(self) -> None:
         """Take up new connections, and drop those that are gone."""
@@ -116,11 +117,18 @@ class Connections:
                 self._open[inode] = _Connection(end, _source(end[0]), self._clock())
         self._files = found
 
-    def _close(self, inode: int, reason: str) -> None:
-        one = self._open[inode]
-        if _shut(self._files[inode], inode):
-            self._metrics.closed.labels(reason).inc()
-            log.info("connection closed", reason=reason, address=one.peer[0], caller=one.caller or None)
+    def _close(self, inodes: list[int], reason: str) -> None:
+        """Close connections of one address or certificate."""
+        open_ones = [inode for inode in inodes if not self._open[inode].closed]
+        for inode in open_ones:
+            self._open[inode].closed = _shut(self._files[inode], inode)
+        closed = [one for one in (self._open[inode] for inode in open_ones) if one.closed]
+        if closed:
+            self._metrics.closed.labels(reason).inc(len(closed))
+            first = closed[0]
+            if self._sparing.allows(first.caller or first.source):
+                named = {"address": first.peer[0], "caller": first.caller or None}
+                log.info("connections closed", reason=reason, number=len(closed), **named)
 
 
 def _sockets() -> Iterator[tuple[int, int]]:

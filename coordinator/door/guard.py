@@ -28,6 +28,7 @@ from google.protobuf.message_factory import GetMessageClass
 from coordinator.door.callers import UNKNOWN, RememberingTrust, certificate_of, label
 from coordinator.door.connections import Connections
 from coordinator.door.seats import Seats
+from coordinator.door.sparing import Sparing
 from coordinator.metrics import Metrics
 from crypto.errors import CertificateError
 
@@ -59,6 +60,7 @@ class _Call:
     context: grpc.ServicerContext
     deadline: float = float("inf")
     waits_for: str = ""
+    ended_here: bool = False
     ends: int = 2
 
 
@@ -89,7 +91,7 @@ class Guard:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._trust, self._connections, self._metrics, self._clock = trust, connections, metrics, clock
-        self._seats = Seats()
+        self._seats, self._sparing = Seats(), Sparing(clock)
         self._calls: set[_Call] = set()
         self._late: list[_Late] = []
         self._waiting: Counter[str] = Counter()
@@ -178,9 +180,14 @@ class Guard:
         context, given = call.context, _InTime(requests, call, self._clock)
         request: Any = given
         if not method.takes_stream:
-            request = next(given, None)
+            try:
+                request = next(given, None)
+            except grpc.RpcError:
+                if not call.ended_here:  # the caller has gone, or gRPC has found the message too large
+                    self._count(grpc.StatusCode.CANCELLED, call.caller, call.method, "no message", context.peer())
+                raise
             if request is None:
-                code, msg = grpc.StatusCode.INVALID_ARGUMENT, "the message is missing, malformed or too large"
+                code, msg = grpc.StatusCode.INVALID_ARGUMENT, "the message is missing or malformed"
                 self._count(code, call.caller, call.method, msg, context.peer())
                 if context.is_active():
                     context.abort(code, msg)
@@ -226,7 +233,8 @@ class Guard:
     def _count(self, code: grpc.StatusCode, caller: str, method: str, why: str, peer: str) -> None:
         self._connections.refuse(peer)
         self._metrics.refused.labels(code.name, caller).inc()
-        log.debug("refused", call=method, caller=caller, code=code.name, why=why)
+        if self._sparing.allows(caller):
+            log.info("refused", call=method, caller=caller, code=code.name, why=why)
 
     # --- watch ------------------------------------------------------------------------------------------------------
     def _keep_watch(self) -> None:
@@ -247,7 +255,7 @@ class Guard:
             self._waiting.subtract(one.caller for one in due)
             self._waiting = +self._waiting
         for call in over:
-            call.deadline = float("inf")
+            call.deadline, call.ended_here = float("inf"), True
             why = f"waited too long for {call.waits_for}"
             self._count(grpc.StatusCode.DEADLINE_EXCEEDED, call.caller, call.method, why, call.context.peer())
             call.context.cancel()  # type: ignore[no-untyped-call]  # the stubs lack it

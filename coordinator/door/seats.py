@@ -38,10 +38,9 @@ class Seats:
     def leave(self, caller: str, method: str) -> None:
         """Count a call that has ended."""
         with self._guard:
-            for counter, key in ((self._taken, caller), (self._by_method, (caller, method))):
-                counter[key] -= 1  # type: ignore[index]  # each counter with its own kind of key
-                if not counter[key]:  # type: ignore[index]  # as above
-                    del counter[key]  # type: ignore[arg-type]  # as above
+            self._taken[caller] -= 1
+            self._by_method[caller, method] -= 1
+            self._taken, self._by_method = +self._taken, +self._by_method  # who has no call left is not kept
 
     def taken(self, caller: str) -> int:
         """Return how many calls a caller has in flight."""
