@@ -23,7 +23,8 @@ from policies.errors import PolicyError
 
 if TYPE_CHECKING:
     from coordinator.operating import Operator
-    from protos.messages import MemberStatus, StudyResults, StudyStatus
+    from protos.messages import StudyResults
+    from protos.status import MemberStatus, StudyStatus
 
 app = typer.Typer(help="The blind coordinator of a federation.", no_args_is_help=True, pretty_exceptions_enable=False)
 study_app = typer.Typer(help="Create, start, watch and stop studies.", no_args_is_help=True)
@@ -119,7 +120,7 @@ def results(
     if as_json:
         typer.echo(json.dumps(asdict(found), default=_plain, indent=1))
         return
-    Console().print(_figures(found))
+    _console().print(_figures(found))
 
 
 @study_app.command()
@@ -135,9 +136,14 @@ def status(
     if as_json:
         typer.echo(json.dumps([asdict(one) for one in found], indent=1))
         return
-    console = Console()
+    console = _console()
     for one in found:
         console.print(_table(one))
+
+
+def _console() -> Console:
+    """Return the terminal. What others wrote is text, even if it looks like markup."""
+    return Console(markup=False, emoji=False)
 
 
 def _operator(path: Path) -> Operator:

@@ -86,8 +86,15 @@ class Cosigning:
         stated = self._checkpoints.latest(silo)
         return (*([self._sign(stated)] if stated else []), *self._checkpoints.cosigned(silo).values())
 
-    def state(self, silo: str, signed: SignedCheckpoint, peers: Sequence[str], hold: float) -> Cosigned:
-        """Cosign a silo's checkpoint; wait up to `hold` seconds for one of `peers` to do so.
+    def state(
+        self,
+        silo: str,
+        signed: SignedCheckpoint,
+        peers: Sequence[str],
+        hold: float,
+        wanted: Callable[[], bool] = lambda: True,
+    ) -> Cosigned:
+        """Cosign a silo's checkpoint; wait up to `hold` seconds, while it is `wanted`, for one of `peers` to do so.
 
         Raises `LedgerRolledBackError` if the ledger went back, `CosignError`, `CertificateError` or `SignatureRefused`.
         Nothing is stored then.
@@ -103,19 +110,24 @@ class Cosigning:
             self._keep(checkpoint, signed)
             asked = self._ask(checkpoint, signed, peers)
             while asked.answer is None and not self._stopped and (left := until - self._clock()) > 0:
-                self._changed.wait(left)
+                if not wanted():
+                    break
+                self._changed.wait(min(left, _LOOK_SECONDS))
             return Cosigned(self._sign(signed), asked.answer)
 
-    def witness(self, silo: str, given: CosignedCheckpoint | None, hold: float) -> SignedCheckpoint | None:
+    def witness(
+        self, silo: str, given: CosignedCheckpoint | None, hold: float, wanted: Callable[[], bool] = lambda: True
+    ) -> SignedCheckpoint | None:
         """Take a checkpoint that a silo has cosigned. Wait up to `hold` seconds for the next one that it must cosign.
 
-        Raises `CosignError`, `CertificateError`, `SignatureRefused`.
+        The wait ends as soon as the answer is not `wanted` any more: what nobody reads is not handed out. Raises
+        `CosignError`, `CertificateError`, `SignatureRefused`.
         """
         if given is not None:
             self._take(silo, given)
         until = self._clock() + hold
         with self._changed:
-            while True:
+            while wanted():
                 now = self._clock()
                 for asked in self._asked.values():
                     if asked.due(silo, now):
@@ -124,6 +136,7 @@ class Cosigning:
                 if self._stopped or now >= until:
                     return None
                 self._changed.wait(min(until - now, _LOOK_SECONDS))
+        return None
 
     def close(self) -> None:
         """End all waiting calls."""

@@ -1,8 +1,12 @@
-"""A study as others see it: the operator's status, ended phases, gauges. Pure, except that `measure` sets gauges."""
+"""A study as others see it: the operator's status, ended phases, gauges. Pure, except that `measure` sets gauges.
+
+Guarantees: a silo's text goes to others as a sentence (`protos.bounds`), whatever version of the coordinator stored it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Literal
 
 from coordinator.core import study as studies
@@ -10,7 +14,11 @@ from coordinator.core.events import Clear, Effect
 from coordinator.core.state import OVER, Round
 from coordinator.core.study import Life, Progress, Silo
 from coordinator.metrics import Metrics
-from protos.messages import MemberStatus, PhaseTime, Place, StudyStatus
+from protos.bounds import sentence
+from protos.messages import Place
+from protos.status import MemberStatus, PhaseTime, StudyStatus
+
+_BRIEF = 200
 
 
 def describe(progress: Progress, seen: Mapping[str, float]) -> StudyStatus:
@@ -20,7 +28,7 @@ def describe(progress: Progress, seen: Mapping[str, float]) -> StudyStatus:
         study=script.study,
         name=script.name,
         state=progress.life,
-        why=progress.why,
+        why=sentence(progress.why),
         round=round_.place.round if round_ else 0,
         rounds=len(script.tensors) - 1,
         attempt=round_.place.attempt if round_ else 0,
@@ -28,10 +36,27 @@ def describe(progress: Progress, seen: Mapping[str, float]) -> StudyStatus:
         tensor=round_.tensor if round_ else None,
         waiting_for=_waiting_for(progress),
         members=tuple(
-            MemberStatus(silo.name, _state(silo, round_), _why(silo, round_), seen.get(silo.name, 0.0))
+            MemberStatus(silo.name, _state(silo, round_), sentence(_why(silo, round_)), seen.get(silo.name, 0.0))
             for silo in progress.silos
         ),
     )
+
+
+def brief(status: StudyStatus) -> StudyStatus:
+    """Return a status with short texts, so that a list of many studies fits a message."""
+    members = tuple(replace(member, why=sentence(member.why, _BRIEF)) for member in status.members)
+    return replace(status, members=members)
+
+
+def in_sentences(progress: Progress) -> Progress:
+    """Return a study whose stored texts are sentences: an older version stored what silos wrote at any length."""
+    silos = tuple(replace(silo, why=sentence(silo.why)) for silo in progress.silos)
+    round_ = progress.round
+    if round_ is not None:
+        refusals = tuple(replace(one, explanation=sentence(one.explanation)) for one in round_.refusals)
+        losses = tuple(replace(one, why=sentence(one.why)) for one in round_.losses)
+        round_ = replace(round_, why=sentence(round_.why), refusals=refusals, losses=losses)
+    return replace(progress, silos=silos, why=sentence(progress.why), round=round_)
 
 
 def ended_phases(before: Progress, after: Progress, effects: Sequence[Effect], now: float) -> list[PhaseTime]:

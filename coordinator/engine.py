@@ -36,7 +36,7 @@ from coordinator.core.events import (
 from coordinator.core.round import OutOfTurnError
 from coordinator.core.state import Limits, Phase, Round
 from coordinator.core.study import Life, Progress, Script, StudyStateError
-from coordinator.describing import describe, ended_attempt, ended_phases, measure, where
+from coordinator.describing import brief, describe, ended_attempt, ended_phases, in_sentences, measure, where
 from coordinator.errors import CoordinatorError
 from coordinator.intake import Intake
 from coordinator.metrics import Metrics
@@ -56,15 +56,17 @@ from protos.messages import (
     Place,
     SignedPublication,
     StudyResults,
-    StudyStatus,
     Task,
     Tensor,
     UploadHeader,
     Work,
 )
+from protos.status import StudyStatus
 
 log = structlog.get_logger()
 TICK_SECONDS = 0.25
+LOOK_SECONDS = 0.5
+"""Longest time between two looks of a waiting call whether its caller is still there."""
 
 
 class UnknownStudyError(CoordinatorError):
@@ -94,7 +96,7 @@ class Engine:
         self._store, self._spool, self._metrics, self._clock = store, spool, metrics, clock
         self._intake = Intake(store, spool, metrics)
         self._changed = threading.Condition(threading.RLock())
-        self._progress = {progress.script.study: progress for progress in store.load()}
+        self._progress = {progress.script.study: in_sentences(progress) for progress in store.load()}
         self._studies: dict[str, Study] = {}
         self._told = store.told()
         self._seen: dict[str, float] = {}
@@ -167,7 +169,7 @@ class Engine:
     def statuses(self) -> list[StudyStatus]:
         """Return the status of all studies, without their histories."""
         with self._changed:
-            return [describe(progress, self._seen) for progress in self._progress.values()]
+            return [brief(describe(progress, self._seen)) for progress in self._progress.values()]
 
     def results(self, wanted: str) -> StudyResults:
         """Return what a finished study has published. Raises `StudyStateError` if it is not finished or has none."""
@@ -199,17 +201,20 @@ class Engine:
             raise UnknownStudyError(study)
         return text
 
-    def poll(self, silo: str, session: str, hold: float) -> Work:
-        """Return what the silo must do next. Wait up to `hold` seconds for work. A silo that polls is not away."""
+    def poll(self, silo: str, session: str, hold: float, wanted: Callable[[], bool] = lambda: True) -> Work:
+        """Return what the silo must do next. Wait up to `hold` seconds for work, while it is `wanted`.
+
+        A silo that polls is not away.
+        """
         until = time.monotonic() + hold
         with self._changed:
             self._notice(silo, session)
             while True:
                 work = self._work(silo)
                 left = until - time.monotonic()
-                if work.task is not Task.WAIT or left <= 0 or self._stop.is_set():
+                if work.task is not Task.WAIT or left <= 0 or self._stop.is_set() or not wanted():
                     return work
-                self._changed.wait(left)
+                self._changed.wait(min(left, LOOK_SECONDS))
 
     def answer(self, silo: str, answer: Answer) -> None:
         """Take a silo's answer to an offer: it takes part or refuses."""
@@ -229,13 +234,13 @@ class Engine:
                 self._store.tell(place.study, silo)
                 self._told.add((place.study, silo))
             return
-        if confirm.dispute:
-            said = {"task": confirm.task, "tensor": confirm.tensor, "dispute": confirm.dispute}
-            log.warning("disputed", silo=silo, **where(place), **said, why=confirm.explanation)
         with self._changed:
             self._round(place)
             signed = publishing.accept(self._study(place.study), silo, confirm, certificate_pem)
             self._apply(self._progress[place.study], Confirmed(silo, confirm), signed)
+        if confirm.dispute:
+            said = {"task": confirm.task, "tensor": confirm.tensor, "dispute": confirm.dispute}
+            log.warning("disputed", silo=silo, **where(place), **said, why=confirm.explanation)
 
     def expect(self, header: UploadHeader) -> None:
         """Refuse an upload that no phase waits for, or whose size is not the size in this study."""
@@ -363,6 +368,7 @@ class Engine:
     ) -> None:
         if not effects:
             return
+        after = in_sentences(after)
         times = ended_phases(before, after, effects, self._clock())
         published = (before.round.place, signed) if before.round and signed else None
         self._store.save(after, times, published)

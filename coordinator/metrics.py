@@ -50,8 +50,14 @@ class Metrics:
         )
         self.refused = Counter(
             "fedward_coordinator_refused_calls_total",
-            "Calls refused, by status code.",
-            ["code"],
+            "Calls refused, by status code and caller (role and name of the certificate).",
+            ["code", "caller"],
+            registry=self.registry,
+        )
+        self.closed = Counter(
+            "fedward_coordinator_closed_connections_total",
+            "Connections closed at the door, by reason.",
+            ["reason"],
             registry=self.registry,
         )
         self.last_seen = Gauge(

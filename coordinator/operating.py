@@ -12,7 +12,9 @@ from coordinator.errors import OperatorError
 from crypto.pki.certificates import Credential
 from crypto.pki.tls import channel_credentials
 from protos import codec
-from protos.messages import MAX_MESSAGE, StudyResults, StudyStatus
+from protos.bounds import sentence
+from protos.messages import MAX_MESSAGE, MessageError, StudyResults
+from protos.status import StudyStatus
 from protos.v1 import operator_pb2, operator_pb2_grpc
 
 DEADLINE_SECONDS = 30.0
@@ -85,7 +87,7 @@ class Operator:
         try:
             yield
         except grpc.RpcError as error:
-            code, details = error.code(), error.details()
+            code, details = error.code(), sentence(error.details() or "")
             if code is grpc.StatusCode.UNAVAILABLE:
                 msg = (
                     f"no coordinator answers at {self._address}: {details}; check that it is running and has a"
@@ -93,4 +95,7 @@ class Operator:
                 )
                 raise OperatorError(msg) from None
             msg = f"{code.name}: {details}"
+            raise OperatorError(msg) from None
+        except MessageError as error:
+            msg = f"the coordinator's answer is malformed: {error}; update the older of the two"
             raise OperatorError(msg) from None

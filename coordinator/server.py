@@ -1,4 +1,4 @@
-"""Puts the coordinator together and keeps it running: gRPC over mutual TLS, health, metrics."""
+"""Puts the coordinator together and keeps it running: gRPC over mutual TLS, the door before it, health, metrics."""
 
 from __future__ import annotations
 
@@ -9,24 +9,37 @@ from importlib.metadata import version
 
 import grpc
 import structlog
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from google.protobuf.descriptor import ServiceDescriptor
+from grpc_health.v1 import health, health_pb2
 from prometheus_client import start_http_server
 
 from coordinator.config import CoordinatorConfig
 from coordinator.cosigning import Cosigning
+from coordinator.door import files
+from coordinator.door.callers import RememberingTrust
+from coordinator.door.connections import Connections
+from coordinator.door.guard import Guard
 from coordinator.engine import Engine
 from coordinator.metrics import Metrics
-from coordinator.service import OperatorService, SiloService
+from coordinator.service import OperatorService, Refusals, SiloService
 from coordinator.storage.checkpoints import Checkpoints
+from coordinator.storage.closing import close_to_others
 from coordinator.storage.spool import Spool
 from coordinator.storage.store import Store
-from crypto.pki.certificates import Credential, Trust
+from crypto.pki.certificates import Credential
 from crypto.pki.tls import server_credentials
 from protos.messages import MAX_MESSAGE
-from protos.v1 import operator_pb2_grpc, silo_pb2_grpc
+from protos.v1 import operator_pb2, silo_pb2
 
 log = structlog.get_logger()
-SERVICES = ("fedward.v1.SiloService", "fedward.v1.OperatorService")
+SILOS = silo_pb2.DESCRIPTOR.services_by_name["SiloService"]
+OPERATORS = operator_pb2.DESCRIPTOR.services_by_name["OperatorService"]
+HEALTH = health_pb2.DESCRIPTOR.services_by_name["Health"]
+SERVICES = (SILOS.full_name, OPERATORS.full_name)
+OPERATOR_THREADS = 4
+"""Threads that answer operators, whatever the silos do."""
+QUEUE = 2048
+"""Calls that may wait for a thread. One address cannot have so many: it has few connections with few streams each."""
 OPTIONS = (
     ("grpc.max_receive_message_length", MAX_MESSAGE),
     ("grpc.max_send_message_length", MAX_MESSAGE),
@@ -35,6 +48,16 @@ OPTIONS = (
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
     ("grpc.so_reuseport", 0),
+    ("grpc.server_handshake_timeout_ms", 10_000),
+    ("grpc.max_connection_idle_ms", 300_000),
+    # A call that is in progress when its connection is an hour old has a quarter of an hour more; an upload then goes
+    # on over a new connection.
+    ("grpc.max_connection_age_ms", 3_600_000),
+    ("grpc.max_connection_age_grace_ms", 900_000),
+    ("grpc.max_concurrent_streams", 32),
+    # The door refuses less than this, and counts it. What is above is refused by gRPC, which names no caller.
+    ("grpc.max_metadata_size", 65_536),
+    ("grpc.absolute_max_metadata_size", 65_536),
     # By default gRPC widens the window of every stream as far as the network allows. Many large uploads at once would
     # then fill the coordinator's memory. 512 KiB for each stream still carry 10 MB/s over 50 ms.
     ("grpc.http2.bdp_probe", 0),
@@ -46,22 +69,21 @@ class Server:
     """A running coordinator. `port` and `metrics_port` are the bound ports (0 in the config asks for any free port)."""
 
     def __init__(self, config: CoordinatorConfig) -> None:
+        open_files = files.raise_limit()
         credential = Credential.load(config.certificate, config.key, config.authority)
-        trust = Trust(credential.authority_pem)
+        trust = RememberingTrust(credential.authority_pem)
         self.metrics = Metrics()
+        close_to_others(config.data)
         store = Store(config.database) if config.database else Store.in_folder(config.data)
         spool = Spool(config.data / "spool")
         self.engine = Engine(store, spool, self.metrics)
         self._server = grpc.server(
-            ThreadPoolExecutor(config.threads, "call"), options=OPTIONS, maximum_concurrent_rpcs=config.threads
+            ThreadPoolExecutor(config.threads, "call"),
+            options=(*OPTIONS, ("grpc.max_allowed_incoming_connections", open_files - files.RESERVED)),
+            maximum_concurrent_rpcs=config.threads + QUEUE,
         )
         self._cosigning = Cosigning(Checkpoints(store.engine), credential, trust)
-        silos = SiloService(self.engine, spool, trust, self.metrics, version("fedward"), cosigning=self._cosigning)
-        silo_pb2_grpc.add_SiloServiceServicer_to_server(silos, self._server)
-        operators = OperatorService(self.engine, trust, self.metrics)
-        operator_pb2_grpc.add_OperatorServiceServicer_to_server(operators, self._server)
         self._health = health.HealthServicer()
-        health_pb2_grpc.add_HealthServicer_to_server(self._health, self._server)
         try:
             self.port = self._server.add_secure_port(f"{config.host}:{config.port}", server_credentials(credential))
         except RuntimeError:
@@ -70,14 +92,35 @@ class Server:
                 " uses it"
             )
             raise OSError(msg) from None
+        connections = Connections(self.port, self.metrics)
+        self._guard = Guard(trust, connections, self.metrics)
+        refusals = Refusals(trust, self.metrics, connections)
+        self._add(SILOS, SiloService(self.engine, spool, refusals, version("fedward"), cosigning=self._cosigning))
+        self._operators = ThreadPoolExecutor(OPERATOR_THREADS, "operator")
+        self._add(OPERATORS, OperatorService(self.engine, refusals), pool=self._operators)
+        self._add(HEALTH, self._health, only=("Check",))
+        self._server.add_generic_rpc_handlers((self._guard.unknown(),))
         self._http, self._http_thread = start_http_server(
             config.metrics_port, addr=config.metrics_host, registry=self.metrics.registry
         )
         self.metrics_port = int(self._http.server_port)
 
+    def _add(
+        self,
+        service: ServiceDescriptor,
+        servicer: object,
+        *,
+        pool: ThreadPoolExecutor | None = None,
+        only: tuple[str, ...] = (),
+    ) -> None:
+        handlers = self._guard.handlers(service, servicer, pool=pool, only=only)
+        # The stubs lack the method, by which gRPC's own generated code adds its handlers.
+        self._server.add_registered_method_handlers(service.full_name, handlers)  # type: ignore[attr-defined]
+
     def start(self) -> None:
         """Begin to serve."""
         self.engine.start()
+        self._guard.start()
         self._server.start()
         for name in ("", *SERVICES):
             self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
@@ -89,6 +132,8 @@ class Server:
         self.engine.close()
         self._cosigning.close()
         self._server.stop(grace=5.0).wait()
+        self._guard.close()
+        self._operators.shutdown()
         self._http.shutdown()
         self._http.server_close()
         self._http_thread.join()

@@ -12,6 +12,7 @@ import functools
 import hmac
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar
 
 import grpc
@@ -20,20 +21,23 @@ import structlog
 from coordinator.core.round import OutOfTurnError
 from coordinator.core.study import StudyStateError
 from coordinator.cosigning import Cosigning
+from coordinator.door.callers import RememberingTrust, certificate_of
+from coordinator.door.connections import Connections
+from coordinator.door.sparing import Sparing
 from coordinator.engine import Engine, UnknownStudyError
 from coordinator.errors import CoordinatorError
 from coordinator.metrics import Metrics
 from coordinator.storage.spool import Spool, SpoolFullError
 from coordinator.storage.store import ContentConflictError, StudyExistsError
 from crypto.errors import CertificateError, CryptoError, FrameError, SignatureRefused
-from crypto.pki.certificates import Trust
 from crypto.pki.identity import Role
 from crypto.secagg.voids import Void
 from policies.errors import CosignError, LedgerRolledBackError
 from policies.refusals import Refused
 from protos import codec
+from protos.bounds import sentence
 from protos.chunks import ChunkList, read_chunks
-from protos.messages import MAX_CHUNK, PROTOCOL, Member, MessageError, Publication, Task, UploadHeader
+from protos.messages import MAX_CHUNK, PROTOCOL, Member, MessageError, Publication, Task, UploadHeader, require_text
 from protos.v1 import operator_pb2, operator_pb2_grpc, silo_pb2, silo_pb2_grpc
 
 log = structlog.get_logger()
@@ -66,27 +70,47 @@ CODES: tuple[tuple[type[Exception], grpc.StatusCode], ...] = (
 )
 
 
+@dataclass(frozen=True)
+class Refusals:
+    """What the services need to know who calls, and to count and report what they refuse."""
+
+    trust: RememberingTrust
+    metrics: Metrics
+    connections: Connections
+    sparing: Sparing = field(default_factory=Sparing)
+
+    def end(self, context: grpc.ServicerContext, error: Exception, call: str) -> NoReturn:
+        """End a call with the status code and the sentence of an error. An unforeseen one shows no details."""
+        if isinstance(error, grpc.RpcError):
+            raise error  # the caller has gone, or the door has ended the call
+        code = next((code for kind, code in CODES if isinstance(error, kind)), grpc.StatusCode.INTERNAL)
+        caller = self.trust.label(context)
+        self.metrics.refused.labels(code.name, caller).inc()
+        self.connections.refuse(context.peer())
+        if code is grpc.StatusCode.INTERNAL:
+            log.error("failed", call=call, caller=caller, exc_info=error)
+            why = "the coordinator failed; its log says why"
+        else:
+            why = sentence(str(error))
+            if self.sparing.allows(caller):
+                log.info("refused", call=call, caller=caller, code=code.name, why=why)
+        context.abort(code, why)
+        raise AssertionError  # abort never returns, but its types do not say so
+
+
 class Caller:
     """Reads from the TLS session who calls. The certificate must be the authority's and of one role."""
 
-    def __init__(self, trust: Trust, role: Role) -> None:
+    def __init__(self, trust: RememberingTrust, role: Role) -> None:
         self._trust, self._role = trust, role
 
     def name(self, context: grpc.ServicerContext) -> str:
         """Return the caller's name. Raises `CertificateError`."""
-        return self._trust.identify(self.certificate(context), role=self._role).name
-
-    def certificate(self, context: grpc.ServicerContext) -> bytes:
-        """Return the caller's certificate in PEM."""
-        pem = context.auth_context().get("x509_pem_cert", [b""])[0]
-        if not pem:
-            msg = "no client certificate was presented; enrol this machine and give its certificate"
-            raise CertificateError(msg)
-        return bytes(pem)
+        return self._trust.identify(certificate_of(context), role=self._role).name
 
     def require_own(self, context: grpc.ServicerContext, member: Member) -> None:
         """Raise `SignatureRefused` unless a member has the caller's name and the caller's own certificate."""
-        caller = self._trust.identify(self.certificate(context), role=self._role)
+        caller = self._trust.identify(certificate_of(context), role=self._role)
         if member.silo != caller.name:
             msg = f"{caller.name} may not answer in the name of {member.silo}; answer under the own name"
             raise SignatureRefused(msg)
@@ -99,7 +123,7 @@ class Caller:
 
     def verify(self, context: grpc.ServicerContext, silo: str, message: bytes, signature: bytes) -> None:
         """Raise `SignatureRefused` unless the caller is this silo and signed the message."""
-        signer = self._trust.verify(self.certificate(context), message, signature, role=self._role)
+        signer = self._trust.verify(certificate_of(context), message, signature, role=self._role)
         if not hmac.compare_digest(signer.name, silo):
             msg = f"{signer.name} may not upload in the name of {silo}; give the certificate and key of {silo}"
             raise SignatureRefused(msg)
@@ -113,7 +137,8 @@ def mapped(call: Callable[..., R]) -> Callable[..., R]:
         try:
             return call(self, request, context)
         except Exception as error:  # noqa: BLE001  # the boundary: every exception must be mapped here
-            _refuse(self.metrics, context, error, call.__name__)
+            refusals: Refusals = self.refusals
+            refusals.end(context, error, call.__name__)
 
     return wrapper
 
@@ -126,21 +151,10 @@ def mapped_stream(call: Callable[..., Iterator[R]]) -> Callable[..., Iterator[R]
         try:
             yield from call(self, request, context)
         except Exception as error:  # noqa: BLE001  # the boundary: every exception must be mapped here
-            _refuse(self.metrics, context, error, call.__name__)
+            refusals: Refusals = self.refusals
+            refusals.end(context, error, call.__name__)
 
     return wrapper
-
-
-def _refuse(metrics: Metrics, context: grpc.ServicerContext, error: Exception, call: str) -> NoReturn:
-    for kind, code in CODES:
-        if isinstance(error, kind):
-            metrics.refused.labels(code.name).inc()
-            log.info("refused", call=call, code=code.name, why=str(error))
-            context.abort(code, str(error))
-    metrics.refused.labels(grpc.StatusCode.INTERNAL.name).inc()
-    log.error("failed", call=call, exc_info=error)
-    context.abort(grpc.StatusCode.INTERNAL, "the coordinator failed; its log says why")
-    raise AssertionError  # abort never returns, but its types do not say so
 
 
 class SiloService(silo_pb2_grpc.SiloServiceServicer):
@@ -150,15 +164,14 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
         self,
         engine: Engine,
         spool: Spool,
-        trust: Trust,
-        metrics: Metrics,
+        refusals: Refusals,
         version: str,
         *,
         cosigning: Cosigning,
     ) -> None:
         self._engine, self._spool, self._cosigning, self._version = engine, spool, cosigning, version
-        self.metrics = metrics
-        self._caller = Caller(trust, Role.SILO)
+        self.refusals, self._metrics = refusals, refusals.metrics
+        self._caller = Caller(refusals.trust, Role.SILO)
         self._growing: set[tuple[object, ...]] = set()
         self._guard = threading.Lock()
 
@@ -177,7 +190,9 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
                 " update the older of the two"
             )
             raise MessageError(msg)
-        log.info("joined", silo=silo, version=request.agent_version)
+        require_text(request.agent_version, "join.agent_version")
+        if self.refusals.sparing.allows(silo):
+            log.info("joined", silo=silo, version=request.agent_version)
         return silo_pb2.JoinReply(
             protocol=PROTOCOL,
             coordinator_version=self._version,
@@ -188,12 +203,16 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
     @mapped
     def GetStudy(self, request: silo_pb2.GetStudyRequest, context: grpc.ServicerContext) -> silo_pb2.GetStudyReply:
         """Return the study's text."""
+        require_text(request.study, "study")
         return silo_pb2.GetStudyReply(canonical=self._engine.canonical(request.study, self._silo(context)))
 
     @mapped
     def Poll(self, request: silo_pb2.PollRequest, context: grpc.ServicerContext) -> silo_pb2.Work:
         """Wait for work."""
-        return codec.work_to_wire(self._engine.poll(self._silo(context), request.session, _hold(request.hold_seconds)))
+        silo = self._silo(context)
+        require_text(request.session, "poll.session")
+        work = self._engine.poll(silo, request.session, _hold(request.hold_seconds), context.is_active)
+        return codec.work_to_wire(work)
 
     @mapped
     def Answer(self, request: silo_pb2.AnswerRequest, context: grpc.ServicerContext) -> silo_pb2.AnswerReply:
@@ -257,6 +276,8 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
         silo = self._silo(context)
         place = codec.place_from_wire(request.place)
         tensor = codec.tensor_from_wire(request.tensor)
+        require_text(request.kind, "download.kind")
+        require_text(request.silo, "download.silo")
         slot, name = self._engine.download(silo, place, tensor, request.kind, request.silo)
         path, offset = self._spool.complete(place, slot, name), request.offset
         if offset > self._spool.length(path):
@@ -267,7 +288,7 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
         for data in read_chunks(path, offset):
             yield silo_pb2.DownloadChunk(offset=offset, data=data)
             offset += len(data)
-            self.metrics.sent.labels(request.kind).inc(len(data))
+            self._metrics.sent.labels(request.kind).inc(len(data))
 
     @mapped
     def Confirm(self, request: silo_pb2.ConfirmRequest, context: grpc.ServicerContext) -> silo_pb2.ConfirmReply:
@@ -280,7 +301,7 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
             place = confirm.place
             void = Void(place.study, place.round, confirm.tensor, place.attempt - 1)
             self._caller.verify(context, silo, void.to_sign(), confirm.signature)
-        self._engine.confirm(silo, confirm, self._caller.certificate(context))
+        self._engine.confirm(silo, confirm, certificate_of(context))
         return silo_pb2.ConfirmReply()
 
     @mapped
@@ -312,14 +333,14 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
         peers = self._engine.peers(silo, codec.place_from_wire(request.place))
         signed = codec.checkpoint_from_wire(request.statement)
         hold = _hold(request.hold_seconds)
-        return codec.cosigned_to_wire(self._cosigning.state(silo, signed, peers, hold))
+        return codec.cosigned_to_wire(self._cosigning.state(silo, signed, peers, hold, context.is_active))
 
     @mapped
     def Witness(self, request: silo_pb2.WitnessRequest, context: grpc.ServicerContext) -> silo_pb2.WitnessReply:
         """Take what the caller has cosigned. Wait for the next checkpoint that it must cosign."""
         silo = self._silo(context)
         given = codec.cosignature_from_wire(request.given) if request.HasField("given") else None
-        asked = self._cosigning.witness(silo, given, _hold(request.hold_seconds))
+        asked = self._cosigning.witness(silo, given, _hold(request.hold_seconds), context.is_active)
         return silo_pb2.WitnessReply(statement=None if asked is None else codec.checkpoint_to_wire(asked))
 
     def _alone(self, header: UploadHeader) -> _Slot:
@@ -352,9 +373,9 @@ class _Slot:
 class OperatorService(operator_pb2_grpc.OperatorServiceServicer):
     """The calls of operators."""
 
-    def __init__(self, engine: Engine, trust: Trust, metrics: Metrics) -> None:
-        self._engine, self._caller = engine, Caller(trust, Role.OPERATOR)
-        self.metrics = metrics
+    def __init__(self, engine: Engine, refusals: Refusals) -> None:
+        self._engine, self._caller = engine, Caller(refusals.trust, Role.OPERATOR)
+        self.refusals = refusals
 
     @mapped
     def CreateStudy(

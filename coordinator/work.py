@@ -14,6 +14,7 @@ from crypto.secagg import layout
 from policies.documents.study import Study
 from policies.plan.note_sizes import note_limit
 from policies.plan.release import plan
+from protos.bounds import sentence
 from protos.messages import SUM, Note, Part, Task, Tensor, UploadHeader, Work, note_slot
 
 TASKS = {
@@ -55,7 +56,7 @@ def work_in(progress: Progress, silo: str, *, told: bool) -> Work | None:
         outcome = "left" if mine.why else _OUTCOMES.get(progress.life, "ended")
         lost = round_.why_lost(silo)
         why = mine.why or (f"{progress.why}; the last round went on without {silo}: {lost}" if lost else progress.why)
-        return None if told else Work(Task.FINISH, round_.place, why=why, outcome=outcome)
+        return None if told else Work(Task.FINISH, round_.place, why=sentence(why), outcome=outcome)
     if progress.life is Life.PAUSED or silo not in round_.asked:
         return None
     return Work(
@@ -69,7 +70,7 @@ def work_in(progress: Progress, silo: str, *, told: bool) -> Work | None:
         survivors=round_.survivors if round_.phase in ADDED else (),
         signatures=round_.signatures if round_.phase is Phase.REVEAL else (),
         void=round_.void_of(round_.tensor) if round_.phase is Phase.GATHER and round_.tensor else None,
-        why=progress.script.name,
+        why=sentence(progress.script.name),
     )
 
 

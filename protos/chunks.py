@@ -14,9 +14,10 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Annotated, ClassVar, Self
 
-from protos.messages import MAX_CHUNK, MessageError
+from protos.bounds import Count
+from protos.messages import MAX_CHUNK, MAX_CONTENT, Message, MessageError
 
 _DOMAIN = b"fedward chunks 1"
 _HASH = 32
@@ -24,13 +25,16 @@ _SIZE = struct.Struct("<Q")
 
 
 @dataclass(frozen=True)
-class ChunkList:
+class ChunkList(Message):
     """The SHA-256 of every chunk of a content of `size` bytes, one after the other."""
 
+    called: ClassVar[str | None] = "chunks"
+
     size: int
-    hashes: bytes
+    hashes: Annotated[bytes, Count(0, _HASH * MAX_CONTENT // MAX_CHUNK)]
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         if len(self.hashes) != _HASH * self.count:
             msg = f"chunks: {len(self.hashes)} bytes do not list the chunks of {self.size} bytes"
             raise MessageError(msg)

@@ -12,22 +12,19 @@ from protos.messages import (
     Confirm,
     Figure,
     Member,
-    MemberStatus,
     MessageError,
     Part,
-    PhaseTime,
     Place,
     Signature,
     SignedPublication,
     StudyResults,
-    StudyStatus,
     Task,
     Tensor,
     UploadHeader,
-    UploadSize,
     Void,
     Work,
 )
+from protos.status import MemberStatus, PhaseTime, StudyStatus, UploadSize
 from protos.v1 import common_pb2, operator_pb2, silo_pb2
 
 E_ = TypeVar("E_")

@@ -12,7 +12,10 @@ import re
 import struct
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from protos import bounds
+from protos.bounds import MAX_SILOS, Count, Digest, Name, Names, Pem, Sentence, SignatureBytes, Text
 
 PROTOCOL = 5
 MAX_CHUNK = 1 << 17
@@ -27,12 +30,14 @@ MAX_PUBLICATION = 1 << 20
 MAX_FIGURE = 1e12
 """Largest magnitude of a published number. A larger one is taken for an error."""
 
-_MAX_PEM = 16_384
+MAX_FIGURES = 1 << 15
+"""Most figures of one study. `MAX_PUBLICATION` holds fewer."""
+
 _MAX_SIGNATURE = 256
 _X25519_BYTES = 32
 _ML_KEM_768_BYTES = 1184
+_MAX_PARTS = 8 * MAX_SILOS
 _OUTCOMES = ("", "finished", "ended", "aborted", "left")
-_DIGEST = re.compile(r"[0-9a-f]{64}")
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
@@ -48,12 +53,29 @@ def _require(condition: bool, field: str, fault: str) -> None:  # noqa: FBT001  
 
 def require_digest(value: str, field: str) -> None:
     """Raise `MessageError` unless the value is a SHA-256 in lowercase hex."""
-    _require(_DIGEST.fullmatch(value) is not None, field, "is not a SHA-256 in lowercase hex")
+    _require(not (wrong := bounds.Hex().fault(value)), field, wrong)
 
 
 def require_name(value: str, field: str) -> None:
     """Raise `MessageError` unless the value can be the name of a silo."""
     _require(_NAME.fullmatch(value) is not None, field, "is not a name (a-z, 0-9, '-'; at most 63)")
+
+
+def require_text(value: str, field: str) -> None:
+    """Raise `MessageError` unless the value is short enough for a name and has no control characters."""
+    _require(not (wrong := Text(bounds.MAX_NAME).fault(value)), field, wrong)
+
+
+class Message:
+    """What all messages have in common: each field keeps its bound (`protos.bounds`), from the construction on."""
+
+    called: ClassVar[str | None] = None
+    """What errors call a message of this class, if not by the name of the class."""
+
+    def __post_init__(self) -> None:
+        if (found := bounds.fault(self)) is not None:
+            called = type(self).__name__.lower() if self.called is None else self.called
+            raise MessageError(f"{called}.{found[0]}: {found[1]}".lstrip("."))  # made of parts
 
 
 class Tensor(StrEnum):
@@ -115,110 +137,110 @@ ADDED = SUMMED[1:]
 
 
 @dataclass(frozen=True, order=True)
-class Place:
+class Place(Message):
     """One attempt at one round of one study."""
 
-    study: str
+    called: ClassVar[str | None] = ""
+
+    study: Digest
     round: int
     attempt: int
 
     def __post_init__(self) -> None:
-        require_digest(self.study, "study")
+        super().__post_init__()
         _require(0 <= self.round < 1 << 16, "round", "lies outside 0..65535")
         _require(1 <= self.attempt < 1 << 16, "attempt", "lies outside 1..65535")
 
 
 @dataclass(frozen=True)
-class Member:
+class Member(Message):
     """One silo of a roster: certificate, ephemeral public keys, and the signature that binds them to the study."""
 
-    silo: str
-    certificate_pem: bytes
-    public_key: bytes
+    silo: Name
+    certificate_pem: Pem
+    public_key: Annotated[bytes, Count(_X25519_BYTES, _X25519_BYTES)]
     """X25519."""
-    kem_key: bytes
+    kem_key: Annotated[bytes, Count(_ML_KEM_768_BYTES, _ML_KEM_768_BYTES)]
     """ML-KEM-768."""
-    signature: bytes
+    signature: SignatureBytes
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require_name(self.silo, "member.silo")
-        _require(0 < len(self.certificate_pem) <= _MAX_PEM, "member.certificate_pem", "is empty or above 16 KiB")
-        _require(len(self.public_key) == _X25519_BYTES, "member.public_key", "is not 32 bytes")
-        _require(len(self.kem_key) == _ML_KEM_768_BYTES, "member.kem_key", "is not 1184 bytes")
-        _require(0 < len(self.signature) <= _MAX_SIGNATURE, "member.signature", "is empty or too long")
 
 
 @dataclass(frozen=True)
-class Part:
+class Part(Message):
     """Something to fetch: the sum, which belongs to no silo, or a note of one silo."""
 
-    kind: str
-    silo: str
+    kind: Name
+    silo: Name
     size: int
-    sha256: str
+    sha256: Digest
     """Digest of its list of chunks (`protos.chunks`)."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _require(self.kind == SUM or self.kind in set(Note), "part.kind", "is neither the sum nor a note")
         _require((self.kind == SUM) == (not self.silo), "part.silo", "is needed exactly for a note")
         if self.silo:
             require_name(self.silo, "part.silo")
-        require_digest(self.sha256, "part.sha256")
         _require(0 < self.size <= MAX_CONTENT, "part.size", f"lies outside 1..{MAX_CONTENT}")
 
 
 @dataclass(frozen=True)
-class Signature:
+class Signature(Message):
     """A signature over a list of survivors by a silo's certificate key (`crypto.secagg.survivors`)."""
 
-    silo: str
-    signature: bytes
+    silo: Name
+    signature: SignatureBytes
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require_name(self.silo, "signature.silo")
-        _require(0 < len(self.signature) <= _MAX_SIGNATURE, "signature.signature", "is empty or too long")
 
 
 @dataclass(frozen=True)
-class Void:
+class Void(Message):
     """Silos' promises, each with its certificate, to reveal nothing in a round's attempts up to `through`."""
 
     through: int
-    promises: tuple[Signature, ...]
-    certificates: tuple[bytes, ...]
+    promises: Annotated[tuple[Signature, ...], Count(1, MAX_SILOS)]
+    certificates: Annotated[tuple[Pem, ...], Count(1, MAX_SILOS)]
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         names = tuple(one.silo for one in self.promises)
-        fits = bool(names) and names == tuple(sorted(set(names))) and len(self.certificates) == len(names)
+        fits = names == tuple(sorted(set(names))) and len(self.certificates) == len(names)
         _require(fits, "void.promises", "are not in order, each once and with a certificate")
-        _require(all(0 < len(one) <= _MAX_PEM for one in self.certificates), "void.certificates", "are unfit")
         _require(1 <= self.through < 1 << 16, "void.through", "lies outside 1..65535")
 
 
 @dataclass(frozen=True)
-class Work:
+class Work(Message):
     """What the coordinator tells one silo to do. `WAIT` carries no place."""
 
     task: Task
     place: Place | None = None
     tensor: Tensor | None = None
-    roster: tuple[Member, ...] = ()
-    actor: str = ""
-    parts: tuple[Part, ...] = ()
+    roster: Annotated[tuple[Member, ...], Count(0, MAX_SILOS)] = ()
+    actor: Name = ""
+    parts: Annotated[tuple[Part, ...], Count(0, _MAX_PARTS)] = ()
     """What the silo must fetch. Each pair of kind and silo is there once."""
-    participants: tuple[str, ...] = ()
+    participants: Names = ()
     """For `SUMMED` tasks: the silos that may contribute to this attempt's sums, by name."""
-    survivors: tuple[str, ...] = ()
+    survivors: Names = ()
     """For `ADDED` tasks: the silos whose contributions are in the sum, by name."""
-    signatures: tuple[Signature, ...] = ()
+    signatures: Annotated[tuple[Signature, ...], Count(0, MAX_SILOS)] = ()
     """For `REVEAL`: the silos' signatures over the survivors. The coordinator only relays them, unverified."""
-    why: str = ""
+    why: Sentence = ""
     outcome: Literal["", "finished", "ended", "aborted", "left"] = ""
     """How the study ended, if it is over for this silo."""
     void: Void | None = None
     """For `CONTRIBUTE`: what has closed the tensor's earlier lists in this round, if anything has."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _require((self.place is None) == (self.task is Task.WAIT), "work.place", f"does not fit the task {self.task}")
         _require(
             self.outcome in _OUTCOMES and bool(self.outcome) == (self.task is Task.FINISH), "work.outcome", "is unfit"
@@ -257,21 +279,23 @@ def note_slot(kind: str, tensor: Tensor | None) -> str:
 
 
 @dataclass(frozen=True)
-class UploadHeader:
+class UploadHeader(Message):
     """Description of an upload, signed by the silo. It has only public facts, all of which follow from the study."""
 
+    called: ClassVar[str | None] = "header"
+
     place: Place
-    kind: str
+    kind: Name
     tensor: Tensor | None
-    silo: str
+    silo: Name
     values: int
     size: int
-    sha256: str
+    sha256: Digest
     """Digest of its list of chunks (`protos.chunks`)."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         require_name(self.silo, "header.silo")
-        require_digest(self.sha256, "header.sha256")
         _require(0 < self.size <= MAX_CONTENT, "header.size", f"lies outside 1..{MAX_CONTENT}")
         if self.kind in set(Note):
             needs_tensor = self.kind == Note.REVEAL
@@ -302,37 +326,41 @@ class UploadHeader:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Answer(Message):
     """A silo's answer to an offer: a refusal with its reason, or the member that takes part and its model's digest."""
 
     place: Place
-    session: str
-    refusal: str = ""
-    explanation: str = ""
+    session: Name
+    refusal: Name = ""
+    explanation: Sentence = ""
+    """Made with `bounds.sentence`, so that a long text is cut and not refused."""
     member: Member | None = None
-    model: str = ""
+    model: Name = ""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _require(bool(self.refusal) == (self.member is None), "answer.member", "is needed exactly without a refusal")
 
 
 @dataclass(frozen=True)
-class Confirm:
+class Confirm(Message):
     """A silo has done `task` and now holds `model`, or it disputes the task and gives the reason."""
 
     place: Place
     task: Task
     tensor: Tensor | None = None
-    model: str = ""
-    dispute: str = ""
-    explanation: str = ""
-    publication: bytes = b""
+    model: Name = ""
+    dispute: Name = ""
+    explanation: Sentence = ""
+    """As in `Answer`."""
+    publication: Annotated[bytes, Count(0, MAX_PUBLICATION)] = b""
     """`Publication.canonical`, if the study publishes and this confirms the opening of the metrics."""
-    signature: bytes = b""
+    signature: Annotated[bytes, Count(0, _MAX_SIGNATURE)] = b""
     """The certificate key's signature, for `SIGN` over the survivors (`crypto.secagg.survivors`), for `VOID` over the
     promise (`crypto.secagg.voids`; empty if the silo cannot promise), else over `Publication.to_sign`."""
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         _require(self.task not in (Task.WAIT, Task.DECIDE), "confirm.task", "is not confirmed")
         _require(
             bool(self.dispute) or self.task in (*CONFIRMED, Task.FINISH),
@@ -342,27 +370,26 @@ class Confirm:
         publishes = bool(self.publication)
         opens = self.task is Task.OPEN and self.tensor is Tensor.METRICS and not self.dispute
         _require(not publishes or opens, "confirm.publication", "may come only with the opening of the metrics")
-        _require(len(self.publication) <= MAX_PUBLICATION, "confirm.publication", "is above 1 MiB")
         signs, voids = (self.task is task and not self.dispute for task in (Task.SIGN, Task.VOID))
         named = self.tensor is not None or not (signs or voids)
         _require(named, "confirm.tensor", "is missing, though something is signed for a tensor")
         needed = publishes or signs
         fits = voids or needed == bool(self.signature)
         _require(fits, "confirm.signature", "is needed exactly with what is signed")
-        _require(len(self.signature) <= _MAX_SIGNATURE, "confirm.signature", "is too long")
 
 
 @dataclass(frozen=True)
-class Figure:
+class Figure(Message):
     """One number of one domain with its 95 % interval for noise and sampling. It has no value if too few count."""
 
-    domain: str
-    metric: str
+    domain: Sentence
+    metric: Name
     value: float | None
     low: float
     high: float
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         for name, number in (("value", self.value or 0.0), ("low", self.low), ("high", self.high)):
             sensible = math.isfinite(number) and abs(number) <= MAX_FIGURE
             _require(sensible, f"figure.{name}", f"is not a number within {MAX_FIGURE:g}")
@@ -370,14 +397,14 @@ class Figure:
 
 
 @dataclass(frozen=True)
-class Publication:
+class Publication(Message):
     """What one silo publishes of the study's last metric sums, in the form that it signs."""
 
-    study: str
-    figures: tuple[Figure, ...]
+    study: Digest
+    figures: Annotated[tuple[Figure, ...], Count(0, MAX_FIGURES)]
 
     def __post_init__(self) -> None:
-        require_digest(self.study, "publication.study")
+        super().__post_init__()
         named = {(figure.domain, figure.metric) for figure in self.figures}
         _require(len(named) == len(self.figures), "publication.figures", "has a metric of a domain twice")
 
@@ -420,17 +447,17 @@ def _read_publication(document: dict[str, Any]) -> dict[str, Any]:
 
 
 @dataclass(frozen=True)
-class SignedPublication:
+class SignedPublication(Message):
     """A publication as the coordinator keeps it. Whoever trusts the authority can verify it without the coordinator."""
 
-    silo: str
-    blob: bytes
-    signature: bytes
-    certificate_pem: bytes
+    silo: Name
+    blob: Annotated[bytes, Count(0, MAX_PUBLICATION)]
+    signature: SignatureBytes
+    certificate_pem: Pem
 
 
 @dataclass(frozen=True)
-class AgreedFigure:
+class AgreedFigure(Message):
     """A figure, and the number of silos that have signed exactly this figure."""
 
     figure: Figure
@@ -438,63 +465,11 @@ class AgreedFigure:
 
 
 @dataclass(frozen=True)
-class StudyResults:
+class StudyResults(Message):
     """The results of a finished study: figures on which at least `needed` silos agree, and what each silo signed."""
 
-    study: str
-    name: str
+    study: Name
+    name: Name
     needed: int
-    agreed: tuple[AgreedFigure, ...]
-    publications: tuple[SignedPublication, ...]
-
-
-@dataclass(frozen=True)
-class MemberStatus:
-    """One silo of a study as the operator sees it."""
-
-    silo: str
-    state: str
-    why: str
-    last_seen: float
-
-
-@dataclass(frozen=True)
-class PhaseTime:
-    """How long one phase of one attempt lasted."""
-
-    round: int
-    attempt: int
-    phase: str
-    tensor: Tensor | None
-    seconds: float
-
-
-@dataclass(frozen=True)
-class UploadSize:
-    """Bytes that one silo uploaded for one tensor or note."""
-
-    round: int
-    attempt: int
-    tensor: Tensor | None
-    kind: str
-    silo: str
-    bytes: int
-
-
-@dataclass(frozen=True)
-class StudyStatus:
-    """A study as the operator sees it."""
-
-    study: str
-    name: str
-    state: str
-    why: str
-    round: int
-    rounds: int
-    attempt: int
-    phase: str
-    tensor: Tensor | None
-    waiting_for: tuple[str, ...]
-    members: tuple[MemberStatus, ...]
-    times: tuple[PhaseTime, ...] = ()
-    uploads: tuple[UploadSize, ...] = ()
+    agreed: Annotated[tuple[AgreedFigure, ...], Count(0, MAX_FIGURES)]
+    publications: Annotated[tuple[SignedPublication, ...], Count(0, MAX_SILOS)]

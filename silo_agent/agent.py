@@ -24,6 +24,7 @@ from policies.documents.study import Study, parse_study, require_bounds
 from policies.errors import PolicyError
 from policies.plan.release import plan as plan_of
 from policies.refusals import Refused
+from protos.bounds import sentence
 from protos.messages import Answer, Confirm, MessageError, Place, Task, Tensor, Work
 from silo_agent.core import turns
 from silo_agent.core.turns import OutOfTurnError, Stage, Turn
@@ -186,7 +187,7 @@ class Agent:
         return running
 
     def _refuse(self, place: Place, reason: str, explanation: str) -> None:
-        self._client.answer(Answer(place, self._session, refusal=reason, explanation=explanation))
+        self._client.answer(Answer(place, self._session, refusal=reason, explanation=sentence(explanation)))
 
     @contextmanager
     def _counting(self) -> Iterator[None]:
@@ -328,7 +329,7 @@ class Agent:
         )
         self._abandon(place.study)
         name = _name(fault)
-        explanation = str(fault) if isinstance(fault, _PUBLIC) else "see the silo's log"
+        explanation = sentence(str(fault)) if isinstance(fault, _PUBLIC) else "see the silo's log"
         if work.task is Task.OPEN:
             name, explanation = _NOT_OPENED
         self._client.confirm(Confirm(place, work.task, work.tensor, dispute=name, explanation=explanation))

@@ -14,6 +14,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from coordinator.errors import CoordinatorError
+from coordinator.storage.closing import close_to_others
 from policies.durable import put_in_place
 from protos.chunks import ChunkList
 from protos.messages import MessageError, Place
@@ -30,8 +31,9 @@ class Spool:
     """Files below `<root>/<study>/<round>-<attempt>/<slot>/`."""
 
     def __init__(self, root: Path) -> None:
+        """Use a folder, which is open to its owner alone from now on. Raises OSError."""
         self._root = root
-        root.mkdir(parents=True, exist_ok=True)
+        close_to_others(root)
 
     def partial(self, place: Place, slot: str, silo: str) -> Path:
         """Return the path of an upload that is still growing."""

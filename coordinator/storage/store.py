@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import (
     BigInteger,
@@ -23,6 +24,7 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    Select,
     String,
     Table,
     UniqueConstraint,
@@ -36,9 +38,16 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from coordinator.core.study import Progress
 from coordinator.errors import CoordinatorError
+from coordinator.storage.closing import close_to_others
 from coordinator.storage.upgrading import upgraded
 from protos import record
-from protos.messages import PhaseTime, Place, SignedPublication, Tensor, UploadHeader, UploadSize
+from protos.messages import (
+    Place,
+    SignedPublication,
+    Tensor,
+    UploadHeader,
+)
+from protos.status import MAX_HISTORY, PhaseTime, UploadSize
 
 _metadata = MetaData()
 _studies = Table(
@@ -130,9 +139,10 @@ class Store:
 
     @classmethod
     def in_folder(cls, folder: Path) -> Store:
-        """Open a SQLite database in `folder`."""
-        folder.mkdir(parents=True, exist_ok=True)
-        return cls(f"sqlite:///{folder / 'coordinator.sqlite3'}")
+        """Open a SQLite database in `folder`. Folder and database are open to their owner alone. Raises OSError."""
+        path = folder / "coordinator.sqlite3"
+        close_to_others(folder, path)
+        return cls(f"sqlite:///{path}")
 
     def create(self, canonical: bytes, progress: Progress) -> None:
         """Store a new study. Raises `StudyExistsError`."""
@@ -248,9 +258,9 @@ class Store:
             return {(row.study, row.silo) for row in connection.execute(select(_told))}
 
     def times(self, study: str) -> tuple[PhaseTime, ...]:
-        """Return how long each ended phase lasted, in order."""
+        """Return how long each of the latest phases lasted, in order."""
         with self._transaction() as connection:
-            rows = connection.execute(select(_phases).where(_phases.c.study == study).order_by(_phases.c.id)).all()
+            rows = connection.execute(_latest(_phases, study)).all()[::-1]
         return tuple(
             PhaseTime(row.round, row.attempt, row.phase, Tensor(row.tensor) if row.tensor else None, row.seconds)
             for row in rows
@@ -270,11 +280,9 @@ class Store:
         )
 
     def uploads(self, study: str) -> tuple[UploadSize, ...]:
-        """Return the sizes of all uploads, in order."""
+        """Return the sizes of the latest uploads, in order."""
         with self._transaction() as connection:
-            rows = connection.execute(
-                select(_contents).where(_contents.c.study == study).order_by(_contents.c.id)
-            ).all()
+            rows = connection.execute(_latest(_contents, study)).all()[::-1]
         return tuple(
             UploadSize(
                 row.round,
@@ -307,6 +315,11 @@ def _slot(header: UploadHeader) -> tuple[ColumnElement[bool], ...]:
         table.slot == header.slot,
         table.silo == header.silo,
     )
+
+
+def _latest(table: Table, study: str) -> Select[Any]:
+    """Select what a status can hold of a study's rows, the newest first."""
+    return select(table).where(table.c.study == study).order_by(table.c.id.desc()).limit(MAX_HISTORY)
 
 
 def _durable_sqlite(connection: object, _record: object) -> None:

@@ -27,7 +27,7 @@ from crypto.stream import derive
 E = TypeVar("E", bound=x509.ExtensionType)
 
 _MAX_PEM = 1 << 16
-_READABLE_BY_ALL = 0o007
+_OPEN_TO_OTHERS = 0o077
 _SCALAR_BYTES = 32
 
 KEY_USES: dict[Role, ObjectIdentifier] = {
@@ -172,15 +172,17 @@ class Credential:
 
     @classmethod
     def load(cls, certificate: Path, key: Path, authority: Path) -> Self:
-        """Read three PEM files. Raises `CertificateError`, also if every user may read the key file."""
+        """Read three PEM files. Raises `CertificateError`, also if others may read or write the key file."""
         try:
             mode = key.stat().st_mode
             pems = [path.read_bytes() for path in (certificate, key, authority)]
         except OSError as error:
             msg = f"{Path(str(error.filename)).name} cannot be read ({error.strerror}); fix its path or its owner"
             raise CertificateError(msg) from None
-        if mode & _READABLE_BY_ALL:
-            msg = f"every user of this machine may read {key.name}; run chmod 600 on it, and enrol again if it leaked"
+        if mode & _OPEN_TO_OTHERS:
+            msg = (
+                f"others than its owner may read or write {key.name}; run chmod 600 on it, and enrol again if it leaked"
+            )
             raise CertificateError(msg)
         return cls(certificate_pem=pems[0], key_pem=pems[1], authority_pem=pems[2])
 

@@ -24,7 +24,8 @@ from deploy.local.federation import Federation
 from deploy.local.processes import run
 from policies.documents.study import Study
 from policies.plan.release import plan
-from protos.messages import RINGS, StudyStatus, Tensor
+from protos.messages import RINGS, Tensor
+from protos.status import StudyStatus
 
 PHASES = {
     "offer": "offers and decisions",

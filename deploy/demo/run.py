@@ -19,7 +19,7 @@ from deploy.local.folders import empty
 from deploy.local.processes import FederationError
 from deploy.local.watching import bars, stage, watch
 from policies.documents.study import Study
-from protos.messages import StudyStatus
+from protos.status import StudyStatus
 from silo_agent.data.reader import read_fitting_records, read_records
 from silo_agent.data.records import Records
 from silo_agent.data.split import split

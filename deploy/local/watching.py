@@ -11,7 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from deploy.local.federation import Federation
 from deploy.local.processes import FederationError
-from protos.messages import StudyStatus
+from protos.status import StudyStatus
 
 OVER = ("finished", "ended", "aborted")
 

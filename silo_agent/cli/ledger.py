@@ -105,7 +105,7 @@ def ledger_show(
     table = _by_entry(entries) if by is By.ENTRY else _by_part(summarise(genesis, entries), by)
     table.title = f"Ledger of {genesis.data_set}"
     table.caption = _caption(genesis, spent, budget)
-    Console().print(table)
+    Console(markup=False, emoji=False).print(table)
 
 
 @ledger_app.command("verify")

@@ -72,7 +72,7 @@ def evaluate(
         table.add_row(domain, "shared", *_figures(evaluation.shared[m]))
         if evaluation.personal is not None:
             table.add_row("", "personal", *_figures(evaluation.personal[m]))
-    Console().print(table)
+    Console(markup=False, emoji=False).print(table)
     if removed is not None:
         typer.echo(_gone(digest, removed), err=True)
 

@@ -169,7 +169,7 @@ def _print(study: Study, prices: Prices, standing: Standing | None, advice: Advi
     table.add_row("the study", _shown(prices.total))
     for hospitals, bound in prices.several.items():
         table.add_row(f"a patient of {hospitals} of its hospitals", _shown(bound))
-    Console().print(table)
+    Console(markup=False, emoji=False).print(table)
     typer.echo("Epsilons do not add up. Each patient is in one cohort, so the larger of the two is the study's.")
     if standing is not None:
         taken = "The policy would take it." if standing.refused is None else f"The policy refuses: {standing.refused}"

@@ -66,7 +66,7 @@ def _print(found: list[Export], bounds: Several) -> None:
     table.add_row("any two of them", _shown(bounds.two))
     if len(found) > 2:  # noqa: PLR2004 - of two hospitals, two are all
         table.add_row(f"all {len(found)} of them", _shown(bounds.all))
-    Console().print(table)
+    Console(markup=False, emoji=False).print(table)
     typer.echo("Hospitals do not compare their patients. A patient of several hospitals can look up this figure.")
 
 

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import structlog
 from numpy.typing import NDArray
 from sqlalchemy import (
     Column,
@@ -37,6 +38,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError
 
+from policies.private import private_file, private_folder
 from protos.chunks import ChunkList
 from protos.messages import Place, Tensor
 from silo_agent.storage.durable import write_pieces
@@ -46,6 +48,7 @@ from silo_agent.storage.promises import Promises
 
 _PIECE = 1 << 16
 """Number of integers of a release that are written at once."""
+log = structlog.get_logger()
 _metadata = MetaData()
 _studies = Table(
     "studies",
@@ -120,7 +123,12 @@ class State:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.files = folder, StateFolder(folder)
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for path, opened in (
+            (folder, private_folder(folder)),
+            (self.files.database, private_file(self.files.database)),
+        ):
+            if opened:
+                log.warning("was open to others, and is closed to them now", path=str(path))
         self._engine = create_engine(f"sqlite:///{self.files.database}")
         event.listen(self._engine, "connect", _durable)
         _metadata.create_all(self._engine)

@@ -11,7 +11,8 @@ from coordinator.core.state import Phase
 from coordinator.core.study import Life, Script, advance, create, pause, resume, start
 from coordinator.describing import describe, ended_attempt, ended_phases, measure, where
 from coordinator.metrics import Metrics
-from protos.messages import MemberStatus, PhaseTime, Place, Tensor
+from protos.messages import Place, Tensor
+from protos.status import MemberStatus, PhaseTime
 from support.rounds import FIVE, LIMITS, SILOS, STUDY, accept, refuse, wanted
 
 PLAN = ((Tensor.COUNTS,), (Tensor.HEADS, Tensor.METRICS))

@@ -3,7 +3,8 @@ from types import SimpleNamespace
 
 from deploy.demo import gather
 from deploy.demo.report_data import Interval
-from protos.messages import PhaseTime, Tensor, UploadSize
+from protos.messages import Tensor
+from protos.status import PhaseTime, UploadSize
 
 KNOWN = {"value": 0.8, "low": 0.7, "high": 0.9}
 UNKNOWN = {"value": None, "low": 0.0, "high": 1.0}

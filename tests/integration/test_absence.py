@@ -20,7 +20,7 @@ from deploy.local.federation import Federation
 from deploy.local.parties import COORDINATOR, OPERATOR
 from deploy.local.processes import run
 from policies.ledger.ledger import read_ledger
-from protos.messages import StudyStatus
+from protos.status import StudyStatus
 from support import moving_clock
 from support.crash_federation import SECONDS
 from support.moving_clock import LIMITS

@@ -18,7 +18,7 @@ from deploy.local.processes import run
 from policies.documents.study import Study
 from policies.ledger.events import Debit, Recovery
 from policies.ledger.ledger import read_history
-from protos.messages import StudyStatus
+from protos.status import StudyStatus
 from support.certificates import make_authority
 from support.crash_federation import HUB, SECONDS, CrashFederation, credentials_of
 from support.small_cohort import study_document

@@ -18,7 +18,7 @@ from coordinator.operating import Operator
 from policies.documents.study import Study
 from policies.ledger.chain import Genesis
 from policies.ledger.ledger import Ledger, read_ledger
-from protos.messages import StudyStatus
+from protos.status import StudyStatus
 from support import party_process
 from support.certificates import Authority, data_set_of
 from support.crash_points import Crash

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator.errors import OperatorError
-from protos.messages import StudyStatus
+from protos.status import StudyStatus
 from support import moving_clock
 from support.crash_federation import HUB, SECONDS, CrashFederation
 from support.task_points import TaskCrash

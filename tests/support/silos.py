@@ -33,12 +33,12 @@ from protos.messages import (
     Place,
     Publication,
     StudyResults,
-    StudyStatus,
     Task,
     Tensor,
     UploadHeader,
     Work,
 )
+from protos.status import StudyStatus
 from protos.v1 import operator_pb2, operator_pb2_grpc, silo_pb2, silo_pb2_grpc
 from support.certificates import Authority, load
 from support.contents import digest_of, listed, pieces

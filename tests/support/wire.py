@@ -18,26 +18,23 @@ from protos.messages import (
     Confirm,
     Figure,
     Member,
-    MemberStatus,
     Note,
     Part,
-    PhaseTime,
     Place,
     Publication,
     Signature,
     SignedPublication,
     StudyResults,
-    StudyStatus,
     Task,
     Tensor,
     UploadHeader,
-    UploadSize,
     Work,
 )
+from protos.status import MemberStatus, PhaseTime, StudyStatus, UploadSize
 
 digests = st.text("0123456789abcdef", min_size=64, max_size=64)
 names = st.from_regex(r"[a-z0-9]([a-z0-9-]{0,20}[a-z0-9])?", fullmatch=True)
-texts = st.text(max_size=20)
+texts = st.text(st.characters(exclude_categories=("Cc", "Cf", "Cs", "Zl", "Zp")), max_size=20)
 numbers = st.integers(0, 2**32 - 1)
 sizes = st.integers(1, MAX_CONTENT)
 maybe_tensor = st.none() | st.sampled_from(Tensor)

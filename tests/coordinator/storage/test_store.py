@@ -10,7 +10,13 @@ from sqlalchemy.exc import IntegrityError
 
 from coordinator.core.study import Script, create, start
 from coordinator.storage.store import ContentConflictError, Store, StoreError, StudyExistsError
-from protos.messages import PhaseTime, Place, SignedPublication, Tensor, UploadHeader, UploadSize
+from protos.messages import (
+    Place,
+    SignedPublication,
+    Tensor,
+    UploadHeader,
+)
+from protos.status import PhaseTime, UploadSize
 from support.rounds import LIMITS, SHA, STUDY
 
 PLACE = Place(STUDY, 1, 2)

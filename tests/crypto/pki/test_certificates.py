@@ -245,12 +245,13 @@ def test_an_unreadable_key_is_named(silos):
             )
 
 
-def test_files_that_are_missing_or_open_to_everybody_are_refused(tmp_path, silos):
+@pytest.mark.parametrize("mode", [0o604, 0o602, 0o640, 0o620])
+def test_files_that_are_missing_or_open_to_others_are_refused(tmp_path, silos, mode):
     own = silos["north"]
     paths = [tmp_path / name for name in ("certificate.pem", "key.pem", "authority.pem")]
     for path, pem in zip(paths, (own.certificate_pem, own.key_pem, own.authority_pem), strict=True):
         path.write_bytes(pem)
-    paths[1].chmod(0o604)
+    paths[1].chmod(mode)
     with pytest.raises(CertificateError, match="chmod 600"):
         Credential.load(*paths)
     paths[1].chmod(0o600)

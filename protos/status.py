@@ -1,0 +1,66 @@
+"""The state of studies as the operator sees it: values that the coordinator makes and the operator's commands show."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from protos.bounds import MAX_SILOS, Count, Name, Names, Sentence
+from protos.messages import Message, Tensor
+
+MAX_HISTORY = 20_000
+"""Most phases, and most uploads, in the status of a study, so that it fits a message."""
+
+
+@dataclass(frozen=True)
+class MemberStatus(Message):
+    """One silo of a study as the operator sees it."""
+
+    silo: Name
+    state: Name
+    why: Sentence
+    last_seen: float
+
+
+@dataclass(frozen=True)
+class PhaseTime(Message):
+    """How long one phase of one attempt lasted."""
+
+    round: int
+    attempt: int
+    phase: Name
+    tensor: Tensor | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class UploadSize(Message):
+    """Bytes that one silo uploaded for one tensor or note."""
+
+    round: int
+    attempt: int
+    tensor: Tensor | None
+    kind: Name
+    silo: Name
+    bytes: int
+
+
+@dataclass(frozen=True)
+class StudyStatus(Message):
+    """A study as the operator sees it."""
+
+    study: Name
+    name: Name
+    state: Name
+    why: Sentence
+    round: int
+    rounds: int
+    attempt: int
+    phase: Name
+    tensor: Tensor | None
+    waiting_for: Names
+    members: Annotated[tuple[MemberStatus, ...], Count(0, MAX_SILOS)]
+    times: Annotated[tuple[PhaseTime, ...], Count(0, MAX_HISTORY)] = ()
+    """The latest phases that ended."""
+    uploads: Annotated[tuple[UploadSize, ...], Count(0, MAX_HISTORY)] = ()
+    """The latest uploads."""

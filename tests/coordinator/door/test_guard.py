@@ -1,0 +1,220 @@
+"""Every call has a caller, a seat and deadlines; what is refused is counted under the caller's name."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2
+
+from bench.wire import Wire
+from coordinator.door import guard as guards
+from coordinator.door.seats import CALLS, LONG_CALLS
+from protos import codec
+from protos.messages import Place
+from protos.v1 import operator_pb2, silo_pb2
+from support.silos import Caller, refused
+
+Code = grpc.StatusCode
+numbers = itertools.count(1)
+BEAT = silo_pb2.HeartbeatRequest()
+
+
+def wait_for(condition, seconds=60.0):
+    until = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < until, "not reached in time"
+        time.sleep(0.01)
+
+
+@pytest.fixture
+def member(server, authority):
+    """A silo that no other test knows."""
+    caller = Caller(server.port, authority.credential("silo", f"member-{next(numbers)}"))
+    yield caller
+    caller.close()
+
+
+@pytest.fixture
+def count(server, member):
+    """How many calls of this member were refused with a code."""
+
+    def count(code, caller=None):
+        labels = {"code": code.name, "caller": caller or f"silo/{member.name}"}
+        return server.metrics.registry.get_sample_value("fedward_coordinator_refused_calls_total", labels) or 0
+
+    return count
+
+
+def taken(server, member):
+    return server._guard._seats.taken(f"silo/{member.name}")
+
+
+def held(member, number=1):
+    """Calls that wait for a checkpoint to cosign."""
+    return [member.silo.Witness.future(silo_pb2.WitnessRequest(hold_seconds=20), timeout=60) for _ in range(number)]
+
+
+def test_calls_above_the_limit_are_refused_later_and_counted(server, member, count):
+    calls = held(member, LONG_CALLS)
+    wait_for(lambda: taken(server, member) == LONG_CALLS)
+    with refused(Code.RESOURCE_EXHAUSTED, "too many calls of this certificate are in flight"):
+        member.silo.Witness(silo_pb2.WitnessRequest(hold_seconds=20), timeout=60)
+    member.silo.Heartbeat(BEAT, timeout=60)
+    assert count(Code.RESOURCE_EXHAUSTED) == 1
+    for call in calls:
+        call.cancel()
+    wait_for(lambda: taken(server, member) == 0)
+
+
+def test_most_refusals_wait_and_the_rest_comes_at_once(server, member, count, monkeypatch):
+    monkeypatch.setattr(guards, "LATE_SECONDS", 3600.0)
+    monkeypatch.setattr(guards, "MAX_LATE", 3)
+    calls = held(member, LONG_CALLS)
+    wait_for(lambda: taken(server, member) == LONG_CALLS)
+    more = held(member, 5)
+    wait_for(lambda: sum(call.done() for call in more) == 2)
+    assert count(Code.RESOURCE_EXHAUSTED) == 5
+    late = server._guard._late
+    monkeypatch.setattr(server._guard, "_clock", lambda: time.monotonic() + 7200)
+    wait_for(lambda: all(call.done() for call in more))
+    assert {call.code() for call in more} == {Code.RESOURCE_EXHAUSTED}
+    assert not late or server._guard._late == []
+    for call in calls:
+        call.cancel()
+
+
+def test_a_hold_ends_with_its_caller(server, member):
+    """Not only the call: its thread goes home too."""
+    for request, method in (
+        (silo_pb2.PollRequest(session="s", hold_seconds=20), member.silo.Poll),
+        (silo_pb2.WitnessRequest(hold_seconds=20), member.silo.Witness),
+    ):
+        call = method.future(request, timeout=60)
+        wait_for(lambda: taken(server, member) == 1)
+        call.cancel()
+        wait_for(lambda: taken(server, member) == 0)
+
+
+def test_a_call_without_a_message_is_ended(server, member, count, authority, monkeypatch):
+    monkeypatch.setattr(guards, "MESSAGE_SECONDS", 0.2)
+    folder = authority._folder / f"silo-{member.name}"
+    with Wire(server.port, folder, source="127.0.0.1") as wire:
+        wire.begin()
+        for _ in range(CALLS):
+            wire.call("Heartbeat")
+        wait_for(lambda: count(Code.DEADLINE_EXCEEDED) == CALLS)
+    wait_for(lambda: taken(server, member) == 0)
+
+
+def test_an_upload_that_stops_is_ended(server, member, count, monkeypatch):
+    go_on = threading.Event()
+
+    def silent():
+        go_on.wait(60)
+        yield silo_pb2.UploadChunk()
+
+    monkeypatch.setattr(guards, "MESSAGE_SECONDS", 0.2)
+    with pytest.raises(grpc.RpcError) as caught:
+        member.silo.Upload(silent(), timeout=60)
+    go_on.set()
+    assert caught.value.code() is Code.CANCELLED
+    assert count(Code.DEADLINE_EXCEEDED) == 1
+    wait_for(lambda: taken(server, member) == 0)
+
+
+def test_an_upload_that_stops_between_chunks_is_ended(scene, server, monkeypatch):
+    place = scene.gathering()
+    silo = next(iter(scene.silos.values()))
+    tensor = silo.poll().tensor
+    content = silo.contribution(place, tensor)
+    go_on = threading.Event()
+
+    def messages():
+        yield next(silo.messages(silo.header(place, content, tensor), content))
+        go_on.wait(60)
+
+    monkeypatch.setattr(guards, "NEXT_SECONDS", 0.2)
+    with pytest.raises(grpc.RpcError) as caught:
+        silo.silo.Upload(messages(), timeout=60)
+    go_on.set()
+    assert caught.value.code() is Code.CANCELLED
+    monkeypatch.undo()
+    silo.upload(silo.header(place, content, tensor), content)
+
+
+def test_an_answer_that_nobody_reads_is_given_up(scene, server, authority, monkeypatch):
+    """The window of the connection is zero, so that not one byte of the answer may be sent."""
+    monkeypatch.setattr(guards, "ANSWER_SECONDS", 0.3)
+    silo = next(iter(scene.silos.values()))
+    request = silo_pb2.GetStudyRequest(study=scene.study.digest).SerializeToString()
+    with Wire(server.port, scene.folders[silo.name], source="127.0.0.1") as wire:
+        wire.begin(settings=b"\x00\x04\x00\x00\x00\x00")
+        wire.call("GetStudy", request)
+        labels = {"code": "DEADLINE_EXCEEDED", "caller": f"silo/{silo.name}"}
+        name = "fedward_coordinator_refused_calls_total"
+        wait_for(lambda: server.metrics.registry.get_sample_value(name, labels) == 1)
+    wait_for(lambda: taken(server, silo) == 0)
+
+
+def test_calls_that_no_service_takes_are_counted(member, count):
+    for path in ("/fedward.v1.SiloService/Drop", "/nobody/Knows"):
+        with refused(Code.UNIMPLEMENTED, "no such method"):
+            member.channel.unary_unary(path)(b"", timeout=60)
+    assert count(Code.UNIMPLEMENTED) == 2
+
+
+def test_much_metadata_is_refused_and_counted(member, count):
+    metadata = tuple((f"x-{number}", "y" * 1000) for number in range(9))
+    with refused(Code.INVALID_ARGUMENT, "bytes of metadata, above 8192"):
+        member.silo.Heartbeat(BEAT, metadata=metadata, timeout=60)
+    assert count(Code.INVALID_ARGUMENT) == 1
+
+
+@pytest.mark.parametrize(
+    ("payload", "code"),
+    [(b"\xff" * 50, Code.INVALID_ARGUMENT), (b"x" * ((4 << 20) + 1), Code.CANCELLED)],
+    ids=["malformed", "too large"],
+)
+def test_a_message_that_is_none_is_refused_and_counted(server, member, count, payload, code):
+    call = member.channel.unary_unary("/fedward.v1.SiloService/Confirm")
+    with pytest.raises(grpc.RpcError) as caught:
+        call(payload, timeout=60)
+    assert caught.value.code() in (Code.INTERNAL, Code.RESOURCE_EXHAUSTED)
+    wait_for(lambda: count(code) == 1)
+    wait_for(lambda: taken(server, member) == 0)
+
+
+def test_a_refusal_of_a_service_is_counted_under_its_caller(member, count):
+    with refused(Code.PERMISSION_DENIED, "a operator is needed"):
+        member.operator.ListStudies(operator_pb2.ListStudiesRequest(), timeout=60)
+    with refused(Code.INVALID_ARGUMENT, "has 70 characters, above 64"):
+        member.silo.Poll(silo_pb2.PollRequest(session="s" * 70), timeout=60)
+    with refused(Code.NOT_FOUND, ""):
+        place = codec.place_to_wire(Place("a" * 64, 0, 1))
+        member.silo.Answer(silo_pb2.AnswerRequest(place=place, session="s", refusal="no"), timeout=60)
+    assert [count(code) for code in (Code.PERMISSION_DENIED, Code.INVALID_ARGUMENT, Code.NOT_FOUND)] == [1, 1, 1]
+
+
+def test_a_certificate_that_is_not_valid_is_counted_as_unknown(server, authority, count):
+    from datetime import timedelta  # noqa: PLC0415
+
+    day = timedelta(days=1)
+    folder = authority.credential("silo", f"late-{next(numbers)}", period=(-2 * day, -day))
+    before = count(Code.PERMISSION_DENIED, "unknown")
+    try:
+        with Wire(server.port, folder, source="127.0.0.1") as wire:
+            wire.begin()
+            wire.call("Heartbeat", b"")
+            wait_for(lambda: count(Code.PERMISSION_DENIED, "unknown") == before + 1 or not wire.receive(), 10)
+    except OSError:
+        pass  # the handshake has refused it
+
+
+def test_health_is_told_in_one_answer_only(operator):
+    watch = operator.channel.unary_stream("/grpc.health.v1.Health/Watch")
+    with refused(Code.UNIMPLEMENTED, "no such method"):
+        next(watch(health_pb2.HealthCheckRequest().SerializeToString(), timeout=60))
