@@ -25,7 +25,7 @@ from policies.documents.study import Study, load_study
 from policies.ledger.chain import UNBOUNDED
 from policies.ledger.events import Debit, costs_of
 from policies.ledger.ledger import read_history
-from policies.plan import quorum
+from policies.plan import memory, quorum
 from policies.plan.cost import Cost
 from policies.plan.release import plan as plan_of
 from policies.refusals import Refused
@@ -171,6 +171,7 @@ def _print(study: Study, prices: Prices, standing: Standing | None, advice: Advi
         table.add_row(f"a patient of {hospitals} of its hospitals", _shown(bound))
     Console(markup=False, emoji=False).print(table)
     typer.echo("Epsilons do not add up. Each patient is in one cohort, so the larger of the two is the study's.")
+    typer.echo(f"It may need {_mib(study):,} MiB of memory at a silo, for {study.privacy.max_patients:,} patients.")
     if standing is not None:
         taken = "The policy would take it." if standing.refused is None else f"The policy refuses: {standing.refused}"
         typer.echo(taken)
@@ -217,6 +218,7 @@ def _document(study: Study, prices: Prices, standing: Standing | None, advice: A
         "alone": {tensor: _number(alone) for tensor, alone in prices.alone.items()},
         "cohorts": {cohort: _number(together) for cohort, together in prices.cohorts.items()},
         "dearest_round": _number(prices.dearest_round),
+        "memory_mib": _mib(study),
         "patient_of_hospitals": {str(many): _number(bound) for many, bound in prices.several.items()},
     }
     if standing is not None:
@@ -233,6 +235,11 @@ def _document(study: Study, prices: Prices, standing: Standing | None, advice: A
     if advice is not None:
         document["advice"] = asdict(advice)
     return document
+
+
+def _mib(study: Study) -> int:
+    """Memory that the study may need at a silo, in MiB, rounded up."""
+    return -(-memory.needed(study).total >> 20)
 
 
 def _number(epsilon: float) -> float | str:

@@ -209,4 +209,4 @@ def test_a_running_agent_has_to_be_stopped_first(hospital, sentence):
 
 def test_the_samples_are_yaml_that_other_readers_understand():
     for path in SAMPLES.glob("*.yaml"):
-        assert yaml.safe_load(path.read_text())["version"] == 3
+        assert yaml.safe_load(path.read_text())["version"] == 4
