@@ -41,12 +41,16 @@ def split_rows(lines: Sequence[str], delimiter: str) -> Iterator[tuple[int, list
         first = source.place
         try:
             cells = next(reader)
+            decoded = all(map(_is_utf8, lines[first : source.place]))
         except csv.Error as error:
             # The reader begins again at its next call. The largest size of a cell limits how far a row can look ahead.
             source.place = first + 1
             yield source.place, Unfit(f"cells separated by {delimiter!r} and closed quotes", str(error))
+        except Exception as error:  # noqa: BLE001  # whatever a row raises leaves out that row
+            source.place = first + 1
+            yield source.place, Unfit("a row that can be split", type(error).__name__)
         else:
-            if all(map(_is_utf8, lines[first : source.place])):
+            if decoded:
                 yield source.place, cells
             else:
                 yield source.place, Unfit("a CSV file saved as UTF-8", "bytes that are not UTF-8")

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Hashable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -56,12 +57,17 @@ class Reading:
                     known[key] = Unfit("a value that can be used", type(error).__name__)
             result = known[key]
             if isinstance(result, Unfit):
-                found = f"{shown(cell)}, {result.found}" if result.found else shown(cell)
-                self.faults.add(Fault(self.table.file, row, name, found, result.expected))
                 self.fits[place] = False
+                self._describe(row, name, cell, result)
                 result = instead
             parsed.append(result)
         return parsed
+
+    def _describe(self, row: int, name: str, cell: Cell, unfit: Unfit) -> None:
+        """Add a fault. If even that fails, because a cell cannot be shown, the record is left out all the same."""
+        with suppress(Exception):
+            found = f"{shown(cell)}, {unfit.found}" if unfit.found else shown(cell)
+            self.faults.add(Fault(self.table.file, row, name, found, unfit.expected))
 
     def finish(self) -> None:
         """Raise `DataError` if anything did not fit."""

@@ -9,12 +9,14 @@ makes every study follow it.
 from __future__ import annotations
 
 import hashlib
+from contextlib import suppress
 
 import numpy as np
 
 from silo_agent.data.records import NOBODY, Records
 
 _LABEL = b"fedward split"
+_TRAINING, _EVALUATION, _NEITHER = range(3)
 
 
 def split(records: Records, data_set: str, holdout: float) -> tuple[Records, Records]:
@@ -30,10 +32,11 @@ def split(records: Records, data_set: str, holdout: float) -> tuple[Records, Rec
         msg = f"holdout must lie strictly between 0 and 1, not {holdout}"
         raise ValueError(msg)
     limit = int(holdout * 2**64)
-    held = np.fromiter(
-        (_position(data_set, identity) < limit for identity in records.identities), bool, records.patient_count
-    )
-    return records.of_patients(~held), records.of_patients(held)
+    places = np.full(records.patient_count, _NEITHER)
+    for patient, identity in enumerate(records.identities):
+        with suppress(Exception):  # a patient who cannot be placed costs nobody else a place
+            places[patient] = _EVALUATION if _position(data_set, identity) < limit else _TRAINING
+    return records.of_patients(places == _TRAINING), records.of_patients(places == _EVALUATION)
 
 
 def _position(data_set: str, identity: str) -> int:

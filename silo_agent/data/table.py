@@ -21,8 +21,6 @@ from silo_agent.data.cells import Cell, identity_text
 from silo_agent.data.csv_rows import split_rows
 from silo_agent.data.errors import DataError, Fault, Faults, Unfit
 
-_NO_VALUE = (ValueError, OverflowError, pa.ArrowException)
-"""What Arrow raises if a single value has no form in Python: text that is not UTF-8, a date after the year 9999."""
 _DECODED = "text in UTF-8, a number, or a time of the years 1 to 9999 in whole microseconds"
 
 
@@ -39,6 +37,17 @@ class Table:
     rows: Sequence[int]
     identities: tuple[str, ...] = ()
     broken: int = 0
+
+    def identified(self, identities: Sequence[str | None]) -> Table:
+        """The table with the rows' identities, and without the rows that have none."""
+        kept = [place for place, identity in enumerate(identities) if identity is not None]
+        return replace(
+            self,
+            columns={name: [cells[place] for place in kept] for name, cells in self.columns.items()},
+            rows=[self.rows[place] for place in kept],
+            identities=tuple(identity for identity in identities if identity is not None),
+            broken=self.broken + len(identities) - len(kept),
+        )
 
 
 def needed_columns(schema: DataSchema) -> tuple[str, ...]:
@@ -73,8 +82,16 @@ def read_table(
         raise _refusal(path.name, "no file", "the file that the agent's configuration names; fix its path") from None
     except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
         raise _refusal(path.name, f"an unreadable file ({type(error).__name__})", "a readable file") from None
-    identifying = [table.columns[name] for name in identified_by]
-    return replace(table, identities=tuple(_identity(cells) for cells in zip(*identifying, strict=True)))
+    if not identified_by:
+        return table
+    identities: list[str | None] = []
+    for place, cells in enumerate(zip(*(table.columns[name] for name in identified_by), strict=True)):
+        try:
+            identities.append(_identity(cells))
+        except Exception as error:  # noqa: BLE001  # whatever a row raises leaves out that row
+            identities.append(None)
+            faults.add(Fault(table.file, table.rows[place], "", type(error).__name__, "cells that can be compared"))
+    return table.identified(identities)
 
 
 def _read_csv(
@@ -144,12 +161,12 @@ def _cells(column: pa.ChunkedArray) -> tuple[list[Cell], list[int]]:
     undecoded = []
     try:
         values = column.to_pylist()
-    except _NO_VALUE:
+    except Exception:  # noqa: BLE001  # a value without a form in Python: text that is not UTF-8, a date after 9999
         values = []
         for i, scalar in enumerate(column):
             try:
                 values.append(scalar.as_py())
-            except _NO_VALUE:
+            except Exception:  # noqa: BLE001  # the same, and whatever else a single value raises
                 values.append(None)
                 undecoded.append(i)
     cells = [value if value is None or isinstance(value, str | int | float) else str(value) for value in values]

@@ -15,6 +15,7 @@ from policies.errors import LedgerRolledBackError
 from policies.ledger.cosign import Checkpoint
 from protos.messages import Note, Place, Task, Tensor, Work
 from silo_agent import agent as agents
+from silo_agent.learning.learner import Learner
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
 from silo_agent.learning.private import dpsgd
@@ -512,6 +513,80 @@ def test_two_studies_at_once_do_not_take_each_others_bytes(federation):
     twin.offer(Place(other.digest, 1, 1))
     coordinator.gather(place, roster, Tensor.COUNTS)
     assert silos["north"].client.uploads[place, "counts"] == sent[place, "counts"]
+
+
+# --- what fails after the charge --------------------------------------------------------------------------------------
+@pytest.mark.parametrize("failure", [ValueError, MemoryError])
+def test_a_release_that_fails_ends_no_round_and_the_silo_then_waits_for_a_person(federation, monkeypatch, failure):
+    coordinator, silos = federation
+    north = silos["north"]
+    coordinator.run_round(0)
+    contribution, read = Learner.contribution, []
+
+    def fails(self, release, *given):
+        if self is not north.running.learner:
+            return contribution(self, release, *given)
+        read.append(release.tensor)
+        raise failure
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Learner, "contribution", fails)
+        coordinator.run_round(1)
+    assert read == ["heads"], "nothing more is computed from records"
+    assert not any(confirm.dispute for confirm in north.client.confirms)
+    assert north.charges == silos["south"].charges
+    assert refusal(coordinator, "north", coordinator.place(2)) == (
+        "fault",
+        "this silo takes no part in any study until its hospital has cleared a fault",
+    )
+    assert counted(north, "fault") == 1.0
+    north.gate.ledger.clear_fault("A. Weber")
+    coordinator.run_round(2)
+    assert len({silo.model(2).read_bytes() for silo in silos.values()}) == 1
+
+
+def test_records_that_cannot_be_read_are_not_told_by_an_answer(federation, monkeypatch):
+    """A file too large for the memory, for example: the offer is answered as ever, and noise is sent."""
+    coordinator, silos = federation
+    north = silos["north"]
+    load = Learner.load
+
+    def fails(self):
+        if "north" in str(self._data):
+            raise MemoryError
+        load(self)
+
+    monkeypatch.setattr(Learner, "load", fails)
+    coordinator.run_round(0)
+    assert [(answer.refusal, answer.explanation) for answer in north.client.answers] == [("", "")]
+    assert [type(entry.event).__name__ for entry in north.gate.ledger.history()][-2:] == ["Debit", "Fault"]
+
+
+def test_a_fault_of_the_program_is_disputed_by_one_word(federation, monkeypatch):
+    coordinator, silos = federation
+    place, roster = coordinator.begin(0)
+
+    def fails(*_):
+        msg = "secret"
+        raise RuntimeError(msg)
+
+    monkeypatch.setattr(silos["north"].gate, "contribute", fails)
+    with capture_logs() as said:
+        coordinator.ask("north", coordinator.work(Task.CONTRIBUTE, place, roster, Tensor.COUNTS))
+    confirm = coordinator.said("north")
+    assert (confirm.dispute, confirm.explanation) == ("fault", "see the silo's log")
+    assert "secret" not in str(said)
+
+
+def test_want_of_memory_is_refused_before_a_record_is_read(federation, monkeypatch):
+    coordinator, silos = federation
+    read = []
+    monkeypatch.setattr(Learner, "_reserve", lambda _: (_ for _ in ()).throw(MemoryError()))
+    monkeypatch.setattr(Learner, "read", read.append)
+    reason, why = refusal(coordinator, "north", coordinator.place(0))
+    assert reason == "memory"
+    assert why.startswith("this silo's machine has too little memory for the study's images")
+    assert (read, silos["north"].charges) == ([], [])
 
 
 # --- the ledger before the others -------------------------------------------------------------------------------------

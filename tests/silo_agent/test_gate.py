@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from crypto.errors import CertificateError, SignatureRefused
 from crypto.pki.certificates import Trust
@@ -15,7 +16,7 @@ from policies.documents.policy import load_policy
 from policies.errors import CosignError, LedgerError, LedgerRolledBackError
 from policies.ledger.chain import Genesis
 from policies.ledger.cosign import Cosigned, advance
-from policies.ledger.events import EntryRef, InForce, Recovery
+from policies.ledger.events import Cleared, EntryRef, Fault, InForce, Recovery
 from policies.ledger.ledger import (
     Debit,
     Ledger,
@@ -971,3 +972,83 @@ def test_whatever_is_asked_and_whenever_it_crashes(quick_folders, credentials, s
     else:
         assert len(draws) == len(sent), "one draw was sealed twice"
     hospital.close()
+
+
+# --- what fails after the charge --------------------------------------------------------------------------------------
+def failing(fault):
+    def compute(*_):
+        raise fault
+
+    return compute
+
+
+FAILURES = [MemoryError(), *(kind("secret") for kind in (ValueError, ZeroDivisionError, RuntimeError, LedgerError))]
+
+
+@pytest.mark.parametrize("failure", FAILURES, ids=lambda fault: type(fault).__name__)
+def test_what_fails_after_the_charge_sends_noise_alone_and_the_ledger_says_so_first(hospital, failure):
+    order = hospital.order()
+    with capture_logs() as said:
+        hospital.contribute(order, failing(failure))
+    assert hospital.events == ["cosign", "noise alone", "seal"]
+    assert hospital.sealed == [0, 0, 99]
+    assert hospital.alone == (order.place, plan(hospital.study).release(1, "heads"))
+    *before, entry = read_history(hospital.folder / "ledger.sqlite3")[1]
+    assert entry.event == Fault(order.place.study, 1, 1, "heads")
+    assert entry.epsilon == before[-1].epsilon
+    assert "secret" not in str(said)
+
+
+def test_after_a_fault_no_record_is_read_until_a_person_has_cleared_it(hospital):
+    hospital.contribute(hospital.order(), failing(RuntimeError()))
+    first = hospital.left
+    hospital.restart()
+    hospital.contribute(hospital.order(Tensor.ENCODER))
+    assert hospital.draws == 0, "the rest of the attempt is noise too"
+    assert hospital.events[-2:] == ["noise alone", "seal"]
+    with pytest.raises(Refused) as caught:
+        hospital.gate.require_no_fault()
+    assert (caught.value.reason, caught.value.text) == (
+        Reason.FAULT,
+        "this silo takes no part in any study until its hospital has cleared a fault",
+    )
+    hospital.close()
+    with open_ledger(hospital.folder / "ledger.sqlite3", load_policy(hospital.policy), hospital.credential) as ledger:
+        assert ledger.clear_fault("A. Weber, data protection").event == Cleared("A. Weber, data protection")
+        assert ledger.clear_fault("A. Weber, data protection") is None
+    hospital.start()
+    hospital.gate.require_no_fault()
+    assert hospital.contribute(hospital.order()) in first, "what was sent stays what is sent"
+    hospital.contribute(hospital.order(number=2))
+    assert hospital.draws == 1
+
+
+def test_a_crash_after_a_fault_computes_nothing_again(hospital, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(hospital, "noise_alone", failing(Crash()))
+        with pytest.raises(Crash):
+            hospital.contribute(hospital.order(), failing(RuntimeError()))
+    hospital.restart()
+    hospital.contribute(hospital.order())
+    assert (hospital.draws, hospital.sealed) == (0, [0, 0, 99])
+    faults = [e for e in read_history(hospital.folder / "ledger.sqlite3")[1] if isinstance(e.event, Fault)]
+    assert len(faults) == 1
+
+
+def test_if_even_the_noise_cannot_be_drawn_nothing_leaves(hospital, monkeypatch):
+    monkeypatch.setattr(hospital, "noise_alone", failing(RuntimeError()))
+    with pytest.raises(RuntimeError):
+        hospital.contribute(hospital.order(), failing(ValueError()))
+    assert hospital.left == []
+    assert hospital.gate.ledger.fault is not None
+
+
+def test_if_the_fault_cannot_be_noted_nothing_leaves(hospital, monkeypatch):
+    def unwritten(_fault):
+        msg = "the disk is full"
+        raise LedgerWriteError(msg)
+
+    monkeypatch.setattr(hospital.gate.ledger, "note_fault", unwritten)
+    with pytest.raises(LedgerWriteError):
+        hospital.contribute(hospital.order(), failing(ValueError()))
+    assert (hospital.left, hospital.events) == ([], ["cosign"])

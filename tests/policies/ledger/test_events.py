@@ -13,8 +13,11 @@ from policies.documents.policy import Budget
 from policies.errors import CostError
 from policies.ledger.events import (
     EXHAUSTED,
+    NOT_COVERED,
+    Cleared,
     Debit,
     EntryRef,
+    Fault,
     InForce,
     Notice,
     Recovery,
@@ -35,6 +38,8 @@ EVENTS = {
     "withdrawal": Notice("withdrawal", "DPO-2026-14"),
     "refresh": Notice("refresh", "DPO-2026-15"),
     "recovery": RECOVERY,
+    "fault": Fault("s", 1, 2, "heads"),
+    "cleared": Cleared("A. Weber, data protection"),
 }
 
 
@@ -53,6 +58,8 @@ def test_only_debits_and_recoveries_cost_anything():
         "policy": (),
         "withdrawal": (),
         "refresh": (),
+        "fault": (),
+        "cleared": (),
     }
 
 
@@ -65,6 +72,11 @@ def test_only_debits_and_recoveries_cost_anything():
         (InForce, {"policy": "p", "budget": 10**400}),
         (InForce, {"policy": "p", "budget": math.nan}),
         (InForce, {"policy": "p", "budget": True}),
+        (Fault, {"study": "", "round": 1, "attempt": 1, "tensor": "heads"}),
+        (Fault, {"study": "s", "round": -1, "attempt": 1, "tensor": "heads"}),
+        (Fault, {"study": "s", "round": 1, "attempt": True, "tensor": "heads"}),
+        (Fault, {"study": "s", "round": 1, "attempt": 1, "tensor": ""}),
+        (Cleared, {"responsible": ""}),
         (Notice, {"kind": "party", "reference": "r"}),
         (Notice, {"kind": "refresh", "reference": ""}),
         (Notice, {"kind": "refresh", "reference": "r" * 129}),
@@ -116,3 +128,9 @@ def test_a_recoverys_signature_fits_one_place_of_one_ledger():
     ]
     messages = {recovery_message(*arguments) for arguments in (whole, *others)}
     assert len(messages) == 7
+
+
+def test_a_fault_says_that_epsilon_does_not_cover_it_and_nothing_of_why():
+    content = content_of(EVENTS["fault"])
+    assert content.pop("text") == NOT_COVERED == "fault: not covered by epsilon"
+    assert content == {"kind": "fault", "study": "s", "round": 1, "attempt": 2, "tensor": "heads"}
