@@ -26,8 +26,9 @@ class CoordinatorConfig(Closed):
     """Folder of the database and the spool."""
     database: str | None = Field(default=None, repr=False)
     """SQLAlchemy URL; if absent, the database is SQLite in `data`. It may hold a password, so it is never printed."""
-    threads: Annotated[int, Field(ge=4, le=1024)] = 128
-    """Concurrent calls. A silo holds two: one waits for work, the other for checkpoints."""
+    threads: Annotated[int, Field(ge=4, le=1024)] = 256
+    """Threads that answer silos. A silo holds two: one waits for work, the other for checkpoints. No certificate can
+    hold more than `door.seats.CALLS`. Operators have threads of their own."""
 
     @classmethod
     def load(cls, path: Path) -> CoordinatorConfig:

@@ -199,6 +199,9 @@ class Guard:
             call.deadline = float("inf")
             if not context.is_active():
                 return
+        code = context.code()  # type: ignore[attr-defined]  # the stubs lack it
+        if code not in (None, grpc.StatusCode.OK):  # a service that sets a code instead of raising
+            self._count(code, call.caller, call.method, "by its code", context.peer())
         send(None)
 
     def _expect(self, call: _Call, what: str, seconds: float) -> None:

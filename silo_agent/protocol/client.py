@@ -55,7 +55,8 @@ TRANSIENT = frozenset(
         grpc.StatusCode.DEADLINE_EXCEEDED,
         grpc.StatusCode.CANCELLED,
         grpc.StatusCode.UNKNOWN,
-        # The coordinator asks for an upload to be resumed, or its disk is full until the operator frees space.
+        # The coordinator asks for an upload to be resumed; or its disk is full until the operator frees space, or this
+        # certificate has too many calls in flight, some of which may be those of a broken connection.
         grpc.StatusCode.ABORTED,
         grpc.StatusCode.RESOURCE_EXHAUSTED,
     }
@@ -296,6 +297,8 @@ def _fix(code: grpc.StatusCode, details: str) -> str:
             "the TLS handshake fails: check that authority.pem is the same as the coordinator's, that no certificate"
             " has expired, and that the coordinator's certificate names the address in agent.yaml"
         )
+    if code is grpc.StatusCode.RESOURCE_EXHAUSTED and "certificate" in details:
+        return "check that only one agent runs with this certificate; the agent keeps trying"
     if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
         return "ask the operator to free space; the upload goes on where it stopped"
     return "check that the address in agent.yaml is right and that the coordinator runs; the agent keeps trying"

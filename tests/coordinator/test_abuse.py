@@ -16,7 +16,7 @@ import grpc
 import pytest
 import yaml
 
-from bench.wire import Wire
+from bench.hostile.wire import Wire
 from coordinator.door.connections import UNPROVEN
 from protos import codec
 from protos.messages import Place

@@ -7,10 +7,12 @@ from dataclasses import replace
 import pytest
 
 from coordinator.core.events import Passed, Restarted, Returned, Stopped
-from coordinator.core.state import Phase
+from coordinator.core.state import Loss, Phase
 from coordinator.core.study import Life, Script, advance, create, pause, resume, start
-from coordinator.describing import describe, ended_attempt, ended_phases, measure, where
+from coordinator.describing import brief, describe, ended_attempt, ended_phases, in_sentences, measure, where
 from coordinator.metrics import Metrics
+from coordinator.work import work_in
+from protos.bounds import MAX_SENTENCE, sentence
 from protos.messages import Place, Tensor
 from protos.status import MemberStatus, PhaseTime
 from support.rounds import FIVE, LIMITS, SILOS, STUDY, accept, refuse, wanted
@@ -155,3 +157,38 @@ def test_the_gauges_say_what_the_status_says():
 
 def test_a_place_in_the_log():
     assert where(Place(STUDY, 1, 2)) == {"study": "5" * 12, "round": 1, "attempt": 2}
+
+
+# --- what silos wrote -----------------------------------------------------------------------------------------------
+LONG = "\x1b[31m[/red]\n" + "x" * 100_000
+
+
+def reviled():
+    """A study as an older version stored it, whose silos wrote at any length."""
+    state = feed(started(), refuse(started().round.place, "north"))
+    round_ = state.round
+    refusals = tuple(replace(one, explanation=LONG) for one in round_.refusals)
+    round_ = replace(round_, refusals=refusals, losses=(Loss("south", LONG),), why=LONG)
+    silos = tuple(replace(silo, why=LONG) for silo in state.silos)
+    return replace(state, round=round_, silos=silos, why=LONG)
+
+
+def test_what_silos_wrote_is_stored_and_shown_as_sentences():
+    state = in_sentences(reviled())
+    round_ = state.round
+    told = [state.why, round_.why, round_.refusals[0].explanation, round_.losses[0].why, *(s.why for s in state.silos)]
+    assert set(told) == {sentence(LONG)}
+    assert in_sentences(state) == state
+    status = describe(reviled(), {})
+    assert {status.why, *(member.why for member in status.members)} == {sentence(LONG)}
+
+
+def test_a_list_of_studies_is_brief():
+    status = brief(describe(reviled(), {}))
+    assert {len(member.why) for member in status.members} == {200}
+
+
+def test_a_silo_s_long_text_does_not_reach_the_work_of_others():
+    state = replace(reviled(), life=Life.ABORTED)
+    for silo in SILOS:
+        assert len(work_in(state, silo, told=False).why) <= MAX_SENTENCE

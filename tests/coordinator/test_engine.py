@@ -22,6 +22,7 @@ from coordinator.storage.store import Store
 from policies.documents.bounds import STORED
 from policies.documents.study import Study
 from policies.refusals import Refused
+from protos import codec
 from protos.messages import MAX_CHUNK, SUM, Answer, Confirm, Note, Part, Place, Task, Tensor, UploadHeader
 from support.contents import digest_of, listed
 from support.rounds import confirm, member
@@ -779,3 +780,17 @@ def test_the_sum_s_parts_are_what_everybody_revealed(many):
         assert (len(content), digest_of(content)) == (part.size, part.sha256)
     sizes = {(u.kind, u.tensor) for u in many.status.uploads}
     assert sizes == {("greeting", None), ("keys", None), ("shares", None), ("ckks", "counts"), ("reveal", None)}
+
+
+def test_what_an_older_version_stored_at_any_length_is_cut_when_it_is_read(make_engine, tmp_path):
+    """A silo's explanation of four megabytes made every answer of the coordinator too large, after a restart too."""
+    make_engine(begin=False).create(STUDY.canonical())
+    store = Store.in_folder(tmp_path)
+    (before,) = store.load()
+    silos = tuple(replace(silo, why="[/red]\x1b" + "x" * (4 << 20)) for silo in before.silos)
+    store.save(replace(before, silos=silos, why="y" * (4 << 20), life=Life.ENDED), [])
+    store.engine.dispose()
+    engine = make_engine()
+    assert {len(member.why) for member in engine.status("tiny").members} == {1000}
+    assert len(engine.status("tiny").why) == 1000
+    assert codec.status_to_wire(engine.statuses()[0]).ByteSize() < 10_000

@@ -10,7 +10,7 @@ import grpc
 import pytest
 from grpc_health.v1 import health_pb2
 
-from bench.wire import Wire
+from bench.hostile.wire import Wire
 from coordinator.door import guard as guards
 from coordinator.door.seats import CALLS, LONG_CALLS
 from protos import codec

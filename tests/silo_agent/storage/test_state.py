@@ -7,6 +7,7 @@ from datetime import date
 
 import numpy as np
 import pytest
+import structlog
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -120,6 +121,17 @@ def test_the_folder_and_its_files_are_the_owners_alone(state):
     assert {stat.S_IMODE(path.stat().st_mode) for path in files(state)} == {0o600}
     assert stat.S_IMODE(state.folder.stat().st_mode) == 0o700
     assert all(stat.S_IMODE(folder.stat().st_mode) & 0o077 == 0 for folder in folders)
+
+
+def test_a_folder_that_others_could_read_is_closed_to_them(tmp_path):
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state").chmod(0o755)
+    (tmp_path / "state" / "state.sqlite3").touch(mode=0o644)
+    with structlog.testing.capture_logs() as logs:
+        State(tmp_path / "state").close()
+    paths = [tmp_path / "state", tmp_path / "state" / "state.sqlite3"]
+    assert [stat.S_IMODE(path.stat().st_mode) for path in paths] == [0o700, 0o600]
+    assert [entry["path"] for entry in logs] == [str(path) for path in paths]
 
 
 # --- releases ---------------------------------------------------------------------------------------------------------
