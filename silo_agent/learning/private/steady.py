@@ -1,0 +1,61 @@
+"""Examines whether a record's gradient has the same bits whatever else is in its chunk. Then no other record moves it.
+
+Guarantees: if `is_steady` says so, made-up records had equal bits in every place of a chunk, beside equal, different
+and hostile others. That this holds for real records too rests on kernels whose order of operations follows from shapes
+and the number of threads and never from values (docs/design/noise.md, "Integers in a step"). `steady_kernels` asks a
+GPU for such kernels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+Parts = Sequence[torch.Tensor]
+"""Values (rows, n) by record, for each trained tensor."""
+HOSTILE = 3
+"""Number of the made-up record whose values are no numbers. Records 0, 1 and 2 are ordinary ones."""
+
+
+def is_steady(gradients: Callable[[NDArray[np.int64]], Parts], integers: Callable[[Parts], Parts], rows: int) -> bool:
+    """Whether each ordinary record has equal bits in all places, before and after it becomes integers.
+
+    `gradients` is given the numbers of the made-up records in a chunk, (rows,); `integers` may overwrite what it gets.
+    """
+    places = np.arange(rows)
+    chunks = [np.full(rows, record) for record in range(HOSTILE)]
+    chunks += [places % HOSTILE, (places // 2 + 1) % (HOSTILE + 1), np.where(places % 5 == 1, 0, HOSTILE)]
+    seen: dict[tuple[int, int], list[torch.Tensor]] = {}
+    for numbers in chunks:
+        parts = gradients(numbers)
+        for stage in (0, 1):
+            parts = integers(parts) if stage else parts
+            for place, record in enumerate(numbers.tolist()):
+                own = [part[place] for part in parts]
+                first = seen.setdefault((record, stage), [one.clone() for one in own] if place == 0 else own)
+                if record != HOSTILE and not all(map(torch.equal, own, first)):
+                    return False
+    return True
+
+
+@contextmanager
+def steady_kernels(device: torch.device) -> Iterator[None]:
+    """On a GPU: kernels without races, in full float32, that are not chosen by trial. On a CPU nothing changes."""
+    if device.type != "cuda":
+        yield
+        return
+    matmul, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = matmul.allow_tf32, cudnn.allow_tf32, cudnn.benchmark, cudnn.deterministic
+    strict = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    matmul.allow_tf32, cudnn.allow_tf32, cudnn.benchmark, cudnn.deterministic = False, False, False, True
+    # An operation without such a kernel only warns: whether records stay apart is what `is_steady` finds out.
+    torch.use_deterministic_algorithms(mode=True, warn_only=True)
+    try:
+        yield
+    finally:
+        matmul.allow_tf32, cudnn.allow_tf32, cudnn.benchmark, cudnn.deterministic = before
+        torch.use_deterministic_algorithms(mode=strict[0], warn_only=strict[1])
