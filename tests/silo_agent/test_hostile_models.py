@@ -22,8 +22,7 @@ from silo_agent.learning.encoder.encoder import flatten
 from silo_agent.learning.errors import SolutionError
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.model import HEAD_BOUND, SharedModel
-from silo_agent.learning.private import dpsgd
-from silo_agent.learning.private.clipping import Grid, add_integers, to_integers
+from silo_agent.learning.private import clipping, dpsgd
 from silo_agent.learning.private.step import Step
 from support.entropy import SeededEntropy
 from support.releases import contribution
@@ -132,7 +131,7 @@ def test_heads_that_overflow_for_one_patient_do_not_take_the_others_away(learner
 def summed(model, records):
     """The clipped gradients of all records over everything that is trained, added up: float64 (weights,)."""
     sums = []
-    step, unit = Step.take, Grid.of(model.study.encoder.clip, 0.0).unit
+    step, unit = Step.take, clipping.Grid.of(model.study.encoder.clip, 0.0).unit
 
     def noted(self):
         sums.append(np.concatenate([total.numpy() * unit for total in self.totals]))
@@ -181,8 +180,8 @@ def test_a_gradient_of_any_size_is_clipped_or_counts_as_zero(clip, size):
         torch.tensor([[0.0, 0.0], [size, 0.6 * clip], [0.0, 0.0]]),
         torch.tensor([[0.0], [0.2 * clip], [0.0]]),
     ]
-    grid, totals = Grid.of(clip, 1.0), [torch.zeros(2, dtype=torch.int64), torch.zeros(1, dtype=torch.int64)]
-    add_integers(totals, to_integers(gradients, grid), 3)
+    grid, totals = clipping.Grid.of(clip, 1.0), [torch.zeros(2, dtype=torch.int64), torch.zeros(1, dtype=torch.int64)]
+    clipping.add_integers(totals, clipping.to_integers(gradients, grid), 3)
     found = np.concatenate([total.numpy() for total in totals]).tolist()
     assert sum(value**2 for value in found) <= 2**40
     if not np.isfinite(size):

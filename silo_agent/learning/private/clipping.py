@@ -23,11 +23,11 @@ _TOGETHER = 16
 _ROW = 64
 """Squares that float32 adds up before float64 goes on."""
 _SLACK = 2.0**-18
-"""Above the relative error of a norm that is computed by `_norms`: a row's sum of 64 squares has at most 65 roundings of
-2^-24, its root has half of that and one of its own, and float64 adds next to nothing."""
+"""Above the relative error of a norm that is computed by `_norms`: a row's sum of 64 squares has at most 65 roundings
+of 2^-24, its root has half of that and one of its own, and float64 adds next to nothing."""
 _ROOM = 1.0 + 2.0**-17
-"""By how much a record above the clip is brought below the norm, so that it passes the check in spite of both errors. No
-proof rests on it."""
+"""By how much a record above the clip is brought below the norm, so that it passes the check in spite of both errors.
+No proof rests on it."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def _norms(flat: Sequence[torch.Tensor]) -> torch.Tensor:
     squares = flat[0].new_zeros(len(flat[0]), dtype=torch.float64)
     for part in flat:
         whole = part.shape[1] // _ROW * _ROW
-        rows = part[:, :whole].unflatten(1, (-1, _ROW)) if whole else part[:, :0, None]
+        rows = part[:, :whole].reshape(len(part), whole // _ROW, _ROW)
         squares += torch.linalg.vector_norm(rows, dim=2).double().square().sum(dim=1)
         squares += torch.linalg.vector_norm(part[:, whole:], dim=1).double().square()
     return squares.sqrt()

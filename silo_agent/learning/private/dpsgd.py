@@ -65,6 +65,8 @@ PART_BYTES = 1 << 29
 _USUAL_BYTES, _USUAL_ROWS, _CHUNKS = 1 << 27, 64, 4
 """A chunk has 64 rows, fewer where they would take more than 128 MiB, and more where four chunks would not hold the
 expected batch. Small chunks leave few made-up rows, large ones call the network less often."""
+_PERIOD = 4
+"""Chunks of whole fours, where memory allows: kernels take rows in groups, and what is left over in another way."""
 _FLOAT = 4
 _MAPS = 16
 """Memory of a pass through an image network, counted in maps of its largest size. The outputs of all its layers take
@@ -234,7 +236,8 @@ def _rows(untrained: _Trained, plan: EncoderPlan) -> int:
     """Rows of a chunk if they are steady: few made-up rows, and no more memory than `PART_BYTES`."""
     needed = _bytes_per_record(untrained)
     usual = max(1, min(_USUAL_ROWS, _USUAL_BYTES // needed))
-    return min(max(1, PART_BYTES // needed), max(usual, math.ceil(plan.batch_size / _CHUNKS)))
+    rows = min(max(1, PART_BYTES // needed), max(usual, math.ceil(plan.batch_size / _CHUNKS)))
+    return rows if rows < _PERIOD else rows // _PERIOD * _PERIOD
 
 
 def _is_steady(trained: _Trained, plan: EncoderPlan, kind: Kind, rows: int) -> bool:

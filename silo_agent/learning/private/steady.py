@@ -8,12 +8,18 @@ GPU for such kernels.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+
+# In its usual mode Intel's MKL chooses the order of additions by a row's address in memory, so a record's gradient
+# would depend on its place in a chunk. MKL reads this at its first computation. A mode that is set already stays.
+_MODE = "COMPATIBLE" if torch.backends.cpu.get_cpu_capability() == "DEFAULT" else "AVX2"
+os.environ.setdefault("MKL_CBWR", _MODE)
 
 Parts = Sequence[torch.Tensor]
 """Values (rows, n) by record, for each trained tensor."""

@@ -11,8 +11,8 @@ from silo_agent.learning.encoder.encoder import build_encoder, flatten
 from silo_agent.learning.errors import LearningError
 from silo_agent.learning.families.registry import family_of
 from silo_agent.learning.private import dpsgd
-from silo_agent.learning.private.dpsgd import train_encoder
 from silo_agent.learning.private.batches import Batches
+from silo_agent.learning.private.dpsgd import train_encoder
 from silo_agent.learning.private.noise import gaussian
 from silo_agent.learning.private.step import Step
 from silo_agent.learning.terms.cmi import Prior, gaussian_kl
@@ -388,7 +388,7 @@ def test_a_batch_in_parts_is_the_whole_batch_with_the_noise_of_one(make_study, m
     draw, take = Step.draw, Batches.take
     monkeypatch.setattr(Step, "draw", lambda self: drawn.append(1) or draw(self))
     monkeypatch.setattr(Batches, "take", lambda self, rows: taken.append((len(rows), take(self, rows))) or taken[-1][1])
-    monkeypatch.setattr(dpsgd, "_rows", lambda *_: size)
+    monkeypatch.setattr(dpsgd, "_steady_rows", lambda *_: size)
     parts = train(study, records, **plan).vector
     np.testing.assert_allclose(parts, whole, atol=1e-5 * np.abs(whole).max())
     assert max(count for count, _ in taken) == size

@@ -20,7 +20,7 @@ def stream(seed=0):
 
 
 def fits(draws, cells, chances):
-    """Chi-square of draws in cells [cells[i], cells[i + 1]) against their exact chances, of which all are expected 8."""
+    """Chi-square of draws in cells [cells[i], cells[i + 1]) against their exact chances; eight are expected in each."""
     found = np.histogram(draws, cells)[0]
     keep = chances * len(draws) > 8
     rest = len(draws) - found[keep].sum()
@@ -105,9 +105,7 @@ def test_in_every_bucket_the_share_that_is_kept_is_the_densitys(sigma, sigmas, m
     bucket = rounded._HALF + math.floor(sigmas * sigma / (1 << table.shift))
     kept = []
     decide = RoundedGaussian._is_kept
-    monkeypatch.setattr(
-        RoundedGaussian, "_is_kept", lambda self, *given: kept.append(decide(self, *given)) or kept[-1]
-    )
+    monkeypatch.setattr(RoundedGaussian, "_is_kept", lambda self, *given: kept.append(decide(self, *given)) or kept[-1])
     law._fill(Rigged(law, bucket), np.empty(n, np.int64))
     ends = (np.array([bucket, bucket + 1]) - rounded._HALF) * float(1 << table.shift) / sigma
     density = abs(stats.norm.cdf(-abs(ends[1])) - stats.norm.cdf(-abs(ends[0]))) * math.sqrt(2 * math.pi) * sigma
