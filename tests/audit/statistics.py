@@ -75,7 +75,7 @@ def tails_of_the_encoder(folder: Path) -> Verdict:
 
 def tails_of_heads(folder: Path) -> Verdict:
     """How many of 4e5 values of heads, of domains that nobody is in, lie beyond four deviations."""
-    made = study((80, 10), model=WIDE | {"hidden": []})
+    made = study((32, 25), model=WIDE | {"hidden": []})
     return tailed("values of heads", *_noise(folder, Tensor.HEADS, 2, made, 2))
 
 

@@ -23,8 +23,8 @@ os.environ.setdefault("MKL_CBWR", _MODE)
 
 Parts = Sequence[torch.Tensor]
 """Values (rows, n) by record, for each trained tensor."""
-HOSTILE = 3
-"""Number of the made-up record whose values are no numbers. Records 0, 1 and 2 are ordinary ones."""
+HOSTILE = 2
+"""Number of the made-up record whose values are no numbers. Records 0 and 1 are ordinary ones."""
 
 
 def is_steady(gradients: Callable[[NDArray[np.int64]], Parts], integers: Callable[[Parts], Parts], rows: int) -> bool:
@@ -33,8 +33,8 @@ def is_steady(gradients: Callable[[NDArray[np.int64]], Parts], integers: Callabl
     `gradients` is given the numbers of the made-up records in a chunk, (rows,); `integers` may overwrite what it gets.
     """
     places = np.arange(rows)
-    chunks = [np.full(rows, record) for record in range(HOSTILE)]
-    chunks += [places % HOSTILE, (places // 2 + 1) % (HOSTILE + 1), np.where(places % 5 == 1, 0, HOSTILE)]
+    # Each place holds each record once, then hostile ones stand between.
+    chunks = [places % HOSTILE, (places + 1) % HOSTILE, np.where(places % 3 == 1, HOSTILE, 0)]
     seen: dict[tuple[int, int], list[torch.Tensor]] = {}
     for numbers in chunks:
         parts = gradients(numbers)
@@ -42,8 +42,9 @@ def is_steady(gradients: Callable[[NDArray[np.int64]], Parts], integers: Callabl
             parts = integers(parts) if stage else parts
             for place, record in enumerate(numbers.tolist()):
                 own = [part[place] for part in parts]
-                first = seen.setdefault((record, stage), [one.clone() for one in own] if place == 0 else own)
-                if record != HOSTILE and not all(map(torch.equal, own, first)):
+                if record != HOSTILE and (record, stage) not in seen:
+                    seen[record, stage] = [one.clone() for one in own]
+                if record != HOSTILE and not all(map(torch.equal, own, seen[record, stage])):
                     return False
     return True
 
