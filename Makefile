@@ -9,7 +9,7 @@ SEED ?= 100
 WORKERS ?= 2
 CONSTRAINTS := constraints.txt
 
-.PHONY: help demo test test-slow reliability ledger-faults lint proto clean audit bench-exam bench-heart bench-mnist bench-sealed bench-round bench-startup abuse
+.PHONY: help demo test test-slow reliability ledger-faults lint proto clean audit bench-exam bench-heart bench-mnist bench-sealed bench-round bench-startup bench-noise abuse
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -69,6 +69,9 @@ bench-startup: $(VENV)/.installed ## CPU seconds of commands that neither train 
 
 abuse: $(VENV)/.installed ## One hostile member beside a study of three honest silos, and beside none; a quarter of an hour.
 	$(BIN)/python -m bench.abuse
+
+bench-noise: $(VENV)/.installed ## Nanoseconds of a value of training noise, and training with noise against without.
+	$(BIN)/python -m bench.noise
 
 clean: ## Remove what was built; never a ledger.
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

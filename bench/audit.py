@@ -57,6 +57,7 @@ from silo_agent.learning.learner import Learner
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.private import noise
 from silo_agent.learning.private.release import grid
+from silo_agent.learning.private.rounded import RoundedGaussian
 from silo_agent.metrics import Metrics
 from silo_agent.storage.state import State
 
@@ -370,17 +371,25 @@ def weakened(factor: float) -> Iterator[None]:
         yield
         return
 
-    def normals(stream: KeyStream, shape: tuple[int, ...]) -> Array:
-        return noise.gaussian(stream, shape) * factor
+    def rounded(sigma: float) -> RoundedGaussian | _Nothing:
+        return RoundedGaussian(sigma * factor) if factor else _Nothing()
 
     def integers(stream: KeyStream, sigma: float, n: int) -> Integers:
         return noise.discrete_gaussian(stream, sigma * factor, n) if factor else np.zeros(n, np.int64)
 
     with (
-        patch("silo_agent.learning.private.dpsgd.gaussian", normals),
+        patch("silo_agent.learning.private.dpsgd.RoundedGaussian", rounded),
         patch("silo_agent.learning.private.release.discrete_gaussian", integers),
     ):
         yield
+
+
+class _Nothing:
+    """Draws zeros."""
+
+    def draw(self, _stream: KeyStream, n: int) -> Integers:
+        """As `RoundedGaussian.draw`."""
+        return np.zeros(n, np.int64)
 
 
 # --- canaries ---------------------------------------------------------------------------------------------------------

@@ -23,17 +23,21 @@ from silo_agent.gate import Gate
 from silo_agent.learning.contributions.encoder import EncoderUpdates, train_encoder
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.personal import PersonalModel
-from silo_agent.learning.private import dpsgd, release
-from silo_agent.learning.private.dpsgd import _Optimizer
+from silo_agent.learning.private import clipping, dpsgd, gradients, release
+from silo_agent.learning.private.batches import Batches
+from silo_agent.learning.private.clipping import to_integers
+from silo_agent.learning.private.noise import discrete_gaussian
+from silo_agent.learning.private.rounded import RoundedGaussian
 from silo_agent.learning.private.sampling import PatientSampler
+from silo_agent.learning.private.step import Step
 from silo_agent.learning.terms.mk_mmd import kernel_weights, mk_mmd, pair_statistics
 from support.entropy import SeededEntropy
 
 
 @contextmanager
 def no_noise_in_encoder() -> Iterator[None]:
-    """DP-SGD adds zeros."""
-    with patch.object(_Optimizer, "draw", lambda _, like: torch.zeros_like(like)):
+    """DP-SGD adds nothing."""
+    with patch.object(Step, "draw", lambda _: None):
         yield
 
 
@@ -49,30 +53,110 @@ def no_noise_in_releases() -> Iterator[None]:
 @contextmanager
 def double_clip() -> Iterator[None]:
     """Gradients are clipped at twice the bound that the noise is scaled to."""
-    clip = _Optimizer.clip_and_accumulate
+    with _clipped_at(2.0):
+        yield
 
-    def clipped(self):
-        with patch.object(self, "max_grad_norm", 2.0 * self.max_grad_norm):
-            clip(self)
 
-    with patch.object(_Optimizer, "clip_and_accumulate", clipped):
+@contextmanager
+def _clipped_at(factor: float) -> Iterator[None]:
+    def clipped(samples, grid):
+        return to_integers(samples, replace(grid, clip=factor * grid.clip, norm=factor * grid.norm))
+
+    with patch.object(gradients, "to_integers", clipped):
         yield
 
 
 @contextmanager
 def clip_of_the_batch() -> Iterator[None]:
     """The sum of the batch is clipped instead of every patient's gradient."""
-    clip = _Optimizer.clip_and_accumulate
+    take = Step.take
 
     def clipped(self):
-        with patch.object(self, "max_grad_norm", 1e30):
-            clip(self)
-        norm = torch.sqrt(sum((p.summed_grad**2).sum() for p in self.params))
-        for p in self.params:
-            p.summed_grad *= (self.max_grad_norm / norm.clamp(min=self.max_grad_norm)).item()
+        norm = torch.sqrt(sum((total.double() ** 2).sum() for total in self.totals)).item()
+        for total in self.totals:
+            total.copy_((total.double() * min(1.0, 2.0**20 / max(norm, 1.0))).long())
+        take(self)
 
-    with patch.object(_Optimizer, "clip_and_accumulate", clipped):
+    with _clipped_at(1e9), patch.object(Step, "take", clipped):
         yield
+
+
+@contextmanager
+def biases_outside_the_clip() -> Iterator[None]:
+    """The norm that is clipped, and checked, is that of the weights alone; biases are scaled along."""
+    norms = clipping._norms
+
+    def clipped(samples, grid):
+        weights = [at for at, gradient in enumerate(samples) if gradient.dim() > 2]
+        with patch.object(clipping, "_norms", lambda flat: norms([flat[at] for at in weights])):
+            return to_integers(samples, grid)
+
+    with patch.object(gradients, "to_integers", clipped):
+        yield
+
+
+@contextmanager
+def weights_after_the_clip() -> Iterator[None]:
+    """A domain's weight multiplies the clipped gradient instead of the loss."""
+    take, weights = Batches.take, []
+
+    def taken(self, drawn):
+        batch = take(self, drawn)
+        weights[:] = [batch.weights]
+        return replace(batch, weights=torch.ones_like(batch.weights))
+
+    def weighted(samples, grid):
+        return [part.mul_(weights[0][:, None]).trunc_() for part in to_integers(samples, grid)]
+
+    with patch.object(Batches, "take", taken), patch.object(gradients, "to_integers", weighted):
+        yield
+
+
+@contextmanager
+def no_noise_in_empty_batches() -> Iterator[None]:
+    """A step that draws no patient adds no noise, and its draw is lost."""
+    drawn, draw, noise = [], PatientSampler.draw, Step.draw
+
+    def noted(self):
+        drawn[:] = [draw(self)]
+        return drawn[0]
+
+    def noised(self):
+        values = noise(self)
+        return values if len(drawn[0]) else np.zeros_like(values)
+
+    with patch.object(PatientSampler, "draw", noted), patch.object(Step, "draw", noised):
+        yield
+
+
+@contextmanager
+def encoders_sampler_cut() -> Iterator[None]:
+    """The encoder's noise is drawn again if it lies beyond four sigma."""
+    draw = RoundedGaussian.draw
+
+    def cut(self, stream, n):
+        return _cut(lambda m: draw(self, stream, m), n, self.sigma)
+
+    with patch.object(RoundedGaussian, "draw", cut):
+        yield
+
+
+@contextmanager
+def releases_sampler_cut() -> Iterator[None]:
+    """The noise of counts, heads and metrics is drawn again if it lies beyond four sigma."""
+
+    def cut(stream, sigma, n):
+        return _cut(lambda m: discrete_gaussian(stream, sigma, m), n, sigma)
+
+    with patch("silo_agent.learning.private.release.discrete_gaussian", cut):
+        yield
+
+
+def _cut(draw, n, sigma):
+    values = draw(n)
+    while len(far := np.flatnonzero(np.abs(values) > 4.0 * sigma)):
+        values[far] = draw(len(far))
+    return values
 
 
 @contextmanager
@@ -321,13 +405,9 @@ def _added_to_losses(term: Callable) -> Iterator[None]:
 @contextmanager
 def prior_beside_the_step() -> Iterator[None]:
     """The noised step is given the encoder alone; the two tables of r(z|y) are left to be trained without noise."""
-    begin = _Optimizer.__init__
+    sgd = torch.optim.SGD
 
-    def optimizer(self, inner, plan, release, stream):
-        encoder = inner.param_groups[0]["params"][:-2]
-        begin(self, torch.optim.SGD(encoder, lr=plan.learning_rate), plan, release, stream)
-
-    with patch.object(_Optimizer, "__init__", optimizer):
+    with patch.object(torch.optim, "SGD", lambda parameters, lr: sgd(list(parameters)[:-2], lr)):
         yield
 
 
@@ -354,6 +434,11 @@ MUTANTS = {
     "noise 3 % too small": Mutant(partial(weakened, 0.97), ("noise_of_encoder", *_NOISES)),
     "double clip": Mutant(double_clip, ("canary_means", "one_patient_less")),
     "per-batch clip": Mutant(clip_of_the_batch, ("canary_means",)),
+    "biases outside the clip": Mutant(biases_outside_the_clip, ("one_patient_of_a_rare_domain",)),
+    "domain weights after the clip": Mutant(weights_after_the_clip, ("one_patient_of_a_rare_domain",)),
+    "no noise in empty batches": Mutant(no_noise_in_empty_batches, ("noise_of_rare_batches",)),
+    "the encoder's sampler is cut": Mutant(encoders_sampler_cut, ("tails_of_the_encoder",)),
+    "the releases' sampler is cut": Mutant(releases_sampler_cut, ("tails_of_heads",)),
     "shuffle for Poisson": Mutant(shuffle_for_poisson, ("batches",)),
     "records for patients": Mutant(records_for_patients, ("batches", "canary_means")),
     "fixed seed": Mutant(fixed_seed, ("fresh_noise",)),

@@ -16,7 +16,7 @@ from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy.stats import binom
 
 from audit.scenes import begin, crowd, silo, study, summed
-from audit.verdicts import FIVE_SIGMA, RARE, Verdict, all_of, distributed_as, near, noise_like, uniform
+from audit.verdicts import FIVE_SIGMA, RARE, Verdict, all_of, distributed_as, near, noise_like, tailed, uniform
 from bench import audit
 from crypto.entropy import SystemEntropy
 from crypto.pki.certificates import Trust
@@ -28,7 +28,7 @@ from protos.messages import Place, Tensor
 from silo_agent.data.records import Records
 from silo_agent.learning.contributions.encoder import UPDATE_STEPS
 from silo_agent.learning.personal import train_round
-from silo_agent.learning.private import dpsgd
+from silo_agent.learning.private.batches import Batches
 from silo_agent.oversight.signing import verifier
 from support.entropy import SeededEntropy
 
@@ -50,11 +50,35 @@ def noise_of_encoder(folder: Path, patients: int = 20) -> Verdict:
 def _encoder_noise(folder: Path, patients: int) -> tuple[np.ndarray, float]:
     made = study(inputs=300, model=WIDE, encoder={"steps": 4})
     with silo(folder, made, crowd(patients, 300), crowd(2, 300), 1) as held:
-        weights = held.values(Tensor.ENCODER, 1, begin(held))
-        charged = held.gate.ledger.charged(held.study.digest, 1)["encoder", 1]
-        step = held.study.encoder
-        unit = step.learning_rate * step.clip / step.batch_size
-        return weights, charged.noise * np.sqrt(charged.count) * unit
+        return _encoder_values(held)
+
+
+def _encoder_values(held: audit.AuditedSilo) -> tuple[np.ndarray, float]:
+    weights = held.values(Tensor.ENCODER, 1, begin(held))
+    charged = held.gate.ledger.charged(held.study.digest, 1)["encoder", 1]
+    step = held.study.encoder
+    unit = step.learning_rate * step.clip / step.batch_size
+    return weights, charged.noise * np.sqrt(charged.count) * unit
+
+
+def noise_of_rare_batches(folder: Path) -> Verdict:
+    """The same where nearly every step draws nobody: two patients, each in one step of a hundred."""
+    made = study(inputs=300, model=WIDE, encoder={"steps": 4, "sampling_rate": 0.01, "noise": 30.0})
+    with silo(folder, made, crowd(2, 300), crowd(2, 300), 1) as held:
+        return noise_like("noise of rare batches", *_encoder_values(held))
+
+
+def tails_of_the_encoder(folder: Path) -> Verdict:
+    """How many of 4e5 weights lie beyond four deviations after one step."""
+    made = study(inputs=300, model=WIDE | {"hidden": [1300]}, encoder={"steps": 1})
+    with silo(folder, made, crowd(2, 300), crowd(2, 300), 1) as held:
+        return tailed("weights", *_encoder_values(held))
+
+
+def tails_of_heads(folder: Path) -> Verdict:
+    """How many of 4e5 values of heads, of domains that nobody is in, lie beyond four deviations."""
+    made = study((32, 25), model=WIDE | {"hidden": []})
+    return tailed("values of heads", *_noise(folder, Tensor.HEADS, 2, made, 2))
 
 
 def noise_of_heads(folder: Path, patients: int = 20) -> Verdict:
@@ -213,14 +237,14 @@ def batches(folder: Path, steps: int = 1000, patients: int = 400, rate: float = 
     """
     records = _some_with_two(patients)
     rows: list[np.ndarray] = []
-    take = dpsgd._Batches.take
+    take = Batches.take
 
     def seen(self, drawn):
         rows.append(np.array(drawn))
         return take(self, drawn)
 
     made = study(encoder={"steps": steps, "sampling_rate": rate, "noise": 20.0})
-    with patch.object(dpsgd._Batches, "take", seen), silo(folder, made, records, crowd(2), 5) as held:
+    with patch.object(Batches, "take", seen), silo(folder, made, records, crowd(2), 5) as held:
         held.contribute(Tensor.ENCODER, 1, begin(held))
     drawn = [records.patients[own] for own in rows] + [np.zeros(0, np.int64)] * (steps - len(rows))
     inside = np.zeros((steps, patients), bool)
@@ -426,10 +450,44 @@ def _with_private_parts(held: audit.AuditedSilo, released: dict[str, bytes]) -> 
     return uploads
 
 
+def one_patient_of_a_rare_domain(folder: Path) -> Verdict:
+    """The same for the only patient of a domain, whose weight is large, with an input of 0: only biases get a gradient.
+
+    Heads are steep, and nothing is drawn but the noise, which is the same at both silos. So are the released counts.
+    """
+    made = study(
+        model={"representation": 2, "gain": 1.0},
+        encoder={"steps": 1, "sampling_rate": 1.0, "batch_size": 1, "clip": 0.005, "weight_clip": 100.0},
+    )
+    common = crowd(200)
+    whole = Records(
+        np.append(common.inputs[:-1], [[np.float32(0.0)]], axis=0),
+        common.labels,
+        np.append(common.domains[:-1], 1),
+        common.patients,
+        common.identities,
+    )
+    uploads, released = [], {}
+    for records in (whole, whole.of_patients(np.arange(200) < 199)):
+        with silo(folder, made, records, crowd(2), 9) as held:
+            start = begin(held)
+            path = held.state.study_folder(made.digest) / "counts.json"
+            path.write_bytes(released.setdefault(path.name, path.read_bytes()))
+            uploads.append(held.contribute(Tensor.ENCODER, 1, start.with_heads(np.full_like(start.heads, 100.0), 0)))
+    step = made.encoder.max_update / UPDATE_STEPS[made.encoder.sealing]
+    allowed = made.encoder.learning_rate * made.encoder.clip / made.encoder.batch_size
+    change = float(np.linalg.norm((uploads[0] - uploads[1]) * step))
+    most = allowed * (1.0 + 1e-4) + step * np.sqrt(len(uploads[0]))
+    return Verdict(0.9 * allowed <= change <= most, f"the encoder moved by {change / allowed:.3f}")
+
+
 STATISTICS: dict[str, Statistic] = {
     which.__name__: which
     for which in (
         noise_of_encoder,
+        noise_of_rare_batches,
+        tails_of_the_encoder,
+        tails_of_heads,
         noise_of_heads,
         noise_of_pooled_heads,
         noise_on_a_coarse_grid,
@@ -443,10 +501,14 @@ STATISTICS: dict[str, Statistic] = {
         ledger_covers,
         on_the_grid,
         one_patient_less,
+        one_patient_of_a_rare_domain,
     )
 }
 FALSE_ALARMS = {
     "noise_of_encoder": 2 * FIVE_SIGMA,
+    "noise_of_rare_batches": 2 * FIVE_SIGMA,
+    "tails_of_the_encoder": RARE,
+    "tails_of_heads": RARE,
     "noise_of_heads": 2 * FIVE_SIGMA,
     "noise_of_pooled_heads": 2 * FIVE_SIGMA,
     "noise_on_a_coarse_grid": 2 * FIVE_SIGMA,
@@ -460,4 +522,5 @@ FALSE_ALARMS = {
     "ledger_covers": 0.0,
     "on_the_grid": 5 * RARE,
     "one_patient_less": 0.0,
+    "one_patient_of_a_rare_domain": 0.0,
 }

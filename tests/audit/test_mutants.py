@@ -1,6 +1,7 @@
 """The mutation gate: faults that have broken other systems are planted in the running code, and all are caught."""
 
 import pytest
+import torch
 
 from audit.mutants import MUTANTS, NAMED
 from audit.scenes import crowd, silo, study
@@ -10,7 +11,7 @@ from policies.refusals import Refused
 from silo_agent import gate
 from silo_agent.learning import learner
 from silo_agent.learning.contributions import drawing, encoder
-from silo_agent.learning.private import dpsgd, release, sampling
+from silo_agent.learning.private import batches, dpsgd, gradients, release, rounded, sampling, step
 
 NINE = {
     "no noise, encoder",
@@ -71,13 +72,15 @@ _REPLACED = (
     gate.Gate,
     learner.Learner,
     encoder.EncoderUpdates,
-    dpsgd._Optimizer,
+    batches.Batches,
+    step.Step,
+    rounded.RoundedGaussian,
     sampling.PatientSampler,
 )
 
 
 def _replaceable():
     return [
-        *(vars(module).copy() for module in (learner, drawing, encoder, dpsgd, release)),
+        *(vars(module).copy() for module in (learner, drawing, encoder, dpsgd, gradients, release, torch.optim)),
         *(dict(vars(kind)) for kind in _REPLACED),
     ]

@@ -1,47 +1,57 @@
-"""DP-SGD on the encoder with the heads frozen: Opacus per-sample gradients, our own sampling and noise.
+"""DP-SGD on the encoder with the heads frozen: Opacus per-sample gradients, our own sampling, sums and noise.
 
 Guarantees for each step: patients enter by Poisson sampling with the public rate. A patient's gradient over everything
-that is trained (encoder and r tables together) is clipped to `plan.clip`; if it cannot be clipped, it counts as zero.
-Gaussian noise of sd noise * clip is added before the public division by `plan.batch_size`. The private number of
-patients scales nothing. Empty batches still add noise.
+that is trained (encoder and r tables together) becomes integers of a bounded l2 norm; if that cannot be, it counts as
+zero, without a word. The integers are added exactly, and integer noise is added to the sum (`rounded`). Only then does
+anything become a float again, for the public division by `plan.batch_size` and the move of the weights. The private
+number of patients scales nothing. An empty batch passes the same code.
 
-Noise and sampling come from the given entropy and are drawn on the CPU, so a GPU trains with the same noise. A batch
-passes in parts of bounded memory, whose clipped sums are added up; its noise is drawn once. Without noise nothing is
-trained, unless the mode is `none`, which is for public data. The plan alone says how many steps there are and which
-model is taken: no loss or metric of the records is ever looked at.
+What a patient adds follows from the patient's record alone: records pass in chunks of one public shape, filled up with
+made-up rows, and `steady` examines that no row moves another's bits. Noise and sampling come from the given entropy and
+are drawn on the CPU, so a GPU trains with the same noise. Without noise nothing is trained, unless the mode is `none`,
+which is for public data. The plan alone says how many steps there are and which model is taken: no loss or metric of
+the records is ever looked at.
 
-The gate has charged the ledger before. Rounding to the grid and sealing come after.
+The gate has charged the ledger before. Rounding to the sealing's grid comes after. docs/design/noise.md, "Integers in a
+step", has the argument.
 """
 
 from __future__ import annotations
 
 import copy
+import math
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from opacus.grad_sample import GradSampleModule
-from opacus.optimizers import DPOptimizer
 from torch import nn
 
 from crypto.entropy import Entropy
-from crypto.stream import KEY_BYTES, KeyStream
+from crypto.stream import KeyStream
 from policies.documents.study import DataSchema, EncoderPlan, Model, Study
 from policies.plan import terms
-from policies.plan.release import Release, encoder_release
+from policies.plan.release import Release
 from silo_agent.data.records import Records
 from silo_agent.learning.encoder.encoder import Encoder, flatten, unflatten
 from silo_agent.learning.errors import LearningError
 from silo_agent.learning.families.family import Family
-from silo_agent.learning.families.registry import family_of
 from silo_agent.learning.private import accountable
+from silo_agent.learning.private.ahead import Ahead
+from silo_agent.learning.private.batches import Batches, Kind, made_up, make_up_weights, picked
+from silo_agent.learning.private.clipping import Grid, to_integers
+from silo_agent.learning.private.gradients import Gradients
 from silo_agent.learning.private.noise import gaussian
 from silo_agent.learning.private.release import Mode, check_noise
+from silo_agent.learning.private.rounded import RoundedGaussian
 from silo_agent.learning.private.sampling import PatientSampler
+from silo_agent.learning.private.steady import HOSTILE, is_steady, steady_kernels
+from silo_agent.learning.private.step import Step
 from silo_agent.learning.terms.cmi import Prior
 from silo_agent.learning.terms.registry import record_losses, require_per_record
 from silo_agent.learning.terms.term import Batch, Latent, Seen
@@ -51,15 +61,20 @@ from silo_agent.learning.terms.term import Batch, Latent, Seen
 warnings.filterwarnings("ignore", "Full backward hook is firing", UserWarning)
 
 PART_BYTES = 1 << 29
-"""Memory that the gradients and activations of one part of a batch may take: 512 MiB."""
+"""Memory that the gradients and activations of one chunk may take: 512 MiB."""
+_USUAL_BYTES, _USUAL_ROWS, _CHUNKS = 1 << 27, 64, 4
+"""A chunk has 64 rows, fewer where they would take more than 128 MiB, and more where four chunks would not hold the
+expected batch. Small chunks leave few made-up rows, large ones call the network less often."""
+_PERIOD = 4
+"""Chunks of whole fours, where memory allows: kernels take rows in groups, and what is left over in another way."""
 _FLOAT = 4
 _MAPS = 16
 """Memory of a pass through an image network, counted in maps of its largest size. The outputs of all its layers take
 less than ten. In addition, Opacus unfolds one layer's input into nine values for each value."""
 _NARROW, _SIDE = 8, 64
 """Largest layer width, and largest side of an image in pixels, of the small network on which losses are examined."""
-_DOMAINS, _LABELS = (0, 0, 0, 1), (0, 0, 1, 1)
-"""Domains and labels of the made-up records. Some pairs of records share both, some share one, some share neither."""
+_EXAMINED: dict[tuple[object, ...], bool] = {}
+"""Whether chunks of a network, a shape and a device were found steady in this process."""
 
 
 class Log(Protocol):
@@ -94,47 +109,6 @@ class _Trained(nn.Module):
         self.prior = prior
 
 
-class _Optimizer(DPOptimizer):  # type: ignore[misc]  # Opacus publishes no types
-    """Opacus' clipping; the noise comes from a key stream instead of torch's generator."""
-
-    def __init__(
-        self, optimizer: torch.optim.Optimizer, plan: EncoderPlan, release: Release, stream: KeyStream
-    ) -> None:
-        super().__init__(
-            optimizer,
-            noise_multiplier=release.noise,
-            max_grad_norm=plan.clip,
-            expected_batch_size=plan.batch_size,
-            loss_reduction="mean",
-        )
-        self._stream = stream
-
-    def clip_and_accumulate(self) -> None:
-        # Opacus scales by clip / norm. If a gradient is not finite, this would spoil the sum of all patients. If the
-        # factor is below the smallest normal number, it is rounded so coarsely that the clip would not hold. A finite
-        # model from outside can cause both for a patient of its choice. Such a patient counts as zero.
-        parameters: Sequence[Any] = self.params
-        samples: list[torch.Tensor] = [parameter.grad_sample for parameter in parameters]
-        if len(samples[0]):
-            norms = torch.stack([sample.reshape(len(sample), -1).norm(2, dim=1) for sample in samples], dim=1)
-            numbers = torch.finfo(norms.dtype)
-            lost = ~(norms.norm(2, dim=1) <= min(self.max_grad_norm / numbers.tiny, numbers.max))
-            for sample in samples:
-                sample.masked_fill_(lost.view(-1, *[1] * (sample.dim() - 1)), 0.0)
-        super().clip_and_accumulate()
-
-    def add_noise(self) -> None:
-        parameters: Sequence[Any] = self.params
-        for parameter in parameters:
-            parameter.grad = (parameter.summed_grad + self.draw(parameter.summed_grad)).view_as(parameter)
-
-    def draw(self, reference: torch.Tensor) -> torch.Tensor:
-        if self.noise_multiplier == 0.0:
-            return torch.zeros_like(reference)
-        noise = gaussian(self._stream, tuple(reference.shape)) * (self.noise_multiplier * self.max_grad_norm)
-        return torch.from_numpy(noise).to(reference)
-
-
 def train_encoder(
     encoder: Encoder,
     heads: NDArray[np.float64],
@@ -166,68 +140,57 @@ def train_encoder(
     if (prior is not None) != stochastic or encoder.stochastic != stochastic:
         msg = "a prior and a stochastic encoder belong to a study with encoder.cmi above 0, and only to it"
         raise LearningError(msg)
+    device = torch.device(device)
     trained = _Trained(copy.deepcopy(encoder), copy.deepcopy(prior)).to(device).train()
     start = flatten(trained)
     key = entropy.bytes(32)
-    hooked, optimizer = _prepare(trained, plan, release, KeyStream(key, b"dpsgd noise"))
+    hooked, optimizer = _prepare(trained, plan)
     sampler = PatientSampler(records.patients, release.sampling_rate, KeyStream(key, b"dpsgd sampling"))
     latent = KeyStream(key, b"dpsgd latent")
-    batches = _Batches(records, heads, domain_weights, family, torch.device(device))
-    size = max(PART_BYTES // _bytes_per_record(trained), 1)
-    for _ in range(release.count):
-        drawn = sampler.draw()
-        noise = gaussian(latent, (len(drawn), encoder.representation)) if encoder.stochastic and len(drawn) else None
-        for first in range(0, max(len(drawn), 1), size):
-            part = slice(first, first + size)
-            optimizer.zero_grad(set_to_none=True)
-            if len(drawn):
-                own = None if noise is None else noise[part]
-                torch.autograd.backward(_losses(trained, batches.take(drawn[part]), plan, own).sum())
-            else:
-                _no_gradients(trained)
-            # A skipped step clips and adds up, but draws no noise.
-            optimizer.signal_skip_step(do_skip=first + size < len(drawn))
-            optimizer.step()
+    kind = Kind(records.inputs.shape[1], None if records.images is None else records.images.shape, family)
+    grid = Grid.of(plan.clip, release.noise)
+    with steady_kernels(device), _noise(key, grid, release, len(start)) as noise:
+        rows = _steady_rows(_Trained(encoder, prior), plan, kind, device)
+        gradients = Gradients(hooked, lambda batch, own: _losses(trained, batch, plan, own), grid, rows)
+        batches = Batches(records, heads, domain_weights, family, device=device, rows=rows)
+        step = Step(optimizer, grid, plan.batch_size, noise)
+        for _ in range(release.count):
+            drawn = sampler.draw()
+            own = gaussian(latent, (len(drawn), encoder.representation)) if stochastic else None
+            for first in range(0, max(len(drawn), 1), rows):
+                part = slice(first, first + rows)
+                gradients.add(step.totals, batches, drawn[part], None if own is None else own[part])
+            step.take()
     hooked.remove_hooks()
     if log is not None:
         log.info("encoder trained", steps=release.count)
     return _update(trained, start, plan)
 
 
-def require_accountable(study: Study) -> None:
+def require_accountable(study: Study, device: torch.device | str = "cpu") -> None:
     """Examine what `train_encoder` would train for a study, with the code that trains. Raises `Refused`.
 
-    It reads only made-up records, so it can run before any charge. Layers are examined at full size. Losses and
-    gradients are examined on the same architecture with few values in each layer, because the number of values does not
-    change whether records mix.
+    It reads only made-up records, so it can run before any charge. Layers are examined at full size, and so are the
+    bits of gradients on the device that trains. Losses and gradients are examined on the same architecture with few
+    values in each layer, because the number of values does not change whether records mix.
     """
     require_per_record(terms.of_upload(study.encoder))
-    accountable.require_layers(_untrained(study.model, study.data, study.encoder))
+    whole = _untrained(study.model, study.data, study.encoder)
+    accountable.require_layers(whole)
     model, data = _small(study.model, study.data)
     trained = _untrained(model, data, study.encoder).double().train()
-    made_up = np.random.default_rng(0)
-    with torch.no_grad():
-        for parameter in trained.parameters():
-            spread = parameter[0].numel() ** -0.5
-            parameter.copy_(torch.from_numpy(made_up.uniform(-spread, spread, tuple(parameter.shape)) + 0.1))
-    batch, latent = _made_up(trained, data, made_up)
-    hooked, optimizer = _prepare(
-        trained, study.encoder, encoder_release(study), KeyStream(bytes(KEY_BYTES), b"dpsgd examined")
-    )
+    rng = np.random.default_rng(0)
+    make_up_weights(trained, rng)
+    batch, latent = made_up(trained.encoder.representation, next(trained.parameters()), Kind.of(data), rng)
+    hooked, optimizer = _prepare(trained, study.encoder)
 
     def losses(part: slice) -> torch.Tensor:
-        images = None if batch.images is None else batch.images[part]
-        own = replace(
-            batch,
-            x=batch.x[part],
-            images=images,
-            y=batch.y[part],
-            domains=batch.domains[part],
-            weights=None if batch.weights is None else batch.weights[part],
-        )
-        return _losses(trained, own, study.encoder, latent[part])
+        return _losses(trained, picked(batch, part), study.encoder, latent[part])
 
     accountable.require_apart(hooked, optimizer, losses, len(batch.y))
+    device = torch.device(device)
+    with steady_kernels(device):
+        _steady_rows(whole, study.encoder, Kind.of(study.data), device)
 
 
 def _untrained(model: Model, data: DataSchema, plan: EncoderPlan) -> _Trained:
@@ -236,15 +199,66 @@ def _untrained(model: Model, data: DataSchema, plan: EncoderPlan) -> _Trained:
     return _Trained(Encoder(model, data, stochastic=stochastic), prior)
 
 
-def _prepare(
-    trained: _Trained, plan: EncoderPlan, release: Release, stream: KeyStream
-) -> tuple[GradSampleModule, _Optimizer]:
-    """Gradients by record, and the one step that clips and noises them. Raises `Refused`."""
+def _prepare(trained: _Trained, plan: EncoderPlan) -> tuple[GradSampleModule, torch.optim.SGD]:
+    """Gradients by record, and the optimizer of the one step that clips and noises them. Raises `Refused`."""
     accountable.require_layers(trained)
     hooked = GradSampleModule(trained, loss_reduction="sum")
-    optimizer = _Optimizer(torch.optim.SGD(trained.parameters(), lr=plan.learning_rate), plan, release, stream)
+    optimizer = torch.optim.SGD(trained.parameters(), lr=plan.learning_rate)
     accountable.require_noised(trained, optimizer)
     return hooked, optimizer
+
+
+@contextmanager
+def _noise(key: bytes, grid: Grid, release: Release, values: int) -> Iterator[Ahead | None]:
+    """What the steps' noise is taken from, `values` integers for each; None if the release has none."""
+    if not release.noise:
+        yield None
+        return
+    law, stream = RoundedGaussian(grid.sigma), KeyStream(key, b"dpsgd noise")
+    with Ahead(lambda: law.draw(stream, values), release.count) as ahead:
+        yield ahead
+
+
+def _steady_rows(untrained: _Trained, plan: EncoderPlan, kind: Kind, device: torch.device) -> int:
+    """Rows of a chunk, from public constants; one if the rows of a chunk were not steady.
+
+    Examines a copy of the network with made-up weights, once in a process for each kind of network.
+    """
+    rows = _rows(untrained, plan)
+    seen = (repr(untrained), _losses, terms.of_upload(plan), kind.inputs, kind.image, kind.family.form)
+    examined = (*seen, rows, str(device), torch.get_num_threads())
+    if examined not in _EXAMINED:
+        _EXAMINED[examined] = _is_steady(copy.deepcopy(untrained).to(device).train(), plan, kind, rows)
+    return rows if _EXAMINED[examined] else 1
+
+
+def _rows(untrained: _Trained, plan: EncoderPlan) -> int:
+    """Rows of a chunk if they are steady: few made-up rows, and no more memory than `PART_BYTES`."""
+    needed = _bytes_per_record(untrained)
+    usual = max(1, min(_USUAL_ROWS, _USUAL_BYTES // needed))
+    rows = min(max(1, PART_BYTES // needed), max(usual, math.ceil(plan.batch_size / _CHUNKS)))
+    return rows if rows < _PERIOD else rows // _PERIOD * _PERIOD
+
+
+def _is_steady(trained: _Trained, plan: EncoderPlan, kind: Kind, rows: int) -> bool:
+    rng = np.random.default_rng(1)
+    make_up_weights(trained, rng)
+    batch, latent = made_up(trained.encoder.representation, next(trained.parameters()), kind, rng)
+    for values in (batch.x, batch.images):
+        if values is not None:
+            values[HOSTILE] = math.nan
+    grid = Grid.of(plan.clip, 0.0)
+    gradients = Gradients(
+        GradSampleModule(trained, loss_reduction="sum"),
+        lambda batch, own: _losses(trained, batch, plan, own),
+        grid,
+        rows,
+    )
+    return is_steady(
+        lambda numbers: gradients.by_record(picked(batch, numbers), latent[numbers]),
+        lambda parts: to_integers(parts, grid),
+        rows,
+    )
 
 
 def _small(model: Model, data: DataSchema) -> tuple[Model, DataSchema]:
@@ -261,53 +275,6 @@ def _small(model: Model, data: DataSchema) -> tuple[Model, DataSchema]:
     return model.model_copy(update=narrow), data.model_copy(
         update={"features": data.features[:_NARROW], "image": image}
     )
-
-
-def _made_up(trained: _Trained, data: DataSchema, rng: np.random.Generator) -> tuple[Batch, NDArray[np.float64]]:
-    """Made-up records, public, in float64, all different; and normals (count, k) for a stochastic encoder."""
-    count, k = len(_LABELS), trained.encoder.representation
-    image = data.image
-    images = None
-    if image is not None:
-        images = torch.from_numpy(rng.uniform(-1, 1, (count, image.channels, image.height, image.width)))
-    family = family_of(data.label.count)
-    batch = Batch(
-        torch.from_numpy(rng.uniform(-1, 1, (count, data.inputs))),
-        images,
-        torch.tensor(_LABELS),
-        torch.tensor(_DOMAINS),
-        torch.from_numpy(rng.uniform(0.5, 2.0, count)),
-        torch.from_numpy(rng.normal(size=(max(_DOMAINS) + 1, family.form.logits * (k + 1)))),
-        family,
-    )
-    return batch, rng.normal(size=(count, k))
-
-
-class _Batches:
-    """The records. Labels and domains are copied to the device once, inputs and images when a batch needs them."""
-
-    def __init__(
-        self,
-        records: Records,
-        heads: NDArray[np.float64],
-        weights: NDArray[np.float64],
-        family: Family,
-        device: torch.device,
-    ) -> None:
-        self._device, self._family = device, family
-        self._images = records.images
-        self._inputs = records.inputs
-        self._y = torch.tensor(records.labels, device=device)
-        self._domains = torch.tensor(records.domains, device=device)
-        self._weights = torch.tensor(weights, dtype=torch.float32, device=device)
-        self._heads = torch.tensor(heads, dtype=torch.float32, device=device)
-
-    def take(self, drawn: NDArray[np.int64]) -> Batch:
-        rows = torch.from_numpy(drawn).to(self._device)
-        domains = self._domains[rows]
-        images = None if self._images is None else torch.tensor(self._images.take(drawn), device=self._device)
-        x = torch.tensor(self._inputs[drawn], device=self._device)
-        return Batch(x, images, self._y[rows], domains, self._weights[domains], self._heads, self._family)
 
 
 def _bytes_per_record(trained: _Trained) -> int:
@@ -327,13 +294,6 @@ def _losses(trained: _Trained, batch: Batch, plan: EncoderPlan, latent: NDArray[
     if deviation is not None and trained.prior is not None:
         moments = Latent(mean, deviation, trained.prior)
     return record_losses(terms.of_upload(plan), Seen(batch, phi, moments))
-
-
-def _no_gradients(trained: _Trained) -> None:
-    """Give an empty batch per-sample gradients of length 0. Opacus' own hooks disagree on their shape for tables."""
-    parameters: Sequence[Any] = list(trained.parameters())
-    for parameter in parameters:
-        parameter.grad_sample = parameter.new_zeros((0, *parameter.shape))
 
 
 def _update(trained: _Trained, start: NDArray[np.float32], plan: EncoderPlan) -> EncoderUpdate:

@@ -1,11 +1,11 @@
 """Noise from a cryptographic key stream.
 
 `discrete_gaussian` is exact: its law is the discrete Gaussian of the given `sigma` (a float is a rational number),
-with no rounding anywhere. `gaussian` is the continuous law for noise inside training, whose result is rounded to a
-public grid before it leaves. Neither uses torch's or numpy's generators, so a GPU draws the same noise as a CPU.
+with no rounding anywhere. `gaussian` makes the normals of a stochastic encoder's features, and protects nobody: it is
+part of the model, and privacy rests on the integer noise of training (`rounded`) whatever its law is. Neither uses
+torch's or numpy's generators, so a GPU draws the same numbers as a CPU.
 
-Sources: Canonne, Kamath, Steinke 2020, "The Discrete Gaussian for Differential Privacy", Algorithms 2 and 3;
-Holohan and Braghin 2021, "Secure Random Sampling in Differential Privacy" (the sum of four normals).
+Source: Canonne, Kamath, Steinke 2020, "The Discrete Gaussian for Differential Privacy", Algorithms 2 and 3.
 """
 
 from __future__ import annotations
@@ -53,10 +53,9 @@ def discrete_gaussian(stream: KeyStream, sigma: float, n: int) -> NDArray[np.int
 
 
 def gaussian(stream: KeyStream, shape: tuple[int, ...]) -> NDArray[np.float64]:
-    """Standard normals of the given shape, float64.
+    """Standard normals of the given shape, float64, for a model's own randomness. They are no noise for privacy.
 
-    Each is half the sum of four inverse-CDF normals of 53-bit uniforms. So an outcome has very many preimages, and its
-    low bits do not reveal the noise-free value. That is the attack on floating-point noise of Mironov 2012.
+    Each is half the sum of four inverse-CDF normals of 53-bit uniforms.
     """
     n = math.prod(shape)
     words = stream.words64(_NORMALS * n)
@@ -108,13 +107,19 @@ def _is_below(stream: KeyStream, word: int, gamma: Fraction) -> bool:
         return True
     bits = 64
     while True:
-        digits = bits // 3 + 20
-        with localcontext(Context(prec=digits)):
-            threshold = Fraction((-Decimal(gamma.numerator) / Decimal(gamma.denominator)).exp())
-        error = (gamma + 2) / 10 ** (digits - 1)
-        if Fraction(word + 1, 1 << bits) <= threshold - error:
+        low, high = exp_bounds(gamma, bits)
+        if Fraction(word + 1, 1 << bits) <= low:
             return True
-        if Fraction(word, 1 << bits) >= threshold + error:
+        if Fraction(word, 1 << bits) >= high:
             return False
         word = word << 64 | int(stream.words64(1)[0])
         bits += 64
+
+
+def exp_bounds(gamma: Fraction, bits: int) -> tuple[Fraction, Fraction]:
+    """Rational bounds of exp(-gamma), gamma >= 0, closer together than 2^-bits (gamma + 2)."""
+    digits = bits // 3 + 20
+    with localcontext(Context(prec=digits)):
+        value = Fraction((-Decimal(gamma.numerator) / Decimal(gamma.denominator)).exp())
+    error = (gamma + 2) / 10 ** (digits - 1)
+    return value - error, value + error
