@@ -5,7 +5,7 @@ import math
 import pytest
 
 from policies.errors import CostError
-from policies.plan.cost import MAX_COUNT, Cost
+from policies.plan.cost import MAX_COUNT, MAX_NOISE, MIN_RATE, Cost
 
 
 @pytest.mark.parametrize("noise", [-1.0, 1.1e6, 1e160, 10**400, -(10**400), math.nan, math.inf, True, "1", None])
@@ -24,6 +24,20 @@ def test_a_rate_that_is_no_chance_is_refused(rate):
 def test_a_count_that_does_not_count_is_refused(count):
     with pytest.raises(CostError, match="count"):
         Cost("training", 1.0, 1.0, count)
+
+
+def test_a_cost_may_lie_at_the_ends_of_its_ranges_and_not_beyond():
+    assert (MIN_RATE, MAX_NOISE, MAX_COUNT) == (1e-9, 1e6, 10**9)
+    Cost("training", MIN_RATE, 0.0, 1)
+    Cost("evaluation", 1.0, MAX_NOISE, MAX_COUNT)
+    for rate, noise in (
+        (math.nextafter(MIN_RATE, 0.0), 1.0),
+        (math.nextafter(1.0, 2.0), 1.0),
+        (1.0, math.nextafter(0.0, -1.0)),
+        (1.0, math.nextafter(MAX_NOISE, math.inf)),
+    ):
+        with pytest.raises(CostError, match="must lie between"):
+            Cost("training", rate, noise, 1)
 
 
 def test_an_unknown_cohort_is_refused():
