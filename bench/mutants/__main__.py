@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Final
+from typing import Any, Final, Self
 
 import yaml
 
@@ -53,7 +53,7 @@ class Verdict:
 def main() -> int:
     """Run what was asked for, print the table and the survivors, and judge."""
     asked = _arguments()
-    modules: dict[str, dict[str, list[str]]] = yaml.safe_load((HERE / "modules.yaml").read_text("utf-8"))
+    modules: dict[str, dict[str, Any]] = yaml.safe_load((HERE / "modules.yaml").read_text("utf-8"))
     chosen = {name: each for name, each in modules.items() if not asked.modules or name in asked.modules}
     reasons = read_reasons(HERE / "equivalent.yaml")
     until = time.monotonic() + 3600 * asked.hours
@@ -80,7 +80,7 @@ class Bench:
         for copy in copies:
             self._free.put(copy)
 
-    def __enter__(self) -> Bench:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -88,10 +88,10 @@ class Bench:
             copy.__exit__(None, None, None)
 
     def judged(
-        self, name: str, module: Mapping[str, Any], reasons: Mapping[Key, str], asked: Any
+        self, name: str, module: Mapping[str, Any], reasons: Mapping[Key, str], asked: argparse.Namespace
     ) -> list[Verdict]:
         """Judge a sample of one module's faults."""
-        paths, tests = module["files"], module["tests"]
+        paths, tests = module["files"], [*module["tests"], *(["-k", module["only"]] if "only" in module else [])]
         mutants = sample(ROOT, paths, asked.sample, asked.seed)
         known = _remembered(paths, tests) if asked.remember else {}
         clean = self._clean(name, paths, tests)

@@ -5,7 +5,7 @@ that is not caught, a loop that never runs, a missing decorator), and two of our
 is how a check gets lost, and one side of an `and` or `or` that is dropped.
 
 Left out is what cannot change what a module does: annotations (every module postpones their evaluation), imports for
-type checkers alone, values that only the text of a message shows, and `is` for `==`.
+type checkers alone, values that only the text of a message shows, `slots` of a dataclass, and `is` for `==`.
 """
 
 from __future__ import annotations
@@ -60,16 +60,19 @@ class DropStatement(Operator):  # type: ignore[misc]  # cosmic-ray has no types
     """A call whose result nobody uses, a `raise` or an augmented assignment is not carried out."""
 
     def mutation_positions(self, node: Node) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+        """Where in this node."""
         if node.type == "simple_stmt" and _acts(node.children[0]):
             yield node.children[0].start_pos, node.children[0].end_pos
 
-    def mutate(self, node: Node, index: int) -> Node:
+    def mutate(self, node: Node, index: int) -> Node:  # noqa: ARG002 - a statement has one place
+        """Return the node with the fault."""
         first = node.children[0].get_first_leaf()
         node.children[0] = parso.python.tree.Name("pass", first.start_pos, first.prefix)
         return node
 
     @classmethod
     def examples(cls) -> tuple[Example, ...]:
+        """Code without and with the fault."""
         return (
             Example("check(x)\n", "pass\n"),
             Example("if x:\n    raise y\n", "if x:\n    pass\n"),
@@ -81,11 +84,13 @@ class DropOperand(Operator):  # type: ignore[misc]  # cosmic-ray has no types
     """One side of an `and` or `or` is not asked."""
 
     def mutation_positions(self, node: Node) -> Iterator[tuple[tuple[int, int], tuple[int, int]]]:
+        """Where in this node."""
         if node.type in ("and_test", "or_test"):
             for operand in node.children[::2]:
                 yield operand.start_pos, operand.end_pos
 
     def mutate(self, node: Node, index: int) -> Node:
+        """Return the node with the fault."""
         first = node.get_first_leaf().prefix
         at = 2 * index
         del node.children[max(at - 1, 0) : max(at - 1, 0) + 2]
@@ -94,6 +99,7 @@ class DropOperand(Operator):  # type: ignore[misc]  # cosmic-ray has no types
 
     @classmethod
     def examples(cls) -> tuple[Example, ...]:
+        """Code without and with the fault."""
         return (
             Example("x = a and b\n", "x = b\n"),
             Example("x = a or b or c\n", "x = a or c\n", occurrence=1),
@@ -155,18 +161,22 @@ class _Meaning(ast.NodeTransformer):
         node.annotation = None
         return node
 
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:  # noqa: N802 - named by ast
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
         node.annotation = ast.Constant(None)
         return self.generic_visit(node)
 
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:  # noqa: N802
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         node.returns = None
         return self.generic_visit(node)
 
-    def visit_If(self, node: ast.If) -> ast.AST | None:  # noqa: N802
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        node.keywords = [keyword for keyword in node.keywords if keyword.arg != "slots"]  # they save memory alone
+        return self.generic_visit(node)
+
+    def visit_If(self, node: ast.If) -> ast.AST | None:
         return None if "TYPE_CHECKING" in ast.dump(node.test) else self.generic_visit(node)
 
-    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:  # noqa: N802
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
         words = "{".join(part.value for part in node.values if isinstance(part, ast.Constant))
         return ast.Constant("a sentence") if _SENTENCE.search(words) else self.generic_visit(node)
 

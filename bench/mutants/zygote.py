@@ -17,8 +17,10 @@ import sys
 import time
 from typing import Final
 
+import pytest
+from hypothesis import Phase, settings
+
 LIBRARIES: Final = (
-    "pytest",
     "xdist.scheduler",
     "pytest_timeout",
     "hypothesis.stateful",
@@ -58,8 +60,6 @@ def main() -> None:
 
 def _register_profile() -> None:
     """Register the properties' draws as `make test` makes them, without the search for the smallest failure."""
-    from hypothesis import Phase, settings
-
     phases = (Phase.explicit, Phase.generate)
     settings.register_profile(PROFILE, deadline=None, derandomize=True, phases=phases)
 
@@ -93,8 +93,6 @@ def _test(arguments: list[str], log: str) -> None:
         os.dup2(source, stream)
     code = 1
     try:
-        import pytest
-
         code = int(pytest.main(arguments))
         sys.stdout.flush()
     finally:

@@ -43,7 +43,7 @@ def test_only_what_acts_is_changed(tree):
     assert not [before for before, _ in found if "TYPE_CHECKING" in before or "msg =" in before]
     signatures = {after for before, after in found if before.startswith("def")}
     assert {after.partition("-> ")[2] for after in signatures} == {"int | None:"}
-    whole = 'if left is None or left >= limit:'
+    whole = "if left is None or left >= limit:"
     assert {
         (whole, "if left is None:"),
         (whole, "if left >= limit:"),

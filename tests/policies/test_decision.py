@@ -341,7 +341,12 @@ def test_repeated_attempts_count_against_the_limit_of_the_study(make_policy, mak
     wide = {"budget.epsilon": 30, "limits.study_epsilon": exact}
     decide(make_policy(wide), study, **call, study_spent=repeated)
     with pytest.raises(Refused, match="with its repeated attempts"):
-        decide(make_policy(wide | {"limits.study_epsilon": math.nextafter(exact, 0.0)}), study, **call, study_spent=repeated)
+        decide(
+            make_policy(wide | {"limits.study_epsilon": math.nextafter(exact, 0.0)}),
+            study,
+            **call,
+            study_spent=repeated,
+        )
 
 
 def test_a_spent_evaluation_cohort_does_not_hinder_training_below_it(make_policy, make_study):

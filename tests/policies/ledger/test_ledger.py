@@ -375,16 +375,15 @@ def test_a_file_put_back_under_the_agent_is_found_at_the_next_charge(open_ledger
 
 
 @pytest.mark.parametrize(
-    ("genesis", "mine", "theirs"),
+    "case",
     [
         (CARDIOLOGY, [debit(1)], [debit(1, noise=20.0)]),
         (CARDIOLOGY, [debit(1), debit(2)], [debit(1, noise=20.0), debit(2)]),
         (replace(CARDIOLOGY, data_set="other"), [], []),
     ],
 )
-def test_a_whole_ledger_of_the_same_length_under_the_agent_is_found(
-    genesis, mine, theirs, open_ledger, ledger_path, tmp_path
-):
+def test_a_whole_ledger_of_the_same_length_under_the_agent_is_found(case, open_ledger, ledger_path, tmp_path):
+    genesis, mine, theirs = case
     other = tmp_path / "other.db"
     Ledger.create(other, genesis)
     with Ledger.open(other, genesis, budget_epsilon=4.0) as ledger:
@@ -404,7 +403,9 @@ def test_a_recovery_states_at_least_what_the_lost_heads_stated(open_ledger):
     ledger = open_ledger()
     ledger.charge(debit(1))
     lost = [replace(ledger.checkpoint("north"), head=EntryRef(9, "a" * 64), epsilon=stated) for stated in (2.5, 1.5)]
-    signed = Recovery((lost[0].head,), (Cost("training", 1.0, 50.0, 1),), "A. Weber", "fedward://silo/north", "PEM", "00")
+    signed = Recovery(
+        (lost[0].head,), (Cost("training", 1.0, 50.0, 1),), "A. Weber", "fedward://silo/north", "PEM", "00"
+    )
     assert ledger.recover(signed, lost).epsilon == ledger.spent() == 2.5
     again = ledger.recover(replace(signed, covers=()), lost)
     assert again.epsilon == ledger.spent() == 2.5

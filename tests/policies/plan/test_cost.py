@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import math
+import sys
+from dataclasses import FrozenInstanceError
 
 import pytest
 
 from policies.errors import CostError
-from policies.plan.cost import MAX_COUNT, MAX_NOISE, MIN_RATE, Cost
+from policies.plan.cost import MAX_COUNT, MAX_NOISE, MIN_RATE, Cost, finite
 
 
 @pytest.mark.parametrize("noise", [-1.0, 1.1e6, 1e160, 10**400, -(10**400), math.nan, math.inf, True, "1", None])
@@ -48,3 +50,20 @@ def test_an_unknown_cohort_is_refused():
 def test_equal_costs_are_one_however_they_are_written():
     assert Cost("training", 1, 20, 1) == Cost("training", 1.0, 20.0, 1)
     assert repr(Cost("training", 1, 20, 1)) == repr(Cost("training", 1.0, 20.0, 1))
+
+
+def test_a_price_that_was_charged_cannot_be_changed():
+    cost = Cost("training", 1.0, 20.0, 1)
+    with pytest.raises(FrozenInstanceError):
+        cost.count = 2
+
+
+def test_the_largest_floats_are_numbers():
+    largest = sys.float_info.max
+    assert [finite(number) for number in (largest, -largest, int(largest), 2 * int(largest), -2 * int(largest))] == [
+        True,
+        True,
+        True,
+        False,
+        False,
+    ]
