@@ -1,8 +1,8 @@
 """Plant a seeded sample of faults into each module, one at a time, and see whether its tests find them.
 
-`modules.yaml` says which tests: a module's own and its neighbours', as far as they are quick. Before anything is
-planted, those tests must pass, and they must fail if the module cannot be imported: so it is the copy that is tested.
-A fault is found if a test fails, or takes five times as long as all of them did. `equivalent.yaml` has the faults that
+`modules.yaml` says which tests: a module's own, and its neighbours' if those pass. Before anything is planted, all of
+them must pass, and they must fail if the module cannot be imported: so it is the copy that is tested. A fault is found
+if a test fails, or if the tests take five times as long as they did. `equivalent.yaml` has the faults that
 no test can or need find, each with its reason. The run succeeds if 90 % of each module's faults are found and every
 other one has a reason. With `--remember`, faults that were found before in this very module are not planted again.
 """
@@ -25,7 +25,7 @@ from typing import Any, Final, Self
 import yaml
 
 from bench.mutants.making import Key, Mutant, planted, sample
-from bench.mutants.running import Copy, Run
+from bench.mutants.running import Copy
 from bench.table import OUT, Figure, judge
 
 ROOT: Final = Path(__file__).parents[2]
@@ -90,13 +90,16 @@ class Bench:
     def judged(
         self, name: str, module: Mapping[str, Any], reasons: Mapping[Key, str], asked: argparse.Namespace
     ) -> list[Verdict]:
-        """Judge a sample of one module's faults."""
-        paths, tests = module["files"], [*module["tests"], *(["-k", module["only"]] if "only" in module else [])]
-        mutants = sample(ROOT, paths, asked.sample, asked.seed)
-        known = _remembered(paths, tests) if asked.remember else {}
-        clean = self._clean(name, paths, tests)
-        seconds = max(LEAST_SECONDS, SLOWER * clean.seconds)
-        print(f"{name}: {len(mutants)} faults, the tests take {clean.seconds:.1f} s", flush=True)
+        """Judge a sample of one module's faults: by its own tests, and by its neighbours' if those pass."""
+        paths, stages = module["files"], [each for each in (module["tests"], module.get("neighbours")) if each]
+        root = self._copies[0].root  # the working tree may be edited meanwhile
+        mutants = sample(root, paths, asked.sample, asked.seed)
+        state = _state_of(root, paths, stages)
+        known = _remembered(state) if asked.remember else {}
+        clean = [self._clean(name, paths, tests) for tests in stages]
+        timed = list(zip(stages, (max(LEAST_SECONDS, SLOWER * seconds) for seconds in clean), strict=True))
+        took = " and ".join(f"{seconds:.1f}" for seconds in clean)
+        print(f"{name}: {len(mutants)} faults, the tests take {took} s", flush=True)
 
         def judge_one(mutant: Mutant) -> Verdict:
             why = reasons.get(mutant.key)
@@ -108,30 +111,30 @@ class Bench:
                 return Verdict(mutant, "not run", 0.0, "", why)
             copy = self._free.get()
             try:
-                run = copy.test_with(mutant.path, planted(ROOT, mutant), tests, seconds)
+                runs = copy.test_with(mutant.path, planted(copy.root, mutant), timed)
             finally:
                 self._free.put(copy)
-            outcome = {"passed": "survived", "failed": "killed", "late": "late"}[run.outcome]
-            return Verdict(mutant, outcome, run.seconds, run.failed, why)
+            outcome = {"passed": "survived", "failed": "killed", "late": "late"}[runs[-1].outcome]
+            return Verdict(mutant, outcome, sum(run.seconds for run in runs), runs[-1].failed, why)
 
         with ThreadPoolExecutor(len(self._copies)) as pool:
             found = list(pool.map(judge_one, mutants))
-        _remember(paths, tests, found)
+        _remember(state, found)
         return found
 
-    def _clean(self, name: str, paths: Sequence[str], tests: Sequence[str]) -> Run:
-        """The run without a fault. Raises SystemExit unless it passes, and fails with a module that cannot be read."""
+    def _clean(self, name: str, paths: Sequence[str], tests: Sequence[str]) -> float:
+        """Seconds without a fault. Raises SystemExit unless tests pass, and fail with a module that cannot be read."""
         copy = self._free.get()
         try:
             clean = copy.test(tests, 3600.0)
             if clean.outcome != "passed":
                 sys.exit(f"{name}: the tests do not pass as it is ({clean.failed})\n{copy.told()}")
             for path in paths:
-                if copy.test_with(path, "raise ImportError\n", tests, 3600.0).outcome != "failed":
+                if copy.test_with(path, "raise ImportError\n", [(tests, 3600.0)])[-1].outcome != "failed":
                     sys.exit(f"{name}: the tests pass without {path}; they read another copy of it")
         finally:
             self._free.put(copy)
-        return clean
+        return clean.seconds
 
 
 def figure_of(name: str, verdicts: Sequence[Verdict]) -> Figure:
@@ -164,22 +167,22 @@ def _print_survivors(verdicts: Sequence[Verdict]) -> None:
             print(f"    - {mutant.before}\n    + {mutant.after}", flush=True)
 
 
-def _state_of(paths: Sequence[str], tests: Sequence[str]) -> str:
-    """A digest of the module and of the tests by name: tests that changed may find more, not less."""
-    content = [(ROOT / path).read_text("utf-8") for path in paths]
-    return hashlib.sha256(json.dumps([content, list(tests)]).encode()).hexdigest()
+def _state_of(root: Path, paths: Sequence[str], tests: Sequence[Sequence[str]]) -> str:
+    """A digest of the module and of the tests' names: tests that changed may find more, not less."""
+    content = [(root / path).read_text("utf-8") for path in paths]
+    return hashlib.sha256(json.dumps([content, tests]).encode()).hexdigest()
 
 
-def _remembered(paths: Sequence[str], tests: Sequence[str]) -> dict[Key, str]:
+def _remembered(state: str) -> dict[Key, str]:
     held = json.loads(MEMORY.read_text("utf-8")) if MEMORY.exists() else {}
-    return {(path, at, before, after): by for path, at, before, after, by in held.get(_state_of(paths, tests), [])}
+    return {(path, at, before, after): by for path, at, before, after, by in held.get(state, [])}
 
 
-def _remember(paths: Sequence[str], tests: Sequence[str], verdicts: Sequence[Verdict]) -> None:
+def _remember(state: str, verdicts: Sequence[Verdict]) -> None:
     OUT.mkdir(exist_ok=True)
     held = json.loads(MEMORY.read_text("utf-8")) if MEMORY.exists() else {}
     known = {verdict.mutant.key: verdict.by for verdict in verdicts if verdict.outcome == "killed"}
-    held[_state_of(paths, tests)] = [(*key, by) for key, by in (_remembered(paths, tests) | known).items()]
+    held[state] = [(*key, by) for key, by in (_remembered(state) | known).items()]
     MEMORY.write_text(json.dumps(held, indent=1) + "\n", encoding="utf-8")
 
 

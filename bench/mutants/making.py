@@ -177,17 +177,18 @@ class _Meaning(ast.NodeTransformer):
         return None if "TYPE_CHECKING" in ast.dump(node.test) else self.generic_visit(node)
 
     def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
-        words = "{".join(part.value for part in node.values if isinstance(part, ast.Constant))
+        words = "{".join(str(part.value) for part in node.values if isinstance(part, ast.Constant))
         return ast.Constant("a sentence") if _SENTENCE.search(words) else self.generic_visit(node)
 
 
 def _acts(statement: Node) -> bool:
     if statement.type == "atom_expr":
-        return statement.children[-1].type == "trailer" and statement.children[-1].children[0].value == "("
+        last = statement.children[-1]
+        return bool(last.type == "trailer" and last.children[0].value == "(")
     if statement.type == "expr_stmt":
         operator = statement.children[1]
-        return operator.type == "operator" and len(operator.value) > 1
-    return statement.type == "raise_stmt"
+        return bool(operator.type == "operator" and len(operator.value) > 1)
+    return bool(statement.type == "raise_stmt")
 
 
 def _sites(source: str, known: dict[str, Operator]) -> Iterator[tuple[str, int, tuple[int, int]]]:

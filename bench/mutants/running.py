@@ -85,12 +85,17 @@ class Copy:
         """What the last run printed."""
         return self._log.read_text("utf-8", "replace")
 
-    def test_with(self, path: str, source: str, tests: Sequence[str], seconds: float) -> Run:
-        """Run them while a file has this content."""
+    def test_with(self, path: str, source: str, stages: Sequence[tuple[Sequence[str], float]]) -> list[Run]:
+        """Run these tests, each with its limit, while a file has this content, up to the first that do not pass."""
         file = self.root / path
         before = file.read_bytes()
         file.write_text(source, encoding="utf-8")
+        runs = []
         try:
-            return self.test(tests, seconds)
+            for tests, seconds in stages:
+                runs.append(self.test(tests, seconds))
+                if runs[-1].outcome != "passed":
+                    break
         finally:
             file.write_bytes(before)
+        return runs
