@@ -9,7 +9,7 @@ SEED ?= 100
 WORKERS ?= 2
 CONSTRAINTS := constraints.txt
 
-.PHONY: help demo test test-slow reliability ledger-faults lint proto clean audit bench-exam bench-heart bench-mnist bench-sealed bench-round bench-startup bench-noise abuse
+.PHONY: help demo test test-slow reliability ledger-faults lint proto clean audit bench-exam bench-heart bench-mnist bench-sealed bench-round bench-startup bench-noise abuse mutants
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -48,6 +48,9 @@ proto: $(VENV)/.installed ## Generate the wire's Python code.
 
 audit: $(VENV)/.installed ## An attacker's lower bounds on epsilon, with and without planted faults; three minutes.
 	$(BIN)/python -m bench.audit
+
+mutants: $(VENV)/.installed ## Plant 100 faults into each module that privacy stands on; at most six hours.
+	$(BIN)/python -m bench.mutants
 
 bench-exam: $(VENV)/.installed ## Three seeds of the demo's study against hospitals alone and FedAvg.
 	$(BIN)/python -m bench.exam

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import contextlib
+import math
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
@@ -301,7 +303,7 @@ def test_a_tensor_may_take_its_share_and_no_more(make_policy, make_study, tensor
     share = alone / 2.0 * (1 + 1e-9)
     decide(make_policy({f"split.{tensor}": share}), study, **CALL)
     with pytest.raises(Refused, match=f"split: .*policy.split.{tensor}"):
-        decide(make_policy({f"split.{tensor}": share * 0.999}), study, **CALL)
+        decide(make_policy({f"split.{tensor}": share * (1 - 2e-9)}), study, **CALL)
 
 
 def test_a_round_may_cost_its_cap_and_no_more(make_policy, make_study):
@@ -309,7 +311,7 @@ def test_a_round_may_cost_its_cap_and_no_more(make_policy, make_study):
     dearest = max(accountant.epsilon(plan(study).round_costs(r).values(), 1e-5) for r in range(study.rounds + 1))
     decide(make_policy({"limits.round_epsilon": dearest}), study, **CALL)
     with pytest.raises(Refused, match="epsilon_per_round"):
-        decide(make_policy({"limits.round_epsilon": dearest * 0.999}), study, **CALL)
+        decide(make_policy({"limits.round_epsilon": math.nextafter(dearest, 0.0)}), study, **CALL)
 
 
 def test_only_what_is_drawn_anew_counts_again_against_the_cap_of_a_round(make_policy, make_study):
@@ -365,6 +367,14 @@ def test_a_budget_of_exactly_the_plan_is_enough(make_policy, make_study):
     exact = accountant.epsilon(plan(study).costs(), 1e-5)
     policy = make_policy({"budget.epsilon": exact, "limits.study_epsilon": exact})
     decide(policy, study, **CALL)
+    with pytest.raises(Refused, match="epsilon_per_study"):
+        decide(make_policy({"limits.study_epsilon": math.nextafter(exact, 0.0)}), study, **CALL)
+    held = [Cost("training", 1.0, 20.0, 1)]
+    least = accountant.epsilon([*held, *plan(study).costs()], 1e-5)
+    for epsilon, enough in ((least, True), (math.nextafter(least, 0.0), False)):
+        policy_of_all = make_policy({"budget.epsilon": epsilon, "limits.study_epsilon": exact})
+        with contextlib.nullcontext() if enough else pytest.raises(Refused, match="budget_spent"):
+            decide(policy_of_all, study, **{**CALL, "spent_costs": held})
     before_last = [cost for number in range(study.rounds) for cost in plan(study).round_costs(number).values()]
     last = {**CALL, "round": study.rounds}
     decide(policy, study, **{**last, "spent_costs": before_last, "study_spent": before_last})
@@ -380,6 +390,16 @@ def test_repeated_attempts_count_against_the_limit_of_the_study(make_policy, mak
     decide(policy, study, **call)
     with pytest.raises(Refused, match="with its repeated attempts"):
         decide(policy, study, **call, study_spent=repeated)
+    exact = accountant.epsilon([*repeated, *plan(study).costs(1)], 1e-5)
+    wide = {"budget.epsilon": 30, "limits.study_epsilon": exact}
+    decide(make_policy(wide), study, **call, study_spent=repeated)
+    with pytest.raises(Refused, match="with its repeated attempts"):
+        decide(
+            make_policy(wide | {"limits.study_epsilon": math.nextafter(exact, 0.0)}),
+            study,
+            **call,
+            study_spent=repeated,
+        )
 
 
 def test_a_spent_evaluation_cohort_does_not_hinder_training_below_it(make_policy, make_study):

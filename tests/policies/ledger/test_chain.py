@@ -92,6 +92,18 @@ def test_every_gap_is_found(place):
         check_chain(rows)
 
 
+@pytest.mark.parametrize("place", range(4))
+def test_an_entry_with_a_right_hash_of_its_own_does_not_fit_its_neighbours(place):
+    """Whoever may write the file can hash; what he cannot do is leave the rest of the chain as it was."""
+    sequence, previous, _, body = chain(4)[place]
+    other = body.replace("cardiology", "neurology").replace("2026-01-31", "2026-01-30")
+    for before, content, found in (("f" * 64, body, place), (previous, other, place + 1)):
+        rows = chain(4)
+        rows[place] = (sequence, before, hashlib.sha256(f"{before}\n{content}".encode()).hexdigest(), content)
+        with pytest.raises(LedgerTamperedError, match=f"entry {found} is missing or does not follow"):
+            check_chain(rows)
+
+
 def test_an_empty_chain_is_no_ledger():
     with pytest.raises(LedgerTamperedError, match="entry 0 is missing"):
         check_chain([])

@@ -31,7 +31,7 @@ from policies.errors import (
     PolicyError,
 )
 from policies.ledger.chain import Genesis
-from policies.ledger.events import EntryRef
+from policies.ledger.events import EntryRef, Recovery
 from policies.ledger.ledger import Debit, Ledger, read_ledger
 from policies.ledger.store import create_store
 from policies.plan.cost import Cost
@@ -128,11 +128,16 @@ def test_an_overdraft_is_refused_with_its_numbers_and_not_written(open_ledger, l
     assert ledger.spent() == spent
 
 
-def test_the_budget_can_be_used_up_exactly(open_ledger):
+def test_the_budget_can_be_used_up_exactly_and_not_a_hair_beyond(open_ledger):
     wanted = accountant.epsilon([Cost("training", 1.0, 6.0, 1)], DELTA)
-    ledger = open_ledger(budget_epsilon=wanted)
-    ledger.charge(debit(1, noise=6))
-    assert ledger.left() == 0.0
+    with contextlib.closing(open_ledger(budget_epsilon=math.nextafter(wanted, 0.0))) as ledger:
+        with pytest.raises(BudgetRefused):
+            ledger.charge(debit(1, noise=6))
+        ledger.put_into_force("policy", wanted)
+        ledger.charge(debit(1, noise=6))
+        assert ledger.left() == 0.0
+        ledger.put_into_force("wider", 2 * wanted)
+        assert ledger.left() == wanted
 
 
 def test_an_infinite_price_is_refused(open_ledger):
@@ -155,6 +160,15 @@ def test_an_accountant_that_finds_less_lowers_nothing(open_ledger, monkeypatch):
         monkeypatch.setattr(accountant, "epsilon", lambda costs, delta: 0.01)
         assert ledger.charge(debit(2, noise=5)).epsilon == spent
     assert open_ledger().spent() == spent
+
+
+def test_a_ledger_that_states_too_little_is_counted_again_when_it_is_opened(open_ledger, monkeypatch):
+    with monkeypatch.context() as older, contextlib.closing(open_ledger()) as ledger:
+        older.setattr(accountant, "epsilon", lambda costs, delta: 0.01)
+        assert ledger.charge(debit(1, noise=5)).epsilon == 0.01
+    ledger = open_ledger()
+    assert ledger.spent() == accountant.epsilon([Cost("training", 1.0, 5.0, 1)], DELTA) > 0.01
+    assert ledger.left() == 4.0 - ledger.spent()
 
 
 def test_a_ledger_is_made_once_and_never_in_passing(tmp_path):
@@ -379,6 +393,43 @@ def test_a_file_put_back_under_the_agent_is_found_at_the_next_charge(open_ledger
         ledger.verify()
     with pytest.raises((LedgerTamperedError, LedgerWriteError)):
         ledger.charge(debit(2))
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        (CARDIOLOGY, [debit(1)], [debit(1, noise=20.0)]),
+        (CARDIOLOGY, [debit(1), debit(2)], [debit(1, noise=20.0), debit(2)]),
+        (replace(CARDIOLOGY, data_set="other"), [], []),
+    ],
+)
+def test_a_whole_ledger_of_the_same_length_under_the_agent_is_found(case, open_ledger, ledger_path, tmp_path):
+    genesis, mine, theirs = case
+    other = tmp_path / "other.db"
+    Ledger.create(other, genesis)
+    with Ledger.open(other, genesis, budget_epsilon=4.0) as ledger:
+        for wish in theirs:
+            ledger.charge(wish)
+    ledger = open_ledger()
+    for wish in mine:
+        ledger.charge(wish)
+    ledger.verify()
+    ledger_path.write_bytes(other.read_bytes())
+    with pytest.raises(LedgerTamperedError, match="is not what this process wrote"):
+        ledger.verify()
+
+
+def test_a_recovery_states_at_least_what_the_lost_heads_stated(open_ledger):
+    """What was lost may have cost more beside the rest than alone, so the price of its costs is not enough."""
+    ledger = open_ledger()
+    ledger.charge(debit(1))
+    lost = [replace(ledger.checkpoint("north"), head=EntryRef(9, "a" * 64), epsilon=stated) for stated in (2.5, 1.5)]
+    signed = Recovery(
+        (lost[0].head,), (Cost("training", 1.0, 50.0, 1),), "A. Weber", "fedward://silo/north", "PEM", "00"
+    )
+    assert ledger.recover(signed, lost).epsilon == ledger.spent() == 2.5
+    again = ledger.recover(replace(signed, covers=()), lost)
+    assert again.epsilon == ledger.spent() == 2.5
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

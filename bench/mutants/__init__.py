@@ -1,0 +1,1 @@
+"""Faults planted into the modules on which privacy stands: how many of them their tests find."""
