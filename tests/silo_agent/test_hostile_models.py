@@ -176,8 +176,10 @@ def test_one_patient_moves_the_summed_gradient_by_the_clip(classes, stochastic, 
 def test_a_gradient_of_any_size_is_clipped_or_counts_as_zero(clip, size):
     """It is the second of three records', and in one part of what is trained; the other parts are as large as clips."""
     parameters = [torch.nn.Parameter(torch.zeros(2)), torch.nn.Parameter(torch.zeros(1))]
-    study = tiny_study(encoder={"clip": clip})
-    optimizer = dpsgd._Optimizer(torch.optim.SGD(parameters, lr=1.0), study.encoder, encoder_release(study), None)
+    study = tiny_study()
+    # Also at a clip that no study may state: the optimizer does not rely on the document's bounds.
+    asked = study.encoder.model_copy(update={"clip": clip})
+    optimizer = dpsgd._Optimizer(torch.optim.SGD(parameters, lr=1.0), asked, encoder_release(study), None)
     parameters[0].grad_sample = torch.tensor([[0.0, 0.0], [size, 0.6 * clip], [0.0, 0.0]])
     parameters[1].grad_sample = torch.tensor([[0.0], [0.2 * clip], [0.0]])
     optimizer.clip_and_accumulate()
