@@ -23,8 +23,8 @@ from policies.plan.shapes import encoder_values
 from policies.refusals import Reason, Refused
 
 _MIB: Final = 1 << 20
-_NAMED: Final = 6
-"""Most columns that a refusal lists."""
+_NAMED, _LETTERS = 6, 32
+"""Most columns that a refusal lists, and most letters of each."""
 
 
 def decide(
@@ -114,7 +114,7 @@ def _check_invitation(policy: Policy, study: Study, silo: str) -> None:
 def _check_unit(policy: Policy, study: Study) -> None:
     """Check the unit. The policy says by which columns cohorts are drawn, so that all studies draw the same ones."""
     unit, columns = policy.data_set.unit, policy.data_set.identified_by
-    patient, named = study.data.patient, study.data.columns
+    patient = study.data.patient
     _require(
         unit == ("record" if patient is None else "patient"),
         Reason.UNIT,
@@ -127,6 +127,12 @@ def _check_unit(policy: Policy, study: Study) -> None:
         f"study.data.patient is {patient!r}, and policy.data_set.identified_by is {', '.join(map(repr, columns))}: the"
         " policy decides which column names the patient, so the study must name the same column",
     )
+    check_file(policy, study)
+
+
+def check_file(policy: Policy, study: Study) -> None:
+    """Raise `Refused` unless the study expects the file to be parted as the policy says it is."""
+    unit, named = policy.data_set.unit, study.data.columns
     file = policy.data_set.file
     _require(
         study.data.delimiter == file.delimiter,
@@ -148,7 +154,9 @@ def _columns(names: tuple[str, ...]) -> str:
     """What a list of columns says, cut for a refusal."""
     if not names:
         return "says that the file has a header line"
-    listed = ", ".join(names[:_NAMED]) + (f" and {len(names) - _NAMED} more" if len(names) > _NAMED else "")
+    listed = ", ".join(name[:_LETTERS] for name in names[:_NAMED]) + (
+        f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+    )
     return f"names the columns of a file without one ({listed})"
 
 

@@ -1,7 +1,7 @@
 """How a study reads a silo's file: the columns, what their cells may say, and how they become a model's inputs.
 
-Guarantees: an accepted schema encodes every cell that fits as a finite number in [-1, 1], within 2^-24 of the exact
-one. `silo_agent.data.reader` does it. tests/policies/documents/test_data_schema.py has the arithmetic.
+Guarantees: an accepted schema encodes every cell that fits as a finite number in [-1, 1], within 2^-23 of the exact
+one. `silo_agent.data.reader` does it. The arithmetic: docs/design/noise.md, "Public constants".
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LEAST: Final = 1e-12
 """Smallest difference of two bounds, and smallest bound on a logarithmic scale."""
 FINEST: Final = 1e-6
 """Smallest difference of two bounds, relative to the larger of their magnitudes. With `MOST` and `LEAST` it keeps every
-scaled value within 2^-24 of the exact one, about what float32 itself loses."""
+scaled value within 2^-23 of the exact one, the spacing of float32 at 1."""
 MOST_DOMAINS: Final = 256
 MOST_INPUTS: Final = 16_384
 

@@ -126,7 +126,7 @@ class EncoderPlan(Closed):
     """FedSR's r(z|y). It is trained in the same DP step, and averaged over silos or kept at the silo."""
     weight_clip: Annotated[float, Field(ge=1, le=100)] = 3.0
     """FedDAR's domain weights u_m are clipped to [1/weight_clip, weight_clip]."""
-    max_update: Annotated[Positive, bounds.within(1e-6, 1e3)] = 2.0
+    max_update: Annotated[Positive, bounds.within(1e-9, 1e6)] = 2.0
     """Public bound on every coordinate of a silo's update, which is clamped to it before it is summed."""
     sealing: Literal["ring32", "ring64", "ckks"] = "ring32"
     """How the sum of the updates is sealed: integers mod 2^32 or 2^64 under masks, or masked CKKS ciphertexts."""

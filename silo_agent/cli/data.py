@@ -14,8 +14,10 @@ from typing import Annotated
 
 import typer
 
+from policies.decision import check_file
 from policies.documents.policy import load_policy
 from policies.documents.study import load_study
+from policies.refusals import Refused
 from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption
 from silo_agent.cli.policy import ATTENTION
 from silo_agent.config import AgentConfig
@@ -48,10 +50,11 @@ def data_check(
     if study.name not in settings.data:
         msg = f"{config} names no file for the study {study.name!r}; add it under data"
         raise StateError(msg)
-    path = settings.data[study.name]
+    path, policy = settings.data[study.name], load_policy(settings.policy)
     try:
-        found = check_records(path, study.data, limit, load_policy(settings.policy).data_set.identified_by)
-    except DataError as error:
+        check_file(policy, study)
+        found = check_records(path, study.data, limit, policy.data_set.identified_by)
+    except (DataError, Refused) as error:
         msg = f"the agent would refuse {study.name}: {error}"
         raise StateError(msg) from None
     if as_json:

@@ -16,7 +16,7 @@ from silo_agent.data.images import Images, Scale
 from silo_agent.data.reader import read_fitting_records
 
 getcontext().prec = 60
-EXACT = 2.0**-24
+EXACT = 2.0**-23
 """Largest difference of an input from the exact value."""
 LABEL = {"column": "y", "positive": [1], "negative": [0]}
 EDGES = [{"column": "band", "edges": [-MOST, 0.0, LEAST, MOST], "names": ["a", "b", "c", "d", "e"]}]

@@ -34,6 +34,13 @@ def hospital(quick_path, homes):
     return write_yaml(quick_path / "agent.yaml", {**document, "data": {"tiny": "north.csv"}})
 
 
+def test_a_study_that_expects_another_file_than_the_policy_says_is_named(study, hospital):
+    write_yaml(study, tiny_document(data={"delimiter": ";"}))
+    done = CliRunner().invoke(main.app, ["data", "check", str(study), "-c", str(hospital)])
+    assert isinstance(done.exception, StateError)
+    assert "the agent would refuse tiny: file: study.data.delimiter is ';'" in str(done.exception)
+
+
 def write(folder, *rows, header=HEADER):
     (folder / "north.csv").write_text("\n".join([header, *rows]) + "\n")
 

@@ -3,8 +3,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policies.decision import check_file
+from policies.documents.policy import Policy
+from policies.refusals import Refused
+from silo_agent.data.reader import read_fitting_records
 from silo_agent.data.records import Records
 from silo_agent.data.split import split
+from support.small_cohort import policy_document
+from support.studies import tiny_study
 
 
 def make(patients, identities):
@@ -54,6 +60,45 @@ def test_the_split_is_fixed_for_ever():
 def test_records_of_which_nobody_said_what_identifies_them_are_not_split():
     with pytest.raises(ValueError, match="identified_by"):
         split(make([0, 1], ["", "b"]), "set", 0.2)
+
+
+def cohorts(folder, study, policy):
+    """Row of a headerless file -> whether it trains, for the rows that fit."""
+    rows = np.random.default_rng(5).integers(0, 90, (200, 3))
+    found = {}
+    for number, row in enumerate(rows):
+        (folder / "row.csv").write_text(",".join(f"{value}.0" for value in row) + ",1\n")
+        records = read_fitting_records(folder / "row.csv", study.data, policy.data_set.identified_by)
+        training, evaluation = split(records, policy.data_set.id, policy.data_set.holdout)
+        if len(records):
+            found[number] = len(training) > len(evaluation)
+    return found
+
+
+def test_another_delimiter_would_move_records_to_the_other_cohort_so_the_policy_says_it(quick_path):
+    """63.0,1.0,2.0,1 has four cells with commas, and four others with points."""
+    columns = ["age", "sex", "group", "ill"]
+    file = {"delimiter": ",", "columns": columns}
+    document = policy_document("ward") | {"version": 4}
+    data_set = document["data_set"] | {"unit": "record", "identified_by": columns, "file": file}
+    policy = Policy.model_validate(
+        document | {"data_set": data_set, "limits": {**document["limits"], "memory_mib": 64}}
+    )
+
+    def study(delimiter, positive):
+        label = {"column": "ill", "positive": [positive], "negative": [9]}
+        features = [{"kind": "number", "column": "age", "minimum": 0, "maximum": 90}]
+        domain = [{"column": "age", "edges": [40], "names": ["young", "old"]}]
+        data = {"patient": None, "columns": columns, "label": label, "features": features, "domain": domain}
+        return tiny_study(data={**data, "delimiter": delimiter})
+
+    honest, hostile = study(",", 1), study(".", "0,1")
+    check_file(policy, honest)
+    with pytest.raises(Refused, match=r"^file: study\.data\.delimiter is '\.'"):
+        check_file(policy, hostile)
+    before, after = cohorts(quick_path, honest, policy), cohorts(quick_path, hostile, policy)
+    assert len(before) == len(after) == 200
+    assert sum(before[row] != after[row] for row in before) > 20
 
 
 @pytest.mark.parametrize("holdout", [0.0, 1.0, float("nan")])
