@@ -221,7 +221,7 @@ def domain_parser(factor: DomainColumn, missing: Sequence[str]) -> Callable[[Cel
 
 
 def _scaled(feature: NumericFeature, value: float) -> float:
-    """A number within the feature's range as a finite float32 in [-1, 1], or raise an `ArithmeticError`.
+    """A number within the feature's range as a finite float32 in [-1, 1], or raise `ArithmeticError` or `ValueError`.
 
     The document bounds the range so that nothing is raised. This does not rest on it.
     """
@@ -238,7 +238,7 @@ def _scaled_fill(feature: NumericFeature) -> float:
     """The scaled fill; NaN if there is none, or none that can be used."""
     try:
         return math.nan if feature.fill is None else _scaled(feature, feature.fill)
-    except ArithmeticError:
+    except (ArithmeticError, ValueError):
         return math.nan
 
 

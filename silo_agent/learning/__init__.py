@@ -5,6 +5,7 @@ and the results are sealed after it. Neither is done here.
 """
 
 __all__ = [
+    "apart",
     "contributions",
     "device",
     "encoder",
@@ -14,5 +15,6 @@ __all__ = [
     "learner",
     "model",
     "personal",
+    "personal_process",
     "private",
 ]

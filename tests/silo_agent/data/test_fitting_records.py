@@ -4,7 +4,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from policies.documents.study import CategoryFeature, DomainColumn, Image, NumericFeature
 from silo_agent.data.errors import DataError
 from silo_agent.data.reader import check_records, read_fitting_records, read_records
 from support.images import write_png
@@ -144,3 +147,48 @@ def test_a_check_lists_the_first_faults_by_row_and_counts_faults_and_records(wri
     assert repr(check) == "Check(<private>)"
     clean = check_records(write(*FIT), make_schema(), 7)
     assert (clean.faults, clean.total, clean.kept, clean.left_out) == ((), 0, 5, 0)
+
+
+# --- constants that the document would not allow ----------------------------------------------------------------------
+ANY = st.one_of(
+    st.floats(allow_nan=False, allow_infinity=False),
+    st.sampled_from([-1.7e308, 1.7e308, 5e-324, 97.0, float(np.nextafter(97.0, 98.0)), 0.0, -0.0, 1e39, -1e39]),
+)
+NUMBERS = st.builds(
+    NumericFeature.model_construct,
+    column=st.just("age"),
+    kind=st.just("number"),
+    minimum=ANY,
+    maximum=ANY,
+    scale=st.sampled_from(["linear", "log"]),
+    missing=st.sampled_from([(), (50,), ("50",)]),
+    fill=st.none() | ANY,
+)
+BANDS = st.lists(ANY, min_size=1, max_size=3, unique=True).map(sorted)
+CELLS = st.one_of(ANY.map(repr), st.sampled_from(["97", "1e400", "-0", "", "nan", "x", "1" * 400]))
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(number=NUMBERS, edges=BANDS, cell=CELLS)
+def test_no_constant_and_no_cell_makes_reading_fail_or_touches_another_record(write, number, edges, cell):
+    band = DomainColumn.model_construct(
+        column="age", values=(), edges=tuple(edges), names=tuple(map(str, range(len(edges) + 1)))
+    )
+    schema = make_schema(features=(), image=Image(column="scan", height=8, width=8)).model_copy(
+        update={"features": (number,), "domain": (band,), "image": None}
+    )
+    without = read_fitting_records(write(*FIT), schema)
+    found = read_fitting_records(write(*FIT, f"target,{cell},10,f,yes,A,1"), schema)
+    assert np.isfinite(np.asarray(found.inputs)).all()
+    assert np.abs(np.asarray(found.inputs)).max(initial=0) <= 1 + 1e-6
+    others = found.of_patients(np.array([identity != "target" for identity in found.identities], np.bool_))
+    same(others, without)
+
+
+def test_wide_inputs_take_memory_by_the_cell_and_not_by_the_width_that_a_study_asks_for(write):
+    codes = CategoryFeature(column="sex", kind="category", values=("f", "m", *range(62)))
+    narrow, wide = (make_schema(features=(feature,)) for feature in (make_schema().features[2], codes))
+    held = [read_fitting_records(write(*FIT * 50), schema).inputs for schema in (narrow, wide)]
+    assert [inputs.shape[1] for inputs in held] == [2, 64]
+    assert len({inputs.cells.nbytes for inputs in held}) == 1
+    assert np.asarray(held[1]).sum(axis=1).tolist() == [1.0] * 250

@@ -10,7 +10,9 @@ from silo_agent.data import image_files, image_store
 from silo_agent.data.errors import Unfit
 from silo_agent.data.image_store import ImageStore, reserve
 from silo_agent.data.raster import Raster
+from silo_agent.data.reader import read_fitting_records
 from support.images import write_png
+from support.tables import SCANS, scans_schema
 
 GRAY = np.random.default_rng(0).integers(0, 256, (8, 10), np.uint8)
 
@@ -174,3 +176,57 @@ def test_a_file_that_is_too_long_is_not_read(folder, monkeypatch):
 def test_no_images_at_all_are_normal(tmp_path):
     assert len(read(tmp_path)) == 0
     assert read(tmp_path).take(slice(None)).shape == (0, 1, 8, 10)
+
+
+# --- room -------------------------------------------------------------------------------------------------------------
+def sample(folder, count=5):
+    for level in range(count):
+        write_png(folder / f"{level}.png", np.full((8, 10), 40 * level, np.uint8))
+    return [f"{level}.png" for level in (3, 1, 4, 1, 0, 2)]
+
+
+def store_of(folder, cells, room):
+    store = ImageStore(folder, schema(), reserve(schema(), room))
+    return store.images([store.place(cell) for cell in cells])
+
+
+@pytest.mark.parametrize("room", [1, 2, 5])
+def test_an_image_without_room_is_decoded_when_it_is_needed_and_is_the_same(tmp_path, room):
+    cells = sample(tmp_path)
+    whole, found = read(tmp_path, *cells), store_of(tmp_path, cells, room)
+    assert len(found.levels) == room
+    for rows in (slice(None), np.array([4, 4, 0]), np.array([], np.int64), slice(2, 4)):
+        np.testing.assert_array_equal(found.take(rows), whole.take(rows))
+    kept = np.array([True, False, True, False, True, False])
+    np.testing.assert_array_equal(found.subset(kept).take(slice(None)), whole.take(np.array([0, 2, 4])))
+
+
+def test_an_image_that_is_gone_later_is_nan_and_costs_no_other_image_its_place(tmp_path):
+    cells = sample(tmp_path)
+    whole, found = read(tmp_path, *cells), store_of(tmp_path, cells, 1)
+    (tmp_path / "4.png").unlink()
+    taken = found.take(slice(None))
+    assert np.isnan(taken[2]).all()
+    np.testing.assert_array_equal(np.delete(taken, 2, axis=0), np.delete(whole.take(slice(None)), 2, axis=0))
+
+
+def test_how_much_room_is_taken_follows_from_public_constants(monkeypatch):
+    monkeypatch.setattr(image_store, "ROOM_BYTES", 1000)
+    assert len(reserve(schema(), 3)) == 3
+    assert len(reserve(schema(), 10_000_000)) == len(reserve(schema())) == 12
+    assert reserve(schema(channels=3)).shape == (4, 3, 8, 10)
+    assert reserve(schema(minimum=0.5), 1000).nbytes <= 1000
+
+
+def test_no_number_of_distinct_cells_asks_for_more_memory(tmp_path, monkeypatch):
+    """A wide image and any column of a file named as the image column: 5,000 different cells ended the agent before."""
+    asked = []
+    zeros = np.zeros
+    monkeypatch.setattr(image_store.np, "zeros", lambda shape, *kind: asked.append(shape) or zeros(shape, *kind))
+    for count in (1, 3, 300):
+        rows = [f"p{i},50,10,f,yes,A,1,{i}.png" for i in range(count)]
+        path = tmp_path / f"{count}.csv"
+        path.write_text("\n".join([SCANS, *rows]) + "\n")
+        asked.clear()
+        assert len(read_fitting_records(path, scans_schema())) == 0
+        assert [shape for shape in asked if np.ndim(shape)] == [(image_store.ROOM_BYTES // 64, 1, 8, 8)]

@@ -88,7 +88,7 @@ class Planted:
 def _flat(given):
     for one in given:
         # A longer tuple is all patients' and not one record's.
-        yield from one if isinstance(one, tuple) and len(one) < 10 else (one,)
+        yield from one if isinstance(one, tuple) and len(one) < 3 else (one,)
 
 
 @contextmanager

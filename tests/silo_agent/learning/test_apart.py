@@ -1,0 +1,187 @@
+"""The personal model's process, seen from the agent: never waited for, never heard, tried again."""
+
+import json
+import os
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pytest
+from structlog.testing import capture_logs
+
+from silo_agent.learning import apart, personal_process
+from silo_agent.learning.apart import Apart
+from silo_agent.learning.model import SharedModel
+from silo_agent.learning.personal import PersonalModel
+from silo_agent.learning.personal_process import Job, train_up_to, want_round, wanted_round, work_off
+from silo_agent.storage.folders import StudyFolder
+from support.entropy import SeededEntropy
+from support.local_federation import DATA_SET, HOLDOUT, write_patients
+from support.local_silos import SLOPES
+from support.studies import tiny_study
+
+STUDY = tiny_study(personal={"epochs": 1})
+STOP = threading.Event()
+TRAINS = """
+import os, pathlib, sys
+home = pathlib.Path(sys.argv[1])
+while os.read(0, 4096):
+    pass
+for name in ("personal.wanted", "personal.taken"):
+    (home / name).unlink(missing_ok=True)
+"""
+
+
+@pytest.fixture
+def job(tmp_path):
+    data = write_patients(tmp_path / "site.csv", np.random.default_rng(1), SLOPES, patients=20)
+    home = tmp_path / "study"
+    home.mkdir()
+    start = SharedModel.start(STUDY)
+    for number in (1, 2):
+        start.with_heads(start.heads, number).save(StudyFolder(home).model(number))
+    return Job(str(home), str(data), DATA_SET, HOLDOUT, ("patient",), "cpu", 1)
+
+
+@pytest.fixture
+def home(job):
+    return StudyFolder(personal_process.Path(job.folder))
+
+
+@pytest.fixture
+def pretend(monkeypatch):
+    """Processes that run a script instead of training; returns those that were started."""
+    started = []
+
+    def with_script(script):
+        def start(job):
+            command = [sys.executable, "-S", "-c", script, job.folder]
+            started.append(subprocess.Popen(command, stdin=subprocess.PIPE, bufsize=0))
+            return started[-1]
+
+        monkeypatch.setattr(apart, "_start", start)
+        return started
+
+    return with_script
+
+
+def test_a_job_is_read_back_as_it_was_written(job):
+    assert Job.parse(job.text()) == job
+    assert json.loads(job.text())["identified_by"] == ["patient"]
+
+
+def test_every_finished_round_is_trained_in_order_and_none_twice(job, home):
+    want_round(home, 2)
+    work_off(job)
+    assert PersonalModel.load(home.personal).round == 2
+    assert wanted_round(home) == 0
+    before = home.personal.read_bytes()
+    want_round(home, 2)
+    work_off(job)
+    assert home.personal.read_bytes() == before
+
+
+def test_training_is_the_same_whether_its_rounds_came_together_or_apart(job, home):
+    records = write_patients
+    assert records
+    trained = []
+    for steps in ((2,), (1, 2)):
+        entropy = SeededEntropy(1)
+        home.personal.unlink(missing_ok=True)
+        for number in steps:
+            train_up_to(home, number, lambda: _training(job), entropy=entropy)
+        trained.append(home.personal.read_bytes())
+    assert trained[0] == trained[1]
+
+
+def _training(job):
+    records = personal_process.read_fitting_records(personal_process.Path(job.data), STUDY.data)
+    return personal_process.split(records, job.data_set, job.holdout)[0]
+
+
+def test_what_failed_or_came_meanwhile_stays_wanted(job, home, monkeypatch):
+    want_round(home, 1)
+
+    def fails(*_, **__):
+        want_round(home, 2)
+        raise MemoryError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(personal_process, "train_up_to", fails)
+        with pytest.raises(MemoryError):
+            work_off(job)
+    assert wanted_round(home) == 2
+    work_off(job)
+    assert (PersonalModel.load(home.personal).round, wanted_round(home)) == (2, 0)
+
+
+@pytest.mark.parametrize("script", ["raise MemoryError", "import os; os.abort()", "import time; time.sleep(600)"])
+def test_the_agent_neither_waits_for_a_training_nor_hears_of_it(job, home, pretend, script):
+    """A training that crashes, is killed, or hangs."""
+    started = pretend(script)
+    trainer = Apart(lambda _: job)
+    with capture_logs() as said:
+        for number in (1, 2, 2):
+            trainer.want(STUDY, number)
+    assert said == []
+    assert wanted_round(home) == 2
+    trainer.stop()
+    assert all(process.returncode is not None for process in started)
+
+
+def test_a_training_that_cannot_be_started_is_nobodys_business(job, monkeypatch):
+    def fails(_job):
+        raise MemoryError
+
+    monkeypatch.setattr(apart, "_start", fails)
+    Apart(lambda _: job).want(STUDY, 1)
+    Apart(fails).want(STUDY, 1)
+
+
+def test_one_process_is_woken_again_and_the_end_waits_for_it(job, home, pretend):
+    started = pretend(TRAINS)
+    trainer = Apart(lambda _: job)
+    trainer.want(STUDY, 1)
+    trainer.want(STUDY, 2)
+    trainer.finish(STOP)
+    assert len(started) == 1
+    assert wanted_round(home) == 0
+
+
+def test_a_training_that_was_killed_is_tried_once_more_at_the_end(job, home, pretend):
+    started = pretend(TRAINS)
+    trainer = Apart(lambda _: job)
+    trainer.want(STUDY, 1)
+    started[0].kill()
+    started[0].wait()
+    trainer.finish(STOP)
+    assert len(started) == 2
+    assert wanted_round(home) == 0
+
+
+def test_a_wish_to_stop_ends_the_wait(job, home, pretend):
+    pretend("import time; time.sleep(600)")
+    trainer, stop = Apart(lambda _: job), threading.Event()
+    trainer.want(STUDY, 1)
+    stop.set()
+    trainer.finish(stop)
+    assert wanted_round(home) == 1
+
+
+@pytest.mark.slow
+def test_the_real_process_trains_at_the_lowest_priority_and_says_everything_inside(job, home):
+    trainer = Apart(lambda _: job)
+    trainer.want(STUDY, 2)
+    (process,) = trainer._processes.values()
+    trainer.finish(STOP)
+    assert process.returncode == 0
+    assert PersonalModel.load(home.personal).round == 2
+    assert home.personal_log.stat().st_mode & 0o777 == 0o600
+    home.model(2).write_bytes(b"damaged")
+    home.personal.unlink()
+    again = Apart(lambda _: job)
+    again.want(STUDY, 2)
+    again.finish(STOP)
+    assert "ModelFileError" in home.personal_log.read_text()
+    assert os.getpriority(os.PRIO_PROCESS, 0) < 19
