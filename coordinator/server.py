@@ -79,7 +79,10 @@ class Server:
         self.engine = Engine(store, spool, self.metrics)
         self._server = grpc.server(
             ThreadPoolExecutor(config.threads, "call"),
-            options=(*OPTIONS, ("grpc.max_allowed_incoming_connections", open_files - files.RESERVED)),
+            options=(
+                *OPTIONS,
+                ("grpc.max_allowed_incoming_connections", min(files.CONNECTIONS, open_files - files.RESERVED)),
+            ),
             maximum_concurrent_rpcs=config.threads + QUEUE,
         )
         self._cosigning = Cosigning(Checkpoints(store.engine), credential, trust)

@@ -11,6 +11,8 @@ NEEDED = 4096
 WANTED = 16_384
 RESERVED = 1024
 """Open files that no connection can take: for the database, the spool and libraries."""
+CONNECTIONS = 4096
+"""Most connections at once, whoever makes them, so that a flood of them takes little memory until it is closed."""
 
 
 class FewFilesError(CoordinatorError):

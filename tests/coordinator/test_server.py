@@ -62,8 +62,8 @@ def test_metrics_follow_a_study(server, scene):
     assert f'fedward_coordinator_received_bytes_total{{kind="ckks"}} {float(received)}' in text
 
 
-def test_refusals_are_counted_by_code(server, operator):
-    name = {"code": "PERMISSION_DENIED"}
+def test_refusals_are_counted_by_code_and_caller(server, operator):
+    name = {"code": "PERMISSION_DENIED", "caller": f"operator/{operator.name}"}
     before = server.metrics.registry.get_sample_value("fedward_coordinator_refused_calls_total", name) or 0
     with refused(grpc.StatusCode.PERMISSION_DENIED, ""):
         operator.silo.Heartbeat(silo_pb2.HeartbeatRequest())
