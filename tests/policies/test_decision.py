@@ -289,6 +289,35 @@ def test_an_expired_policy_binds_public_data_too(make_policy, make_study):
         decide(policy, make_study(UNNOISED), **CALL)
 
 
+COLUMNS = ["age", "group", "sex", "y"]
+TAKEN = [  # changes to the policy, to the study, to the call: at each limit, and on its better side
+    ({"limits.clip": 1.0}, {"encoder.clip": 1.0}, {}),
+    ({"limits.clip": 2.0}, {"encoder.clip": 1.0}, {}),
+    ({"limits.rounds": 5}, {}, {}),
+    ({"limits.representation": 4}, {}, {}),
+    ({"limits.sampling_rate": 0.02}, {}, {}),
+    ({}, {"privacy.delta": 1e-6}, {}),
+    ({}, {"min_silos": 4}, {}),
+    ({}, {}, {"roster_size": 3}),
+    ({"colluders": 0}, {}, {}),
+    ({"smallest_domain": 20}, {"privacy.smallest_domain": 21}, {}),
+    ({}, {"encoder.sealing": "ckks"}, {}),
+    ({"encoder_sealing": "ckks"}, {"encoder.sealing": "ckks"}, {}),
+    ({}, {}, {"attempt": 3, "charged_attempts": 1}),
+    (
+        {"data_set.unit": "record", "data_set.identified_by": COLUMNS},
+        {"data.patient": None, "data.columns": COLUMNS},
+        {},
+    ),
+]
+
+
+@pytest.mark.parametrize("row", TAKEN, ids=str)
+def test_at_a_limit_and_on_its_better_side_a_study_is_taken(row, make_policy, make_study):
+    policy, study, call = row
+    decide(make_policy(policy), make_study(study), **{**CALL, **call})
+
+
 def test_what_is_asked_for_is_enough_to_be_taken(make_policy, make_study):
     decide(make_policy({"limits.architectures": ["mlp"]}), make_study(), **CALL)
     decide(make_policy({"smallest_domain": 20}), make_study({"privacy.smallest_domain": 20}), **CALL)

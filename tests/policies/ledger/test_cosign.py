@@ -105,13 +105,28 @@ def test_checkpoints_and_cosignatures_are_read_back(entries):
         {"totals": [{"noise": 1}]},
         {"covers": [[0, "a" * 64]]},
         {"silo": ""},
+        {"silo": "s" * 129},
+        {"data_set": 5},
+        {"at": ""},
         {"extra": 1},
+        {"epsilon": 1},
+        {"head": [-1, "a" * 64], "anchors": []},
+        {"anchors": [[0, "a" * 64], [2, "b" * 64], [1, "c" * 64]]},
+        {"anchors": [[0, "a" * 64], [0, "a" * 64]]},
+        {"anchors": [[0, "a" * 64], [3, "b" * 64]]},
+        {"anchors": [[-1, "a" * 64], [0, "b" * 64]]},
     ],
 )
 def test_a_malformed_checkpoint_is_refused(change):
     content = stated(grown((), *NOISES)).content | change
     with pytest.raises(CosignError):
         Checkpoint.read(content)
+
+
+def test_a_checkpoint_may_lie_at_the_ends_of_its_ranges():
+    content = stated(grown((), *NOISES)).content
+    for change in ({"silo": "s" * 128}, {"at": "t"}, {"epsilon": 0.0}, {"anchors": [[0, "a" * 64], [2, "b" * 64]]}):
+        assert Checkpoint.read(content | change).content == content | change
 
 
 def test_what_is_signed_can_be_read_back():
