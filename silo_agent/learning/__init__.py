@@ -10,6 +10,7 @@ __all__ = [
     "encoder",
     "errors",
     "evaluation",
+    "families",
     "lean",
     "learner",
     "model",

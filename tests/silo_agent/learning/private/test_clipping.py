@@ -4,6 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from silo_agent.learning.private import clipping
 from silo_agent.learning.private.clipping import Grid, add_integers, to_integers
 
 SHAPES = ((3, 2), (1,), (70, 65))
@@ -65,10 +66,7 @@ def test_a_record_that_is_not_finite_counts_as_zero_and_costs_the_others_nothing
 
 def test_a_check_that_fails_makes_a_record_zero(monkeypatch):
     """Were the first norm wrong, the second would not be."""
-    from silo_agent.learning.private import clipping
-
     norms, asked = clipping._norms, []
-    monkeypatch.setattr(clipping, "_norms", lambda flat: norms(flat) * (0.9 if not asked else 1.0) + asked.append(1))
     monkeypatch.setattr(
         clipping, "_norms", lambda flat: (asked.append(1) or norms(flat)) * (0.9 if len(asked) == 1 else 1.0)
     )

@@ -55,39 +55,30 @@ def test_a_fault_of_one_record_moves_the_sum_by_its_own_term_alone(make_study, m
     study, records = make_study(), marked(make_records)
     without = sums(study, records.of_patients(np.arange(10) != 3))
 
-    def failing(call, is_bad):
-        def called(*given, **named):
-            result = call(*given, **named)
-            if is_bad(given, result):
-                raise fault
-            return result
+    take, present = Batches.take, []
 
-        return called
+    def taken(self, drawn):
+        batch = take(self, drawn)
+        present[:] = [bool((batch.x == np.float32(BAD)).any())]
+        return batch
 
-    seen = []
-    take = Batches.take
-    monkeypatch.setattr(
-        Batches, "take", lambda self, drawn: seen.append(BAD in take(self, drawn).x) or take(self, drawn)
-    )
-    if where == "take":
-        monkeypatch.setattr(Batches, "take", failing(take, lambda _, batch: bool((batch.x == np.float32(BAD)).any())))
-    if where == "losses":
-        is_bad = lambda given, _: bool((given[1].x == np.float32(BAD)).any())  # noqa: E731
-        monkeypatch.setattr(dpsgd, "_losses", failing(dpsgd._losses, is_bad))
-        monkeypatch.setattr(dpsgd, "_steady_rows", lambda *_: 64)
-    if where in {"backward", "integers"}:
-        present = []
-        monkeypatch.setattr(
-            Batches,
-            "take",
-            lambda self, drawn: (
-                present.append(bool((take(self, drawn).x == np.float32(BAD)).any())) or take(self, drawn)
-            ),
-        )
-        monkeypatch.setattr(dpsgd, "_steady_rows", lambda *_: 64)
-        where_it_is = (gradients.torch.autograd, "backward") if where == "backward" else (gradients, "to_integers")
-        call = getattr(*where_it_is)
-        monkeypatch.setattr(*where_it_is, failing(call, lambda *_: present[-1]))
+    monkeypatch.setattr(Batches, "take", taken)
+    owner, name = {
+        "take": (Batches, "take"),
+        "losses": (dpsgd, "_losses"),
+        "backward": (gradients.torch.autograd, "backward"),
+        "integers": (gradients, "to_integers"),
+    }[where]
+    call = getattr(owner, name)
+
+    def failing(*given, **named):
+        result = call(*given, **named)
+        if present and present[0]:
+            raise fault
+        return result
+
+    monkeypatch.setattr(owner, name, failing)
+    monkeypatch.setattr(dpsgd, "_steady_rows", lambda *_: 64)
     for found, wanted in zip(sums(study, records), without, strict=True):
         assert np.array_equal(found, wanted)
 
