@@ -11,6 +11,7 @@ __all__ = [
     "encoder",
     "errors",
     "evaluation",
+    "families",
     "lean",
     "learner",
     "model",

@@ -2,8 +2,8 @@
 
 Opacus: noise, sampling and accounting are FedWard's own code. So Opacus' privacy engine is left out, with its three
 accountants (which load scipy.stats and scipy.signal) and its data loaders. The tensors of distributed training are left
-out too; Opacus names them only in annotations and in an optimizer for several machines. Per-sample gradients and the
-clipping optimizer need none of this.
+out too; Opacus names them only in annotations and in an optimizer for several machines. Per-sample gradients need none
+of this.
 torch: at its first call an optimizer loads the compiler `torch._dynamo`, although it is not compiled. Nothing is
 compiled here. What an optimizer computes stays the same. torch.optim.optimizer._use_grad_for_differentiable turns
 gradients off for a step; this module does the same. torch._compile looks for the attribute that this module sets.

@@ -63,9 +63,9 @@ class Learner:
 
         Raises `Refused` if the training of the encoder's updates cannot be accounted for.
         """
-        require_accountable(study)
-        self.study = study
         self._device = choose_device(device)
+        require_accountable(study, self._device)
+        self.study = study
         self._data, self._data_set, self._holdout = data, data_set, holdout
         self._identified_by = tuple(identified_by)
         self._records: tuple[Records, Records] | None = None

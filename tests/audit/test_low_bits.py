@@ -13,17 +13,17 @@ RUNS = 400
 
 
 def attacked(ring):
-    rate = {"ckks": 8.0}.get(ring, 8.0)
+    """One step that everybody enters; learning rate / batch size is .5, which keeps every bit of a first step."""
     return study(
         inputs=3,
-        model={"hidden": [8], "representation": 4, "gain": 1.0},
+        model={"hidden": [128], "representation": 4, "gain": 1.0},
         encoder={
             "steps": 1,
             "sampling_rate": 1.0,
             "batch_size": 16,
-            "learning_rate": rate,
+            "learning_rate": 8.0,
             "noise": 4.0,
-            "max_update": 16.0,
+            "max_update": 4.0,
             "sealing": ring,
         },
     )

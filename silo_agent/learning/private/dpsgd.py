@@ -62,9 +62,9 @@ warnings.filterwarnings("ignore", "Full backward hook is firing", UserWarning)
 
 PART_BYTES = 1 << 29
 """Memory that the gradients and activations of one chunk may take: 512 MiB."""
-_USUAL_BYTES, _USUAL_ROWS, _CHUNKS = 1 << 27, 64, 4
-"""A chunk has 64 rows, fewer where they would take more than 128 MiB, and more where four chunks would not hold the
-expected batch. Small chunks leave few made-up rows, large ones call the network less often."""
+_USUAL_BYTES, _USUAL_ROWS, _MOST_ROWS, _CHUNKS = 1 << 27, 64, 1024, 4
+"""A chunk has 64 rows, fewer where they would take more than 128 MiB, and up to 1,024 where four chunks would not hold
+the expected batch. Small chunks leave few made-up rows, large ones call the network less often."""
 _PERIOD = 4
 """Chunks of whole fours, where memory allows: kernels take rows in groups, and what is left over in another way."""
 _FLOAT = 4
@@ -236,7 +236,7 @@ def _rows(untrained: _Trained, plan: EncoderPlan) -> int:
     """Rows of a chunk if they are steady: few made-up rows, and no more memory than `PART_BYTES`."""
     needed = _bytes_per_record(untrained)
     usual = max(1, min(_USUAL_ROWS, _USUAL_BYTES // needed))
-    rows = min(max(1, PART_BYTES // needed), max(usual, math.ceil(plan.batch_size / _CHUNKS)))
+    rows = min(max(1, PART_BYTES // needed), min(_MOST_ROWS, max(usual, math.ceil(plan.batch_size / _CHUNKS))))
     return rows if rows < _PERIOD else rows // _PERIOD * _PERIOD
 
 
