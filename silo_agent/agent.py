@@ -164,7 +164,8 @@ class Agent:
     def _asked_for(self, digest: str) -> Study:
         """The study that is offered, only read: nothing of its size is built before the policy has been asked.
 
-        Raises `Refused` if no accountant can bound what it names, `OutOfTurnError` if it is over for this silo.
+        Raises `Refused` if no accountant can bound what it names or if it breaks a bound, `OutOfTurnError` if it is
+        over for this silo.
         """
         running = self._running.get(digest)
         if running is not None:
@@ -173,10 +174,13 @@ class Agent:
             msg = "the study is over for this silo and cannot begin again; create a new study"
             raise OutOfTurnError(msg)
         try:
-            return parse_study(self._state.canonical(digest) or self._client.study(digest), digest)
+            study = parse_study(self._state.canonical(digest) or self._client.study(digest), digest)
+            # Now, because the gate plans the rounds before it decides, and a plan of unbounded constants takes long.
+            require_bounds(study)
         except Refused as refusal:
             self._metrics.refusals.labels(refusal.reason).inc()
             raise
+        return study
 
     def _begin_counted(self, study: Study) -> Running:
         """`_begin`, and count its refusals by reason, as the gate counts the policy's refusals."""
