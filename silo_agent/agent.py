@@ -199,7 +199,7 @@ class Agent:
             raise
 
     def _read(self, digest: str) -> Study:
-        """The study that a digest names. Raises `Refused` if no accountant can bound it."""
+        """The study that a digest names. Raises `Refused` if no accountant can bound it, or if it breaks a bound."""
         if self._state.is_over(digest):
             msg = "the study is over for this silo and cannot begin again; create a new study"
             raise OutOfTurnError(msg)
@@ -207,7 +207,10 @@ class Agent:
         if canonical is None:
             canonical = self._client.study(digest)
             self._cosigning.remember()
-        return parse_study(canonical, digest)
+        study = parse_study(canonical, digest)
+        # Now, because the gate plans the rounds before it decides, and a plan of unbounded constants takes long.
+        require_bounds(study)
+        return study
 
     def _begin(self, study: Study) -> Running:
         """Begin a study that the policy allows. Raises `Refused` if its training cannot be accounted for."""

@@ -110,7 +110,7 @@ def code(longest: int, largest: int) -> Bound:
 
     def fault_of(value: str | float) -> str | None:
         if isinstance(value, str):
-            return text_fault(value, longest, frozenset())
+            return text_fault(value, longest, _LINES)
         if -largest <= value <= largest:
             return None
         return f"{_shown(value)} is outside {-largest} to {largest}; write it in quotes, then it is compared as a text"

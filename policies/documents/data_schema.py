@@ -21,7 +21,7 @@ LEAST: Final = 1e-12
 FINEST: Final = 1e-6
 """Smallest difference of two bounds, relative to the larger of their magnitudes. With `MOST` and `LEAST` it keeps every
 scaled value within 2^-23 of the exact one, the spacing of float32 at 1."""
-MOST_DOMAINS: Final = 256
+MOST_DOMAINS: Final = 8192
 MOST_INPUTS: Final = 16_384
 
 ColumnName = Annotated[str, Field(min_length=1, max_length=128), bounds.text(128)]

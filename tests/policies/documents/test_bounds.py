@@ -117,8 +117,10 @@ def test_the_search_finds_what_has_no_bound(schema):
         (with_data(missing=["x" * 65]), ("data.missing.0", "65 characters")),
         (with_data(columns=["c"] * 8193), ("data.columns", "8193 entries")),
         (
-            with_data(domain=[{"column": c, "values": [*range(17)], "names": list("abcdefghijklmnopq")} for c in "xy"]),
-            ("data", "this makes 289 domains", "at most 256", "name fewer"),
+            with_data(
+                domain=[{"column": c, "values": [*range(21)], "names": list("abcdefghijklmnopqrstu")} for c in "xyz"]
+            ),
+            ("data", "this makes 9261 domains", "at most 8192", "name fewer"),
         ),
         (
             with_data(
