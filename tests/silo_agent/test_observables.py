@@ -164,7 +164,7 @@ def hostile_study(chosen):
 
 
 def seen(federate, study, more):
-    """`observed`, or what was heard if the study did not get far: a dispute or a refusal is something to be seen, too."""
+    """`observed`, or what ended the study: a dispute or a refusal is something to be seen, too."""
     try:
         return observed(federate, 40, more=more, study=study)
     except (AssertionError, KeyError, IndexError, StopIteration) as fault:
@@ -190,12 +190,11 @@ def test_a_range_that_no_arithmetic_stands_tells_nothing_of_who_lies_in_it(feder
     study = tiny_study(personal={"epochs": 1})
     age = study.data.features[0].model_copy(update={"minimum": low, "maximum": high, "scale": scale})
     data = study.data.model_copy(update={"features": (age, *study.data.features[1:])})
-    found = []
+    found: list[dict[str, object]] = []
     with pytest.MonkeyPatch.context() as patch:
         # As if the document allowed it: the silo does not rest on that alone.
         patch.setattr(Learner, "__init__", with_data(Learner.__init__, data))
-        for more in ("", "actress,a,97,4,1\n"):
-            found.append(observed(federate, 40, more=more, study=study))
+        found += [observed(federate, 40, more=more, study=study) for more in ("", "actress,a,97,4,1\n")]
     assert found[0]["charges"]
     assert found[0] == found[1]
 
