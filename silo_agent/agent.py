@@ -11,6 +11,7 @@ disputes come from a fixed set, and the personal model is trained by another pro
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -35,6 +36,7 @@ from silo_agent.learning.errors import LearningError
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.model import SharedModel
 from silo_agent.metrics import Metrics
+from silo_agent.pace import padded
 from silo_agent.protocol.attempt import Running
 from silo_agent.protocol.catching_up import CatchUpError
 from silo_agent.protocol.client import CallRefused, Client, ContentError, Stopped
@@ -86,11 +88,17 @@ class Agent:
         personal: Callable[[Study, int], object],
         entropy: Entropy,
         session: str,
+        wait: Callable[[float], object] = time.sleep,
     ) -> None:
-        """`personal` is told that a round of a study is finished, and must neither raise nor wait."""
+        """`personal` is told that a round of a study is finished, and must neither raise nor wait.
+
+        `wait` lets so many seconds pass, or raises `Stopped`.
+        """
         self._client, self._gate, self._state, self._metrics = client, gate, state, metrics
         self._learners, self._sessions, self._session = learners, sessions, session
-        self._personal = personal
+        self._personal, self._wait = personal, wait
+        self._asked = 0.0
+        """When the current work was handed out, by a clock that nobody can set."""
         self._cosigning = Cosigning(client, gate)
         self._tasks = Tasks(client, gate, state, metrics, entropy, cosigning=self._cosigning)
         self._journal = Journal(state)
@@ -117,6 +125,7 @@ class Agent:
         place = work.place
         if place is None:
             return
+        self._asked = time.monotonic()
         with self._metrics.task_seconds.labels(work.task).time():
             try:
                 self._do(work, place)
@@ -145,6 +154,8 @@ class Agent:
                     self._tasks.perform(running.attempt(work, place))
                     running.turn = following
                     self._keep(running)
+                if work.task is Task.CONTRIBUTE:
+                    self._pad(running.study)
                 self._tasks.report(running.attempt(work, place))
             except (CallRefused, Stopped):
                 raise  # the coordinator's own word, which it knows; the operator's wish
@@ -182,9 +193,18 @@ class Agent:
             if running is None:
                 running = self._recall(place.study) or self._begin(study)
             running.learner.rehearse()
-        running.learner.read()
+        try:
+            running.learner.read()
+        finally:
+            self._pad(study)
         self._sit(running, place)
         return running
+
+    def _pad(self, study: Study) -> None:
+        """Let the time pass until the study's pace allows to speak of what was read or computed."""
+        spent = time.monotonic() - self._asked
+        if (whole := padded(study, spent)) > spent:
+            self._wait(whole - spent)
 
     def _refuse(self, place: Place, reason: str, explanation: str) -> None:
         self._client.answer(Answer(place, self._session, refusal=reason, explanation=sentence(explanation)))

@@ -87,6 +87,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
         personal=apart.want,
         entropy=entropy,
         session=session,
+        wait=lambda seconds: _wait(stop, seconds),
     )
     retention = Retention(state, gate.policy.retention_days, metrics)
     retention.look()
@@ -115,6 +116,11 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
         http.server_close()
         http_thread.join()
     return agent.finished
+
+
+def _wait(stop: threading.Event, seconds: float) -> None:
+    if stop.wait(seconds):
+        raise Stopped
 
 
 def _resume(apart: Apart, state: State) -> None:

@@ -58,6 +58,7 @@ from silo_agent.core.turns import OutOfTurnError
 from silo_agent.metrics import Metrics
 from silo_agent.oversight.approval import start_under
 from silo_agent.oversight.signing import cosigner_of, verifier
+from silo_agent.pace import padded
 from silo_agent.storage.state import State
 
 log = structlog.get_logger()
@@ -218,7 +219,7 @@ class Gate:
             while not self._is_cosigned(order, draw):
                 self.keep_cosigned(ask())
             charged = replace(order.place, attempt=draw)
-            integers = self._computed(charged, release, compute)
+            integers = self._computed(order.study, charged, release, compute)
             if integers is None:
                 integers = noise_alone(charged, release)
             self._state.keep_release(order.place, order.tensor, draw, integers, label.digest)
@@ -229,16 +230,16 @@ class Gate:
             raise OutOfTurnError(msg)
         return self._state.keep_sealed(study, label.digest, sealer.seal(release.ring, integers, label, masks))
 
-    def _computed(self, charged: Place, release: Release, compute: Compute) -> Integers | None:
+    def _computed(self, study: Study, charged: Place, release: Release, compute: Compute) -> Integers | None:
         """The integers of a charged release; None if a fault stands, now or before. The ledger notes it durably.
 
         What is raised here may follow from a patient's records, so nobody outside may see that it was. Raises
         `LedgerWriteError` if the fault cannot be noted.
         """
         if self.ledger.fault is None:
+            began = monotonic()
             try:
-                with self._metrics.compute_seconds.labels(release.tensor).time():
-                    return compute(charged, release)
+                return compute(charged, release)
             except Exception as fault:  # noqa: BLE001
                 # The text may quote a record. Type and line are enough to find a defect.
                 log.error(  # noqa: TRY400
@@ -249,6 +250,8 @@ class Gate:
                     where=_where(fault),
                 )
                 self.ledger.note_fault(Fault(charged.study, charged.round, charged.attempt, release.tensor))
+            finally:
+                self._metrics.compute_seconds.labels(release.tensor).observe(padded(study, monotonic() - began))
         return None
 
     def close(self) -> None:

@@ -202,6 +202,10 @@ class Study(Closed):
     """Metrics of the last round's sums that the silos sign and the coordinator shows. Nothing else leaves the silos."""
     privacy: Privacy
     deadlines: Deadlines = Deadlines()
+    pace: Literal["prompt", "padded"] = "prompt"
+    """When a silo says what it had to read or compute from records. prompt: when it is done. padded: at the next
+    multiple of `pace_seconds` after it was asked, so that the time of a computation does not show."""
+    pace_seconds: Annotated[int, Field(ge=1, le=86_400)] = 60
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 3
     """Most attempts of one round before the study ends."""
 
@@ -230,6 +234,9 @@ class Study(Closed):
             raise ValueError(msg)
         self._check_model()
         self._check_noise()
+        if self.pace == "padded" and self.pace_seconds >= min(self.deadlines.offer, self.deadlines.train):
+            msg = f"pace_seconds {self.pace_seconds} must lie below deadlines.offer and deadlines.train"
+            raise ValueError(msg)
         if len(set(self.publish)) != len(self.publish):
             msg = "publish lists a metric twice"
             raise ValueError(msg)
@@ -300,6 +307,8 @@ _ADDED: tuple[tuple[tuple[str, ...], object], ...] = (
     (("model", "channels"), [16, 32]),
     (("encoder", "sealing"), "ring32"),
     (("privacy", "smallest_domain"), 0),
+    (("pace",), "prompt"),
+    (("pace_seconds",), 60),
 )
 """Fields added since the first version, with their defaults."""
 

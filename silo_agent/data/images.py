@@ -127,12 +127,12 @@ class Images:
 
     def _image(self, place: int) -> NDArray[np.float32]:
         if place < len(self.levels):
-            return self.levels[place].astype(np.float32)
+            return np.asarray(self.levels[place], np.float32)
         if self.decode is None:
             msg = "images that are not in memory need a decoder"
             raise ValueError(msg)
         try:
-            return self.decode(self.rest[place - len(self.levels)]).astype(np.float32)
+            return np.asarray(self.decode(self.rest[place - len(self.levels)]), np.float32)
         except Exception:  # noqa: BLE001  # the file changed since it was read; its record must not cost another its term
             return np.full(self.shape, np.nan, np.float32)
 

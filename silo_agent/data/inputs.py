@@ -67,7 +67,7 @@ class Inputs:
 
     def __array__(self, dtype: object = None, copy: object = None) -> NDArray[np.float32]:
         """All inputs at once, for files that are small."""
-        return self[:] if dtype is None else self[:].astype(dtype)  # type: ignore[no-any-return, call-overload]  # numpy's
+        return self[:] if dtype is None else self[:].astype(dtype)  # type: ignore[call-overload]  # numpy's
 
     def subset(self, rows: Rows) -> Inputs:
         """The same features of some rows."""

@@ -1,6 +1,7 @@
 import hashlib
 import json
 import threading
+import time
 
 import grpc
 import pytest
@@ -587,6 +588,45 @@ def test_want_of_memory_is_refused_before_a_record_is_read(federation, monkeypat
     assert reason == "memory"
     assert why.startswith("this silo's machine has too little memory for the study's images")
     assert (read, silos["north"].charges) == ([], [])
+
+
+def test_in_a_padded_study_what_took_records_leaves_at_a_multiple_of_the_pace(federate, monkeypatch):
+    coordinator, silos = federate(tiny_study(pace="padded", pace_seconds=100))
+    north, now, waited, spoke = silos["north"], [0.0], [], []
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+
+    def wait(seconds):
+        waited.append(seconds)
+        now[0] += seconds
+
+    def slower(method, seconds):
+        def slow(self, *given):
+            now[0] += seconds
+            return method(self, *given)
+
+        return slow
+
+    for silo in silos.values():
+        silo.agent._wait = wait
+    monkeypatch.setattr(Learner, "read", slower(Learner.read, 7.5))
+    monkeypatch.setattr(Learner, "contribution", slower(Learner.contribution, 130.0))
+    answer, upload = north.client.answer, north.client.upload
+    north.client.answer = lambda said: (spoke.append(now[0]), answer(said))
+    north.client.upload = lambda header, *given: (spoke.append(now[0]), upload(header, *given))
+    ask = coordinator.ask
+
+    def ask_from_zero(silo, work):
+        now[0] = 0.0
+        ask(silo, work)
+
+    coordinator.ask = ask_from_zero
+    coordinator.run_round(0)
+    assert spoke[0] == 100.0, "the seat"
+    assert 200.0 in spoke, "the contribution"
+    assert set(spoke) <= {0.0, 100.0, 200.0}
+    assert sorted(set(waited)) == [62.5, 92.5]
+    seconds = north.metrics.registry.get_sample_value("fedward_silo_compute_seconds_sum", {"tensor": "counts"})
+    assert seconds % 100 == 0
 
 
 # --- the ledger before the others -------------------------------------------------------------------------------------

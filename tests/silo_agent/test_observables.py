@@ -8,11 +8,17 @@ anything tell whether records fit a study, whose author chooses the bounds. The 
 import re
 
 import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
 from structlog.testing import capture_logs
 
+from policies.refusals import Refused
+from silo_agent.learning.learner import Learner
 from support.local_federation import write_patients
 from support.local_silos import SLOPES
-from support.studies import tiny_study
+from support.studies import tiny_document, tiny_study
 
 VOLATILE = ("seconds", "_created", "age", "_bytes")
 """Of metrics, which the hospital alone scrapes: clocks, and lengths of notes with their signatures."""
@@ -110,3 +116,91 @@ def test_bounds_that_differ_tell_nothing_of_the_patient_between_them(federate):
     assert not any(refusal for _, refusal, _ in found[0]["answers"])
     for what, expected in found[0].items():
         assert found[1][what] == expected, what
+
+
+# --- whatever an author chooses ---------------------------------------------------------------------------------------
+EDGES = st.sampled_from(
+    [-1.7e308, -1e39, 0.0, 5e-324, 96.0, 97.0, float(np.nextafter(97.0, 98.0)), 98.0, 1e39, 1.7e308]
+)
+RATES = st.sampled_from([1e-300, 0.05, 1e6, 1e39, 1e308])
+HOSTILE = st.fixed_dictionaries(
+    {
+        "minimum": EDGES,
+        "maximum": EDGES,
+        "scale": st.sampled_from(["linear", "log"]),
+        "fill": st.none() | EDGES,
+        "bands": st.booleans(),
+        "personal": RATES,
+        "rate": RATES,
+        "clip": RATES,
+        "gain": RATES,
+        "max_update": RATES,
+        "repair": RATES,
+        "max_patients": st.sampled_from([1, 1000, 10_000_000]),
+    }
+)
+
+
+def hostile_study(chosen):
+    """The study that these constants make, or None if no document may hold them."""
+    age = {
+        "kind": "number",
+        "column": "age",
+        **{name: chosen[name] for name in ("minimum", "maximum", "scale", "fill")},
+    }
+    bands = [{"column": "age", "edges": [97.0], "names": ["a", "b"]}]
+    data = {"features": [age, *tiny_document()["data"]["features"][1:]]}
+    try:
+        return tiny_study(
+            data=data | ({"domain": bands} if chosen["bands"] else {}),
+            personal={"epochs": 1, "learning_rate": chosen["personal"], "batch_size": 2},
+            encoder={"learning_rate": chosen["rate"], "clip": chosen["clip"], "max_update": chosen["max_update"]},
+            model={"gain": chosen["gain"]},
+            heads={"repair": chosen["repair"]},
+            privacy={"max_patients": chosen["max_patients"]},
+        )
+    except (ValidationError, Refused):
+        return None
+
+
+def seen(federate, study, more):
+    """`observed`, or what ended the study: a dispute or a refusal is something to be seen, too."""
+    try:
+        return observed(federate, 40, more=more, study=study)
+    except (AssertionError, KeyError, IndexError, StopIteration) as fault:
+        return {"ended": shown(fault)}
+
+
+@pytest.mark.slow
+@settings(max_examples=40, suppress_health_check=list(HealthCheck), phases=[Phase.explicit, Phase.generate])
+@given(chosen=HOSTILE, cell=st.sampled_from(["97", "97.0000001", "1e308", "-1e308", "0", "x", ""]))
+def test_no_constants_of_a_study_tell_whether_a_patient_is_there(federate, chosen, cell):
+    study = hostile_study(chosen)
+    assume(study is not None)
+    without = seen(federate, study, "")
+    found = seen(federate, study, f"actress,a,{cell},4,1\n")
+    for what, expected in without.items():
+        assert found.get(what) == expected, (what, chosen, cell)
+
+
+@pytest.mark.parametrize("scale", ["linear", "log"])
+def test_a_range_that_no_arithmetic_stands_tells_nothing_of_who_lies_in_it(federate, scale):
+    """With these a silo refused, or its agent ended, exactly if such a patient existed."""
+    low, high = (-1.7e308, 1.7e308) if scale == "linear" else (97.0, float(np.nextafter(97.0, 98.0)))
+    study = tiny_study(personal={"epochs": 1})
+    age = study.data.features[0].model_copy(update={"minimum": low, "maximum": high, "scale": scale})
+    data = study.data.model_copy(update={"features": (age, *study.data.features[1:])})
+    found: list[dict[str, object]] = []
+    with pytest.MonkeyPatch.context() as patch:
+        # As if the document allowed it: the silo does not rest on that alone.
+        patch.setattr(Learner, "__init__", with_data(Learner.__init__, data))
+        found += [observed(federate, 40, more=more, study=study) for more in ("", "actress,a,97,4,1\n")]
+    assert found[0]["charges"]
+    assert found[0] == found[1]
+
+
+def with_data(begin, data):
+    def begun(self, study, *given, **words):
+        begin(self, study.model_copy(update={"data": data}), *given, **words)
+
+    return begun
