@@ -245,8 +245,9 @@ class Guard:
             try:
                 self.look()
             except Exception:
-                # A fault of one look must not leave the door unwatched.
-                log.exception("the door cannot be watched")
+                # A fault of one look must not leave the door unwatched, nor fill the log.
+                if self._sparing.allows(""):
+                    log.exception("the door cannot be watched")
 
     def look(self) -> None:
         """End the calls whose time is up, refuse those that were to be refused later, look at the connections."""

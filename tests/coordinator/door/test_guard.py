@@ -218,3 +218,14 @@ def test_health_is_told_in_one_answer_only(operator):
     watch = operator.channel.unary_stream("/grpc.health.v1.Health/Watch")
     with refused(Code.UNIMPLEMENTED, "no such method"):
         next(watch(health_pb2.HealthCheckRequest().SerializeToString(), timeout=60))
+
+
+def test_a_look_that_fails_is_told_of_and_the_next_one_is_made(server, monkeypatch):
+    looks = []
+
+    def fail():
+        looks.append(1)
+        raise OSError
+
+    monkeypatch.setattr(server._guard._connections, "look", fail)
+    wait_for(lambda: len(looks) >= 3)
