@@ -384,6 +384,20 @@ def test_a_head_of_another_history_is_refused(open_ledger):
             ledger.require(head)
 
 
+def test_what_is_missing_is_what_neither_stands_nor_was_charged_for(open_ledger):
+    ledger = open_ledger()
+    start = ledger.checkpoint("north")
+    ledger.charge(debit(1))
+    first = ledger.checkpoint("north")
+    gone = [replace(first, head=EntryRef(place, "a" * 64)) for place in (1, 5, 7)]
+    assert ledger.missing([start, first, *gone]) == tuple(gone)
+    ledger.recover(
+        Recovery((gone[1].head,), (Cost("training", 1.0, 50.0, 1),), "A. Weber", "fedward://silo/north", "PEM", "00"),
+        gone[1:2],
+    )
+    assert ledger.missing([start, first, *gone]) == (gone[0], gone[2])
+
+
 def test_a_file_put_back_under_the_agent_is_found_at_the_next_charge(open_ledger, ledger_path):
     ledger = open_ledger()
     before = ledger_path.read_bytes()
