@@ -774,7 +774,7 @@ def test_a_refusal_is_told_by_name(make_scene):
 # --- who is lost ----------------------------------------------------------------------------------------------------
 @pytest.mark.usefixtures("small_chunks")
 def test_a_study_goes_on_without_who_is_late_and_it_catches_up(make_scene):
-    scene = make_scene(silos=5, min_silos=3)
+    scene = make_scene(silos=5, min_silos=4)
     late = first(scene)
     place = scene.gathering(Tensor.COUNTS)
     content = late.contribution(place, Tensor.COUNTS)
@@ -861,7 +861,7 @@ def test_a_paused_study_hands_out_nothing_and_takes_what_comes(scene):
 @pytest.fixture
 def behind(make_scene):
     """Round 1 is offered; one silo of three was silent in round 0. Returns the scene and that silo."""
-    scene = make_scene(min_silos=2)
+    scene = make_scene(min_silos=2, privacy={"colluders": 0})
     late = first(scene)
     scene.play(lambda status: status.round == 1, silent=(late.name,))
     return scene, late
@@ -927,7 +927,7 @@ def to_metrics(scene):
 @pytest.fixture
 def publishing(make_scene):
     """The metrics are to be opened by everybody. Returns the scene and a silo that is to publish."""
-    scene = make_scene(publish=PUBLISH, min_silos=2)
+    scene = make_scene(publish=PUBLISH, min_silos=2, privacy={"colluders": 0})
     to_metrics(scene)
     return scene, first(scene)
 
@@ -1118,7 +1118,7 @@ def test_a_silo_named_like_the_sum_is_counted_like_any_other(server, authority, 
     scene = make_scene(silos=3, begin=False)
     assert not SUM_FILE.isalnum()
     names = ("sum", *list(scene.silos)[:1])
-    study = tiny_study(name="with-sum", silos=names, min_silos=2)
+    study = tiny_study(name="with-sum", silos=names, min_silos=2, privacy={"colluders": 0})
     operator.operator.CreateStudy(operator_pb2.CreateStudyRequest(canonical=study.canonical()))
     operator.operator.StartStudy(operator_pb2.StudyRequest(study=study.digest))
     silos = [

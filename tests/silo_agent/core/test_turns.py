@@ -26,7 +26,7 @@ def work(task, at, tensor=None, roster=EVERYBODY, *, participants=None, survivor
     return Work(
         task,
         at,
-        tensor if task in SUMMED else None,
+        tensor if task in (*SUMMED, Task.VOID) else None,
         roster,
         parts=(part,) if task in FETCHED else (),
         participants=participants if task in SUMMED else (),
