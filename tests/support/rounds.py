@@ -108,7 +108,9 @@ def with_a_void(**changes: object) -> Round:
     """An offer of a second attempt, where the list of the first names a silo that has left for good."""
     state = offer(**changes)  # type: ignore[arg-type]  # a test's offer
     listed = (Listed(state.tensors[0], (*state.invited, "zero")),)
-    return replace(state, place=Place(STUDY, 1, 2), listed=listed, voiding=(state.tensors[0],), silos=len(state.invited))
+    return replace(
+        state, place=Place(STUDY, 1, 2), listed=listed, voiding=(state.tensors[0],), silos=len(state.invited)
+    )
 
 
 def reach(phase: Phase, state: Round | None = None, now: float = 0.0, cursor: int = 0) -> Round:
