@@ -17,6 +17,7 @@ from crypto.errors import CryptoError
 from crypto.pki.certificates import Credential
 from crypto.secagg.labels import Label
 from policies.documents.study import Study
+from policies.plan import quorum
 from policies.plan.release import plan
 from protos.messages import (
     SUM,
@@ -89,6 +90,8 @@ class Adversary:
     opened: set[tuple[str, ...]] = field(default_factory=set)
     """The lists whose sums it has read."""
     attempts: int = 0
+    voided: int = 0
+    """How often it got enough promises that close what was before."""
 
     def __post_init__(self) -> None:
         self.driver = LocalCoordinator(self.study)
@@ -133,6 +136,7 @@ class Adversary:
                 signed[member.silo] = said.signature
         promises = tuple(Signature(name, signature) for name, signature in sorted(signed.items()))
         pems = tuple(member.certificate_pem for member in members if member.silo in signed)
+        self.voided += len(signed) >= quorum.needed(self.study)
         return Void(place.attempt - 1, promises, pems) if signed else None
 
     def _gather(self, place: Place, members: tuple[Member, ...], listed: tuple[str, ...], closed: Void | None) -> None:
