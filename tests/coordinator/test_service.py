@@ -33,6 +33,7 @@ from protos.messages import (
     MAX_MESSAGE,
     MAX_PUBLICATION,
     PROTOCOL,
+    Answer,
     Figure,
     Member,
     Note,
@@ -307,6 +308,24 @@ def test_nobody_answers_for_another(scene):
     silo, other = list(scene.silos.values())[:2]
     with refused(Code.UNAUTHENTICATED, f"{silo.name} may not answer in the name of {other.name}"):
         silo.answer(silo.poll().place, silo=other.name)
+
+
+def test_nobody_answers_with_anothers_certificate(scene):
+    """The roster would refuse it only when all have begun."""
+    silo, other = list(scene.silos.values())[:2]
+    place = silo.poll().place
+    member = Member(silo.name, other.credential.certificate_pem, b"k" * 32, b"k" * 1184, b"signature")
+    for pem, code, says in (
+        (
+            member.certificate_pem,
+            Code.UNAUTHENTICATED,
+            f"{silo.name} may not answer with the certificate of {other.name}",
+        ),
+        (b"no certificate", Code.PERMISSION_DENIED, ""),
+    ):
+        answer = Answer(place, silo.session, member=replace(member, certificate_pem=pem))
+        with refused(code, says):
+            silo.silo.Answer(codec.answer_to_wire(answer))
 
 
 def test_a_study_is_shown_only_to_those_whom_it_invites(scene, make_scene):

@@ -280,8 +280,8 @@ TABLE = (
         Confirmed(WEST, Confirm(Q, Task.VOID, Tensor.HEADS)),
         Phase.ABORTED,
         (Clear(Q),),
-        why="2 silos can void the list of north, south, west, zero for the heads of this round, but 3 would have to; the"
-        " others have revealed for it",
+        why="2 silos can void the list of north, south, west, zero for the heads of this round, but 3 would have to;"
+        " the others have revealed for it",
     ),
     Move(
         "somebody disputes the voiding",
