@@ -46,6 +46,12 @@ class Search(RuleBasedStateMachine):
     def attempt_with_all_of_a_roster(self, roster, void):
         self.adversary.attempt(roster, roster, roster, void=void)
 
+    @rule(signers=names, left=st.sampled_from(SILOS[2:]))
+    def leave_a_list_unopened_and_void_it(self, signers, left):
+        self.adversary.attempt(SILOS, SILOS, signers[:2], void=False)
+        rest = [name for name in SILOS if name != left]
+        self.adversary.attempt(rest, rest, rest, void=True)
+
     @rule(again=names)
     def restart(self, again):
         for name in again:
