@@ -76,7 +76,7 @@ def test_reveals_that_do_not_open_the_sum_are_no_other_answer(five):
     assert "ignored: polar, south, west" in why[0]
 
 
-@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("restart", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_place_that_a_silo_has_left_is_not_taken_again(five, restart):
     coordinator, silos = five()
     place, roster = ready(coordinator)

@@ -96,12 +96,14 @@ def adversaries(quick_folders, credentials):
     return of
 
 
+@pytest.mark.slow
 def test_no_two_sums_of_different_lists_are_opened(adversaries):
     found = search(adversaries(4), 6, 8)
     assert found["opened"], found
     assert found["voided"], found
 
 
+@pytest.mark.slow
 def test_the_search_finds_two_where_the_threshold_counts_the_rosters_silos(adversaries, monkeypatch):
     def before(attempt):
         colluders = attempt.study.privacy.colluders
