@@ -43,6 +43,7 @@ from coordinator.core.events import (
     Uploaded,
 )
 from coordinator.core.state import (
+    ADDED,
     COLLECTED,
     CONFIRMED,
     OVER,
@@ -114,9 +115,19 @@ def _set_aside(state: Round, silos: tuple[str, ...], why: str) -> tuple[Round, E
     return replace(state, losses=tuple(losses)), Lost(state.place, state.phase, silos, why)
 
 
+def _spares(state: Round) -> bool:
+    """Whether the current sum can do without a silo's work from now on.
+
+    With distributed noise every silo's share of the noise must be in the sum. So nobody is spared before the list of
+    the survivors is given out, unless the tensor's noise is always local.
+    """
+    local = state.phase in (Phase.GATHER, Phase.ADD) and KINDS[state.tensors[state.cursor]].local_noise
+    return state.recovers or state.phase in ADDED or local
+
+
 def _lose(state: Round, silos: tuple[str, ...], why: str, now: float) -> Outcome:
     """Handle silos that are late or have lost their keys: the others go on without them, or the attempt ends."""
-    if not state.recovers:
+    if not _spares(state):
         return _abort(state, f"{why}; with distributed noise a dropout aborts the attempt", now, silos)
     after, lost = _set_aside(state, silos, why)
     if len(after.present) < state.threshold:
@@ -192,6 +203,9 @@ def _gather(state: Round, now: float) -> Outcome:
     effects: list[Effect] = []
     if missing := set(listed).difference(state.present):
         return _unlisted(state, missing, now)
+    if state.losses and not (state.recovers or KINDS[tensor].local_noise):
+        gone = tuple(sorted(state.lost))
+        return _abort(state, f"{', '.join(gone)} cannot be missing from the {tensor} with distributed noise", now, gone)
     if spare := tuple(name for name in state.present if name not in listed):
         why = f"{', '.join(spare)}: not in the list of survivors that an earlier attempt gave out for the {tensor}"
         state, lost = _set_aside(state, spare, why)
@@ -227,7 +241,7 @@ def _settle(state: Round, now: float) -> Outcome:
     models = list(held.values())
     model = max(sorted(set(models)), key=models.count)
     apart = tuple(silo for silo in held if held[silo] != model)
-    if apart and (not state.recovers or models.count(model) < state.threshold):
+    if apart and models.count(model) < state.threshold:
         why = f"the silos hold different models after {state.phase}; in the minority: {', '.join(apart)}"
         return _abort(state, why, now)
     effects: list[Effect] = []

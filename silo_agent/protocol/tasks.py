@@ -358,9 +358,9 @@ def _require_enough(attempt: Attempt, names: tuple[str, ...], what: str) -> None
 
 
 def _require_whole(attempt: Attempt, names: tuple[str, ...]) -> None:
-    """With distributed noise every silo's share of the noise is needed, so raise `OpeningRefused` if one is missing."""
+    """Where the sum's noise is distributed, every silo's share is needed: raise `OpeningRefused` if one is missing."""
     missing = sorted(attempt.members.difference(names))
-    if missing and attempt.study.privacy.mode == "distributed":
+    if missing and not attempt.release(attempt.tensor).resendable:
         msg = f"with distributed noise no silo may be missing, but these are: {', '.join(missing)}; begin a new attempt"
         raise OpeningRefused(msg)
 

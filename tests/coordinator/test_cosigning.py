@@ -3,14 +3,14 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.cosigning import PATIENCE_SECONDS, Cosigning
+from coordinator.cosigning import PATIENCE_SECONDS, Cosigning, _Asked
 from coordinator.storage.checkpoints import Checkpoints
 from coordinator.storage.store import Store
 from crypto.errors import CertificateError, SignatureRefused
 from crypto.pki.certificates import Trust
 from policies.errors import CosignError, LedgerRolledBackError
 from policies.ledger.chain import Genesis, genesis_row, next_entry
-from policies.ledger.cosign import checkpoint
+from policies.ledger.cosign import Checkpoint, checkpoint
 from policies.ledger.events import Debit, EntryRef
 from policies.plan.cost import Cost
 from support.certificates import data_set_of, load, make_authority
@@ -225,6 +225,37 @@ def test_a_late_word_on_an_earlier_head_is_kept_and_is_no_answer_to_a_newer_one(
     assert desk.state(stated).peer is None
     desk.witness("south", desk.words("south", stated))
     assert desk.state(stated).peer.stated.checkpoint == stated.checkpoint
+
+
+@pytest.mark.parametrize("restart", [False, True])
+def test_an_old_word_that_is_replayed_is_no_answer_and_the_next_peer_is_heard(desk, restart):
+    """North's checkpoint of six entries names entries 5, 4, 2 and 0, so it does not show that entry 3 is in it."""
+    old, new = desk.stated(3), desk.stated(6)
+    desk.state(old)
+    desk.witness("south")
+    desk.witness("south", desk.words("south", old))
+    for entries in (4, 5):
+        desk.state(desk.stated(entries))
+    if restart:
+        desk.restart()
+    assert desk.state(new).peer is None
+    assert desk.witness("south") == new
+    desk.witness("south", desk.words("south", old))
+    assert desk.state(new).peer is None, "else north would ask for ever and get this for ever"
+    desk.now += PATIENCE_SECONDS
+    assert desk.witness("west") == new
+    desk.witness("west", desk.words("west", new))
+    assert desk.signer(desk.state(new).peer).endswith("west")
+    assert old in [found.stated for found in desk.hubs.latest("north")], "north hears of it all the same"
+
+
+def test_a_lost_head_that_a_recovery_charged_for_is_no_newer_answer(desk):
+    lost, stated = desk.stated(5), desk.stated(2, branch="x")
+    asked = _Asked(stated, ("south",), 0.0)
+    given = Checkpoint.parse(lost.checkpoint)
+    assert asked.answered_by(given), "the ledger lacks it"
+    recovered = replace(Checkpoint.parse(stated.checkpoint), covers=(given.head,))
+    assert not _Asked(replace(stated, checkpoint=recovered.message), ("south",), 0.0).answered_by(given)
 
 
 def test_nobody_cosigns_unasked_or_in_anothers_name(desk):

@@ -473,7 +473,7 @@ def test_a_poll_that_waits_ends_when_the_coordinator_does(make_engine):
 @pytest.fixture
 def pair(make_engine, clock):
     """A study of three that goes on with two; round 0 is over, west was silent in it."""
-    study = tiny_study(name="pair", min_silos=2)
+    study = tiny_study(name="pair", min_silos=2, privacy={"colluders": 0})
     engine = make_engine()
     engine.create(study.canonical())
     engine.start_study("pair")

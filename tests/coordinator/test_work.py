@@ -21,7 +21,7 @@ from protos.messages import Note, Place, Signature, Task, Tensor, UploadHeader
 from support.rounds import FIVE, SHA, TOTAL, accept, confirm, offer, part, reach, refuse, upload, wanted
 from support.studies import tiny_study
 
-STUDY = tiny_study(min_silos=2)
+STUDY = tiny_study(min_silos=2, privacy={"colluders": 0})
 NORTH, SOUTH, WEST = STUDY.silos
 ASKED = {
     Phase.OFFER: (Task.DECIDE, STUDY.silos),

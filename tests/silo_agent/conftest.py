@@ -139,6 +139,6 @@ def five(federate):
 
     def gather(**changes):
         heads = {"pooled_rounds": 2}
-        return federate(tiny_study(**{"silos": FIVE, "heads": heads, **changes}), min_silos=3)
+        return federate(tiny_study(**{"silos": FIVE, "min_silos": 4, "heads": heads, **changes}), min_silos=3)
 
     return gather

@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 
 from crypto.secagg import unmasking
 from protos.messages import MessageError, Task, Tensor
+from support.planted import NOT_OPENED
 from support.sessions import flipped
 
 FIVE = ("east", "north", "polar", "south", "west")
@@ -18,10 +19,14 @@ FIVE = ("east", "north", "polar", "south", "west")
 def refused(coordinator, silo, task, *reasons, says=()):
     """The silo's last word disputes this task, by name."""
     said = coordinator.said(silo)
+    fault, why = said.dispute, said.explanation
+    if task is Task.OPEN:
+        assert (fault, why) == NOT_OPENED
+        fault, why = coordinator.own_words(silo)
     assert said.task is task, said
-    assert said.dispute in reasons, said
+    assert fault in reasons, said
     for words in says:
-        assert words in said.explanation, said.explanation
+        assert words in why, why
 
 
 def halfway(note):

@@ -50,26 +50,20 @@ def asks(coordinator, place, roster, name, content):
     return (said.dispute, said.explanation), [entry["why"] for entry in logs if entry["event"] == "disputed"]
 
 
-ALTERED = (plus(1), plus(2**20), plus(2**51), noise, lambda content: content[:-1], lambda content: content + b"\0")
+ALTERED = (plus(1), plus(2**51), noise, lambda content: content[:-1], lambda content: content + b"\0")
 
 
 def test_whatever_is_wrong_with_a_sum_the_silos_say_the_same(five):
-    coordinator, silos = five()
+    coordinator, _ = five()
     place, roster = ready(coordinator)
     honest = coordinator.content[place, SLOT, ""]
-    told, logged = [], set()
-    for attempt, alter in enumerate(ALTERED, 1):
-        if attempt > 1:
-            place, roster = coordinator.begin(0, attempt)
-            coordinator.sum_up(place, roster, Tensor.COUNTS)
-            honest = coordinator.content[place, SLOT, ""]
-        said, why = asks(coordinator, place, roster, "north", alter(honest))
-        told.append(said)
+    told, logged = set(), set()
+    for name, alter in zip(FIVE, ALTERED, strict=True):
+        said, why = asks(coordinator, place, roster, name, alter(honest))
+        told.add(said)
         logged.update(why)
-        coordinator.keyed = ()
-    assert set(told) == {SAID}
+    assert told == {SAID}
     assert len(logged) > 2, "the silo's own log says what is wrong"
-    assert silos["north"].running.model.digest
 
 
 def test_reveals_that_do_not_open_the_sum_are_no_other_answer(five):
@@ -82,7 +76,7 @@ def test_reveals_that_do_not_open_the_sum_are_no_other_answer(five):
     assert "ignored: polar, south, west" in why[0]
 
 
-@pytest.mark.parametrize("restart", [False, True])
+@pytest.mark.parametrize("restart", [True, pytest.param(False, marks=pytest.mark.slow)])
 def test_a_place_that_a_silo_has_left_is_not_taken_again(five, restart):
     coordinator, silos = five()
     place, roster = ready(coordinator)

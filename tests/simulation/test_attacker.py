@@ -54,7 +54,7 @@ def round_with_a_dropout(federation):
 
 @pytest.fixture(scope="module", params=SEALINGS)
 def federation(request, quick_folders, credentials):
-    study = simulated_study(SILOS, 3, request.param, **LARGE)
+    study = simulated_study(SILOS, 4, request.param, **LARGE)
     assert threshold(len(SILOS), study.privacy.colluders, study.min_silos) == 4
     with SimulatedFederation(quick_folders(), study, credentials) as made:
         round_with_a_dropout(made)
@@ -170,7 +170,7 @@ def test_a_sum_that_is_rounded_to_integers_does_not_give_it():
 @pytest.fixture(scope="module", params=SEALINGS)
 def finished(request, quick_folders, credentials):
     """A whole study with the dropout, who returns, and what the attacker had after round 1."""
-    study = simulated_study(SILOS, 3, request.param, data={"domain": [DOMAINS]})
+    study = simulated_study(SILOS, 4, request.param, data={"domain": [DOMAINS]})
     with SimulatedFederation(quick_folders(), study, credentials) as made:
         round_with_a_dropout(made)
         attacker = Attacker(made, COLLUDER)

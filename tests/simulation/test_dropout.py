@@ -96,7 +96,7 @@ def after_counts(quick_folders, credentials):
 
         @cache
         def give(sealing):
-            study = simulated_study(NAMES, 5, sealing)
+            study = simulated_study(NAMES, 6, sealing)
             made = stack.enter_context(SimulatedFederation(quick_folders(), study, credentials))
             made.run(0)
             return made
@@ -111,7 +111,7 @@ def federate(quick_folder, credentials, after_counts):
 
         def make(step):
             if step.round == 0:
-                study = simulated_study(NAMES, 5, step.sealing)
+                study = simulated_study(NAMES, 6, step.sealing)
                 made = SimulatedFederation(quick_folder, study, credentials)
             else:
                 made = after_counts(step.sealing).fork(quick_folder)
@@ -233,7 +233,7 @@ def test_the_mask_of_a_pair_comes_off_when_both_of_its_owners_are_gone(federate,
 
 def test_one_less_than_the_threshold_opens_nothing(quick_folder, credentials):
     """Seven of ten have to sign where two may work with the coordinator: four lost end the attempt."""
-    study = simulated_study(NAMES, 5, "ring32", colluders=2)
+    study = simulated_study(NAMES, 7, "ring32", colluders=2)
     with SimulatedFederation(quick_folder, study, credentials) as federation:
         coordinator, silos = federation.coordinator, itertools.cycle(federation.silos.values())
         while coordinator.round.phase is not Phase.GATHER:

@@ -32,7 +32,7 @@ from support.simulated_federation import NAMES, SimulatedFederation, simulated_s
 EXAMPLES, RULES = 40, 12
 MORE = int(os.environ.get("FEDWARD_PROTOCOL_EXAMPLES", "0"))
 """So many new examples, instead of those that are the same every time."""
-SHAPES = ((4, 3, 1, "ring32"), (5, 3, 1, "ring64"), (5, 3, 0, "ring32"), (5, 4, 2, "ckks"))
+SHAPES = ((4, 3, 1, "ring32"), (5, 4, 1, "ring64"), (5, 3, 0, "ring32"), (5, 4, 2, "ckks"))
 """Silos, min_silos, colluders, sealing of the encoder."""
 
 shapes = st.sampled_from(SHAPES)

@@ -11,7 +11,10 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Literal
+from typing import Any, Literal
+
+import structlog
+from structlog.testing import capture_logs
 
 from crypto.pki.certificates import Credential
 from crypto.rings.rings import ring_of
@@ -40,6 +43,8 @@ from silo_agent.agent import Agent
 from silo_agent.protocol.client import Stopped
 from support.contents import digest_of, listed
 from support.cosigners import witnessed
+
+log = structlog.get_logger()
 
 
 @dataclass
@@ -132,6 +137,7 @@ class LocalCoordinator:
     keyed: tuple[Member, ...] = ()
     models: dict[int, str] = field(default_factory=dict)
     """Keyed digest of the model after each round."""
+    logged: dict[str, Mapping[str, Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.canonical[self.study.digest] = self.study.canonical()
@@ -144,9 +150,19 @@ class LocalCoordinator:
         return Place(self.study.digest, number, attempt)
 
     def ask(self, silo: str, work: Work) -> None:
-        """Hand out work and have it done."""
+        """Hand out work and have it done. What the silo's own log says of a dispute is kept for `own_words`."""
         self.clients[silo].work.append(work)
-        self.agents[silo].step()
+        with capture_logs() as logs:
+            self.agents[silo].step()
+        for entry in logs:
+            if entry["event"] == "disputed":
+                self.logged[silo] = entry
+            words = {name: value for name, value in entry.items() if name not in ("event", "log_level")}
+            getattr(log, entry["log_level"])(entry["event"], **words)
+
+    def own_words(self, silo: str) -> tuple[str, str]:
+        """The fault of the silo's last dispute and what it says, as the silo's own log has them."""
+        return self.logged[silo]["fault"], self.logged[silo]["why"]
 
     def said(self, silo: str) -> Confirm:
         return self.clients[silo].confirms[-1]

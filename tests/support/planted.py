@@ -8,6 +8,8 @@ from protos.messages import Task
 from support.local_coordinator import LocalCoordinator
 from support.local_silos import LocalSilo
 
+NOT_OPENED = ("opening", "this silo does not open the sum; see its log, and begin a new attempt")
+"""All that anybody hears of a sum that a silo does not open."""
 FIVE = ("east", "north", "polar", "south", "west")
 FOUR = ("east", "north", "south", "west")
 
@@ -23,9 +25,13 @@ def standing(silos: Mapping[str, LocalSilo]) -> dict[str, tuple[str, str, int]]:
 def refused(coordinator: LocalCoordinator, silo: str, task: Task, reason: str, *says: str) -> None:
     """The silo's last word disputes this task, by name."""
     said = coordinator.said(silo)
-    assert (said.task, said.dispute) == (task, reason), said
+    fault, why = said.dispute, said.explanation
+    if task is Task.OPEN:
+        assert (fault, why) == NOT_OPENED
+        fault, why = coordinator.own_words(silo)
+    assert (said.task, fault) == (task, reason), said
     for words in says:
-        assert words in said.explanation, said.explanation
+        assert words in why, why
 
 
 def goes_on(coordinator: LocalCoordinator, silos: Mapping[str, LocalSilo], number: int, attempt: int) -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from coordinator.core.events import Added, Answered, Confirmed, Event, Passed, Returned, Stopped, Uploaded
 from coordinator.core.round import open_round, step
-from coordinator.core.state import COLLECTED, CONFIRMED, RELAYED, Limits, Phase, Round
+from coordinator.core.state import COLLECTED, CONFIRMED, OVER, RELAYED, Limits, Listed, Phase, Round
 from protos.messages import SUM, Answer, Confirm, Member, Note, Part, Place, Task, Tensor, UploadHeader
 
 STUDY = "5" * 64
@@ -48,7 +50,7 @@ def part(silo: str, note: Note) -> Part:
 def confirm(
     place: Place, silo: str, task: Task, tensor: Tensor | None = None, *, model: str = "m", dispute: str = ""
 ) -> Confirmed:
-    signature = f"{silo}'s".encode() if task is Task.SIGN and not dispute else b""
+    signature = f"{silo}'s".encode() if task in (Task.SIGN, Task.VOID) and not dispute else b""
     return Confirmed(silo, Confirm(place, task, tensor, model, dispute, signature=signature))
 
 
@@ -71,7 +73,7 @@ def offer(
     blank = Round(
         Place(STUDY, 1, 1), tensors, silos, min_silos, colluders, recovers, LIMITS, keyed, expected, frozenset(absent)
     )
-    return open_round(blank, now)
+    return open_round(replace(blank, silos=len(silos)), now)
 
 
 def wanted(state: Round, model: str = "m") -> list[Event]:
@@ -102,15 +104,25 @@ def with_one_behind(**changes: object) -> Round:
     return step(state, accept(state.place, state.invited[-1]), 0.0)[0]
 
 
+def with_a_void(**changes: object) -> Round:
+    """An offer of a second attempt, where the list of the first names a silo that has left for good."""
+    state = offer(**changes)  # type: ignore[arg-type]  # a test's offer
+    listed = (Listed(state.tensors[0], (*state.invited, "zero")),)
+    return replace(
+        state, place=Place(STUDY, 1, 2), listed=listed, voiding=(state.tensors[0],), silos=len(state.invited)
+    )
+
+
 def reach(phase: Phase, state: Round | None = None, now: float = 0.0, cursor: int = 0) -> Round:
     """The first moment of a phase, on the straight way to it; of the tensor at `cursor`."""
     if state is None:
-        state = with_one_behind() if phase in CATCHING_UP else offer()
+        state = with_one_behind() if phase in CATCHING_UP else with_a_void() if phase is Phase.VOID else offer()
     if phase is Phase.ABORTED:
         return step(state, Stopped("enough"), now)[0]
     if phase is Phase.WAIT:
         return step(state, Passed(), now=max(now, state.deadline))[0]
     while state.phase is not phase or state.cursor < cursor:
+        assert state.phase not in OVER, state.why
         for event in wanted(state):
             state, _ = step(state, event, now)
     return state

@@ -132,7 +132,7 @@ class Attacker:
         return place
 
     def _threshold(self, work: Work) -> int:
-        return threshold(len(work.roster), self.study.privacy.colluders, self.study.min_silos)
+        return threshold(len(self.study.silos), self.study.privacy.colluders, self.study.min_silos)
 
 
 def session_of(federation: SimulatedFederation, silo: str) -> Session:

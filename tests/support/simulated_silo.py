@@ -26,6 +26,7 @@ from crypto.secagg.sealing import Sealer
 from crypto.secagg.survivors import SurvivorList
 from crypto.secagg.unmasking import Bundle, _held, _open_reveal
 from policies.documents.study import Study
+from policies.plan import quorum
 from policies.plan.release import Release, plan
 from policies.refusals import Reason, Refused
 from protos import codec
@@ -127,6 +128,7 @@ class _Gate:
         return
 
     def decide(self, study: Study, place: Place, roster_size: int | None = None) -> None:
+        quorum.require(study)
         if roster_size is not None and roster_size < study.min_silos:
             raise Refused(Reason.TOO_FEW_SILOS, f"{roster_size} silos, policy.min_silos is {study.min_silos}")
 

@@ -152,7 +152,7 @@ class Witness:
         for (place, tensor, owner), holders in self.revealed.items():
             both = holders.own & holders.key
             assert not both, f"{both} revealed both secrets of {owner} for {tensor} at {place}"
-            dealt = threshold(self.roster_sizes[place], self.study.privacy.colluders, self.study.min_silos)
+            dealt = threshold(len(self.study.silos), self.study.privacy.colluders, self.study.min_silos)
             fewer = min(len(holders.own), len(holders.key))
             assert fewer < dealt - self.study.privacy.colluders, (
                 f"both secrets of {owner} for {tensor} at {place} can be combined"
@@ -168,9 +168,9 @@ class Witness:
         return survivors
 
     def _threshold(self, place: Place) -> int:
-        """T of docs/design/sums.md, "Thresholds", computed here on its own: T > t, 2T > n + t, and at least
+        """T of docs/design/sums.md, "Thresholds", computed here on its own: T > t, 2T > N + t, and at least
         `min_silos`."""
-        silos, colluders = self.roster_sizes[place], self.study.privacy.colluders
+        silos, colluders = len(self.study.silos), self.study.privacy.colluders
         return max(colluders + 1, (silos + colluders) // 2 + 1, self.study.min_silos)
 
     def _size(self, label: Label, kind: Kind) -> int:

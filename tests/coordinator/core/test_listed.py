@@ -1,13 +1,15 @@
 """A list of survivors that was given out to be signed binds all later attempts at its round."""
 
+from dataclasses import replace
+
 import pytest
 
-from coordinator.core.events import Passed, Returned, Stopped
+from coordinator.core.events import Confirmed, Passed, Returned, Stopped
 from coordinator.core.state import Listed, Phase
 from coordinator.core.study import Life, Script, advance, create, start
 from coordinator.work import work_in
 from protos import record
-from protos.messages import Place, Task, Tensor
+from protos.messages import Confirm, Place, Task, Tensor
 from support.rounds import LIMITS, STUDY, accept, refuse, wanted
 
 FOUR = ("alder", "birch", "cedar", "elm")
@@ -33,8 +35,8 @@ def at(number, phase, tensor=None):
     return lambda s: s.round.place.round == number and s.round.phase is phase and tensor in (None, s.round.tensor)
 
 
-def begun(max_attempts=3):
-    script = Script(STUDY, "tiny", FOUR, 3, 1, True, PLAN, LIMITS, max_attempts)
+def begun(max_attempts=3, silos=FOUR, *, recovers=True):
+    script = Script(STUDY, "tiny", silos, 3, 1, recovers, PLAN, LIMITS, max_attempts)
     return start(create(script), LATER)[0]
 
 
@@ -73,11 +75,95 @@ def test_it_waits_for_the_listed_by_name_and_uses_up_no_attempt(signed):
     assert state.life is Life.RUNNING
 
 
-def test_without_one_that_left_the_study_ends_by_name(signed):
-    state = feed(signed, refuse(signed.round.place, "elm"))
-    state = feed(state, *wanted(state.round)) if state.life is Life.RUNNING else state
+@pytest.fixture
+def voiding(signed):
+    """Elm, which was listed, has left for good; the others are asked to void the list."""
+    return until(feed(signed, refuse(signed.round.place, "elm")), at(1, Phase.VOID, Tensor.HEADS))
+
+
+def test_if_one_that_was_listed_leaves_for_good_the_others_void_the_list(voiding):
+    place = voiding.round.place
+    assert (place, voiding.round.invited) == (Place(STUDY, 1, 3), ("alder", "birch", "cedar"))
+    work = work_in(voiding, "birch", told=False)
+    assert (work.task, work.tensor, work.void) == (Task.VOID, Tensor.HEADS, None)
+    state = until(voiding, at(1, Phase.GATHER, Tensor.HEADS))
+    assert state.round.listed == ()
+    void = work_in(state, "alder", told=False).void
+    assert (void.through, [one.silo for one in void.promises]) == (2, ["alder", "birch", "cedar"])
+    assert len(void.certificates) == 3
+    state = until(state, at(1, Phase.SIGN, Tensor.HEADS))
+    assert state.round.list_of(Tensor.HEADS) == ("alder", "birch", "cedar")
+    assert work_in(state, "alder", told=False).void is None
+    state = until(state, lambda s: s.round.place.round == 2)
+    assert (state.life, state.round.voided) == (Life.RUNNING, ())
+
+
+def test_what_was_voided_is_handed_to_silos_of_later_attempts_too(voiding):
+    state = until(feed(voiding, Returned("birch")), at(1, Phase.GATHER, Tensor.HEADS))
+    before = state.round.void_of(Tensor.HEADS)
+    state = feed(replace(state, script=replace(state.script, max_attempts=9)), Stopped("a disk is full"))
+    assert (state.round.place, state.round.void_of(Tensor.HEADS)) == (Place(STUDY, 1, 4), before)
+
+
+def test_if_too_few_can_void_the_list_the_study_ends_by_name(voiding):
+    said = Confirmed("birch", Confirm(voiding.round.place, Task.VOID, Tensor.HEADS))
+    others = (event for event in wanted(voiding.round) if event.silo != "birch")
+    state = feed(voiding, *others, said)
     assert state.life is Life.ENDED
-    assert "round 1 cannot be attempted again without elm" in state.why
+    assert (
+        "2 silos can void the list of alder, cedar, elm for the heads of this round, but 3 would have to" in state.why
+    )
+
+
+# --- who disputes again -----------------------------------------------------------------------------------------------
+def disputed(state, silo="birch", task=Task.CONTRIBUTE):
+    said = Confirm(state.round.place, task, dispute="data", explanation="x")
+    return feed(state, Confirmed(silo, said))
+
+
+def test_one_silo_alone_does_not_use_up_a_studys_attempts():
+    state = disputed(until(begun(), at(1, Phase.GATHER)))
+    assert state.round.place == Place(STUDY, 1, 2)
+    state = disputed(until(state, at(1, Phase.GATHER)))
+    assert (state.round.place, state.round.lost) == (Place(STUDY, 1, 2), {"birch"})
+    assert "it has disputed before" in state.round.why_lost("birch")
+    state = until(state, lambda s: s.round.place.round == 2)
+    assert state.active == FOUR, "it is asked again"
+    state = disputed(until(state, at(2, Phase.GATHER)))
+    assert (state.round.place, state.round.lost) == (Place(STUDY, 2, 1), {"birch"}), "and costs nobody an attempt again"
+    assert until(state, lambda s: s.life is not Life.RUNNING).life is Life.FINISHED
+
+
+def test_after_the_signing_its_upload_stays_in_the_sum():
+    state = disputed(until(begun(), at(1, Phase.GATHER)))
+    state = disputed(until(state, at(1, Phase.REVEAL, Tensor.HEADS)), task=Task.REVEAL)
+    assert (state.round.survivors, state.round.present) == (FOUR, THREE)
+    assert until(state, lambda s: s.round.place.round == 2).round.place == Place(STUDY, 2, 1)
+
+
+@pytest.mark.parametrize("phase", [Phase.GREET, Phase.TAKE])
+def test_where_the_keys_are_made_the_next_roster_is_without_it(phase):
+    state = disputed(until(begun(), at(0, phase)), task=Task.GREET)
+    state = disputed(until(state, at(0, phase)), task=Task.GREET)
+    assert (state.round.place, state.round.invited, state.active) == (Place(STUDY, 0, 3), THREE, THREE)
+    why = next(silo.why for silo in state.silos if silo.name == "birch")
+    assert why.startswith("left out: birch disputes greet")
+    assert until(state, lambda s: s.life is not Life.RUNNING).life is Life.FINISHED
+
+
+def test_with_distributed_noise_the_next_roster_is_without_it():
+    state = disputed(until(begun(recovers=False), at(1, Phase.GATHER)))
+    state = disputed(until(state, at(1, Phase.GATHER)))
+    assert (state.round.place, state.active) == (Place(STUDY, 1, 3), THREE)
+    assert until(state, lambda s: s.life is not Life.RUNNING).life is Life.FINISHED
+
+
+def test_nobody_is_left_out_where_the_others_are_too_few():
+    state = begun(silos=THREE)
+    for attempt in (2, 3):
+        state = disputed(until(state, at(0, Phase.GATHER)), silo="elm")
+        assert (state.round.place.attempt, state.active) == (attempt, THREE)
+    assert disputed(until(state, at(0, Phase.GATHER)), silo="elm").life is Life.ENDED
 
 
 def test_one_that_vanishes_again_ends_the_attempt_and_not_the_list(signed):

@@ -29,7 +29,7 @@ from coordinator.core.events import (
     Uploaded,
 )
 from coordinator.core.round import MOVES, OutOfTurnError, step
-from coordinator.core.state import COLLECTED, CONFIRMED, OVER, RELAYED, SPARING, Held, Loss, Phase, Round
+from coordinator.core.state import ADDED, COLLECTED, CONFIRMED, OVER, RELAYED, SPARING, Held, Loss, Phase, Round
 from protos.messages import SUM, Confirm, Note, Part, Place, Signature, Task, Tensor
 from support.rounds import (
     CATCHING_UP,
@@ -86,13 +86,17 @@ class Move:
 TWO_IN = (accept(P, NORTH), accept(P, SOUTH))
 OPEN_2 = reach(Phase.OPEN, cursor=1)
 KEYED = tuple(member(silo) for silo in SILOS)
-WAITING = after(at(Phase.OFFER, accept(P, SOUTH)), Passed(), now=LIMITS.offer)
+WAITING = after(after(offer(colluders=0), accept(P, SOUTH)), Passed(), now=LIMITS.offer)
+TWO_OF_THREE = after(offer(colluders=0), *TWO_IN)
+"""Two have accepted, and are enough."""
+VOIDING = reach(Phase.VOID)
+Q = VOIDING.place
 BEHIND_TAKES = reach(Phase.TAKE, with_one_behind())
 
 
 def without_west(phase: Phase) -> Round:
     """A phase of an attempt that goes on without west, which is away."""
-    state = offer(expected="e", absent=(WEST,))
+    state = offer(expected="e", absent=(WEST,), colluders=0)
     behind = "old" if phase in CATCHING_UP else "e"
     return reach(phase, after(state, accept(P, NORTH, model=behind), accept(P, SOUTH, model="e")))
 
@@ -100,6 +104,7 @@ def without_west(phase: Phase) -> Round:
 EAST, POLAR = FIVE[0], FIVE[2]
 SHORT = "2 silos are left, but 3 are needed to open the sums"
 RESTART = "was restarted and has lost its keys"
+DISPUTES = "south disputes contribute: data: a row does not fit"
 
 
 def of_five(phase: Phase, *, cursor: int = 0, **changes) -> Round:
@@ -139,7 +144,7 @@ TABLE = (
     Move("a first yes waits for the others", offer(), accept(P, NORTH), Phase.OFFER),
     Move("a refusal waits for the others", offer(), refuse(P, NORTH), Phase.OFFER),
     Move("the last yes fixes the roster", at(Phase.OFFER, *TWO_IN), accept(P, WEST), Phase.GREET),
-    Move("the last answer may be a no", at(Phase.OFFER, *TWO_IN), refuse(P, WEST), Phase.GREET),
+    Move("the last answer may be a no", TWO_OF_THREE, refuse(P, WEST), Phase.GREET),
     Move(
         "the keys of the round before still fit",
         after(offer(keyed=tuple(member(s) for s in SILOS)), *TWO_IN),
@@ -160,7 +165,7 @@ TABLE = (
         (CLEARS,),
         why="1 silos take part, the study needs 2",
     ),
-    Move("the offer's time is up with enough silos", at(Phase.OFFER, *TWO_IN), Passed(), Phase.GREET, now=LIMITS.offer),
+    Move("the offer's time is up with enough silos", TWO_OF_THREE, Passed(), Phase.GREET, now=LIMITS.offer),
     Move(
         "the offer's time is up with too few: it waits for the others",
         at(Phase.OFFER, accept(P, SOUTH)),
@@ -180,7 +185,7 @@ TABLE = (
     ),
     Move(
         "who is away is not waited for where the others suffice",
-        after(offer(absent=(WEST,)), accept(P, NORTH)),
+        after(offer(absent=(WEST,), colluders=0), accept(P, NORTH)),
         accept(P, SOUTH),
         Phase.GREET,
     ),
@@ -241,8 +246,16 @@ TABLE = (
         accept(P, WEST),
         Phase.ABORTED,
         (CLEARS,),
-        why="a roster of 3 is too small for 3 colluders and at least 2 silos in a sum: 4 silos would have to sign; wait"
-        " for more silos",
+        why="a study of 3 silos is too small for 3 colluders and at least 2 silos in a sum: 4 silos would have to sign;"
+        " invite more silos",
+    ),
+    Move(
+        "the threshold counts the study's silos and not those who came",
+        after(offer(), *TWO_IN),
+        refuse(P, WEST),
+        Phase.ABORTED,
+        (CLEARS,),
+        why="2 silos take part, but 3 of 3 must sign who is in a sum",
     ),
     Move("the operator stops an offer", offer(), Stopped("enough"), Phase.ABORTED, (CLEARS,), why="enough"),
     # --- wait
@@ -259,6 +272,52 @@ TABLE = (
     ),
     Move("who restarts meanwhile is asked anew", WAITING, Restarted(SOUTH, "new"), Phase.OFFER),
     Move("the operator stops the waiting", WAITING, Stopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
+    # --- void
+    Move("the last has voided", but(VOIDING, WEST), confirm(Q, WEST, Task.VOID, Tensor.HEADS), Phase.GREET),
+    Move(
+        "one of three has revealed and cannot void",
+        but(VOIDING, WEST),
+        Confirmed(WEST, Confirm(Q, Task.VOID, Tensor.HEADS)),
+        Phase.ABORTED,
+        (Clear(Q),),
+        why="2 silos can void the list of north, south, west, zero for the heads of this round, but 3 would have to;"
+        " the others have revealed for it",
+    ),
+    Move(
+        "somebody disputes the voiding",
+        VOIDING,
+        dispute(Q, SOUTH, Task.VOID),
+        Phase.ABORTED,
+        (Clear(Q),),
+        why="south disputes void: data: a row does not fit",
+        culprits=(SOUTH,),
+    ),
+    Move(
+        "somebody restarts while voiding",
+        VOIDING,
+        Restarted(SOUTH, "new"),
+        Phase.ABORTED,
+        (Clear(Q),),
+        why=f"south {RESTART}",
+        culprits=(SOUTH,),
+    ),
+    Move(
+        "somebody is late in voiding",
+        but(VOIDING, WEST),
+        Passed(),
+        Phase.ABORTED,
+        (Clear(Q),),
+        now=LIMITS.open,
+        why=f"no void from west within {LIMITS.open:g} s",
+        culprits=(WEST,),
+    ),
+    Move(
+        "somebody outside polls while it voids",
+        replace(VOIDING, absent=frozenset({"east"})),
+        Returned("east"),
+        Phase.VOID,
+    ),
+    Move("the operator stops the voiding", VOIDING, Stopped("x"), Phase.ABORTED, (Clear(Q),), why="x"),
     # --- greet
     Move("one has greeted", reach(Phase.GREET), upload(P, NORTH, Note.GREETING), Phase.GREET),
     Move(
@@ -736,6 +795,28 @@ TABLE = (
             culprits=(SOUTH,),
         )
         for phase in SPARING
+        if phase not in ADDED
+    ),
+    *(
+        Move(
+            f"one of five restarts in {phase} with distributed noise, and its noise is in the sum",
+            of_five(phase, recovers=False),
+            Restarted(SOUTH, "new"),
+            phase,
+            (lost(phase, SOUTH, why=f"south {RESTART}"),),
+        )
+        for phase in ADDED
+    ),
+    *(
+        Move(
+            f"one of five that has disputed before disputes again in {phase}",
+            replace(of_five(phase), complaints=(SOUTH,)),
+            dispute(P, SOUTH, Task.CONTRIBUTE),
+            phase,
+            (lost(phase, SOUTH, why=f"{DISPUTES}; it has disputed before, so the others go on without it"),),
+        )
+        for phase in SPARING
+        if phase is not Phase.ADD
     ),
     *(
         Move(
@@ -785,23 +866,32 @@ TABLE = (
             culprits=(SOUTH,),
         )
         for phase, *_ in ENDS
+        if phase not in ADDED
     ),
     *(
         Move(
-            f"with distributed noise one of five holds another model after {phase}",
+            f"with distributed noise one of five holds another model after {phase}: the sum has its noise",
             but(of_five(phase, recovers=False), EAST),
             confirm(P, EAST, CONFIRMED[phase], Tensor.HEADS, model="other"),
-            Phase.ABORTED,
-            (CLEARS,),
-            why=f"the silos hold different models after {phase}; in the minority: east",
+            following,
+            (lost(phase, EAST, why=f"east: another model than most silos after {phase}"),),
         )
-        for phase in (Phase.OPEN, Phase.ADOPT)
+        for phase, following in ((Phase.OPEN, Phase.SOLVE), (Phase.ADOPT, Phase.GATHER))
+    ),
+    Move(
+        "with distributed noise nobody may be missing from the next sum",
+        but(of_five(Phase.OPEN, recovers=False, tensors=(Tensor.COUNTS, Tensor.METRICS)), EAST),
+        confirm(P, EAST, Task.OPEN, Tensor.COUNTS, model="other"),
+        Phase.ABORTED,
+        (lost(Phase.OPEN, EAST, why="east: another model than most silos after open"), CLEARS),
+        why="east cannot be missing from the metrics with distributed noise",
+        culprits=(EAST,),
     ),
     # --- any
     *(
         Move("somebody who is not in the roster is present again", without_west(phase), Returned(WEST), phase)
         for phase in Phase
-        if phase not in (*OVER, Phase.OFFER, Phase.WAIT)
+        if phase not in (*OVER, Phase.OFFER, Phase.WAIT, Phase.VOID)
     ),
 )
 
@@ -1004,7 +1094,7 @@ def test_who_is_late_is_away():
     assert (lost_.phase, lost_.absent, lost_.lost) == (Phase.ADD, {SOUTH}, {SOUTH})
     back = after(lost_, Returned(SOUTH))
     assert (back.absent, back.lost) == (frozenset(), {SOUTH}), "it is heard of, and lost to this attempt all the same"
-    silent = after(at(Phase.OFFER, *TWO_IN), Passed(), now=LIMITS.offer)
+    silent = after(TWO_OF_THREE, Passed(), now=LIMITS.offer)
     assert (silent.phase, silent.absent) == (Phase.GREET, {WEST})
     assert at(Phase.GATHER, dispute(P, SOUTH, Task.CONTRIBUTE)).absent == frozenset(), "who disputes is there"
 

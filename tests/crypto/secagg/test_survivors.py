@@ -40,7 +40,9 @@ def test_the_threshold_outvotes_colluders_or_the_roster_is_refused(silos, collud
 def test_thresholds_of_common_rosters():
     cases = {(2, 0, 2): 2, (3, 1, 2): 3, (10, 2, 5): 7, (10, 2, 8): 8, (5, 3, 2): 5}
     assert {case: threshold(*case) for case in cases} == cases
-    with pytest.raises(RosterRefused, match=r"a roster of 3 is too small for 2 colluders and at least 4 .* wait"):
+    with pytest.raises(
+        RosterRefused, match=r"a study of 3 silos is too small for 2 colluders and at least 4 .* invite"
+    ):
         threshold(3, 2, 4)
 
 

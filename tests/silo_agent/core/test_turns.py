@@ -26,7 +26,7 @@ def work(task, at, tensor=None, roster=EVERYBODY, *, participants=None, survivor
     return Work(
         task,
         at,
-        tensor if task in SUMMED else None,
+        tensor if task in (*SUMMED, Task.VOID) else None,
         roster,
         parts=(part,) if task in FETCHED else (),
         participants=participants if task in SUMMED else (),
@@ -263,8 +263,34 @@ def test_a_candidate_that_others_went_beyond_is_left_behind():
 def test_an_older_attempt_is_not_accepted_and_the_same_one_is():
     turn = seated(0, attempt=3)
     assert sit(turn, place(0, 3)) == turn
-    with pytest.raises(OutOfTurnError, match="attempt 2 was offered after attempt 3"):
+    with pytest.raises(OutOfTurnError, match="attempt 2 was offered, but this silo has been in round 0, attempt 3"):
         sit(turn, place(0, 2))
+
+
+@pytest.mark.parametrize("stage", [*STAGES, Stage.REST])
+def test_a_place_in_which_anything_was_done_or_that_was_left_is_not_taken_again(stage):
+    turn = leave(after(seated(1), *KEYS)) if stage is Stage.REST else after(seated(1), *STAGES[stage])
+    if stage is Stage.SEATED:
+        assert sit(turn, turn.place) == turn
+    else:
+        with pytest.raises(OutOfTurnError, match="begin a later attempt"):
+            sit(turn, turn.place)
+    assert sit(turn, place(1, 2)).stage is Stage.SEATED
+
+
+def test_no_offer_leads_back_behind_an_offer_that_was_further_ahead():
+    """Else a round that the silo has not finished could be offered again by way of a later one."""
+    turn = sit(leave(seated(1)), place(2))
+    with pytest.raises(OutOfTurnError, match="has been in round 2, attempt 1"):
+        sit(turn, place(1, 5))
+
+
+def test_a_list_is_voided_before_anything_else_and_after_the_first_attempt():
+    turn = seated(1, attempt=2)
+    assert take(turn, work(Task.VOID, turn.place, Tensor.ENCODER)).stage is Stage.SEATED
+    for turn, tensor in ((seated(1), Tensor.HEADS), (seated(1, attempt=2), Tensor.COUNTS)):
+        with pytest.raises(OutOfTurnError, match="no earlier attempt in this round that could be voided"):
+            take(turn, work(Task.VOID, turn.place, tensor))
 
 
 def test_nothing_is_summed_where_no_attempt_is_under_way():

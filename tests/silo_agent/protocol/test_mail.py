@@ -123,8 +123,9 @@ def test_the_sum_is_a_file_until_it_is_read(mail, wire):
     contents = {(SUM, ""): LARGE, (Note.REVEAL, "north"): b"revealed"}
     fields = {"tensor": Tensor.HEADS, "participants": SILOS, "survivors": SILOS}
     work = offer(wire, Task.OPEN, contents, **fields)
-    with mail.sum(work, PLACE, Tensor.HEADS) as file:
+    with mail.sum(work, PLACE, Tensor.HEADS) as (file, sha256):
         assert file.read() == LARGE
+        assert sha256 == digest_of(LARGE)
         assert len(files(mail)) == 1
     assert (files(mail), wire.fetched) == ([], [(PLACE, Tensor.HEADS, "sum", "")])
     without = offer(wire, Task.OPEN, {(Note.REVEAL, "north"): b"revealed"}, **fields)

@@ -13,6 +13,9 @@ from silo_agent.protocol.session import Session
 from support.certificates import load
 from support.studies import tiny_study
 
+TWO = tiny_study(min_silos=2, privacy={"colluders": 0})
+"""Three silos of which one may be missing."""
+
 SILOS = ("north", "south", "west")
 
 
@@ -82,7 +85,7 @@ def test_a_contribution_before_the_attempts_secrets_are_shared_is_disputed(feder
 
 @pytest.mark.parametrize("task", [Task.DEAL, Task.EXCHANGE])
 def test_another_roster_within_an_attempt_is_disputed(federate, task):
-    coordinator, _ = federate(tiny_study(min_silos=2), min_silos=2, noise_modes=["local"])
+    coordinator, _ = federate(TWO, min_silos=2, noise_modes=["local"], colluders=0)
     place = coordinator.place(0)
     roster = coordinator.offer(place)
     if task is Task.EXCHANGE:
@@ -172,7 +175,7 @@ def test_heads_that_the_coordinator_does_not_offer_are_not_waited_for(federation
 
 # --- catching up ------------------------------------------------------------------------------------------------------
 def test_a_silo_that_was_away_for_a_round_catches_up(federate):
-    coordinator, silos = federate(tiny_study(min_silos=2), min_silos=2, noise_modes=["local"])
+    coordinator, silos = federate(TWO, min_silos=2, noise_modes=["local"], colluders=0)
     coordinator.run_round(0)
     coordinator.run_round(1, silos=("north", "west"))
     coordinator.run_round(2)
@@ -185,7 +188,7 @@ def test_a_silo_that_was_away_for_a_round_catches_up(federate):
 
 @pytest.mark.parametrize("repeat", [False, True])
 def test_sharing_and_catching_up_survive_a_restart(federate, repeat):
-    coordinator, silos = federate(tiny_study(min_silos=2), min_silos=2, noise_modes=["local"])
+    coordinator, silos = federate(TWO, min_silos=2, noise_modes=["local"], colluders=0)
     coordinator.run_round(0)
     coordinator.run_round(1, silos=("north", "west"))
     ask, seen = coordinator.ask, set()
@@ -207,7 +210,7 @@ def test_sharing_and_catching_up_survive_a_restart(federate, repeat):
 
 
 def test_a_silo_that_was_never_there_may_join_later(federate):
-    coordinator, silos = federate(tiny_study(min_silos=2), min_silos=2, noise_modes=["local"])
+    coordinator, silos = federate(TWO, min_silos=2, noise_modes=["local"], colluders=0)
     for number in (0, 1):
         coordinator.run_round(number, silos=("north", "west"))
     coordinator.run_round(2)
@@ -218,7 +221,7 @@ def test_a_silo_that_was_never_there_may_join_later(federate):
 
 
 def test_a_silo_that_lost_a_committed_candidate_catches_up_and_one_that_is_behind_gives_nothing(federate):
-    coordinator, silos = federate(tiny_study(min_silos=2), min_silos=2, noise_modes=["local"])
+    coordinator, silos = federate(TWO, min_silos=2, noise_modes=["local"], colluders=0)
     coordinator.run_round(0)
     coordinator.run_round(1, silos=("north", "west"))
     place = coordinator.place(2)
@@ -231,7 +234,7 @@ def test_a_silo_that_lost_a_committed_candidate_catches_up_and_one_that_is_behin
 
 
 def test_a_model_that_the_coordinator_altered_is_not_taken(federate):
-    coordinator, silos = federate(tiny_study(min_silos=2), min_silos=2, noise_modes=["local"])
+    coordinator, silos = federate(TWO, min_silos=2, noise_modes=["local"], colluders=0)
     coordinator.run_round(0)
     coordinator.run_round(1, silos=("north", "west"))
     place = coordinator.place(2)

@@ -2,7 +2,6 @@ import os
 import sqlite3
 import stat
 from contextlib import closing
-from dataclasses import replace
 from datetime import date
 
 import numpy as np
@@ -91,7 +90,7 @@ def test_a_removal_leaves_what_was_used_up_and_no_digest_of_integers(state):
     keep(state)
     keep(state, place=Place(OTHER, 2, 3))
     state.keep_sealed(STUDY, LABEL, [b"sealed"])
-    state.commit_to_survivors(PLACE, Tensor.HEADS, ("north", "west"))
+    state.promises.sign(PLACE, Tensor.HEADS, ("north", "west"))
     state.keep_attempt(STUDY, "where it stood")
     digest = ChunkList.of(next(state.folder.rglob("*.i64"))).digest
     with closing(sqlite3.connect(state.folder / "state.sqlite3")) as database:
@@ -111,7 +110,7 @@ def test_a_removal_leaves_what_was_used_up_and_no_digest_of_integers(state):
     with pytest.raises(StateError):
         state.keep_sealed(STUDY, LABEL, [b"sealed"])
     with pytest.raises(SurvivorsError):
-        state.commit_to_survivors(PLACE, Tensor.HEADS, ("north", "south"))
+        state.promises.sign(PLACE, Tensor.HEADS, ("north", "south"))
 
 
 def test_the_folder_and_its_files_are_the_owners_alone(state):
@@ -174,37 +173,6 @@ def test_a_release_longer_than_a_piece_is_read_from_its_file(state, monkeypatch)
     release = state.release(PLACE, Tensor.HEADS, 3)
     assert isinstance(release.integers, np.memmap)
     assert np.array_equal(release.integers, values)
-
-
-# --- survivor lists ---------------------------------------------------------------------------------------------------
-NAMES = ("east", "north", "west")
-
-
-def test_for_one_sum_of_a_round_one_list_is_signed_for_ever(state):
-    state.commit_to_survivors(PLACE, Tensor.HEADS, NAMES)
-    for later in (state, reopened(state)):
-        for attempt in (1, 3, 9):
-            place = replace(PLACE, attempt=attempt)
-            later.commit_to_survivors(place, Tensor.HEADS, NAMES)
-            for others in (NAMES[:2], (*NAMES, "zoo")):
-                with pytest.raises(SurvivorsError, match="east, north, west; it signs no second list"):
-                    later.commit_to_survivors(place, Tensor.HEADS, others)
-    later.close()
-
-
-@pytest.mark.parametrize(
-    ("place", "tensor"),
-    [
-        (PLACE, Tensor.ENCODER),
-        (replace(PLACE, round=3), Tensor.HEADS),
-        (replace(PLACE, study=OTHER), Tensor.HEADS),
-    ],
-)
-def test_another_sum_has_a_list_of_its_own(state, place, tensor):
-    state.commit_to_survivors(PLACE, Tensor.HEADS, NAMES)
-    state.commit_to_survivors(place, tensor, NAMES[:2])
-    with pytest.raises(SurvivorsError):
-        state.commit_to_survivors(place, tensor, NAMES)
 
 
 # --- sealed bytes -----------------------------------------------------------------------------------------------------

@@ -1,0 +1,34 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crypto.secagg.survivors import threshold
+from policies.plan import quorum
+from policies.refusals import Reason, Refused
+
+
+@given(silos=st.integers(2, 80), colluders=st.integers(0, 79))
+def test_it_is_the_threshold_of_the_protocol_and_the_least_that_will_do(silos, colluders):
+    if colluders < silos:
+        least = quorum.least(silos, colluders)
+        assert least == threshold(silos, colluders, 0) <= silos
+        assert colluders < least
+        assert 2 * least > silos + colluders
+        assert least - 1 <= colluders or 2 * (least - 1) <= silos + colluders
+
+
+@pytest.mark.parametrize(("silos", "min_silos", "spare"), [(3, 3, 0), (4, 3, 1), (5, 4, 1), (8, 5, 3), (8, 8, 0)])
+def test_a_study_says_how_many_may_be_missing(make_study, silos, min_silos, spare):
+    study = make_study({"silos": [f"site-{number}" for number in range(silos)], "min_silos": min_silos})
+    quorum.require(study)
+    assert (quorum.needed(study), quorum.spare(study)) == (min_silos, spare)
+
+
+@pytest.mark.parametrize(("silos", "min_silos", "least"), [(4, 2, 3), (8, 4, 5), (10, 5, 6)])
+def test_a_study_with_too_few_is_read_and_refused_by_name(make_study, silos, min_silos, least):
+    names = [f"site-{number}" for number in range(silos)]
+    study = make_study({"silos": names, "min_silos": min_silos, "privacy.mode": "local"})
+    with pytest.raises(Refused, match=f"Set study.min_silos to {least} or more") as refused:
+        quorum.require(study)
+    assert refused.value.reason is Reason.TOO_FEW_SILOS
+    assert quorum.needed(study) == least

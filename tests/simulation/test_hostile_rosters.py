@@ -1,0 +1,117 @@
+"""A coordinator with one silo searches over rosters, lists, attempts, restarts and voids for two sums that it can read.
+
+Six silos, one colluder: four must sign. Where the threshold counts a roster's silos again, the same search finds two.
+"""
+
+from collections import Counter
+
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis import Phase as HypothesisPhase
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+
+from policies.plan import quorum
+from silo_agent.protocol import tasks
+from silo_agent.protocol.attempt import Attempt
+from silo_agent.storage.promises import Promises
+from support.simulated_adversary import Adversary
+from support.simulated_federation import NAMES, simulated_study
+
+SILOS, COLLUDER = NAMES[:6], NAMES[1]
+names = st.lists(st.sampled_from(SILOS), min_size=3, unique=True)
+
+
+class TwoSumsError(AssertionError):
+    """Two sums of different lists were read."""
+
+
+class Search(RuleBasedStateMachine):
+    """One study, whose round 0 is attempted again and again."""
+
+    def __init__(self, adversaries, found):
+        super().__init__()
+        self.give, self.found, self.adversary = adversaries, found, None
+
+    @initialize()
+    def begin(self):
+        self.adversary = self.give()
+
+    @rule(roster=names, without=st.sets(st.sampled_from(SILOS), max_size=2), signers=names, void=st.booleans())
+    def attempt(self, roster, without, signers, void):
+        listed = [name for name in roster if name not in without]
+        self.adversary.attempt(roster, listed, signers, void=void)
+
+    @rule(roster=names, void=st.booleans())
+    def attempt_with_all_of_a_roster(self, roster, void):
+        self.adversary.attempt(roster, roster, roster, void=void)
+
+    @rule(signers=names, left=st.sampled_from(SILOS[2:]))
+    def leave_a_list_unopened_and_void_it(self, signers, left):
+        self.adversary.attempt(SILOS, SILOS, signers[:2], void=False)
+        rest = [name for name in SILOS if name != left]
+        self.adversary.attempt(rest, rest, rest, void=True)
+
+    @rule(again=names)
+    def restart(self, again):
+        for name in again:
+            self.adversary.silos[name].restart()
+
+    @invariant()
+    def at_most_one_list_is_opened(self):
+        if self.adversary is not None and len(self.adversary.opened) > 1:
+            raise TwoSumsError(self.adversary.opened)
+
+    def teardown(self):
+        self.found["opened"] += len(self.adversary.opened)
+        self.found["voided"] += self.adversary.voided
+        self.adversary.close()
+
+
+def search(adversaries, examples, steps):
+    found = Counter()
+    run_state_machine_as_test(
+        lambda: Search(adversaries, found),
+        settings=settings(
+            max_examples=examples,
+            stateful_step_count=steps,
+            derandomize=True,
+            database=None,
+            deadline=None,
+            phases=[HypothesisPhase.generate],
+            suppress_health_check=list(HealthCheck),
+        ),
+    )
+    return found
+
+
+@pytest.fixture
+def adversaries(quick_folders, credentials):
+    """Gives adversaries of a study with so many silos at least."""
+
+    def of(min_silos):
+        study = simulated_study(SILOS, min_silos, "ring32")
+        return lambda: Adversary(quick_folders(), study, credentials, COLLUDER)
+
+    return of
+
+
+@pytest.mark.slow
+def test_no_two_sums_of_different_lists_are_opened(adversaries):
+    found = search(adversaries(4), 6, 8)
+    assert found["opened"], found
+    assert found["voided"], found
+
+
+@pytest.mark.slow
+def test_the_search_finds_two_where_the_threshold_counts_the_rosters_silos(adversaries, monkeypatch):
+    def before(attempt):
+        colluders = attempt.study.privacy.colluders
+        return max(colluders + 1, (len(attempt.work.roster) + colluders) // 2 + 1, attempt.study.min_silos)
+
+    monkeypatch.setattr(Attempt, "threshold", property(before))
+    monkeypatch.setattr(quorum, "require", lambda _: None)
+    monkeypatch.setattr(tasks, "_require_enough", lambda *_: None)
+    monkeypatch.setattr(Promises, "require", lambda *_: None)
+    with pytest.raises(TwoSumsError):
+        search(adversaries(3), 20, 8)
