@@ -473,7 +473,9 @@ def one_patient_of_a_rare_domain(folder: Path) -> Verdict:
             start = begin(held)
             path = held.state.study_folder(made.digest) / "counts.json"
             path.write_bytes(released.setdefault(path.name, path.read_bytes()))
-            uploads.append(held.contribute(Tensor.ENCODER, 1, start.with_heads(np.full_like(start.heads, 100.0), 0)))
+            steep = np.full_like(start.heads, audit.STEEP)
+            steep[:, -1] = 0.0
+            uploads.append(held.contribute(Tensor.ENCODER, 1, start.with_heads(steep, 0)))
     step = made.encoder.max_update / UPDATE_STEPS[made.encoder.sealing]
     allowed = made.encoder.learning_rate * made.encoder.clip / made.encoder.batch_size
     change = float(np.linalg.norm((uploads[0] - uploads[1]) * step))

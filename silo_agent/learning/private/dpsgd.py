@@ -236,7 +236,7 @@ def _rows(untrained: _Trained, plan: EncoderPlan) -> int:
     """Rows of a chunk if they are steady: few made-up rows, and no more memory than `PART_BYTES`."""
     needed = _bytes_per_record(untrained)
     usual = max(1, min(_USUAL_ROWS, _USUAL_BYTES // needed))
-    rows = min(max(1, PART_BYTES // needed), min(_MOST_ROWS, max(usual, math.ceil(plan.batch_size / _CHUNKS))))
+    rows = min(max(1, PART_BYTES // needed), _MOST_ROWS, max(usual, math.ceil(plan.batch_size / _CHUNKS)))
     return rows if rows < _PERIOD else rows // _PERIOD * _PERIOD
 
 
