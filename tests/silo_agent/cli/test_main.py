@@ -16,6 +16,7 @@ from crypto.pki.authority import read_request
 from crypto.pki.certificates import Trust
 from crypto.pki.identity import Identity, Role, Subject
 from policies.ledger.cosign import Cosigned
+from policies.ledger.events import Fault
 from policies.ledger.ledger import Debit, Ledger, read_history
 from policies.plan.release import plan
 from policies.plan.release import plan as plan_of
@@ -150,6 +151,20 @@ def test_only_the_ledger_of_the_certified_data_set_is_made_and_exported(hospital
         assert "not for the data set clinic" in sentence("ledger", *command, "-c", hospital)
     assert read_history(ledger)[1] == ()
     assert not (tmp_path / "ledger.json").exists()
+
+
+def test_a_fault_is_shown_and_cleared_by_a_person(hospital):
+    invoke("ledger", "create", "-c", hospital)
+    charge(hospital, 0, 1)
+    cleared = ("ledger", "clear-fault", "--signed-by", "A. Weber", "-c", hospital)
+    assert "no fault that is not cleared" in invoke(*cleared).output
+    with Ledger.open(hospital.parent / "state" / "ledger.sqlite3", NORTH, budget_epsilon=4.0) as ledger:
+        fault = ledger.note_fault(Fault(tiny_study().digest, 0, 1, "counts"))
+    assert f"entry {fault.sequence + 1}: the faults before it are cleared; A. Weber answers" in invoke(*cleared).output
+    assert "Weber" in invoke("ledger", "show", "-c", hospital).output
+    entries = json.loads(invoke("ledger", "show", "--json", "-c", hospital).output)["entries"]
+    assert (entries[-2]["kind"], entries[-2]["text"]) == ("fault", "fault: not covered by epsilon")
+    assert (entries[-1]["kind"], entries[-1]["responsible"]) == ("cleared", "A. Weber")
 
 
 def test_the_ledger_is_shown_to_people_and_programs(hospital):

@@ -83,8 +83,6 @@ def test_every_finished_round_is_trained_in_order_and_none_twice(job, home):
 
 
 def test_training_is_the_same_whether_its_rounds_came_together_or_apart(job, home):
-    records = write_patients
-    assert records
     trained = []
     for steps in ((2,), (1, 2)):
         entropy = SeededEntropy(1)
