@@ -480,7 +480,7 @@ def one_patient_of_a_rare_domain(folder: Path) -> Verdict:
     allowed = made.encoder.learning_rate * made.encoder.clip / made.encoder.batch_size
     change = float(np.linalg.norm((uploads[0] - uploads[1]) * step))
     most = allowed * (1.0 + 1e-4) + step * np.sqrt(len(uploads[0]))
-    return Verdict(0.9 * allowed <= change <= most, f"the encoder moved by {change / allowed:.3f}")
+    return Verdict(bool(0.9 * allowed <= change <= most), f"the encoder moved by {change / allowed:.3f}")
 
 
 STATISTICS: dict[str, Statistic] = {
