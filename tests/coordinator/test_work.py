@@ -26,6 +26,7 @@ NORTH, SOUTH, WEST = STUDY.silos
 ASKED = {
     Phase.OFFER: (Task.DECIDE, STUDY.silos),
     Phase.WAIT: (None, ()),
+    Phase.VOID: (Task.VOID, STUDY.silos),
     Phase.GREET: (Task.GREET, STUDY.silos),
     Phase.DEAL: (Task.DEAL, (WEST,)),
     Phase.TAKE: (Task.TAKE, STUDY.silos),

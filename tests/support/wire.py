@@ -28,6 +28,7 @@ from protos.messages import (
     Task,
     Tensor,
     UploadHeader,
+    Void,
     Work,
 )
 from protos.status import MemberStatus, PhaseTime, StudyStatus, UploadSize
@@ -66,6 +67,15 @@ def headers(draw: st.DrawFn) -> UploadHeader:
 
 
 @st.composite
+def _voids(draw: st.DrawFn) -> Void:
+    promises = tuple(Signature(silo, draw(some_bytes)) for silo in sorted(draw(st.sets(names, min_size=1, max_size=3))))
+    return Void(draw(st.integers(1, 9)), promises, tuple(draw(some_bytes) for _ in promises))
+
+
+voids = _voids()
+
+
+@st.composite
 def works(draw: st.DrawFn) -> Work:
     task = draw(st.sampled_from(Task))
     participants = sorted(draw(st.sets(names, min_size=1, max_size=4))) if task in SUMMED else []
@@ -76,7 +86,7 @@ def works(draw: st.DrawFn) -> Work:
     return Work(
         task,
         place=None if task is Task.WAIT else draw(places),
-        tensor=draw(st.sampled_from(Tensor) if task in SUMMED else maybe_tensor),
+        tensor=draw(st.sampled_from(Tensor) if task in (*SUMMED, Task.VOID) else maybe_tensor),
         roster=tuple(draw(st.lists(members, max_size=3))),
         actor=draw(names | st.just("")),
         parts=tuple(fetched) if fetches else (),
@@ -85,6 +95,7 @@ def works(draw: st.DrawFn) -> Work:
         signatures=tuple(Signature(silo, draw(some_bytes)) for silo in signers),
         why=draw(texts),
         outcome=draw(st.sampled_from(("finished", "ended", "aborted", "left"))) if task is Task.FINISH else "",
+        void=draw(st.none() | voids) if task is Task.CONTRIBUTE else None,
     )
 
 
@@ -95,7 +106,7 @@ confirms = (
     st.builds(
         Confirm,
         places,
-        st.sampled_from([task for task in (*CONFIRMED, Task.FINISH) if task is not Task.SIGN]),
+        st.sampled_from([task for task in (*CONFIRMED, Task.FINISH) if task not in (Task.SIGN, Task.VOID)]),
         maybe_tensor,
         texts,
         texts,
