@@ -114,7 +114,9 @@ def test_checkpoints_and_cosignatures_are_read_back(entries):
         {"anchors": [[0, "a" * 64], [2, "b" * 64], [1, "c" * 64]]},
         {"anchors": [[0, "a" * 64], [0, "a" * 64]]},
         {"anchors": [[0, "a" * 64], [3, "b" * 64]]},
+        {"anchors": [[0, "a" * 64], [4, "b" * 64]]},
         {"anchors": [[-1, "a" * 64], [0, "b" * 64]]},
+        {"head": [0, "a" * 64], "anchors": [[-1, "b" * 64]]},
     ],
 )
 def test_a_malformed_checkpoint_is_refused(change):
@@ -270,6 +272,15 @@ def test_checkpoints_of_one_history_are_charged_once_and_of_two_twice(common, lo
     if lost and other:
         wanted = (*costs(whole[len(before) :]), *costs(foreign[len(before) :]))
         assert totals.beyond(wanted, for_both) == ()
+
+
+def test_what_a_later_checkpoint_of_the_same_history_counts_is_not_charged_again():
+    entries = grown((), *NOISES * 2)
+    elder, later = stated(entries[:4]), stated(entries, (entries[3].head,))
+    for known in ([elder, later], [later, elder]):
+        assert (
+            gap(GENESIS, entries[:2], known) == gap(GENESIS, entries[:2], [later]) == totals.merged(costs(entries[2:]))
+        )
 
 
 def test_a_plain_loss_of_one_entry_is_charged_exactly():
