@@ -322,9 +322,9 @@ def charged_afterwards() -> Iterator[None]:
     """The debit is written only after the sum is computed."""
     contribute = Gate.contribute
 
-    def late(self, order, sealer, masks, compute, *ask):
+    def late(self, order, sealer, masks, compute, *ask, **rest):
         integers = compute(order.place, plan(order.study).release(order.place.round, order.tensor))
-        return contribute(self, order, sealer, masks, lambda *_: integers, *ask)
+        return contribute(self, order, sealer, masks, lambda *_: integers, *ask, **rest)
 
     with patch.object(Gate, "contribute", late):
         yield
