@@ -152,7 +152,8 @@ def test_a_study_that_asks_more_than_the_policy_allows_is_refused_by_name(tmp_pa
 
 
 def test_a_spent_budget_ends_one_silos_part_by_name_and_the_others_go_on(tmp_path):
-    federation = build(tmp_path, policy=policy_document(min_silos=2, colluders=0), min_silos=2)
+    privacy = study_document()["privacy"] | {"colluders": 0}
+    federation = build(tmp_path, policy=policy_document(min_silos=2, colluders=0), min_silos=2, privacy=privacy)
     federation.start_coordinator()
     try:
         federation.configure()
