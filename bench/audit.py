@@ -336,7 +336,8 @@ def consortium() -> Consortium:
     """The silo, a coordinator and another silo of one authority: they only sign, nobody is called."""
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "authority"
-        pem, parties = authority.init(root, "Audit", 1), []
+        # Made in a later second, a certificate of as many days would outlive the authority.
+        pem, parties = authority.init(root, "Audit", 2), []
         for subject, hosts in (
             (Subject(Identity(Role.SILO, NAME), DATA_SET), ()),
             (Subject(Identity(Role.COORDINATOR, "hub")), ("localhost",)),

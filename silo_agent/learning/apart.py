@@ -12,13 +12,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import structlog
 
 from policies.documents.study import Study
-from silo_agent.learning.personal_process import Job, want_round, wanted_round
+from silo_agent.learning.personal_process import LOWEST, Job, want_round, wanted_round
 from silo_agent.storage.folders import StudyFolder
 
 log = structlog.get_logger()
@@ -92,11 +93,16 @@ def _start(job: Job) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "silo_agent.learning.personal_process", job.text()]
     said = os.open(StudyFolder(Path(job.folder)).personal_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
-        return subprocess.Popen(  # noqa: S603  # our own module
+        process = subprocess.Popen(  # noqa: S603  # our own module
             command, stdin=subprocess.PIPE, stdout=said, stderr=said, bufsize=0, start_new_session=True
         )
     finally:
         os.close(said)
+    with suppress(OSError):  # it has just ended
+        os.setpriority(os.PRIO_PROCESS, process.pid, LOWEST)  # at once: to load its libraries takes seconds
+        # Where Linux shares the processor among sessions, a priority counts inside its own session alone.
+        Path(f"/proc/{process.pid}/autogroup").write_text(str(LOWEST), encoding="ascii")
+    return process
 
 
 def _leave(process: subprocess.Popen[bytes], stop: threading.Event) -> None:

@@ -34,7 +34,8 @@ from silo_agent.storage.folders import StudyFolder
 
 LINGER_SECONDS: Final = 10.0
 """How long it waits for the next round before it ends. Starting anew costs more than waiting."""
-_LOWEST: Final = 19
+LOWEST: Final = 19
+"""Priority (nice) of the process: whatever else the machine has to do goes first."""
 _LEAST_BYTES: Final = 2 << 30
 _WAKE_BYTES: Final = 4096
 
@@ -118,12 +119,9 @@ def work_off(job: Job) -> None:
 
 def _step_back(device: str) -> None:
     """Leave processor and memory to the agent."""
-    os.nice(_LOWEST)
-    # Only Linux has these. Where it shares the processor among sessions, a process's priority counts inside its own
-    # session alone, and this process has one of its own: so the session's priority is lowered too.
-    for file, value in (("oom_score_adj", "1000"), ("autogroup", str(_LOWEST))):
-        with suppress(OSError):
-            (Path("/proc/self") / file).write_text(value, encoding="ascii")
+    os.nice(LOWEST)
+    with suppress(OSError):  # only Linux has it
+        Path("/proc/self/oom_score_adj").write_text("1000", encoding="ascii")
     if device == "cpu":
         half = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2
         resource.setrlimit(resource.RLIMIT_DATA, (max(half, _LEAST_BYTES), resource.RLIM_INFINITY))

@@ -27,8 +27,9 @@ from support.small_cohort import SILOS, policy_document, study_document, write_s
 SECONDS = 600
 
 
-def build(folder, *, policy=None, **study):
-    study_file = write_yaml(folder / "study.yaml", study_document(**study))
+def build(folder, *, policy=None, personal=None, **study):
+    """Without personal models, whose processes have to load all libraries, where a test is not about them."""
+    study_file = write_yaml(folder / "study.yaml", study_document(personal=personal, **study))
     federation = Federation(
         folder / "federation", study_file, write_sites(folder / "data"), yaml.safe_dump(policy or policy_document())
     )
@@ -73,7 +74,7 @@ def scrape(port):
 )
 def test_a_study_runs_to_its_end(tmp_path, mode):
     privacy = {"delta": 1e-5, "mode": mode, "colluders": 1, "count_noise": 20.0, "max_patients": 1000}
-    federation = build(tmp_path, privacy=privacy)
+    federation = build(tmp_path, privacy=privacy, personal={"epochs": 1})
     with federation:
         federation.begin()
         follow(federation, lambda status: status.round >= 1)
@@ -152,7 +153,8 @@ def test_a_study_that_asks_more_than_the_policy_allows_is_refused_by_name(tmp_pa
 
 
 def test_a_spent_budget_ends_one_silos_part_by_name_and_the_others_go_on(tmp_path):
-    federation = build(tmp_path, policy=policy_document(min_silos=2, colluders=0), min_silos=2)
+    privacy = study_document()["privacy"] | {"colluders": 0}
+    federation = build(tmp_path, policy=policy_document(min_silos=2, colluders=0), min_silos=2, privacy=privacy)
     federation.start_coordinator()
     try:
         federation.configure()

@@ -172,6 +172,7 @@ def test_the_real_process_trains_at_the_lowest_priority_and_says_everything_insi
     trainer = Apart(lambda _: job)
     trainer.want(STUDY, 2)
     (process,) = trainer._processes.values()
+    assert os.getpriority(os.PRIO_PROCESS, process.pid) == 19, "while it loads its libraries, too"
     trainer.finish(STOP)
     assert process.returncode == 0
     assert PersonalModel.load(home.personal).round == 2
