@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import threading
 import time
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -132,22 +133,46 @@ def until(condition, seconds=300.0):
         time.sleep(0.01)
 
 
-OLDER = Study.model_validate(tiny_document(name="older", encoder={"learning_rate": 1e39}), context=STORED)
-"""As an earlier version took it."""
+OLDER = {
+    "a constant": Study.model_validate(tiny_document(name="older", encoder={"learning_rate": 1e39}), context=STORED),
+    "too few silos": tiny_study(name="older", min_silos=2),
+}
+"""Studies as an earlier version took them, by what they break now."""
+WHY = {
+    "a constant": "study.encoder.learning_rate: 1e+39",
+    "too few silos": "study.min_silos is 2; more than half of the 3 study.silos and 1 privacy.colluders together",
+}
+broken = pytest.mark.parametrize("broken", OLDER)
 
 
-def test_a_study_that_breaks_a_bound_is_refused_by_name_and_not_kept(engine):
-    with pytest.raises(Refused, match=r"bounds: study\.encoder\.learning_rate: 1e\+39 is outside"):
-        engine.create(OLDER.canonical())
+@pytest.fixture
+def earlier(monkeypatch):
+    """Within it, an engine takes what an earlier version took."""
+
+    @contextmanager
+    def version():
+        with monkeypatch.context() as bent:
+            bent.setattr(engines, "_require_bounds", lambda _: None)
+            yield
+
+    return version
+
+
+@broken
+def test_a_study_that_breaks_a_bound_is_refused_by_name_and_not_kept(engine, broken):
+    with pytest.raises(Refused) as refused:
+        engine.create(OLDER[broken].canonical())
+    assert WHY[broken] in refused.value.text
     assert [status.name for status in engine.statuses()] == ["tiny"]
 
 
+@broken
 @pytest.mark.parametrize("life", [Life.CREATED, Life.RUNNING, Life.PAUSED])
-def test_an_unfinished_study_of_an_earlier_version_that_breaks_a_bound_ends_by_name(make_engine, monkeypatch, life):
-    with monkeypatch.context() as earlier:
-        earlier.setattr(engines, "require_bounds", lambda _: None)
+def test_an_unfinished_study_of_an_earlier_version_that_breaks_a_bound_ends_by_name(make_engine, earlier, life, broken):
+    older = OLDER[broken]
+    with earlier():
         before = make_engine()
-        for study in (OLDER, STUDY):
+        for study in (older, STUDY):
             before.create(study.canonical())
             before.start_study(study.name) if life is not Life.CREATED else None
         if life is Life.PAUSED:
@@ -155,19 +180,19 @@ def test_an_unfinished_study_of_an_earlier_version_that_breaks_a_bound_ends_by_n
     after = make_engine()
     ended = after.status("older")
     assert ended.state == "aborted"
-    assert "breaks a bound of this one: study.encoder.learning_rate: 1e+39" in ended.why
+    assert f"breaks a bound of this one: {WHY[broken]}" in ended.why
     assert after.status("tiny").state == ("created" if life is Life.CREATED else "running")
     assert {status.name for status in make_engine().statuses()} == {"older", "tiny"}
-    assert after.canonical(OLDER.digest, "north") == OLDER.canonical()
+    assert after.canonical(older.digest, "north") == older.canonical()
     if life is not Life.CREATED:
         assert after.poll("north", "one", 0).task in (Task.FINISH, Task.DECIDE)
 
 
-def test_a_finished_study_that_breaks_a_bound_is_still_listed(make_engine, monkeypatch):
-    with monkeypatch.context() as earlier:
-        earlier.setattr(engines, "require_bounds", lambda _: None)
+@broken
+def test_a_finished_study_that_breaks_a_bound_is_still_listed(make_engine, earlier, broken):
+    with earlier():
         before = make_engine()
-        before.create(OLDER.canonical())
+        before.create(OLDER[broken].canonical())
         before.abort_study("older", "enough")
     assert [(status.state, status.why) for status in make_engine().statuses()] == [("aborted", "enough")]
 
@@ -686,7 +711,7 @@ def test_a_model_that_is_not_the_expected_one_ends_the_attempt_by_name(pair):
 @pytest.fixture
 def many(make_engine):
     """A study of five of which four must stay, in the middle of its first sum."""
-    study = tiny_study(name="many", silos=["east", "north", "polar", "south", "west"])
+    study = tiny_study(name="many", silos=["east", "north", "polar", "south", "west"], min_silos=4)
     engine = make_engine()
     engine.create(study.canonical())
     engine.start_study("many")
@@ -743,7 +768,7 @@ def test_a_confirmation_of_who_was_lost_is_refused(many, clock):
 
 @pytest.mark.parametrize("phase", ["exchange", "gather", "add", "sign", "reveal", "open"])
 def test_a_restart_of_the_coordinator_remembers_the_lost(make_engine, clock, monkeypatch, phase):
-    study = tiny_study(name="many", silos=["east", "north", "polar", "south", "west"])
+    study = tiny_study(name="many", silos=["east", "north", "polar", "south", "west"], min_silos=4)
     engine = make_engine()
     engine.create(study.canonical())
     engine.start_study("many")

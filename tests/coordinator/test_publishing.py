@@ -80,8 +80,8 @@ def test_shown_is_what_enough_agree_on_and_nothing_else_has_as_many(signed, need
             Publication(
                 STUDY.digest, (Figure("a", "auc", one, 0.0, 1.0), Figure("b", "auc", other, 0.0, 1.0))
             ).canonical(),
-            b"",
-            b"",
+            b"s",
+            b"certificate",
         )
         for i, (one, other) in enumerate(signed)
     ]
@@ -97,5 +97,5 @@ def test_shown_is_what_enough_agree_on_and_nothing_else_has_as_many(signed, need
 
 def test_another_interval_is_another_figure():
     blobs = [Publication(STUDY.digest, (Figure("a", "auc", 0.5, low, 1.0),)).canonical() for low in (0.0, 0.1)]
-    publications = [SignedPublication(f"silo-{i}", blob, b"", b"") for i, blob in enumerate(blobs)]
+    publications = [SignedPublication(f"silo-{i}", blob, b"s", b"certificate") for i, blob in enumerate(blobs)]
     assert publishing.agreed(publications, 2) == ()

@@ -165,7 +165,7 @@ def test_a_restart_in_any_other_phase_goes_on(restarts, phase):
 
 def test_a_restart_while_somebody_catches_up(make_server, authority, operator_folder, tmp_path):
     names = tuple(f"{letter}-{next(numbers)}" for letter in "abc")
-    study = tiny_study(silos=names, min_silos=2)
+    study = tiny_study(silos=names, min_silos=2, privacy={"colluders": 0})
     made = Restarts(make_server, authority, operator_folder, tmp_path / "data", study)
     try:
         late = names[0]

@@ -25,6 +25,7 @@ from hypothesis.stateful import (
 
 from coordinator.core.state import Phase
 from coordinator.core.study import Life
+from policies.plan import quorum
 from protos.messages import Task
 from silo_agent.protocol.client import CallRefused
 from support.simulated_federation import NAMES, SimulatedFederation, simulated_study
@@ -155,6 +156,15 @@ class Protocol(RuleBasedStateMachine):
             self.coordinator.tell(frozenset(self.pick(number).name for number in told), fewer)
             self.go_on(3 * len(self.silos), first, until=(Phase.OFFER,))
 
+    @rule(first=numbers, number=numbers)
+    def leave_for_good_after_the_list(self, first, number):
+        """A list was given out, nobody signs it in time, and one of its silos refuses all that follows."""
+        self.go_on(100, first, until=(Phase.SIGN,))
+        spare = len(self.silos) - quorum.needed(self.federation.study)
+        if self.coordinator.round.phase is Phase.SIGN and sum(silo.leaves for silo in self.silos) < spare:
+            self.pick(number).leaves = True
+            self.coordinator.pass_deadline()
+
     # --- what always holds ---------------------------------------------------------------------------------------
     @precondition(lambda self: hasattr(self, "witness"))
     @invariant()
@@ -171,7 +181,8 @@ class Protocol(RuleBasedStateMachine):
         self.come_back()
         self.coordinator.lie = None
         progress, place = self.coordinator.progress, self.coordinator.round.place
-        script = replace(progress.script, max_attempts=place.attempt + 2)
+        left = sum(silo.leaves for silo in self.silos)
+        script = replace(progress.script, max_attempts=place.attempt + 2 + 2 * left)
         lied = any(
             names != self.coordinator.round.list_of(tensor)
             for (_, number, tensor), lists in self.witness.signed.items()
@@ -181,8 +192,10 @@ class Protocol(RuleBasedStateMachine):
         self.coordinator.progress = replace(progress, script=script)
         self.federation.run(place.round)
         self.witness.check()
-        # Who was lied to, and signed the lie, signs no other list in this round: it may end for want of attempts.
-        if not lied:
+        # Who was lied to, and signed the lie, signs no other list in this round: it may end for want of attempts. And
+        # a list that silos have revealed for is not voided, though one that it names has left.
+        revealed = any(at.round == place.round for at, _, _ in self.witness.revealed)
+        if not lied and not (left and revealed):
             committed = self.coordinator.round.place.round > place.round
             assert committed or self.coordinator.progress.life is Life.FINISHED, self.coordinator.progress.why
         self.federation.__exit__()
@@ -205,6 +218,10 @@ class Protocol(RuleBasedStateMachine):
         self.reached["reveals refused"] += any(one.task is Task.REVEAL for silo in silos for one in silo.disputes)
         self.reached["work out of turn refused"] += bool(disputes["out_of_turn"])
         self.reached["deaths at a durable write"] += self.deaths
+        self.reached["lists voided"] += any(witness.closed(number, tensor) for _, number, tensor in witness.voided)
+        self.reached["sums opened after a void"] += any(
+            (number, of) in witness.opened for _, number, of in witness.voided
+        )
         self.reached["catching up"] += any(work.task is Task.CATCH_UP for silo in silos for work in silo.heard)
 
 

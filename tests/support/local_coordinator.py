@@ -36,6 +36,7 @@ from protos.messages import (
     Task,
     Tensor,
     UploadHeader,
+    Void,
     Work,
     note_slot,
 )
@@ -134,6 +135,8 @@ class LocalCoordinator:
     gone: set[str] = field(default_factory=set)
     """Who has vanished from the attempt: nobody asks them any more."""
     signatures: dict[str, bytes] = field(default_factory=dict)
+    voids: dict[tuple[int, Tensor], Void] = field(default_factory=dict)
+    """By round and tensor: what silos have promised, for all who contribute."""
     keyed: tuple[Member, ...] = ()
     models: dict[int, str] = field(default_factory=dict)
     """Keyed digest of the model after each round."""
@@ -194,6 +197,7 @@ class LocalCoordinator:
             participants=self.participants if task in SUMMED else (),
             survivors=self.survivors if task in ADDED else (),
             signatures=self._signed() if task is Task.REVEAL else (),
+            void=None if tensor is None or task is not Task.CONTRIBUTE else self.voids.get((place.round, tensor)),
         )
 
     def _signed(self) -> tuple[Signature, ...]:
@@ -227,6 +231,20 @@ class LocalCoordinator:
         for silo in silos:
             self.ask(silo, work)
             self.content[place, slot, silo] = self.clients[silo].uploads[place, slot]
+
+    def void(self, place: Place, roster: tuple[Member, ...], tensor: Tensor) -> tuple[str, ...]:
+        """Have the roster void the tensor's earlier attempts; returns who has promised."""
+        promises, pems = [], []
+        for member in roster:
+            self.ask(member.silo, self.work(Task.VOID, place, roster, tensor))
+            said = self.said(member.silo)
+            assert (said.task, said.dispute) == (Task.VOID, ""), said
+            if said.signature:
+                promises.append(Signature(member.silo, said.signature))
+                pems.append(member.certificate_pem)
+        if promises:
+            self.voids[place.round, tensor] = Void(place.attempt - 1, tuple(promises), tuple(pems))
+        return tuple(one.silo for one in promises)
 
     def deal(self, place: Place, roster: tuple[Member, ...]) -> None:
         """Have the roster greet each other, keys dealt and taken, where the roster has none."""
@@ -348,11 +366,13 @@ class LocalCoordinator:
         return {confirm.model for confirm in said}
 
     def begin(
-        self, number: int, attempt: int = 1, silos: tuple[str, ...] | None = None
+        self, number: int, attempt: int = 1, silos: tuple[str, ...] | None = None, *, void: Tensor | None = None
     ) -> tuple[Place, tuple[Member, ...]]:
-        """An attempt up to its first sum."""
+        """An attempt up to its first sum. It begins with voiding the earlier lists of `void`."""
         place = self.place(number, attempt)
         roster = self.offer(place, silos)
+        if void is not None:
+            self.void(place, roster, void)
         self.deal(place, roster)
         if behind := self.behind(place, roster):
             self.catch_up(place, roster, behind)
@@ -365,9 +385,11 @@ class LocalCoordinator:
         attempt: int = 1,
         silos: tuple[str, ...] | None = None,
         lost: Mapping[tuple[Task, Tensor], tuple[str, ...]] | None = None,
+        *,
+        void: Tensor | None = None,
     ) -> tuple[Member, ...]:
-        """A whole round in which nobody errs; `lost` as in `sum_up`."""
-        place, roster = self.begin(number, attempt, silos)
+        """A whole round in which nobody errs; `lost` as in `sum_up`, `void` as in `begin`."""
+        place, roster = self.begin(number, attempt, silos, void=void)
         models: set[str] = set()
         for name in plan(self.study).tensors(number):
             models = self.run_tensor(place, roster, Tensor(name), lost)

@@ -83,6 +83,9 @@ class _Client:
         if confirm.task is Task.SIGN and not confirm.dispute:
             assert confirm.tensor is not None
             self.silo.witness.signs(self.silo.name, confirm.place, confirm.tensor, self.silo.work.survivors)
+        if confirm.task is Task.VOID and confirm.signature:
+            assert confirm.tensor is not None
+            self.silo.witness.voids(self.silo.name, confirm.place, confirm.tensor)
         if confirm.dispute:
             self.silo.disputes.append(confirm)
         self._send(lambda: self.silo.coordinator.confirm(self.silo.name, confirm))
@@ -129,6 +132,8 @@ class _Gate:
 
     def decide(self, study: Study, place: Place, roster_size: int | None = None) -> None:
         quorum.require(study)
+        if self.silo.leaves and roster_size is None:
+            raise Refused(Reason.BUDGET_SPENT, "policy.budget is spent")
         if roster_size is not None and roster_size < study.min_silos:
             raise Refused(Reason.TOO_FEW_SILOS, f"{roster_size} silos, policy.min_silos is {study.min_silos}")
 
@@ -214,6 +219,8 @@ class SimulatedSilo:
     again: Work | None = None
     heard: list[Work] = field(default_factory=list)
     """What it was ever asked."""
+    leaves: bool = False
+    """Its hospital takes no further part: from now on it refuses every offer."""
     disputes: list[Confirm] = field(default_factory=list)
     on_the_way: list[Callable[[], None]] = field(default_factory=list)
     logs: list[Mapping[str, Any]] = field(default_factory=list)

@@ -66,8 +66,10 @@ class Witness:
     """SHA-256 of what was kept, by silo, secret and label."""
     labels: dict[tuple[Place, str], Label] = field(default_factory=dict)
     """What the masks of a tensor were for."""
-    signed: dict[tuple[str, int, Tensor], set[tuple[str, ...]]] = field(default_factory=dict)
-    """Survivor lists that left a silo with its signature."""
+    signed: dict[tuple[str, int, Tensor], dict[tuple[str, ...], set[int]]] = field(default_factory=dict)
+    """Survivor lists that left a silo with its signature, and in which attempts."""
+    voided: dict[tuple[str, int, Tensor], int] = field(default_factory=dict)
+    """Up to which attempt a silo has promised to reveal nothing for a sum."""
     revealed: dict[tuple[Place, str, str], Revealed] = field(default_factory=dict)
     """By place, tensor and whose secrets."""
     opened: dict[Sum, dict[tuple[str, ...], bytes]] = field(default_factory=dict)
@@ -93,7 +95,12 @@ class Witness:
             self.masked.setdefault((masks.me, secret, label.digest), set()).add(sha256)
 
     def signs(self, silo: str, place: Place, tensor: Tensor, survivors: tuple[str, ...]) -> None:
-        self.signed.setdefault((silo, place.round, tensor), set()).add(survivors)
+        self.signed.setdefault((silo, place.round, tensor), {}).setdefault(survivors, set()).add(place.attempt)
+
+    def voids(self, silo: str, place: Place, tensor: Tensor) -> None:
+        """A silo has promised that the attempts before this one are closed to it."""
+        key = (silo, place.round, tensor)
+        self.voided[key] = max(self.voided.get(key, 0), place.attempt - 1)
 
     def reveals(self, silo: str, place: Place, tensor: str, parts: Mapping[str, str]) -> None:
         """`parts`: of every participant, which of its secrets the share is of."""
@@ -114,6 +121,7 @@ class Witness:
         self.invariant_4()
         self.invariant_7()
         self.signs_once()
+        self.keeps_its_promise()
         self.reveals_one_of_two()
 
     def invariant_2(self) -> None:
@@ -123,7 +131,7 @@ class Witness:
             for survivors in sums:
                 assert len(survivors) >= self.study.min_silos, f"2: a sum of {survivors} was opened"
         for place, survivors in self.opened_at:
-            assert len(survivors) >= self._threshold(place), f"2: fewer than have to sign were opened at {place}"
+            assert len(survivors) >= self._threshold(), f"2: fewer than have to sign were opened at {place}"
 
     def invariant_3(self) -> None:
         """(mask key, label) pairs are unique across restarts."""
@@ -143,9 +151,29 @@ class Witness:
                 assert values == expected.tobytes(), f"7: {tensor} of round {round_number} is not the survivors' sum"
 
     def signs_once(self) -> None:
-        """Each silo signs one survivor list for a sum of a round, whatever the attempt."""
-        for key, lists in self.signed.items():
-            assert len(lists) == 1, f"{key} signed {lists}"
+        """Each silo signs one survivor list for a sum of a round in all attempts, until T silos have voided it."""
+        for (silo, round_number, tensor), lists in self.signed.items():
+            closed = self.closed(round_number, tensor)
+            binding = [names for names, attempts in lists.items() if max(attempts) > closed]
+            assert len(binding) <= 1, f"{silo} signed {lists} for {tensor} of round {round_number}, of which {closed=}"
+
+    def closed(self, round_number: int, tensor: Tensor) -> int:
+        """The last attempt up to which T silos have voided a sum; 0 if there is none."""
+        needed = self._threshold()
+        through = [at for (_, number, of), at in self.voided.items() if (number, of) == (round_number, tensor)]
+        return sorted(through, reverse=True)[needed - 1] if len(through) >= needed else 0
+
+    def keeps_its_promise(self) -> None:
+        """Who has voided a sum has revealed nothing for it, and never does; and a voided sum is never opened."""
+        for (place, tensor, _), holders in self.revealed.items():
+            for silo in holders.own | holders.key:
+                promised = self.voided.get((silo, place.round, Tensor(tensor)), 0)
+                assert place.attempt > promised, (
+                    f"{silo} has voided {tensor} up to attempt {promised}, and reveals {place}"
+                )
+        for (place, _), tensors in self.opened_at.items():
+            for tensor in tensors:
+                assert place.attempt > self.closed(place.round, tensor), f"{tensor} was voided, and opened at {place}"
 
     def reveals_one_of_two(self) -> None:
         """No silo reveals its shares of both secrets of one silo, and too few reveal either for both to be combined."""
@@ -167,7 +195,7 @@ class Witness:
         (survivors,) = self.opened[round_number, tensor]
         return survivors
 
-    def _threshold(self, place: Place) -> int:
+    def _threshold(self) -> int:
         """T of docs/design/sums.md, "Thresholds", computed here on its own: T > t, 2T > N + t, and at least
         `min_silos`."""
         silos, colluders = len(self.study.silos), self.study.privacy.colluders

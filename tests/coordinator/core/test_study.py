@@ -43,6 +43,7 @@ from coordinator.core.study import (
     start,
 )
 from coordinator.work import work_in
+from policies.plan.quorum import least
 from protos import record
 from protos.messages import RINGS, SUM, Note, Part, Place, Task, Tensor
 from support.rounds import (
@@ -62,7 +63,7 @@ PLAN = ((Tensor.COUNTS,), (Tensor.HEADS, Tensor.ENCODER), (Tensor.HEADS, Tensor.
 SILOS = ("north", "south", "west")
 
 
-def script(silos=SILOS, min_silos=2, max_attempts=2, colluders=1, recovers=True):
+def script(silos=SILOS, min_silos=2, max_attempts=2, colluders=0, recovers=True):
     return Script(STUDY, "tiny", silos, min_silos, colluders, recovers, PLAN, LIMITS, max_attempts)
 
 
@@ -132,7 +133,7 @@ def test_too_few_remain():
 
 
 def test_a_failed_attempt_is_made_anew_with_new_keys():
-    state = until(started(), lambda s: s.round.place.round == 1 and s.round.phase is Phase.GATHER)
+    state = until(started(min_silos=3), lambda s: s.round.place.round == 1 and s.round.phase is Phase.GATHER)
     state = feed(state, Restarted("west", "new"))
     assert (state.round.place, state.round.phase) == (Place(STUDY, 1, 2), Phase.OFFER)
     assert state.round.keyed == ()
@@ -202,7 +203,7 @@ def test_the_operator_may_have_it_asked_again_or_stop_it():
 
 
 def test_who_was_late_is_not_waited_for_in_the_next_attempt_until_it_is_back():
-    state = until(started(), lambda s: s.round.phase is Phase.GATHER)
+    state = until(started(min_silos=3), lambda s: s.round.phase is Phase.GATHER)
     place = state.round.place
     state = feed(state, upload(place, "north", Tensor.COUNTS), upload(place, "west", Tensor.COUNTS))
     state = feed(state, Passed(), now=LIMITS.train)
@@ -212,7 +213,7 @@ def test_who_was_late_is_not_waited_for_in_the_next_attempt_until_it_is_back():
 
 
 def test_a_pause_stops_the_clock_and_nothing_else():
-    state = until(started(), lambda s: s.round.phase is Phase.GATHER)
+    state = until(started(min_silos=3), lambda s: s.round.phase is Phase.GATHER)
     state = feed(state, upload(state.round.place, "north", Tensor.COUNTS), now=10.0)
     state, effects = pause(state, "paused by ops", LIMITS.train - 10)
     assert (state.life, state.why, effects) == (Life.PAUSED, "paused by ops", [Persist()])
@@ -354,10 +355,10 @@ TROUBLES = (
 
 @st.composite
 def scripts(draw):
-    """Studies of two to seven silos, in most of which some may be lost."""
+    """Studies of two to seven silos that a coordinator takes, in most of which some may be lost."""
     silos = draw(st.integers(2, len(NAMES) - 1))
-    needed = draw(st.integers(2, min(4, silos)))
-    colluders = draw(st.integers(0, needed - 1))
+    colluders = draw(st.integers(0, min(2, silos - 1)))
+    needed = draw(st.integers(least(silos, colluders), min(silos, least(silos, colluders) + 1)))
     recovers = draw(st.sampled_from((True, True, True, False)))
     return script(NAMES[:silos], needed, draw(st.integers(1, 3)), colluders, recovers)
 
@@ -390,6 +391,9 @@ class Federation(RuleBasedStateMachine):
         self.opened: Counter[tuple[Place, Tensor]] = Counter()
         self.lists: dict[tuple[Place, Tensor], tuple[str, ...]] = {}
         self.listed: dict[tuple[int, Tensor], tuple[str, ...]] = {}
+        self.revealed: set[tuple[int, Tensor, str]] = set()
+        self.opened_lists: dict[tuple[int, Tensor], tuple[str, ...]] = {}
+        self.complained: Counter[str] = Counter()
         self.lost: dict[Place, set[str]] = {}
         self.said: dict[tuple[Place, str], str] = {}
         self.caught_up: set[tuple[Place, str]] = set()
@@ -398,6 +402,7 @@ class Federation(RuleBasedStateMachine):
 
     def send(self, event):
         """One event, checked against every law of a step."""
+        event = self.kept_promise(event)
         before, copy, self.last = self.state, record.dump(self.state), event
         try:
             after, effects = advance(before, event, self.now)
@@ -413,30 +418,71 @@ class Federation(RuleBasedStateMachine):
         self.state = after
         self.notice(before, event, effects)
 
+    def kept_promise(self, event):
+        """A silo that has revealed for a sum does not void its list. Nothing else keeps the silos here to the rules."""
+        said = event.confirm if isinstance(event, Confirmed) else None
+        if (
+            said is None
+            or said.task is not Task.VOID
+            or (said.place.round, said.tensor, event.silo) not in self.revealed
+        ):
+            return event
+        return Confirmed(event.silo, replace(said, signature=b""))
+
     def notice(self, before, event, effects):
         old, new = before.round, self.state.round
         if isinstance(event, Uploaded):
             assert event.header.silo not in self.lost.get(old.place, ()), "nothing of the lost counts any more"
             if event.header.kind in RINGS:
                 self.count(old, event.header)
+            if event.header.kind == Note.REVEAL:
+                self.revealed.add((old.place.round, old.tensor, event.header.silo))
         for effect in effects:
             self.notice_effect(old, effect)
-        if isinstance(event, Added):
-            self.opened[old.place, old.tensor] += 1
-            listed = self.listed.setdefault((old.place.round, old.tensor), old.survivors)
-            assert listed == old.survivors, "silos sign one list for a sum of a round, whatever the attempt"
+        self.notice_lists(event, old, new)
         if isinstance(event, Confirmed) and old.phase is Phase.CATCH_UP:
             self.caught_up.add((old.place, event.silo))
+        if isinstance(event, Confirmed) and (event.confirm.dispute or self.fell_behind(old, event)):
+            self.complained[event.silo] += 1
         if isinstance(event, Confirmed) and old.phase in (Phase.OPEN, Phase.ADOPT):
             self.said[old.place, event.silo] = event.confirm.model
         self.notice_time(old, new)
         self.notice_end(before, event, old, new, effects)
+        self.notice_who_left(before, event, old)
+
+    def notice_lists(self, event, old, new):
+        if isinstance(event, Added):
+            self.opened[old.place, old.tensor] += 1
+            listed = self.listed.setdefault((old.place.round, old.tensor), old.survivors)
+            assert listed == old.survivors, "silos sign one list for a sum of a round, until they have voided it"
+        if old.phase is Phase.REVEAL and new.phase is Phase.OPEN:
+            first = self.opened_lists.setdefault((old.place.round, old.tensor), old.survivors)
+            assert first == old.survivors, "one list of a sum is opened in a round, whatever the attempt"
+        self.notice_void(old, new)
+
+    def notice_who_left(self, before, event, old):
         assert set(self.state.active) <= set(before.active), "who has left does not return"
         gone = set(before.active) - set(self.state.active)
         refused = {r.silo for r in old.refusals}
         if isinstance(event, Answered) and event.answer.member is None:
             refused.add(event.silo)
-        assert gone <= refused, "nobody leaves but by refusing"
+        twice = {silo for silo, times in self.complained.items() if times > 1}
+        assert gone <= refused | twice, "nobody leaves but by refusing, or by ending a second attempt alone"
+        assert gone <= refused or len(self.state.active) >= self.script.min_silos, "nobody is left out who is needed"
+
+    def fell_behind(self, old, event):
+        """A silo that was to catch up and says that it holds another model after it."""
+        return old.phase is Phase.CATCH_UP and event.confirm.model != old.model
+
+    def notice_void(self, old, new):
+        void = new.void_of(old.tensor) if old.phase is Phase.VOID and new.place == old.place else None
+        if void is None or void == old.void_of(old.tensor):
+            return
+        promised = {one.silo for one in void.promises}
+        assert len(promised) == len(void.promises) >= old.threshold
+        assert void.through == old.place.attempt - 1
+        assert not any((old.place.round, old.tensor, silo) in self.revealed for silo in promised)
+        del self.listed[old.place.round, old.tensor]
 
     def notice_effect(self, old, effect):
         if isinstance(effect, Add):
@@ -473,7 +519,8 @@ class Federation(RuleBasedStateMachine):
         assert seat.model == self.held or (old.place, header.silo) in self.caught_up, "nobody gives who is behind"
 
     def notice_time(self, old, new):
-        if (new.place, new.phase, new.cursor, new.actor) != (old.place, old.phase, old.cursor, old.actor):
+        was, now = ((one.place, one.phase, one.cursor, one.voiding, one.actor) for one in (old, new))
+        if now != was:
             self.ran = 0.0
 
     def notice_end(self, before, event, old, new, effects):
@@ -542,7 +589,7 @@ class Federation(RuleBasedStateMachine):
         tensor=st.sampled_from((None, *Tensor)),
     )
     def confirm(self, silo, task, tensor):
-        if task is Task.SIGN and tensor is None:
+        if task in (Task.SIGN, Task.VOID) and tensor is None:
             return
         model = self.held if task is Task.CATCH_UP else self.next_model
         self.send(confirm(self.place, silo, task, tensor, model=model))

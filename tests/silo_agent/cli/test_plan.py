@@ -77,6 +77,33 @@ def test_the_prices_are_shown_to_people_and_programs(study):
     assert "advice" not in document
 
 
+@pytest.mark.parametrize(
+    ("silos", "min_silos", "who"), [("abc", 3, "nobody"), ("abcd", 3, "1 silo"), ("abcdefgh", 6, "2 silos")]
+)
+def test_it_says_how_many_silos_may_be_missing(study, silos, min_silos, who):
+    write_yaml(study, tiny_document(silos=list(silos), min_silos=min_silos))
+    shown = invoke("plan", study)
+    assert shown.exit_code == 0
+    assert f"A sum needs {min_silos} of the {len(silos)} silos, so {who} may be missing." in shown.output
+    sums = json.loads(invoke("plan", study, "--json").output)["sums"]
+    spare = len(silos) - min_silos
+    assert sums == {"silos": len(silos), "needed": min_silos, "may_be_missing": spare, "refused": None}
+
+
+def test_too_small_a_number_of_silos_is_refused_by_all_with_exit_code_3(study):
+    write_yaml(study, tiny_document(min_silos=2))
+    shown = invoke("plan", study)
+    assert shown.exit_code == 3
+    assert (
+        "Every silo refuses: too_few_silos: study.min_silos is 2; more than half of the 3 study.silos" in shown.output
+    )
+    told = invoke("plan", study, "--json")
+    assert told.exit_code == 3
+    sums = json.loads(told.output)["sums"]
+    assert (sums["needed"], sums["may_be_missing"]) == (3, 0)
+    assert "Set study.min_silos to 3 or more" in sums["refused"]
+
+
 def test_what_cannot_be_accounted_for_has_no_price_and_is_refused_by_name(study):
     write_yaml(study, tiny_document(evaluation={"early_stopping": {"patience": 3}}))
     shown = invoke("plan", study)
