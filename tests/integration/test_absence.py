@@ -42,7 +42,9 @@ def jump(federation: Federation) -> None:
 
 
 def build(folder: Path, **changes: object) -> Federation:
-    study = write_yaml(folder / "study.yaml", study_document(**changes))
+    document = study_document(**changes)
+    document["privacy"] = {**document["privacy"], "colluders": 0}
+    study = write_yaml(folder / "study.yaml", document)
     policy = policy_document(min_silos=2, noise_modes=["local"], colluders=0)
     federation = Federation(folder / "federation", study, write_sites(folder / "data"), yaml.safe_dump(policy))
     prepare(federation)

@@ -1,6 +1,6 @@
 """Silos that vanish in the middle of a sum: the others finish it in the same attempt, and nobody uploads again.
 
-Real processes over mutual TLS, five silos of which four must sign and reveal (one colluder, three at least). Who
+Real processes over mutual TLS, five silos of which four must sign and reveal (one colluder). Who
 vanishes is killed with SIGKILL at a chosen task, comes back when the coordinator has given it up, and catches up. Once
 nobody else is waited for, the coordinator's clock moves on by a time limit: a busy machine is late for nothing.
 """
@@ -29,11 +29,13 @@ BEFORE_UPLOAD = {"south": TaskCrash("asked", Task.CONTRIBUTE, Tensor.HEADS, 1)}
 AFTER_UPLOAD = {"west": TaskCrash("told", Task.CONTRIBUTE, Tensor.ENCODER, 3)}
 AMONG_REVEALS = {"polar": TaskCrash("kept", Task.REVEAL, Tensor.HEADS, 5)}
 """A whole round lies between two falls: who fell is back in its seat before the next one falls."""
+DISTRIBUTED = {**study_document()["privacy"], "mode": "distributed"}
 
 
 def study(sealing: str = "ring32", rounds: int = 4, **changes: object) -> Study:
     """Cheap rounds of every kind of sum."""
-    document = study_document(name="dropouts", silos=list(FIVE), deadlines=LIMITS, personal=None, **changes)
+    fields = {"name": "dropouts", "silos": list(FIVE), "min_silos": 4, "deadlines": LIMITS, "personal": None}
+    document = study_document(**{**fields, **changes})
     heads = {"pooled_rounds": 1, "domain_rounds": rounds - 1, "pooled_noise": 20.0, "domain_noise": 20.0}
     document["heads"] = {**document["heads"], **heads}
     document["encoder"] = {**document["encoder"], "steps": 1, "sampling_rate": 1.0, "noise": 20.0, "sealing": sealing}
@@ -135,11 +137,9 @@ def test_a_silo_that_vanishes_from_the_encoders_sum_in_another_ring(credentials,
 @pytest.mark.slow
 def test_with_distributed_noise_a_dropout_ends_the_attempt_by_name(credentials, tmp_path):
     """Its share of the noise would be missing, so nobody goes on without it; here there is no second attempt."""
-    fall = TaskCrash("told", Task.CONTRIBUTE, Tensor.HEADS, 1)
-    privacy = {**study_document()["privacy"], "mode": "distributed"}
-    of = study(rounds=2, privacy=privacy, max_attempts=1)
-    federation, status = run(tmp_path, of, credentials, {"south": fall})
-    why = f"no sign from south within {LIMIT} s; with distributed noise a dropout aborts the attempt"
+    of = study(rounds=2, privacy=DISTRIBUTED, max_attempts=1)
+    federation, status = run(tmp_path, of, credentials, BEFORE_UPLOAD)
+    why = f"no gather from south within {LIMIT} s; with distributed noise a dropout aborts the attempt"
     assert (status.state, status.why) == ("ended", f"attempt 1 of round 1: {why}")
     assert lost(federation) == {}
     assert federation.entries(HUB, "study changed")[-1]["why"] == status.why
@@ -148,3 +148,12 @@ def test_with_distributed_noise_a_dropout_ends_the_attempt_by_name(credentials, 
         (over,) = federation.entries(name, "study over")
         assert (over["outcome"], over["why"]) == ("ended", status.why)
         assert not (federation.root / name / "state" / "studies" / of.digest / "model-1.safetensors").exists()
+
+
+@pytest.mark.slow
+def test_with_distributed_noise_the_others_open_the_sum_of_who_vanishes_after_its_upload(credentials, tmp_path):
+    """Its share of the noise is in the sum, and the encoder's noise is each silo's own."""
+    fall = TaskCrash("told", Task.CONTRIBUTE, Tensor.HEADS, 1)
+    federation, status = run(tmp_path, study(rounds=3, privacy=DISTRIBUTED), credentials, {"south": fall})
+    went_on(federation, status)
+    assert lost(federation) == {"sign": 1}
