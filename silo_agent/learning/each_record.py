@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from policies.documents.study import Study
 
+_WEIGHT_STEP: Final = 2.0**-28
 Rows = NDArray[np.int64]
 """Indices of records, (b,)."""
 MOST_ROWS: Final = 4096
@@ -31,6 +32,11 @@ def chunk_rows(study: Study) -> int:
     pixels = 0 if image is None else image.channels * image.height * image.width
     widest = max(study.data.inputs, pixels, study.model.representation, *study.model.hidden, 1)
     return max(1, min(MOST_ROWS, _MOST_VALUES // widest))
+
+
+def exact_weights(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Records' weights (n,) rounded down to multiples of 2^-28: float64 adds up 2^25 patients exactly, in any order."""
+    return np.floor(weights / _WEIGHT_STEP) * _WEIGHT_STEP
 
 
 def sum_records(
@@ -47,21 +53,39 @@ def sum_records(
     With `strict`, for made-up records alone, whatever a term raises is raised, and a sum that is not finite raises
     `FloatingPointError`.
     """
-    total = np.zeros(values)
+    total = _Total(values)
     for start in range(0, count, rows):
         chunk = np.arange(start, min(start + rows, count))
         if strict:
-            total += _sound(term(chunk), values)
+            total.add(_sound(term(chunk), values))
             continue
         part = _attempted(term, chunk, values)
         if part is not None:
-            total += part
+            total.add(part)
             continue
         for row in chunk:
             own = _attempted(term, chunk[row - start : row - start + 1], values)
             if own is not None:
-                total += own
-    return total
+                total.add(own)
+    return total.value
+
+
+class _Total:
+    """A sum in float64 with what its roundings lost (Knuth's two-sum): their number does not tell."""
+
+    def __init__(self, values: int) -> None:
+        self._sum, self._lost = np.zeros(values), np.zeros(values)
+
+    def add(self, part: NDArray[np.float64]) -> None:
+        whole = self._sum + part
+        taken = whole - self._sum
+        self._lost += (self._sum - (whole - taken)) + (part - taken)
+        self._sum = whole
+
+    @property
+    def value(self) -> NDArray[np.float64]:
+        """The sum, float64 (values,), rounded once."""
+        return self._sum + self._lost
 
 
 def _attempted(term: Callable[[Rows], NDArray[np.float64]], rows: Rows, values: int) -> NDArray[np.float64] | None:

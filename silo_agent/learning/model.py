@@ -144,7 +144,11 @@ class SharedModel:
         device: torch.device | str = "cpu",
     ) -> NDArray[np.float64]:
         """Probabilities of the classes, float64 (n, C), for inputs (n, d) and images as `data.reader` gives them."""
-        phi = self.features(inputs, images, device).cpu().numpy().astype(np.float64)
+        return self.probabilities(self.features(inputs, images, device), domains)
+
+    def probabilities(self, features: torch.Tensor, domains: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The same for features (n, k) of this model's encoder. A row's bits follow from this row alone."""
+        phi = features.cpu().numpy().astype(np.float64)
         rows = max(_CHUNK // self.heads.shape[1], 1)
         parts = [
             self.family.probabilities(_logits(phi[start : start + rows], self.heads[domains[start : start + rows]]))

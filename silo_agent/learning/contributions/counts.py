@@ -13,7 +13,7 @@ from protos.messages import Place
 from silo_agent.data.records import Records
 from silo_agent.learning.contributions.contribution import Integers, Opened, Setting
 from silo_agent.learning.contributions.drawing import Grid, draw, summed
-from silo_agent.learning.each_record import Rows, sum_records
+from silo_agent.learning.each_record import Rows, exact_weights, sum_records
 from silo_agent.learning.heads.domain_weights import domain_counts
 from silo_agent.learning.model import SharedModel
 from silo_agent.storage.durable import write_whole
@@ -41,7 +41,7 @@ class Counts:
         self._statistic(release, cohort, strict=True)
 
     def _statistic(self, release: Release, cohort: Records, *, strict: bool = False) -> NDArray[np.float64]:
-        domains, weights = cohort.domains, cohort.weights
+        domains, weights = cohort.domains, exact_weights(cohort.weights)
 
         def term(rows: Rows) -> NDArray[np.float64]:
             return domain_counts(domains[rows], weights[rows], release.values)

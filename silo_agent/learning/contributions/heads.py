@@ -17,12 +17,12 @@ from silo_agent.learning.contributions.contribution import Integers, Opened, Set
 from silo_agent.learning.contributions.counts import noised_counts
 from silo_agent.learning.contributions.drawing import Grid, draw, summed
 from silo_agent.learning.each_record import Rows, chunk_rows, sum_records
-from silo_agent.learning.encoder.encoder import features
 from silo_agent.learning.errors import SolutionError
 from silo_agent.learning.heads.newton import solve
-from silo_agent.learning.heads.sums import hessian_noise_sd, pack, second_order_sums, unpack
+from silo_agent.learning.heads.sums import hessian_noise_sd, pack, rounding_slack, second_order_sums, unpack
 from silo_agent.learning.model import HEAD_BOUND, SharedModel
 from silo_agent.learning.private.release import rounding_sd
+from silo_agent.learning.steady_features import steady_features
 
 HEAD_STEP = 2.0**-20
 ROUNDING_MARGIN = 128.0
@@ -52,12 +52,13 @@ class Heads:
         self, release: Release, cohort: Records, place: Place, model: SharedModel, *, strict: bool = False
     ) -> NDArray[np.float64]:
         setting = self._setting
-        encoder, weights = model.build_encoder(), cohort.weights
+        encoder, weights, together = model.build_encoder(), cohort.weights, chunk_rows(setting.study)
+        slack = rounding_slack(setting.study.privacy.max_patients, together, model.heads.shape[1])
 
         def term(rows: Rows) -> NDArray[np.float64]:
             images = None if cohort.images is None else cohort.images.subset(rows)
             hessian, gradient = second_order_sums(
-                features(encoder, cohort.inputs[rows], images, setting.device),
+                steady_features(encoder, cohort.inputs[rows], images, setting.device),
                 cohort.labels[rows],
                 cohort.domains[rows],
                 weights[rows],
@@ -65,10 +66,11 @@ class Heads:
                 family=setting.family,
                 pooled=shapes.is_pooled(setting.study, place.round),
                 clip=setting.study.heads.clip,
+                slack=slack,
             )
             return pack(hessian, gradient, setting.family)
 
-        return sum_records(len(cohort), release.values, term, rows=chunk_rows(setting.study), strict=strict)
+        return sum_records(len(cohort), release.values, term, rows=together, strict=strict)
 
     def open(self, _release: Release, total: Integers, _place: Place, model: SharedModel, _silos: int) -> Opened:
         """Pass the sum on. The model stays as it is until the sum is solved and the solution is adopted."""

@@ -13,9 +13,10 @@ from protos.messages import Place
 from silo_agent.data.records import Records
 from silo_agent.learning.contributions.contribution import Integers, Opened, Setting
 from silo_agent.learning.contributions.drawing import Grid, draw, summed
-from silo_agent.learning.each_record import Rows, chunk_rows, sum_records
+from silo_agent.learning.each_record import Rows, chunk_rows, exact_weights, sum_records
 from silo_agent.learning.evaluation.evaluation import Results, results_from_histograms, score_histograms
 from silo_agent.learning.model import SharedModel
+from silo_agent.learning.steady_features import steady_features
 from silo_agent.storage.durable import write_whole
 from silo_agent.storage.folders import StudyFolder
 
@@ -39,12 +40,14 @@ class Metrics:
         self, release: Release, cohort: Records, model: SharedModel, *, strict: bool = False
     ) -> NDArray[np.float64]:
         setting = self._setting
-        weights = cohort.weights
+        encoder, weights = model.build_encoder(), exact_weights(cohort.weights)
 
         def term(rows: Rows) -> NDArray[np.float64]:
             images = None if cohort.images is None else cohort.images.subset(rows)
             return score_histograms(
-                model.predict(cohort.inputs[rows], cohort.domains[rows], images, setting.device),
+                model.probabilities(
+                    steady_features(encoder, cohort.inputs[rows], images, setting.device), cohort.domains[rows]
+                ),
                 cohort.labels[rows],
                 cohort.domains[rows],
                 weights[rows],

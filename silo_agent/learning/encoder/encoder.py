@@ -119,20 +119,39 @@ def features(
     inputs: NDArray[np.float32] | Inputs,
     images: Images | None = None,
     device: torch.device | str = "cpu",
+    *,
+    rows: int | None = None,
 ) -> torch.Tensor:
     """Return phi of all rows, float32 (n, k) on `device`, without gradients. The encoder is moved there.
 
-    Rows pass in chunks, so memory is bounded for any n. If images become large maps, the chunks are small.
+    Rows pass in chunks, so memory is bounded for any n. If images become large maps, the chunks are small. With `rows`,
+    the network always sees exactly so many: the last chunk is filled up with zeros (`learning.steady_features`).
     """
     encoder = encoder.to(device)
-    chunk = max(1, min(_ROWS, _MAP_VALUES // max(1, encoder.largest_map)))
+    chunk = rows or most_rows(encoder)
     parts = []
     with torch.no_grad():
         for start in range(0, max(len(inputs), 1), chunk):
-            rows = slice(start, start + chunk)
-            pixels = None if images is None else torch.from_numpy(images.take(rows)).to(device)
-            parts.append(encoder(torch.tensor(inputs[rows], device=device), pixels))
+            part = slice(start, start + chunk)
+            x, pixels = torch.tensor(inputs[part], device=device), None
+            count = len(x)
+            if images is not None:
+                pixels = torch.from_numpy(images.take(part)).to(device)
+            if rows is not None:
+                x, pixels = _filled(x, rows), None if pixels is None else _filled(pixels, rows)
+            parts.append(encoder(x, pixels)[:count])
     return torch.cat(parts)
+
+
+def most_rows(encoder: Encoder) -> int:
+    """How many records an encoder may read at once, so that no map takes more than 64 MiB: at least 1."""
+    return max(1, min(_ROWS, _MAP_VALUES // max(1, encoder.largest_map)))
+
+
+def _filled(values: torch.Tensor, rows: int) -> torch.Tensor:
+    whole = values.new_zeros((rows, *values.shape[1:]))
+    whole[: len(values)] = values
+    return whole
 
 
 def flatten(module: nn.Module) -> NDArray[np.float32]:

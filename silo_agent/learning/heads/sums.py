@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from silo_agent.learning.families.family import Family
 
+_ROUNDINGS = 64
+"""More roundings than one value of a term passes outside sums over records and over the values of a head."""
 _CHUNK = 1 << 22
 """Most values of one intermediate matrix of a head with several rows (32 MiB of float64)."""
 
@@ -30,6 +32,7 @@ def second_order_sums(
     family: Family,
     pooled: bool,
     clip: float = 1.0,
+    slack: float = 0.0,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Hessian and gradient of the family's loss, summed over patients, at the common heads.
 
@@ -37,7 +40,8 @@ def second_order_sums(
     a row's K weights. Returns H (D, W, W) and g (D, W) in float64. D = 1 if `pooled`, and the heads must all be equal
     then; otherwise D = M. A record counts with its weight, `weights` (n,) as in `Records.weights`. A domain without
     records gives zeros. With `clip` = tau, a record's term v of `pack` enters as v min(1, tau / ||v||) / tau, whose
-    norm is still at most 1. Both sums are then in units of tau, which leaves Newton's step unchanged. If a record's
+    norm is still at most 1. Both sums are then in units of tau, which leaves Newton's step unchanged; so does `slack`
+    (`rounding_slack`), by which share every term is shortened to make room for float64's rounding. If a record's
     logits overflow under these heads, the record enters as zero. Raises ValueError if the heads do not fit.
     """
     if pooled and not np.array_equal(heads, np.broadcast_to(heads[0], heads.shape)):
@@ -49,11 +53,20 @@ def second_order_sums(
         msg = f"heads of {heads.shape[1]} weights do not fit {z.shape[1] - 1} features and a bias"
         raise ValueError(msg)
     block = torch.zeros(len(z), dtype=torch.int64, device=device) if pooled else _tensor(domains, device)
-    weight = _tensor(weights, device)
+    weight = _tensor(weights, device) * (1.0 - slack)
     common = _tensor(heads[:1] if pooled else heads, device)
     sums = _one_row_sums if family.form.logits == 1 else _many_row_sums
     hessian, gradient = sums(family, z, _tensor(labels, device), block, weight=weight, heads=common, clip=clip)
     return hessian.cpu().numpy(), gradient.cpu().numpy()
+
+
+def rounding_slack(patients: int, rows: int, width: int) -> float:
+    """Twice what rounding moves the sum of so many patients' terms by in l2, at most, as a share of one term.
+
+    `rows` records are added up at once, heads have `width` values. Terms shortened by this share keep the sensitivity
+    of their float64 sum at 1, in whatever order it is made (docs/design/total.md, "Sums of terms").
+    """
+    return 2.0 * patients * (rows + 4.0 * width + _ROUNDINGS) * 2.0**-53
 
 
 def packed_size(blocks: int, width: int) -> int:
@@ -104,7 +117,7 @@ def _one_row_sums(
     clip: float,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Sums by block, `block` (n,), of a family with one logit; `heads` (D, K). All records are taken at once."""
-    p, weight = _sound(family.mean((z * heads[block]).sum(dim=1, keepdim=True)), weight)
+    p, weight = _sound(family.mean(_by_row(z * heads[block])), weight)
     error = family.residual(p, labels)
     u = _clipped(family, p, error, z, weight, clip=clip)
     residual = (u[:, None] * error) * z
@@ -134,7 +147,7 @@ def _many_row_sums(
         mine = torch.nonzero(block == m)[:, 0]
         for rows in torch.split(mine, max(_CHUNK // heads.shape[1], 1)):
             own = z[rows]
-            p, sound = _sound(family.mean(own @ head.T), weight[rows])
+            p, sound = _sound(family.mean(_logits(own, head)), weight[rows])
             error = family.residual(p, labels[rows])
             u = _clipped(family, p, error, own, sound, clip=clip)
             hessian[m] += family.curvature_sum(p, own, u)
@@ -146,7 +159,7 @@ def _clipped(
     family: Family, p: torch.Tensor, error: torch.Tensor, z: torch.Tensor, weight: torch.Tensor, *, clip: float
 ) -> torch.Tensor:
     """Weights (n,) with which no record's packed term is longer than its weight, in units of `clip`."""
-    squares = (z**2).sum(dim=1)
+    squares = _by_row(z**2)[:, 0]
     curvature = family.hessian_factor * family.curvature_norm(p)
     norm = torch.sqrt((curvature * squares) ** 2 + (error**2).sum(dim=1) * squares / family.gradient_divisor**2)
     return weight / norm.clamp(min=clip)
@@ -165,8 +178,22 @@ def _sound(p: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, torch.T
 def _bounded(features: torch.Tensor) -> torch.Tensor:
     """(phi, 1) in float64, scaled so that ||phi|| <= 1: float32 encoders exceed 1 by rounding, broken ones by more."""
     phi = torch.nan_to_num(features.detach().to(torch.float64), nan=0.0, posinf=1.0, neginf=-1.0)
-    phi = phi / phi.norm(dim=1, keepdim=True).clamp(min=1.0)
+    phi = phi / torch.sqrt(_by_row(phi**2)).clamp(min=1.0)
     return torch.cat([phi, torch.ones(len(phi), 1, dtype=torch.float64, device=phi.device)], dim=1)
+
+
+def _logits(z: torch.Tensor, head: torch.Tensor) -> torch.Tensor:
+    """Logits (n, R) of z (n, K) under one head (R, K). A head may be so long that other orders of addition tell."""
+    return torch.cat([_by_row(z * row) for row in head], dim=1)
+
+
+def _by_row(values: torch.Tensor) -> torch.Tensor:
+    """Sums (n, 1) of the rows, by halving: the same additions for a row, whatever other rows there are."""
+    while values.shape[1] > 1:
+        half = values.shape[1] // 2
+        paired = values[:, :half] + values[:, half : 2 * half]
+        values = torch.cat([paired, values[:, 2 * half :]], dim=1)
+    return values
 
 
 def _tensor(array: NDArray[np.generic], device: torch.device) -> torch.Tensor:

@@ -1,0 +1,105 @@
+"""What a record adds to a sum does not depend on its neighbours: features to the bit, sums to the stated bound."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from policies.plan.release import plan
+from protos.messages import Place, Tensor
+from silo_agent.learning import steady_features as steady
+from silo_agent.learning.contributions.contribution import Setting
+from silo_agent.learning.contributions.counts import Counts
+from silo_agent.learning.contributions.heads import Heads
+from silo_agent.learning.contributions.metrics import Metrics
+from silo_agent.learning.encoder.encoder import Encoder, features
+from silo_agent.learning.each_record import chunk_rows
+from silo_agent.learning.heads.sums import rounding_slack
+from silo_agent.learning.model import SharedModel
+from silo_agent.learning.steady_features import steady_features
+from silo_agent.logs import TrainingLog
+from support.entropy import SeededEntropy
+
+KINDS = [{"hidden": (33, 10), "inputs": 5}, {"hidden": (), "inputs": 35}, {"encoder": "cnn", "image": 12, "inputs": 3}]
+
+
+def model_of(study, seed=3):
+    start, rng = SharedModel.start(study), np.random.default_rng(seed)
+    heads = rng.normal(0, 3, start.heads.shape)
+    moved = (start.encoder + rng.normal(0, 0.1, start.encoder.shape)).astype(np.float32)
+    return replace(start, encoder=moved, heads=heads)
+
+
+def alone(records, row):
+    chosen = np.arange(len(records.identities)) == records.patients[row]
+    return records.of_patients(chosen)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_records_features_have_the_same_bits_alone_and_among_others(make_study, make_records, kind):
+    study = make_study(**kind)
+    records = make_records(70, inputs=kind["inputs"], image=kind.get("image"))
+    encoder = model_of(study).build_encoder()
+    together = steady_features(encoder, records.inputs, records.images)
+    assert torch.allclose(together, features(encoder, records.inputs, records.images), atol=1e-6)
+    for row in range(70):
+        own = alone(records, row)
+        assert torch.equal(steady_features(encoder, own.inputs, own.images)[0], together[row])
+    order = np.random.default_rng(0).permutation(70)
+    images = None if records.images is None else records.images.subset(order)
+    assert torch.equal(steady_features(encoder, records.inputs[order], images), together[torch.from_numpy(order)])
+
+
+def test_an_encoder_whose_rows_move_each_other_reads_one_record_at_a_time(make_study, make_records, monkeypatch):
+    forward, seen = Encoder.forward, []
+
+    def placed(self, x, images=None):
+        seen.append(len(x))
+        return forward(self, x, images) * (1 + 2.0**-20 * torch.arange(len(x)))[:, None]
+
+    monkeypatch.setattr(Encoder, "forward", placed)
+    monkeypatch.setattr(steady, "_EXAMINED", {})
+    encoder, records = model_of(make_study()).build_encoder(), make_records(5)
+    found = steady_features(encoder, records.inputs)
+    assert seen[0] == steady._USUAL_ROWS
+    assert seen[-5:] == [1] * 5
+    assert torch.equal(found[3:4], steady_features(encoder, records.inputs[3:4]))
+
+
+def test_chunks_are_of_one_shape_and_bounded(make_study):
+    def rows(**model):
+        study = make_study(**model)
+        encoder = SharedModel.start(study).build_encoder()
+        return steady._rows(encoder, 5, None if encoder.image_network is None else (1, 12, 12), torch.device("cpu"))
+
+    assert rows() == steady._USUAL_ROWS
+    assert rows(encoder="cnn", image=12) == steady._USUAL_ROWS
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_the_sum_of_patients_is_the_sum_of_the_patients_alone(make_study, make_records, tmp_path, classes):
+    study = make_study(classes=classes, hidden=(33, 10))
+    records = make_records(150, classes=classes, patients=60)
+    setting = Setting(study, tmp_path, SeededEntropy(1), torch.device("cpu"), TrainingLog(tmp_path / "log"))
+    model, count = model_of(study), len(records.identities)
+    patients = [records.of_patients(np.arange(count) == own) for own in range(count)]
+    slack = rounding_slack(study.privacy.max_patients, chunk_rows(study), model.heads.shape[1])
+    assert slack < 1e-6
+
+    def sums(number, tensor):
+        release, place = plan(study).release(number, tensor), Place(study.digest, number, 1)
+        asked = {
+            Tensor.COUNTS: lambda own: Counts(setting)._statistic(release, own),
+            Tensor.HEADS: lambda own: Heads(setting)._statistic(release, own, place, model),
+            Tensor.METRICS: lambda own: Metrics(setting)._statistic(release, own, model),
+        }[tensor]
+        return asked(records), [asked(own) for own in patients]
+
+    for number, tensor in ((0, Tensor.COUNTS), (study.rounds, Tensor.METRICS)):
+        whole, parts = sums(number, tensor)
+        np.testing.assert_array_equal(whole, np.sum(parts, axis=0))
+        assert max(np.linalg.norm(part) for part in parts) <= 1.0
+    whole, parts = sums(study.rounds, Tensor.HEADS)
+    assert np.linalg.norm(whole - np.sum(parts, axis=0)) <= slack / 2
+    assert max(np.linalg.norm(part) for part in parts) <= 1.0 - slack / 2
