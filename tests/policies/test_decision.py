@@ -257,7 +257,8 @@ def test_a_study_that_expects_what_the_policy_says_of_the_file_is_taken(make_pol
 
 
 def test_every_reason_of_a_decision_is_tested():
-    elsewhere = {Reason.POLICY_CHANGED, Reason.BOUNDS, *(wish.reason for wish in WISHES)}
+    at_the_gate = {Reason.POLICY_CHANGED, Reason.FAULT}
+    elsewhere = {*at_the_gate, Reason.BOUNDS, *(wish.reason for wish in WISHES)}
     assert {row[0] for row in REFUSALS} | elsewhere == set(Reason)
 
 
@@ -304,11 +305,7 @@ TAKEN = [  # changes to the policy, to the study, to the call: at each limit, an
     ({}, {"encoder.sealing": "ckks"}, {}),
     ({"encoder_sealing": "ckks"}, {"encoder.sealing": "ckks"}, {}),
     ({}, {}, {"attempt": 3, "charged_attempts": 1}),
-    (
-        {"data_set.unit": "record", "data_set.identified_by": COLUMNS},
-        {"data.patient": None, "data.columns": COLUMNS},
-        {},
-    ),
+    (RECORDS, {"data.patient": None, "data.columns": COLUMNS}, {}),
 ]
 
 
