@@ -11,6 +11,7 @@ from policies.plan.note_sizes import note_limit
 from protos.messages import SUM, Note, Publication, Task, Tensor, Work
 from silo_agent.protocol.session import Session
 from support.certificates import load
+from support.planted import refused
 from support.studies import tiny_study
 
 TWO = tiny_study(min_silos=2, privacy={"colluders": 0})
@@ -105,9 +106,8 @@ def offered_too_much(coordinator, silos, work, number, more):
     parts = list(work.parts)
     parts[number] = replace(parts[number], size=more)
     coordinator.ask("north", replace(work, parts=tuple(parts)))
-    assert disputed(coordinator, "north", "out_of_turn")
     told = f"offers a {parts[number].kind} of {more} bytes; the study implies at most {more - 1}"
-    assert told in coordinator.said("north").explanation
+    refused(coordinator, "north", work.task, "out_of_turn", told)
     assert fetched == []
 
 
