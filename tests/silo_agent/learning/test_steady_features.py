@@ -13,8 +13,8 @@ from silo_agent.learning.contributions.contribution import Setting
 from silo_agent.learning.contributions.counts import Counts
 from silo_agent.learning.contributions.heads import Heads
 from silo_agent.learning.contributions.metrics import Metrics
-from silo_agent.learning.encoder.encoder import Encoder, features
 from silo_agent.learning.each_record import chunk_rows
+from silo_agent.learning.encoder.encoder import Encoder, features
 from silo_agent.learning.heads.sums import rounding_slack
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.steady_features import steady_features
