@@ -60,13 +60,13 @@ def second_order_sums(
     return hessian.cpu().numpy(), gradient.cpu().numpy()
 
 
-def rounding_slack(patients: int, rows: int, width: int) -> float:
+def rounding_slack(patients: int, rows: int, width: int, clip: float) -> float:
     """Twice what rounding moves the sum of so many patients' terms by in l2, at most, as a share of one term.
 
-    `rows` records are added up at once, heads have `width` values. Terms shortened by this share keep the sensitivity
+    `rows` records are added up at once, heads have `width` values, terms are clipped to `clip`. Terms shortened by this share keep the sensitivity
     of their float64 sum at 1, in whatever order it is made (docs/design/total.md, "Sums of terms").
     """
-    return 2.0 * patients * (rows + 4.0 * width + _ROUNDINGS) * 2.0**-53
+    return 4.0 / clip * patients * (rows + 4.0 * width + _ROUNDINGS) * 2.0**-53
 
 
 def packed_size(blocks: int, width: int) -> int:
