@@ -102,4 +102,4 @@ def test_the_sum_of_patients_is_the_sum_of_the_patients_alone(make_study, make_r
         assert max(np.linalg.norm(part) for part in parts) <= 1.0
     whole, parts = sums(study.rounds, Tensor.HEADS)
     assert np.linalg.norm(whole - np.sum(parts, axis=0)) <= slack / 2
-    assert max(np.linalg.norm(part) for part in parts) <= 1.0 - slack / 2
+    assert max(np.linalg.norm(part) for part in parts) <= 1.0 / (1.0 + slack / 2)
