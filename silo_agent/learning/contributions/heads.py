@@ -53,7 +53,8 @@ class Heads:
     ) -> NDArray[np.float64]:
         setting = self._setting
         encoder, weights, together = model.build_encoder(), cohort.weights, chunk_rows(setting.study)
-        slack = rounding_slack(setting.study.privacy.max_patients, together, model.heads.shape[1])
+        most, clip = setting.study.privacy.max_patients, setting.study.heads.clip
+        slack = rounding_slack(most, together, model.heads.shape[1], clip)
 
         def term(rows: Rows) -> NDArray[np.float64]:
             images = None if cohort.images is None else cohort.images.subset(rows)
@@ -65,7 +66,7 @@ class Heads:
                 model.heads,
                 family=setting.family,
                 pooled=shapes.is_pooled(setting.study, place.round),
-                clip=setting.study.heads.clip,
+                clip=clip,
                 slack=slack,
             )
             return pack(hessian, gradient, setting.family)

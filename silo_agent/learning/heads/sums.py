@@ -41,7 +41,7 @@ def second_order_sums(
     then; otherwise D = M. A record counts with its weight, `weights` (n,) as in `Records.weights`. A domain without
     records gives zeros. With `clip` = tau, a record's term v of `pack` enters as v min(1, tau / ||v||) / tau, whose
     norm is still at most 1. Both sums are then in units of tau, which leaves Newton's step unchanged; so does `slack`
-    (`rounding_slack`), by which share every term is shortened to make room for float64's rounding. If a record's
+    (`rounding_slack`): every term is divided by 1 + slack, to make room for float64's rounding. If a record's
     logits overflow under these heads, the record enters as zero. Raises ValueError if the heads do not fit.
     """
     if pooled and not np.array_equal(heads, np.broadcast_to(heads[0], heads.shape)):
@@ -53,20 +53,21 @@ def second_order_sums(
         msg = f"heads of {heads.shape[1]} weights do not fit {z.shape[1] - 1} features and a bias"
         raise ValueError(msg)
     block = torch.zeros(len(z), dtype=torch.int64, device=device) if pooled else _tensor(domains, device)
-    weight = _tensor(weights, device) * (1.0 - slack)
+    weight = _tensor(weights, device) / (1.0 + slack)
     common = _tensor(heads[:1] if pooled else heads, device)
     sums = _one_row_sums if family.form.logits == 1 else _many_row_sums
     hessian, gradient = sums(family, z, _tensor(labels, device), block, weight=weight, heads=common, clip=clip)
     return hessian.cpu().numpy(), gradient.cpu().numpy()
 
 
-def rounding_slack(patients: int, rows: int, width: int) -> float:
-    """Twice what rounding moves the sum of so many patients' terms by in l2, at most, as a share of one term.
+def rounding_slack(patients: int, rows: int, width: int, clip: float) -> float:
+    """Twice what rounding moves the sum of so many patients' terms by in l2, at most, for terms of norm 1.
 
-    `rows` records are added up at once, heads have `width` values. Terms shortened by this share keep the sensitivity
-    of their float64 sum at 1, in whatever order it is made (docs/design/total.md, "Sums of terms").
+    `rows` records are added up at once, heads have `width` values, terms are clipped to `clip`. Terms divided by 1 plus
+    this keep the sensitivity of their float64 sum at 1, in whatever order it is made (docs/design/total.md, "Sums of
+    terms").
     """
-    return 2.0 * patients * (rows + 4.0 * width + _ROUNDINGS) * 2.0**-53
+    return 4.0 / clip * patients * (rows + 4.0 * width + _ROUNDINGS) * 2.0**-53
 
 
 def packed_size(blocks: int, width: int) -> int:

@@ -75,6 +75,8 @@ class Gradients:
     def by_record(self, batch: Batch, latent: Latents | None) -> list[torch.Tensor]:
         """Gradients (rows, ...) of every trained tensor, for a whole chunk."""
         parameters: Sequence[Any] = list(self._hooked.parameters())
+        # The chunk before may have failed while it was forgotten.
+        self._forget(parameters)
         try:
             torch.autograd.backward(self._losses(batch, latent).sum())
             # Opacus says None for a tensor that the loss did not read.

@@ -18,14 +18,21 @@ import pytest
 
 import silo_agent.data
 import silo_agent.learning
-from policies.plan.release import plan
+from policies.plan.release import encoder_release, plan
 from protos.messages import Place, Tensor
 from silo_agent.data.reader import read_records
 from silo_agent.data.split import split
 from silo_agent.learning import each_record
 from silo_agent.learning.contributions.drawing import Grid
+from silo_agent.learning.encoder.encoder import build_encoder
+from silo_agent.learning.families.registry import family_of
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.model import SharedModel
+from silo_agent.learning.private import dpsgd
+from silo_agent.learning.private.dpsgd import train_encoder
+from silo_agent.learning.private.gradients import Gradients
+from silo_agent.learning.private.step import Step
+from silo_agent.learning.terms.cmi import Prior
 from support.entropy import SeededEntropy
 from support.local_federation import DATA_SET, HOLDOUT, write_patients
 from support.local_silos import SLOPES
@@ -113,8 +120,8 @@ def fault_in(owner, name, fault, planted):
 
 @contextmanager
 def watched(planted):
-    """Chunks of sums say for which records code runs."""
-    attempted = each_record._attempted
+    """Chunks of sums, and those of DP-SGD, say for which records code runs."""
+    attempted, integers = each_record._attempted, Gradients._integers
 
     def chunk(term, rows, values):
         def within(rows):
@@ -123,11 +130,15 @@ def watched(planted):
 
         return attempted(within, rows, values)
 
-    with patch.object(each_record, "_attempted", chunk):
+    def of_gradients(self, batches, drawn, latent):
+        with planted.within(drawn):
+            return integers(self, batches, drawn, latent)
+
+    with patch.object(each_record, "_attempted", chunk), patch.object(Gradients, "_integers", of_gradients):
         yield
 
 
-@pytest.fixture(params=["patient", "record"])
+@pytest.fixture(params=["patient", pytest.param("record", marks=pytest.mark.slow)])
 def study(request):
     data = STUDY.data if request.param == "patient" else STUDY.data.model_copy(update={"patient": None})
     return STUDY.model_copy(update={"data": data})
@@ -146,12 +157,12 @@ def home(tmp_path, study):
     return tmp_path
 
 
-def called(home, study):
-    """Names of the functions that a release of this study calls at all."""
+def called(run, *given):
+    """Names of the functions that a run without a fault calls at all."""
     codes = set()
     sys.setprofile(lambda frame, event, _: codes.add(frame.f_code) if event == "call" else None)
     try:
-        released(home, study, Planted())
+        run(*given, Planted())
     finally:
         sys.setprofile(None)
     return [name for name, (owner, function) in EVERY.items() if vars(owner)[function].__code__ in codes]
@@ -183,7 +194,7 @@ def released(home, study, planted):
 def test_a_fault_for_one_record_moves_a_release_by_that_record_alone(home, study):
     whole, step = released(home, study, Planted()), Grid.of(study).step
     fired, nobody = set(), set()
-    for place, name in enumerate(called(home, study)):
+    for place, name in enumerate(called(released, home, study)):
         planted = Planted()
         with watched(planted), fault_in(*EVERY[name], FAULTS[place % len(FAULTS)], planted):
             found = released(home, study, planted)
@@ -199,3 +210,64 @@ def test_a_fault_for_one_record_moves_a_release_by_that_record_alone(home, study
     assert {"data.cells.number", identifying, "learning.heads.sums.pack"} <= fired
     assert len(fired) >= 35, sorted(fired)
     assert nobody == set(), sorted(nobody)
+
+
+def trained(study, records, planted):
+    """The integers of the first step of DP-SGD, which everybody enters. The last record is the planted one."""
+    encoding = study.encoder.model_copy(update={"steps": 2, "sampling_rate": 1.0, "learning_rate": 1e-9})
+    planted.rows = frozenset([LAST])
+    stochastic = encoding.cmi > 0
+    found, take = [], Step.take
+    with (
+        patch.object(
+            Step, "take", lambda self: found.append(np.concatenate([t.numpy() for t in self.totals])) or take(self)
+        ),
+        # The others' normals must not follow from how many records are drawn.
+        patch.object(dpsgd, "gaussian", lambda _, shape: np.random.default_rng(0).normal(size=shape)),
+    ):
+        train_encoder(
+            build_encoder(study.model, study.data, stochastic=stochastic),
+            np.linspace(-2, 2, 15).reshape(3, 5),
+            records,
+            encoding,
+            encoder_release(study.model_copy(update={"encoder": encoding})),
+            family=family_of(2),
+            domain_weights=np.ones(3),
+            prior=Prior(4, 2) if stochastic else None,
+            mode="local",
+            entropy=SeededEntropy(0),
+        )
+    return found[0]
+
+
+LAST = 6
+TRAININGS = {"table": {"cmi": 0.1}, "images": {"image": 8, "encoder": "cnn", "channels": (4, 4)}}
+
+
+@pytest.mark.parametrize(
+    ("kind", "faults"),
+    [
+        pytest.param("table", FAULTS, id="table, in turn"),
+        *(pytest.param(kind, (fault,), marks=pytest.mark.slow) for kind in TRAININGS for fault in FAULTS),
+    ],
+)
+def test_a_fault_for_one_record_takes_its_gradient_alone_out_of_training(make_study, make_records, kind, faults):
+    study = make_study(**TRAININGS[kind])
+    records = make_records(LAST + 1, image=TRAININGS[kind].get("image"))
+    whole = trained(study, records, Planted())
+    without = trained(study, records.of_patients(np.arange(LAST + 1) != LAST), Planted())
+    assert 0 < np.linalg.norm(whole - without) <= 2.0**20
+    fired = set()
+    for place, name in enumerate(called(trained, study, records)):
+        planted = Planted()
+        with watched(planted), fault_in(*EVERY[name], faults[place % len(faults)], planted):
+            found = trained(study, records, planted)
+        fired |= {name} if planted.fired else set()
+        assert np.array_equal(found, without if planted.fired else whole), name
+    assert PLACES[kind] <= fired, sorted(fired)
+
+
+PLACES = {
+    "table": {"learning.private.batches.Batches.take", "learning.private.clipping.to_integers"},
+    "images": {"data.images.Images.take"},
+}

@@ -84,7 +84,7 @@ def test_the_sum_of_patients_is_the_sum_of_the_patients_alone(make_study, make_r
     setting = Setting(study, tmp_path, SeededEntropy(1), torch.device("cpu"), TrainingLog(tmp_path / "log"))
     model, count = model_of(study), len(records.identities)
     patients = [records.of_patients(np.arange(count) == own) for own in range(count)]
-    slack = rounding_slack(study.privacy.max_patients, chunk_rows(study), model.heads.shape[1])
+    slack = rounding_slack(study.privacy.max_patients, chunk_rows(study), model.heads.shape[1], study.heads.clip)
     assert slack < 1e-6
 
     def sums(number, tensor):
@@ -102,4 +102,4 @@ def test_the_sum_of_patients_is_the_sum_of_the_patients_alone(make_study, make_r
         assert max(np.linalg.norm(part) for part in parts) <= 1.0
     whole, parts = sums(study.rounds, Tensor.HEADS)
     assert np.linalg.norm(whole - np.sum(parts, axis=0)) <= slack / 2
-    assert max(np.linalg.norm(part) for part in parts) <= 1.0 - slack / 2
+    assert max(np.linalg.norm(part) for part in parts) <= 1.0 / (1.0 + slack / 2)
