@@ -3,8 +3,8 @@
 Guarantees: a record's term enters the sum, or that record alone is left out. It is left out if its term raises anything
 (memory included) or is not finite. The other records of its chunk are then evaluated one by one, so none of them loses
 its term. Nobody is told. How much is computed at once follows from public constants, never from the number of records
-(docs/design/total.md, "A record on its own"). What rounding lets neighbours add to a term is bounded there, too ("Sums of
-terms").
+(docs/design/total.md, "A record on its own"). What rounding lets neighbours add to a term is bounded there too ("Sums
+of terms").
 
 Every sum over records that leaves a silo passes through `sum_records`. DP-SGD has a sum of its own (`private.dpsgd`).
 """

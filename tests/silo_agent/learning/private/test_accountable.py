@@ -203,7 +203,9 @@ def test_records_that_meet_are_found_whatever_it_is_called(losses, reason, says)
 
 # --- the code that trains ---------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("cmi", [0.0, 0.3])
-@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize(
+    "network", [pytest.param(name, marks=[pytest.mark.slow] * (name == "resnet18")) for name in NETWORKS]
+)
 def test_every_study_that_can_be_written_passes(make_study, network, cmi):
     require_accountable(make_study(cmi=cmi, prior="local", classes=3 if cmi else 2, **NETWORKS[network]))
 
