@@ -30,7 +30,7 @@ from protos.messages import Task
 from silo_agent.protocol.client import CallRefused
 from support.simulated_federation import NAMES, SimulatedFederation, simulated_study
 
-EXAMPLES, RULES = 40, 12
+EXAMPLES, RULES = 60, 12
 MORE = int(os.environ.get("FEDWARD_PROTOCOL_EXAMPLES", "0"))
 """So many new examples, instead of those that are the same every time."""
 SHAPES = ((4, 3, 1, "ring32"), (5, 4, 1, "ring64"), (5, 3, 0, "ring32"), (5, 4, 2, "ckks"))
