@@ -79,12 +79,20 @@ class Cosigning:
         self._checkpoints, self._credential, self._trust, self._clock = checkpoints, credential, trust, clock
         self._changed = threading.Condition()
         self._asked: dict[str, _Asked] = {}
+        self._older: dict[str, dict[str, CosignedCheckpoint]] = {}
+        """By ledger and signer: what a signer showed last, if it is older than what it has cosigned since."""
         self._stopped = False
 
     def latest(self, silo: str) -> tuple[CosignedCheckpoint, ...]:
-        """Return what the coordinator and others cosigned last of a silo's ledger; empty if the ledger is unknown."""
+        """Return what the coordinator and others cosigned last of a silo's ledger; empty if the ledger is unknown.
+
+        A signer that was put back to an older state shows what it knows now. That comes too: it signs again as soon as
+        the silo's checkpoint names this head.
+        """
         stated = self._checkpoints.latest(silo)
-        return (*([self._sign(stated)] if stated else []), *self._checkpoints.cosigned(silo).values())
+        with self._changed:
+            older = tuple(self._older.get(silo, {}).values())
+        return (*([self._sign(stated)] if stated else []), *self._checkpoints.cosigned(silo).values(), *older)
 
     def state(
         self,
@@ -176,6 +184,9 @@ class Cosigning:
             last = self._checkpoints.cosigned(own).get(silo)
             if last is None or follows(Checkpoint.parse(last.stated.checkpoint), checkpoint):
                 self._checkpoints.keep_cosigned(own, silo, given)
+                self._older.get(own, {}).pop(silo, None)
+            else:
+                self._older.setdefault(own, {})[silo] = given
             asked = self._asked.get(own)
             if asked is not None and asked.answer is None and asked.answered_by(checkpoint):
                 asked.answer = given
