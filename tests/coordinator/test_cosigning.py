@@ -282,11 +282,21 @@ def test_what_a_peer_makes_up_is_neither_kept_nor_handed_on(desk):
     assert desk.state(desk.stated(2)).peer is None
 
 
-def test_a_late_older_word_does_not_replace_a_newer_one(desk):
+def test_a_late_older_word_does_not_replace_a_newer_one_but_comes_with_it(desk):
     desk.state(desk.stated(5))
     for entries in (5, 2):
         desk.witness("south", desk.words("south", desk.stated(entries)))
-    assert [one.stated.checkpoint for one in desk.hubs.latest("north")] == [desk.stated(5).checkpoint] * 2
+    newest, older = desk.stated(5).checkpoint, desk.stated(2).checkpoint
+    assert [one.stated.checkpoint for one in desk.hubs.latest("north")] == [newest, newest, older]
+    assert [one.stated.checkpoint for one in desk.checkpoints.cosigned("north").values()] == [newest]
+
+
+def test_what_a_signer_showed_of_old_is_forgotten_as_soon_as_it_signs_anew(desk):
+    desk.state(desk.stated(5))
+    for entries in (5, 2, 6):
+        desk.witness("south", desk.words("south", desk.stated(entries)))
+    newest = [desk.stated(entries).checkpoint for entries in (5, 6)]
+    assert [one.stated.checkpoint for one in desk.hubs.latest("north")] == newest
 
 
 def test_who_waits_is_woken(desk):

@@ -28,6 +28,7 @@ from protos.messages import (
     Task,
     Tensor,
     UploadHeader,
+    Void,
     Work,
 )
 from protos.status import MemberStatus, PhaseTime, StudyStatus, UploadSize
@@ -52,6 +53,7 @@ SAMPLES = [
     Member("north", b"pem", b"k" * 32, b"k" * 1184, b"signature"),
     Part("keys", "north", 1, SHA),
     Signature("north", b"s"),
+    Void(1, (Signature("north", b"s"),), (b"pem",)),
     Work(Task.DECIDE, PLACE),
     UploadHeader(PLACE, "ckks", Tensor.HEADS, "north", 9, 65536, SHA),
     Answer(PLACE, "s", refusal="clip"),

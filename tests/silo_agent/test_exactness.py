@@ -197,7 +197,7 @@ def hub(authority, enrolled, quick_path):
     server = Server(CoordinatorConfig(port=0, metrics_port=0, data=quick_path / "hub", **files))
     server.start()
     heads = {"pooled_rounds": 2, "domain_rounds": 1}
-    made = Hub(tiny_study(silos=list(FIVE), heads=heads), server, enrolled, quick_path)
+    made = Hub(tiny_study(silos=list(FIVE), min_silos=4, heads=heads), server, enrolled, quick_path)
     yield made
     made.close()
     server.close()

@@ -252,15 +252,15 @@ def test_two_silos_with_different_participants_get_no_usable_sum(five):
     for name in FOUR:
         coordinator.ask(name, work(Task.OPEN, name))
         refused(coordinator, name, Task.OPEN, "recovery", "of the 4 reveals that the sum needs")
-    assert "ignored: north" in coordinator.said("west").explanation
-    assert "ignored: east, south, west" in coordinator.said("north").explanation
+    assert "ignored: north" in coordinator.own_words("west")[1]
+    assert "ignored: east, south, west" in coordinator.own_words("north")[1]
     assert standing(silos) == stood
 
 
 @pytest.mark.parametrize(
     ("participants", "reason"),
     [
-        (("north", "south"), "too_few_silos"),
+        (("north", "south"), "roster"),
         (("east", "polar", "south", "west"), "out_of_turn"),
         (("east", "north", "polar", "stranger"), "out_of_turn"),
     ],
