@@ -65,6 +65,8 @@ _OTHER = "fault"
 """The name of every other fault. Only the hospital's log says more."""
 _PUBLIC = (OutOfTurnError, CryptoError, Refused, SurvivorsError)
 """Faults whose messages tell the coordinator nothing that it does not know already."""
+_OF_HEADS = (CryptoError, ContentError, LearningError)
+"""Faults of the heads that another silo has solved. The attempt is not left then: a third silo may solve the sum."""
 _NOT_OPENED = ("opening", "this silo does not open the sum; see its log, and begin a new attempt")
 """All that anybody hears of a sum that was not opened. What is wrong with it would tell what is in it."""
 
@@ -350,7 +352,8 @@ class Agent:
             why=_for_log(fault),
             fault=_name(fault),
         )
-        self._abandon(place.study)
+        if not (work.task is Task.ADOPT and isinstance(fault, _OF_HEADS)):
+            self._abandon(place.study)
         name = _name(fault)
         explanation = sentence(str(fault)) if isinstance(fault, _PUBLIC) else "see the silo's log"
         if work.task is Task.OPEN:

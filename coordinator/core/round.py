@@ -14,7 +14,10 @@ tensor, also in later attempts at the same round, because no silo signs a second
 the next attempt begins with voiding the list (docs/design/sums.md, "Voided lists").
 
 A dispute ends the attempt. If the same silo disputes again in the study, the others go on without it, as if it were
-lost: one silo alone cannot use up a study's attempts.
+lost: one silo alone cannot use up a study's attempts. Where all silos judge the same bytes (`state.JUDGED`), all are
+heard first. If enough of them accept what was opened or solved, they go on without those that object. If several object
+to a note, it lies at the silo that made the note. Nobody is left out of the study whom a list names that may be open:
+without that silo the round could not end.
 
 Left to others: what the state says (`core.state`), who is invited and what follows a round (`core.study`), bytes and
 signatures (`service`, and the silos).
@@ -46,12 +49,14 @@ from coordinator.core.state import (
     ADDED,
     COLLECTED,
     CONFIRMED,
+    JUDGED,
     OVER,
     RELAYED,
     SPARING,
     Held,
     Listed,
     Loss,
+    Objection,
     Phase,
     Refusal,
     Round,
@@ -62,7 +67,7 @@ from coordinator.errors import CoordinatorError
 from crypto.errors import RosterRefused
 from crypto.secagg.survivors import threshold
 from policies.plan.release import KINDS
-from protos.messages import RINGS, Part, Signature, UploadHeader
+from protos.messages import RINGS, Confirm, Note, Part, Signature, UploadHeader
 
 
 class OutOfTurnError(CoordinatorError):
@@ -89,7 +94,7 @@ def open_round(state: Round, now: float) -> Round:
 
 # --- what moves have in common --------------------------------------------------------------------------------------
 def _enter(state: Round, phase: Phase, now: float) -> Round:
-    return replace(state, phase=phase, since=now, done=frozenset(), held=())
+    return replace(state, phase=phase, since=now, done=frozenset(), held=(), objections=())
 
 
 def _abort(state: Round, why: str, now: float, culprits: tuple[str, ...] = ()) -> Outcome:
@@ -144,26 +149,7 @@ def _lose(state: Round, silos: tuple[str, ...], why: str, now: float) -> Outcome
 # --- how phases end -------------------------------------------------------------------------------------------------
 def _end(state: Round, now: float) -> Outcome:
     """Go on to the next phase of the plan, because all silos that the phase waits for have acted."""
-    if state.phase in _PLAIN:
-        return _enter(state, _PLAIN[state.phase], now), []
-    if state.phase is Phase.VOID:
-        return _voided_all(state, now)
-    if state.phase is Phase.TAKE:
-        return _keyed(state, now), []
-    if state.phase is Phase.EXCHANGE:
-        return _gather(state, now)
-    if state.phase is Phase.GATHER:
-        return _gathered_all(state, now)
-    return _settle(state, now)
-
-
-_PLAIN = {
-    Phase.GREET: Phase.DEAL,
-    Phase.CATCH_UP: Phase.EXCHANGE,
-    Phase.SIGN: Phase.REVEAL,
-    Phase.REVEAL: Phase.OPEN,
-}
-"""Phases whose next phase does not depend on the state."""
+    return _judged(state, now) if state.objections else _ENDS[state.phase](state, now)
 
 
 def _keyed(state: Round, now: float) -> Round:
@@ -228,7 +214,13 @@ def _unlisted(state: Round, missing: set[str], now: float) -> Outcome:
         f"an earlier attempt gave out a list of survivors for the {state.tensors[state.cursor]} of this round that also"
         f" names {', '.join(sorted(missing))}; only that list can be signed"
     )
-    return _abort(state, why, now, tuple(sorted(missing)))
+    return _abort(_leave_out(state, missing & state.repeated), why, now, tuple(sorted(missing)))
+
+
+def _signed_all(state: Round, now: float) -> Outcome:
+    """Have the silos reveal. From now on some may have revealed for the list."""
+    signed = tuple(replace(one, opening=True) if one.tensor is state.tensor else one for one in state.listed)
+    return _enter(replace(state, listed=signed), Phase.REVEAL, now), []
 
 
 def _settle(state: Round, now: float) -> Outcome:
@@ -257,6 +249,21 @@ def _settle(state: Round, now: float) -> Outcome:
         state, spared = _gather(state, now)
         return state, [*effects, *spared]
     return _enter(state, Phase.COMMITTED, now), [*effects, Clear(state.place)]
+
+
+_ENDS: dict[Phase, Callable[[Round, float], Outcome]] = {
+    Phase.VOID: _voided_all,
+    Phase.GREET: lambda state, now: (_enter(state, Phase.DEAL, now), []),
+    Phase.TAKE: lambda state, now: (_keyed(state, now), []),
+    Phase.CATCH_UP: lambda state, now: (_enter(state, Phase.EXCHANGE, now), []),
+    Phase.EXCHANGE: _gather,
+    Phase.GATHER: _gathered_all,
+    Phase.SIGN: _signed_all,
+    Phase.REVEAL: lambda state, now: (_enter(state, Phase.OPEN, now), []),
+    Phase.OPEN: _settle,
+    Phase.ADOPT: _settle,
+}
+"""What follows when all silos that a phase waits for have acted and nobody objects."""
 
 
 # --- moves ----------------------------------------------------------------------------------------------------------
@@ -332,7 +339,8 @@ def _gathered(state: Round, event: Uploaded, now: float) -> Outcome:
 
 def _added(state: Round, event: Added, now: float) -> Outcome:
     tensor = state.tensors[state.cursor]
-    listed = (*(one for one in state.listed if one.tensor is not tensor), Listed(tensor, state.survivors))
+    opening = any(one.opening for one in state.listed if one.tensor is tensor)
+    listed = (*(one for one in state.listed if one.tensor is not tensor), Listed(tensor, state.survivors, opening))
     return _enter(replace(_with_part(state, event.total), listed=listed), Phase.SIGN, now), []
 
 
@@ -345,22 +353,63 @@ def _disputed(state: Round, event: Confirmed, now: float) -> Outcome:
     if not confirm.dispute:
         msg = f"the phase {state.phase} does not wait for {confirm.task}"
         raise OutOfTurnError(msg)
+    return _complain(state, silo, _words(silo, confirm), now)
+
+
+def _words(silo: str, confirm: Confirm) -> str:
     what = f"{confirm.task} of {confirm.tensor}" if confirm.tensor else str(confirm.task)
-    return _complain(state, silo, f"{silo} disputes {what}: {confirm.dispute}: {confirm.explanation}", now)
+    return f"{silo} disputes {what}: {confirm.dispute}: {confirm.explanation}"
 
 
 def _complain(state: Round, silo: str, why: str, now: float) -> Outcome:
-    """End the attempt because of one silo's word. If its word has ended one before, the others go on without it.
+    """End the attempt because of a dispute that lies at one silo. If one has before, the others go on without it.
 
     They do so at once if the phase can spare a silo and enough others stay, else from the next attempt on.
     """
     if silo not in state.complaints:
         return _abort(replace(state, complaints=tuple(sorted((*state.complaints, silo)))), why, now, (silo,))
     why += "; it has disputed before, so the others go on without it"
+    state = replace(state, repeated=state.repeated | {silo})
     after, effects = _lose(state, (silo,), why, now) if state.phase in SPARING else _abort(state, why, now, (silo,))
-    if after.phase is Phase.ABORTED:
-        after = replace(after, left_out=after.left_out | {silo})
-    return after, effects
+    return (_leave_out(after, {silo}) if after.phase is Phase.ABORTED else after), effects
+
+
+def _leave_out(state: Round, silos: set[str] | frozenset[str]) -> Round:
+    """Leave silos out of the study from the next attempt on, but for those without which the round cannot end."""
+    needed = {name for one in state.listed if one.opening for name in one.silos}
+    return replace(state, left_out=state.left_out.union(silos - needed))
+
+
+def _objected(state: Round, silo: str, why: str, now: float) -> Outcome:
+    """Record what a silo objects to. It has done its part; what follows is judged when all have been heard."""
+    if silo in state.done:
+        return state, []
+    objections = sorted((*state.objections, Objection(silo, why)), key=lambda one: one.silo)
+    return _acted(replace(state, objections=tuple(objections)), silo, now)
+
+
+def _judged(state: Round, now: float) -> Outcome:
+    """Judge what silos object to, after all have been heard."""
+    objections = [one for one in state.objections if one.silo in state.present]
+    against, why = tuple(one.silo for one in objections), "; ".join(one.why for one in objections)
+    content = [name for name in state.present if name not in against]
+    state = replace(state, objections=())
+    if not against:
+        return _end(state, now)
+    if state.phase in ADDED and len(content) >= state.threshold:
+        state, lost = _set_aside(state, against, why)
+        state, effects = _settle(state, now)
+        return state, [lost, *effects]
+    if len(against) == 1:
+        return _complain(state, against[0], why, now)
+    if not state.actor:
+        return _abort(state, why, now)
+    if state.phase is Phase.ADOPT:
+        after, lost = _set_aside(state, tuple(sorted({*content, state.actor})), why)
+        if len(after.present) >= state.threshold:
+            unsolved = tuple(part for part in after.parts if part.kind != Note.HEADS)
+            return _enter(replace(after, parts=unsolved), Phase.SOLVE, now), [lost]
+    return _complain(state, state.actor, f"several silos object to what {state.actor} has made: {why}", now)
 
 
 def _confirmed(state: Round, event: Confirmed, now: float) -> Outcome:
@@ -368,13 +417,15 @@ def _confirmed(state: Round, event: Confirmed, now: float) -> Outcome:
     concerned = state.behind if state.phase is Phase.CATCH_UP else state.present
     of_tensor = state.phase in (Phase.VOID, Phase.SIGN, Phase.OPEN)
     due = confirm.task is CONFIRMED[state.phase] and (not of_tensor or confirm.tensor is state.tensor)
+    if confirm.dispute and silo in concerned and due and state.phase in JUDGED:
+        return _objected(state, silo, _words(silo, confirm), now)
     if confirm.dispute or silo not in concerned or not due:
         return _disputed(state, event, now)
     if silo in state.done:
         return state, []
     if state.phase is Phase.CATCH_UP and confirm.model != state.model:
         why = f"{silo} holds another model after {confirm.task} than the model of the last committed round"
-        return _complain(state, silo, why, now)
+        return _objected(state, silo, why, now)
     if state.phase is Phase.SIGN or (state.phase is Phase.VOID and confirm.signature):
         signatures = sorted((*state.signatures, Signature(silo, confirm.signature)), key=lambda one: one.silo)
         state = replace(state, signatures=tuple(signatures))

@@ -66,6 +66,9 @@ CONFIRMED = {
     Phase.ADOPT: Task.ADOPT,
 }
 """The task that all silos concerned must confirm before a phase ends."""
+JUDGED = (Phase.TAKE, Phase.CATCH_UP, Phase.OPEN, Phase.ADOPT)
+"""The phases in which silos judge the same bytes. What one silo objects to there, others may object to as well, so all
+are heard before anything follows from it."""
 _MADE_BY_ACTOR = {following: note for note, following in RELAYED.values()}
 
 
@@ -133,6 +136,8 @@ class Listed:
 
     tensor: Tensor
     silos: tuple[str, ...]
+    opening: bool = False
+    """Whether enough silos have signed it. From then on silos may have revealed for it, so it may have to stay."""
 
 
 @dataclass(frozen=True)
@@ -141,6 +146,14 @@ class Voided:
 
     tensor: Tensor
     void: Void
+
+
+@dataclass(frozen=True)
+class Objection:
+    """What a silo objects to in a phase in which all judge the same bytes."""
+
+    silo: str
+    why: str
 
 
 @dataclass(frozen=True)
@@ -180,7 +193,12 @@ class Round:
     left_out: frozenset[str] = frozenset()
     """Silos that disputed again where the attempt could not go on without them. They are asked no more."""
     complaints: tuple[str, ...] = ()
-    """Silos whose dispute has ended an attempt of this study. From now on the others go on without such a silo."""
+    """Silos at whom it lay that a dispute has ended an attempt of this study. From now on the others go on without such
+    a silo."""
+    repeated: frozenset[str] = frozenset()
+    """Silos of `complaints` that were set aside in this attempt because of another dispute."""
+    objections: tuple[Objection, ...] = ()
+    """What silos have objected to in the current phase."""
     phase: Phase = Phase.OFFER
     since: float = 0.0
     cursor: int = 0

@@ -116,8 +116,8 @@ def test_if_too_few_can_void_the_list_the_study_ends_by_name(voiding):
 
 
 # --- who disputes again -----------------------------------------------------------------------------------------------
-def disputed(state, silo="birch", task=Task.CONTRIBUTE):
-    said = Confirm(state.round.place, task, dispute="data", explanation="x")
+def disputed(state, silo="birch", task=Task.CONTRIBUTE, tensor=None):
+    said = Confirm(state.round.place, task, tensor, dispute="data", explanation="x")
     return feed(state, Confirmed(silo, said))
 
 
@@ -176,7 +176,7 @@ def test_one_that_vanishes_again_ends_the_attempt_and_not_the_list(signed):
 
 def test_in_a_later_sum_who_is_not_listed_is_set_aside_again():
     state = without_birch(begun(), Tensor.ENCODER)
-    assert state.round.listed == (Listed(Tensor.HEADS, FOUR), Listed(Tensor.ENCODER, THREE))
+    assert state.round.listed == (Listed(Tensor.HEADS, FOUR, opening=True), Listed(Tensor.ENCODER, THREE))
     state = feed(state, Stopped("a sum that nobody could open"), Returned("birch"))
     assert state.round.invited == FOUR, "the heads were all four's"
     state = until(state, at(1, Phase.GATHER, Tensor.ENCODER))
@@ -208,3 +208,60 @@ def test_the_work_says_who_was_listed(signed):
     state = until(signed, at(1, Phase.SIGN, Tensor.HEADS))
     work = work_in(state, "alder", told=False)
     assert (work.task, work.survivors, work.participants) == (Task.SIGN, THREE, THREE)
+
+
+def failed_after(phase):
+    """Birch has disputed once; then a list of the heads of all four was made, and the second attempt has failed."""
+    state = disputed(until(begun(max_attempts=4), at(1, Phase.GATHER)))
+    state = until(state, at(1, phase, Tensor.HEADS))
+    assert state.round.list_of(Tensor.HEADS) == FOUR
+    return feed(state, Stopped("a disk is full"))
+
+
+def test_who_was_listed_and_disputes_again_is_left_out_and_the_list_is_voided():
+    state = disputed(until(failed_after(Phase.SIGN), at(1, Phase.GATHER)))
+    assert (state.round.place.attempt, state.round.lost) == (3, {"birch"})
+    state = until(state, lambda s: s.round.place.attempt == 4)
+    assert (state.active, state.round.voiding) == (THREE, (Tensor.HEADS,))
+    assert until(state, lambda s: s.life is not Life.RUNNING).life is Life.FINISHED
+
+
+def test_who_is_in_a_list_that_may_be_open_is_not_left_out():
+    """Without it the round could not end, because its sum may have been opened and no other will be."""
+    state = disputed(until(failed_after(Phase.REVEAL), at(1, Phase.GATHER)))
+    assert (state.round.place.attempt, state.round.lost) == (3, {"birch"})
+    state = until(state, lambda s: s.round.place.attempt == 4)
+    assert (state.active, state.round.voiding, state.round.invited) == (FOUR, (), FOUR)
+    assert until(state, lambda s: s.life is not Life.RUNNING).life is Life.FINISHED
+
+
+def test_who_vanishes_after_it_has_disputed_is_not_left_out():
+    state = until(failed_after(Phase.SIGN), at(1, Phase.GATHER))
+    state = feed(state, *(event for event in wanted(state.round) if event.header.silo != "birch"))
+    state = feed(state, Passed(), now=LATER + 2 * LIMITS.train)
+    assert (state.round.place.attempt, state.active, state.round.voiding) == (4, FOUR, ())
+
+
+def test_a_sum_that_nobody_can_open_costs_nobody_its_place():
+    """Whoever spoiled it is unknown, but it lies at none of those that say so, however often."""
+    state = begun(max_attempts=9)
+    for attempt in range(1, 5):
+        state = until(state, at(1, Phase.OPEN, Tensor.HEADS))
+        assert state.round.place.attempt == attempt
+        for silo in FOUR:
+            state = disputed(state, silo, Task.OPEN, Tensor.HEADS)
+    assert (state.active, state.round.complaints) == (FOUR, ())
+    assert until(state, lambda s: s.life is not Life.RUNNING).life is Life.FINISHED
+
+
+def test_who_solves_wrongly_costs_the_others_no_attempt():
+    state = until(begun(), at(1, Phase.ADOPT))
+    liar = state.round.actor
+    for silo in set(FOUR) - {liar}:
+        state = disputed(state, silo, Task.ADOPT, Tensor.HEADS)
+    state = feed(state, *wanted(state.round))
+    assert (state.round.phase, state.round.lost, state.round.complaints) == (Phase.SOLVE, {liar}, ())
+    assert state.round.actor != liar
+    state = until(state, at(1, Phase.ADOPT))
+    assert [part.silo for part in work_in(state, state.round.actor, told=False).parts] == [state.round.actor]
+    assert until(state, lambda s: s.life is not Life.RUNNING).life is Life.FINISHED

@@ -139,6 +139,16 @@ def lost(phase: Phase, *silos: str, why: str) -> Lost:
     return Lost(P, phase, silos, why)
 
 
+FOUR_BUT_POLAR = (EAST, NORTH, SOUTH, WEST)
+THREE_BUT_POLAR = (EAST, NORTH, SOUTH)
+NOT_ADOPTED = "disputes adopt: data: a row does not fit"
+OBJECTIONS = "north disputes {task}: data: a row does not fit; south disputes {task}: data: a row does not fit"
+
+
+def unopened(silo: str) -> Confirmed:
+    return Confirmed(silo, Confirm(P, Task.OPEN, Tensor.HEADS, dispute="data", explanation="a row does not fit"))
+
+
 TABLE = (
     # --- offer
     Move("a first yes waits for the others", offer(), accept(P, NORTH), Phase.OFFER),
@@ -395,12 +405,36 @@ TABLE = (
         Phase.EXCHANGE,
     ),
     Move(
-        "a silo cannot open its package",
+        "a silo cannot open its package: the others are heard first",
         reach(Phase.TAKE),
         dispute(P, NORTH, Task.TAKE),
+        Phase.TAKE,
+    ),
+    Move(
+        "a silo alone cannot open its package",
+        at(Phase.TAKE, dispute(P, NORTH, Task.TAKE), confirm(P, WEST, Task.TAKE)),
+        confirm(P, SOUTH, Task.TAKE),
         Phase.ABORTED,
         (CLEARS,),
         why="north disputes take: data: a row does not fit",
+        culprits=(NORTH,),
+    ),
+    Move(
+        "all but the dealer cannot open their packages",
+        at(Phase.TAKE, dispute(P, NORTH, Task.TAKE), confirm(P, WEST, Task.TAKE)),
+        dispute(P, SOUTH, Task.TAKE),
+        Phase.ABORTED,
+        (CLEARS,),
+        why=f"several silos object to what west has made: {OBJECTIONS.format(task='take')}",
+        culprits=(WEST,),
+    ),
+    Move(
+        "a silo alone cannot open its package, and is restarted",
+        at(Phase.TAKE, dispute(P, NORTH, Task.TAKE), confirm(P, WEST, Task.TAKE)),
+        Restarted(NORTH, "new"),
+        Phase.ABORTED,
+        (CLEARS,),
+        why=f"north {RESTART}",
         culprits=(NORTH,),
     ),
     Move(
@@ -652,13 +686,34 @@ TABLE = (
         (lost(Phase.OPEN, EAST, why="east: another model than most silos after open"), CLEARS),
     ),
     Move(
-        "the sum does not open",
-        reach(Phase.OPEN),
-        dispute(P, NORTH, Task.OPEN),
+        "the sum does not open for one of three",
+        but(reach(Phase.OPEN), NORTH),
+        unopened(NORTH),
         Phase.ABORTED,
         (CLEARS,),
-        why="north disputes open: data: a row does not fit",
+        why="north disputes open of heads: data: a row does not fit",
         culprits=(NORTH,),
+    ),
+    Move(
+        "the sum does not open for one of five: the others go on",
+        but(of_five(Phase.OPEN), NORTH),
+        unopened(NORTH),
+        Phase.SOLVE,
+        (lost(Phase.OPEN, NORTH, why="north disputes open of heads: data: a row does not fit"),),
+    ),
+    Move(
+        "the sum does not open for two of five: that lies at none of the two",
+        after(but(of_five(Phase.OPEN), NORTH, SOUTH), unopened(NORTH)),
+        unopened(SOUTH),
+        Phase.ABORTED,
+        (CLEARS,),
+        why=OBJECTIONS.format(task="open of heads"),
+    ),
+    Move(
+        "the sum does not open for one of five, which is then restarted",
+        after(but(of_five(Phase.OPEN), NORTH, SOUTH), unopened(NORTH), Restarted(NORTH, "new")),
+        confirm(P, SOUTH, Task.OPEN, Tensor.HEADS),
+        Phase.SOLVE,
     ),
     Move(
         "the last opening is late: the others have committed",
@@ -740,13 +795,36 @@ TABLE = (
         why="the silos hold different models after adopt; in the minority: east, west",
     ),
     Move(
-        "the heads are not what the sum implies",
-        reach(Phase.ADOPT),
+        "one of three adopts no heads",
+        but(reach(Phase.ADOPT), SOUTH),
         dispute(P, SOUTH, Task.ADOPT),
         Phase.ABORTED,
         (CLEARS,),
         why="south disputes adopt: data: a row does not fit",
         culprits=(SOUTH,),
+    ),
+    Move(
+        "one of five adopts no heads: the others go on",
+        but(of_five(Phase.ADOPT), SOUTH),
+        dispute(P, SOUTH, Task.ADOPT),
+        Phase.GATHER,
+        (lost(Phase.ADOPT, SOUTH, why="south disputes adopt: data: a row does not fit"),),
+    ),
+    Move(
+        "the heads are not what the sum implies: another silo solves",
+        after(but(of_five(Phase.ADOPT), *FOUR_BUT_POLAR), *(dispute(P, silo, Task.ADOPT) for silo in THREE_BUT_POLAR)),
+        dispute(P, WEST, Task.ADOPT),
+        Phase.SOLVE,
+        (lost(Phase.ADOPT, POLAR, why="; ".join(f"{silo} {NOT_ADOPTED}" for silo in FOUR_BUT_POLAR)),),
+    ),
+    Move(
+        "two of three adopt no heads of the third, without which nothing can be opened",
+        after(but(reach(Phase.ADOPT), NORTH, SOUTH), dispute(P, NORTH, Task.ADOPT)),
+        dispute(P, SOUTH, Task.ADOPT),
+        Phase.ABORTED,
+        (CLEARS,),
+        why=f"several silos object to what west has made: {OBJECTIONS.format(task='adopt')}",
+        culprits=(WEST,),
     ),
     Move("the operator stops the adopting", reach(Phase.ADOPT), Stopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
     # --- a loss, in whatever phase
@@ -1101,7 +1179,7 @@ def test_who_is_late_is_away():
 
 def test_a_dispute_of_a_tensor_names_it():
     said = Confirm(P, Task.OPEN, Tensor.HEADS, dispute="opening", explanation="the masks do not cancel")
-    why = after(at(Phase.OPEN), Confirmed(SOUTH, said)).why
+    why = after(but(at(Phase.OPEN), SOUTH), Confirmed(SOUTH, said)).why
     assert why == "south disputes open of heads: opening: the masks do not cancel"
 
 
