@@ -195,6 +195,8 @@ class Round:
     complaints: tuple[str, ...] = ()
     """Silos at whom it lay that a dispute has ended an attempt of this study. From now on the others go on without such
     a silo."""
+    spoilers: tuple[str, ...] = ()
+    """Silos at which the earlier attempts at this round ended, each as often as one did."""
     repeated: frozenset[str] = frozenset()
     """Silos of `complaints` that were set aside in this attempt because of another dispute."""
     objections: tuple[Objection, ...] = ()

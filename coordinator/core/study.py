@@ -99,6 +99,8 @@ class Progress:
         return self.paused_at if self.life is Life.PAUSED else now
 
 
+_PATIENCE = 2
+"""So many attempts at one round may end at a silo before the others try without it."""
 Outcome = tuple[Progress, list[Effect]]
 
 
@@ -191,9 +193,13 @@ def _attempt(
     keyed: tuple[Member, ...] = (),
     before: Round | None = None,
 ) -> Round:
-    """Begin an attempt. `before` is the attempt at the same round that failed, whose lists bind this one."""
+    """Begin an attempt. `before` is the attempt at the same round that failed, whose lists bind this one.
+
+    A silo at which several attempts at the round ended is not asked again in this round, if enough others are there.
+    """
     script, active = state.script, set(state.active)
     listed = () if before is None else before.listed
+    spoilers = () if before is None else (*before.spoilers, *before.culprits)
     blank = Round(
         place=place,
         tensors=script.tensors[place.round],
@@ -203,6 +209,7 @@ def _attempt(
         voided=() if before is None else before.voided,
         silos=len(script.silos),
         complaints=() if state.round is None else state.round.complaints,
+        spoilers=spoilers,
         min_silos=script.min_silos,
         colluders=script.colluders,
         recovers=script.recovers,
@@ -211,7 +218,9 @@ def _attempt(
         expected=expected,
         absent=frozenset(state.away),
     )
-    return open_round(replace(blank, invited=blank.required or blank.invited), now)
+    steady = tuple(name for name in state.active if spoilers.count(name) < _PATIENCE)
+    able = steady if len(steady) >= script.min_silos else state.active
+    return open_round(replace(blank, invited=blank.required or able), now)
 
 
 def _without(state: Progress, round_: Round) -> Progress:

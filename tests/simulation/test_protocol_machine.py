@@ -184,11 +184,9 @@ class Protocol(RuleBasedStateMachine):
         self.federation.run(place.round)
         self.witness.check()
         # Who was lied to, and signed the lie, signs no other list in this round: it may end for want of attempts. And
-        # a list that silos have revealed for is not voided, though one that it names has left, or was left out because
-        # it was told things out of turn again and again.
-        gone = any(silo.why for silo in self.coordinator.progress.silos)
+        # a list that silos have revealed for is not voided, though one that it names has left for good.
         revealed = any(at.round == place.round for at, _, _ in self.witness.revealed)
-        if not lied and not (gone and revealed):
+        if not lied and not (left and revealed):
             committed = self.coordinator.round.place.round > place.round
             assert committed or self.coordinator.progress.life is Life.FINISHED, self.coordinator.progress.why
         self.federation.__exit__()

@@ -265,3 +265,24 @@ def test_who_solves_wrongly_costs_the_others_no_attempt():
     state = until(state, at(1, Phase.ADOPT))
     assert [part.silo for part in work_in(state, state.round.actor, told=False).parts] == [state.round.actor]
     assert until(state, lambda s: s.life is not Life.RUNNING).life is Life.FINISHED
+
+
+def test_who_is_silent_again_and_again_where_the_keys_are_made_does_not_use_up_the_attempts():
+    state = begun()
+    for attempt in (1, 2):
+        state = until(state, at(0, Phase.GREET))
+        assert (state.round.place.attempt, state.round.invited) == (attempt, FOUR)
+        state = feed(state, *(event for event in wanted(state.round) if event.header.silo != "birch"))
+        state = feed(feed(state, Passed(), now=state.round.deadline), Returned("birch"))
+    assert (state.round.place.attempt, state.round.invited, state.active) == (3, THREE, FOUR)
+    state = until(state, lambda s: s.round.place.round == 1)
+    assert state.round.invited == FOUR, "the next round asks all again"
+
+
+def test_all_are_asked_again_where_the_others_are_too_few():
+    state = begun(silos=THREE)
+    for attempt in (2, 3):
+        state = until(state, at(0, Phase.GREET))
+        state = feed(state, *(event for event in wanted(state.round) if event.header.silo != "elm"))
+        state = feed(state, Passed(), now=state.round.deadline)
+        assert (state.round.place.attempt, state.round.invited) == (attempt, THREE)
