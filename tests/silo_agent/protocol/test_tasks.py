@@ -148,9 +148,17 @@ def test_heads_that_the_sums_do_not_give_are_disputed(federation, plain):
     attempt = running.attempt(asked, place)
     label, keys = attempt.note_label(Note.HEADS), attempt.membership.keys
     coordinator.content[place, "note-heads", solver] = seal_note(keys, label, plain, SystemEntropy())
-    other = next(name for name in SILOS if name != solver)
-    coordinator.ask(other, coordinator.work(Task.ADOPT, place, roster, Tensor.HEADS, solver))
-    assert disputed(coordinator, other, "solution")
+    others = [name for name in SILOS if name != solver]
+    for other in others:
+        coordinator.ask(other, coordinator.work(Task.ADOPT, place, roster, Tensor.HEADS, solver))
+        assert disputed(coordinator, other, "solution")
+    third = coordinator.work(Task.SOLVE, place, roster, Tensor.HEADS, others[0])
+    coordinator.collect(Task.SOLVE, place, (others[0],), third, "note-heads")
+    for other in others:
+        coordinator.ask(other, coordinator.work(Task.ADOPT, place, roster, Tensor.HEADS, others[0]))
+    adopted = [coordinator.said(other) for other in others]
+    assert {(said.task, said.dispute) for said in adopted} == {(Task.ADOPT, "")}, "another silo has solved them"
+    assert len({said.model for said in adopted}) == 1
 
 
 def test_heads_that_the_coordinator_altered_are_disputed(federation):
