@@ -15,6 +15,7 @@ from structlog.testing import capture_logs
 
 from policies.documents.data_schema import FINEST, LEAST, MOST
 from policies.documents.study import Study
+from policies.ledger.cosign import Checkpoint
 from silo_agent.learning.learner import Learner
 from support.local_federation import write_patients
 from support.local_silos import SLOPES
@@ -50,7 +51,8 @@ def observed(gather, patients, *, more="", study=None):
         "confirms": [
             (confirm.task, confirm.place.round, confirm.tensor, confirm.dispute) for confirm in client.confirms
         ],
-        "statements": [(shown(place), len(stated.checkpoint)) for place, stated in client.stated],
+        "calls": client.calls,
+        "statements": [(shown(place), stated_of(stated)) for place, stated in client.stated],
         "log": [shown(event) for event in said],
         "metrics": sorted(repr((sample.name, shown(sample.labels), sample.value)) for sample in metrics),
         "charges": [(e.debit.round, e.debit.attempt, e.debit.costs, e.epsilon) for e in silo.gate.ledger.entries()],
@@ -58,6 +60,13 @@ def observed(gather, patients, *, more="", study=None):
             (shown(str(path.relative_to(folder))), path.stat().st_size) for path in folder.rglob("*.jsonl")
         ),
     }
+
+
+def stated_of(signed):
+    """What the silo signs of its ledger, and others sign after it: all but hashes and the time."""
+    found = Checkpoint.parse(signed.checkpoint)
+    anchors = [anchor.sequence for anchor in found.anchors]
+    return found.head.sequence, found.epsilon, found.totals, anchors, len(found.covers), len(signed.checkpoint)
 
 
 def size(slot, found):

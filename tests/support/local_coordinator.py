@@ -64,20 +64,25 @@ class LocalClient:
     told: list[CosignedCheckpoint] = field(default_factory=list)
     """What the coordinator says was cosigned last."""
     stated: list[tuple[Place, SignedCheckpoint]] = field(default_factory=list)
+    calls: list[str] = field(default_factory=list)
+    """Every call, in order."""
 
     def join(self, version: str) -> SimpleNamespace:
         return SimpleNamespace(coordinator_version=version)
 
     def study(self, digest: str) -> bytes:
+        self.calls.append("study")
         return self.coordinator.canonical[digest]
 
     def poll(self) -> Work:
         return self.work.popleft() if self.work else Work(Task.WAIT)
 
     def answer(self, answer: Answer) -> None:
+        self.calls.append("answer")
         self.answers.append(answer)
 
     def confirm(self, confirm: Confirm) -> None:
+        self.calls.append(f"confirm {confirm.task}")
         self.confirms.append(confirm)
 
     def sign(self, message: bytes) -> bytes:
@@ -89,10 +94,12 @@ class LocalClient:
         return SignedCheckpoint(checkpoint, self.signer.certificate_pem, self.signer.sign(checkpoint))
 
     def cosigned(self) -> tuple[CosignedCheckpoint, ...]:
+        self.calls.append("cosigned")
         return tuple(self.told)
 
     def cosign(self, place: Place, stated: SignedCheckpoint) -> Cosigned:
         """The coordinator signs, and the next silo that is connected."""
+        self.calls.append("cosign")
         self.stated.append((place, stated))
         hub, others = self.coordinator.hub, self.coordinator.clients
         assert hub is not None
@@ -105,6 +112,7 @@ class LocalClient:
     def upload(self, header: UploadHeader, content: Path, chunks: ChunkList) -> None:
         if self.on_upload is not None:
             self.on_upload(header)
+        self.calls.append(f"upload {header.slot}")
         data = content.read_bytes()
         assert (len(data), digest_of(data), chunks) == (header.size, header.sha256, listed(data))
         self.headers.append(header)
@@ -112,6 +120,7 @@ class LocalClient:
 
     def download(self, place: Place, tensor: Tensor | None, part: Part, target: Path) -> None:
         slot = f"sum-{tensor}" if part.kind == SUM else note_slot(part.kind, tensor)
+        self.calls.append(f"download {slot}")
         data = self.coordinator.content[place, slot, part.silo]
         assert (len(data), digest_of(data)) == (part.size, part.sha256)
         target.parent.mkdir(parents=True, exist_ok=True)
