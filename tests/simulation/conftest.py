@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from support.certificates import make_authority
+from support.certificates import load, make_authority
 from support.simulated_federation import enrolled
 
 MEMORY = Path("/dev/shm")  # noqa: S108  # folders below it have names of their own
@@ -34,5 +34,15 @@ def quick_folder(quick_folders):
 
 
 @pytest.fixture(scope="session")
-def credentials(tmp_path_factory):
-    return enrolled(make_authority(tmp_path_factory.mktemp("consortium")))
+def consortium(tmp_path_factory):
+    return make_authority(tmp_path_factory.mktemp("consortium"))
+
+
+@pytest.fixture(scope="session")
+def credentials(consortium):
+    return enrolled(consortium)
+
+
+@pytest.fixture(scope="session")
+def hub(consortium):
+    return load(consortium.credential("coordinator", "hub"))

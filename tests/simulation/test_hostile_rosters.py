@@ -1,9 +1,12 @@
 """A coordinator with one silo searches over rosters, lists, attempts, restarts and voids for two sums that it can read.
 
-Six silos, one colluder: four must sign. Where the threshold counts a roster's silos again, the same search finds two.
+Two sums of different lists, or two with one and the same draw of a silo. Six silos with real ledgers, one colluder:
+four must sign. Where the threshold counts a roster's silos again, the same search finds two lists; where the gate sends
+a share of noise a second time, it finds one draw in two sums.
 """
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -12,6 +15,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
 from policies.plan import quorum
+from policies.plan.release import plan
+from silo_agent import gate
 from silo_agent.protocol import tasks
 from silo_agent.protocol.attempt import Attempt
 from silo_agent.storage.promises import Promises
@@ -26,6 +31,10 @@ class TwoSumsError(AssertionError):
     """Two sums of different lists were read."""
 
 
+class OneDrawError(AssertionError):
+    """Two sums that were read have one and the same draw of an honest silo in them."""
+
+
 class Search(RuleBasedStateMachine):
     """One study, whose round 0 is attempted again and again."""
 
@@ -37,14 +46,24 @@ class Search(RuleBasedStateMachine):
     def begin(self):
         self.adversary = self.give()
 
-    @rule(roster=names, without=st.sets(st.sampled_from(SILOS), max_size=2), signers=names, void=st.booleans())
-    def attempt(self, roster, without, signers, void):
+    @rule(
+        roster=names,
+        without=st.sets(st.sampled_from(SILOS), max_size=2),
+        signers=names,
+        void=st.booleans(),
+        again=st.booleans(),
+    )
+    def attempt(self, roster, without, signers, void, again):
         listed = [name for name in roster if name not in without]
-        self.adversary.attempt(roster, listed, signers, void=void)
+        self.adversary.attempt(roster, listed, signers, void=void, again=again)
 
-    @rule(roster=names, void=st.booleans())
-    def attempt_with_all_of_a_roster(self, roster, void):
-        self.adversary.attempt(roster, roster, roster, void=void)
+    @rule(roster=names, void=st.booleans(), again=st.booleans())
+    def attempt_with_all_of_a_roster(self, roster, void, again):
+        self.adversary.attempt(roster, roster, roster, void=void, again=again)
+
+    @rule(again=st.booleans())
+    def attempt_with_all(self, again):
+        self.adversary.attempt(SILOS, SILOS, SILOS, again=again)
 
     @rule(signers=names, left=st.sampled_from(SILOS[2:]))
     def leave_a_list_unopened_and_void_it(self, signers, left):
@@ -62,8 +81,17 @@ class Search(RuleBasedStateMachine):
         if self.adversary is not None and len(self.adversary.opened) > 1:
             raise TwoSumsError(self.adversary.opened)
 
+    @invariant()
+    def no_draw_is_read_twice(self):
+        twice = {} if self.adversary is None else {d: sums for d, sums in self.adversary.read.items() if len(sums) > 1}
+        if twice:
+            raise OneDrawError(twice)
+
     def teardown(self):
+        if self.adversary is None:
+            return
         self.found["opened"] += len(self.adversary.opened)
+        self.found["opened again"] += len({attempt for sums in self.adversary.read.values() for attempt, _ in sums}) > 1
         self.found["voided"] += self.adversary.voided
         self.adversary.close()
 
@@ -86,21 +114,35 @@ def search(adversaries, examples, steps):
 
 
 @pytest.fixture
-def adversaries(quick_folders, credentials):
+def adversaries(quick_folders, credentials, hub):
     """Gives adversaries of a study with so many silos at least."""
 
-    def of(min_silos):
-        study = simulated_study(SILOS, min_silos, "ring32")
-        return lambda: Adversary(quick_folders(), study, credentials, COLLUDER)
+    def of(min_silos, mode="local"):
+        study = simulated_study(SILOS, min_silos, "ring32", privacy={"mode": mode, "colluders": 1})
+        return lambda: Adversary(quick_folders(), study, credentials, COLLUDER, hub)
 
     return of
 
 
 @pytest.mark.slow
-def test_no_two_sums_of_different_lists_are_opened(adversaries):
-    found = search(adversaries(4), 6, 8)
+@pytest.mark.parametrize("mode", ["local", "distributed"])
+def test_no_two_sums_of_different_lists_are_opened_and_no_draw_is_in_two(adversaries, mode):
+    found = search(adversaries(4, mode), 6, 8)
     assert found["opened"], found
     assert found["voided"], found
+    assert bool(found["opened again"]) == (mode == "distributed"), "the same list may be opened again, with fresh draws"
+
+
+@pytest.mark.slow
+def test_the_search_finds_one_draw_in_two_sums_where_shares_of_noise_are_sent_again(adversaries, monkeypatch):
+    def resent(study):
+        planned = plan(study)
+        rounds = tuple(tuple(replace(one, resendable=True) for one in round_) for round_ in planned.rounds)
+        return replace(planned, rounds=rounds)
+
+    monkeypatch.setattr(gate, "plan", resent)
+    with pytest.raises(OneDrawError):
+        search(adversaries(4, "distributed"), 20, 8)
 
 
 @pytest.mark.slow

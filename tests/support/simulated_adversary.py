@@ -87,8 +87,12 @@ class Adversary:
     study: Study
     credentials: Mapping[str, Credential]
     colluder: str
+    hub: Credential
     opened: set[tuple[str, ...]] = field(default_factory=set)
     """The lists whose sums it has read."""
+    read: dict[tuple[str, int], set[tuple[int, tuple[str, ...]]]] = field(default_factory=dict)
+    """Of each honest silo's draws, the sums with it that it has read: attempt and list. A draw that carries all of its
+    noise may be sent again with the same others: that is one sum, of attempt 0."""
     attempts: int = 0
     voided: int = 0
     """How often it got enough promises that close what was before."""
@@ -99,7 +103,14 @@ class Adversary:
         self.silos = {}
         for name in self.study.silos:
             self.driver.connect(name)
-            silo = SimulatedSilo(self.folder / name, self.credentials[name], door, self.witness)  # type: ignore[arg-type]
+            peer = next(self.credentials[other] for other in self.study.silos if other != name)
+            silo = SimulatedSilo(
+                self.folder / name,
+                self.credentials[name],
+                door,  # type: ignore[arg-type]  # it stands where the coordinator stands
+                self.witness,
+                cosigners=(self.hub, peer),
+            )
             self.silos[name] = silo
             self.driver.agents[name] = _Turn(self.driver, silo)  # type: ignore[assignment]
 
@@ -107,9 +118,20 @@ class Adversary:
         for silo in self.silos.values():
             silo.die()
 
-    def attempt(self, roster: Sequence[str], listed: Sequence[str], signers: Sequence[str], *, void: bool) -> None:
-        """Another attempt at the round: with this roster, a list of some of it, and signatures of some of the list."""
-        self.attempts += 1
+    def attempt(
+        self,
+        roster: Sequence[str],
+        listed: Sequence[str],
+        signers: Sequence[str],
+        *,
+        void: bool = False,
+        again: bool = False,
+    ) -> None:
+        """Another attempt at the round: with this roster, a list of some of it, and signatures of some of the list.
+
+        `again` offers the last place once more.
+        """
+        self.attempts += not again or not self.attempts
         names = tuple(sorted({*roster, self.colluder}))
         names_listed = tuple(sorted({*listed, self.colluder}.intersection(names)))
         place, self.driver.keyed = self.driver.place(0, self.attempts), ()
@@ -125,6 +147,10 @@ class Adversary:
             return  # a silo has refused, and nothing can be summed
         if self._opens(place, members, [name for name in names_listed if name in {*signers, self.colluder}]):
             self.opened.add(names_listed)
+            whole = plan(self.study).release(0, SLOT).resendable
+            for name in set(names_listed) - {self.colluder}:
+                draw = (name, self.witness.draws[name, place, SLOT])
+                self.read.setdefault(draw, set()).add((0 if whole else place.attempt, names_listed))
 
     def _void(self, place: Place, members: tuple[Member, ...]) -> Void | None:
         """Ask all to void what was before."""

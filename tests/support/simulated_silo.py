@@ -25,16 +25,19 @@ from crypto.secagg.masks import Masks
 from crypto.secagg.sealing import Sealer
 from crypto.secagg.survivors import SurvivorList
 from crypto.secagg.unmasking import Bundle, _held, _open_reveal
+from policies.documents.policy import load_policy
 from policies.documents.study import Study
+from policies.ledger.chain import Genesis
+from policies.ledger.ledger import Ledger
 from policies.plan import quorum
 from policies.plan.release import Release, plan
 from policies.refusals import Reason, Refused
 from protos import codec
-from protos.checkpoints import CosignedCheckpoint
+from protos.checkpoints import Cosigned, CosignedCheckpoint, SignedCheckpoint
 from protos.chunks import ChunkList
 from protos.messages import Answer, Confirm, Member, Part, Place, Task, Tensor, UploadHeader, Work
 from silo_agent.agent import Agent
-from silo_agent.gate import Order
+from silo_agent.gate import Gate, Order
 from silo_agent.learning.contributions.contribution import Opened
 from silo_agent.learning.model import SharedModel
 from silo_agent.metrics import Metrics
@@ -44,9 +47,12 @@ from silo_agent.protocol.session import Session, session_name
 from silo_agent.storage.durable import write_whole
 from silo_agent.storage.folders import StudyFolder
 from silo_agent.storage.state import State
+from support.certificates import data_set_of
 from support.contents import digest_of, listed
+from support.cosigners import witnessed
 from support.simulated_coordinator import SimulatedCoordinator
 from support.simulated_witness import Witness, plain
+from support.small_cohort import policy_document, write_yaml
 
 Fate = Literal["arrives", "twice", "lost", "unanswered", "late"]
 """Of one message: once; again, because the reply was lost; never, or only its reply never, or later than all that the
@@ -96,6 +102,13 @@ class _Client:
     def cosigned(self) -> tuple[CosignedCheckpoint, ...]:
         return ()
 
+    def signed(self, checkpoint: bytes) -> SignedCheckpoint:
+        return SignedCheckpoint(checkpoint, self.silo.credential.certificate_pem, self.sign(checkpoint))
+
+    def cosign(self, _place: Place, stated: SignedCheckpoint) -> Cosigned:
+        hub, peer = self.silo.cosigners
+        return Cosigned(witnessed(stated, hub), witnessed(stated, peer))
+
     def upload(self, header: UploadHeader, content: Path, chunks: ChunkList) -> None:
         data = content.read_bytes()
         assert (len(data), digest_of(data), chunks) == (header.size, header.sha256, listed(data))
@@ -130,6 +143,9 @@ class _Gate:
     def require_no_fault(self) -> None:
         return
 
+    def close(self) -> None:
+        return
+
     def decide(self, study: Study, place: Place, roster_size: int | None = None) -> None:
         quorum.require(study)
         if self.silo.leaves and roster_size is None:
@@ -159,6 +175,28 @@ class _Gate:
         frames = sealer.seal(kind, compute(order.place, release), label, masks)
         path = self.state.keep_sealed(order.place.study, label.digest, frames)
         self.silo.witness.sealed(masks, kind, label, path.read_bytes())
+        return path
+
+
+class _LedgerGate(Gate):
+    """The real gate, with policy and ledger in the silo's folder. The witness sees which draw is in which upload."""
+
+    def __init__(self, silo: SimulatedSilo, state: State) -> None:
+        policy, ledger = silo.folder / "policy.yaml", silo.folder / "ledger.sqlite3"
+        if not ledger.exists():
+            document = policy_document(data_set_of(silo.name))
+            enough = {"epsilon": 32.0, "study_epsilon": 32.0, "round_epsilon": 32.0, "charged_attempts": 100}
+            for part in ("budget", "limits"):
+                document[part] |= {name: value for name, value in enough.items() if name in document[part]}  # type: ignore[operator]
+            in_force = load_policy(write_yaml(policy, document))
+            Ledger.create(ledger, Genesis.of(in_force))
+        self._silo = silo
+        super().__init__(silo.credential, policy, ledger, state, Metrics())
+
+    def contribute(self, order: Order, *given: Any, **words: Any) -> Path:
+        path = super().contribute(order, *given, **words)
+        draw = max(attempt for tensor, attempt in self._draws(order.study, order.place) if tensor == order.tensor)
+        self._silo.witness.draws[self._silo.name, order.place, order.tensor] = draw
         return path
 
 
@@ -212,6 +250,8 @@ class SimulatedSilo:
     credential: Credential
     coordinator: SimulatedCoordinator
     witness: Witness
+    cosigners: tuple[Credential, ...] = ()
+    """A coordinator and a peer. With them the silo has the real gate, and a ledger."""
     agent: Agent | None = None
     """None while the process is down."""
     work: Work = field(default_factory=lambda: Work(Task.WAIT))
@@ -240,9 +280,10 @@ class SimulatedSilo:
         self._state = State(self.folder)
         self.session = session_name(self.folder, self.credential, entropy)
         self._client = _Client(self)
+        self._gate = _LedgerGate(self, self._state) if self.cosigners else _Gate(self, self._state)
         self.agent = Agent(
             self._client,  # type: ignore[arg-type]  # it stands where the client stands
-            _Gate(self, self._state),  # type: ignore[arg-type]  # and this where the gate stands
+            self._gate,  # type: ignore[arg-type]  # and this where the gate stands
             self._state,
             Metrics(),
             learners=lambda study: _Learner(self, self._state.study_folder(study.digest)),  # type: ignore[arg-type, return-value]
@@ -255,6 +296,7 @@ class SimulatedSilo:
     def die(self) -> None:
         if self.agent is not None:
             self.agent = None
+            self._gate.close()
             self._state.close()
 
     def step(self, fate: Fate = "arrives", *, again: Work | None = None, dies_at: int = 0) -> Work:

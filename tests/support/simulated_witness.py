@@ -56,6 +56,8 @@ class Witness:
     study: Study
     roster_sizes: dict[Place, int] = field(default_factory=dict)
     """Of the attempts in which anybody has contributed."""
+    draws: dict[tuple[str, Place, str], int] = field(default_factory=dict)
+    """The attempt under which the draw in a silo's contribution was charged, by silo, place and tensor."""
     uploads: dict[tuple[str, Place, str], set[str]] = field(default_factory=dict)
     """SHA-256 of all that a silo sent, by silo, place and slot."""
     sendings: Counter[tuple[str, Place, str]] = field(default_factory=Counter)
