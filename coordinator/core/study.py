@@ -1,12 +1,12 @@
 """A study as a sequence of rounds: created -> running (<-> waiting, paused) -> finished, ended or aborted.
 
-Round 0 deals keys and sums the domain counts; rounds 1..R train; round R+1 sums the metrics. A silo that is lost in a round, and without which the
-round goes on, is asked again with the next offer; it is then behind and catches up. A round that aborts is attempted
-again with the silos that still take part, until the study's attempts are used up. If a list of survivors of that round
-was given out for signing, only these survivors can make the round, and the study waits for them. If one of them has
-left for good, the others void the list first. A silo that refuses leaves the study, and so does one that disputes
-again and without which the study can go on; the reason is recorded. A silo that is silent is away until it calls
-again. The study goes on while enough silos remain, and waits while too few of them are present. While the operator has
+Round 0 deals keys and sums the domain counts; rounds 1..R train; round R+1 sums the metrics. A silo that is lost in a
+round, and without which the round goes on, is asked again with the next offer; it is then behind and catches up. A
+round that aborts is attempted again with the silos that still take part, until the study's attempts are used up. If a
+list of survivors of that round was given out for signing, only these survivors can make the round, and the study waits
+for them. If one of them has left for good, the others void the list first. A silo that refuses leaves the study, and so
+does one that disputes again and without which the study can go on; the reason is recorded. A silo that is silent is
+away until it calls again. The study goes on while enough silos remain, and waits while too few of them are present. While the operator has
 paused the study, its clock stands still: what silos still send counts, but time does not.
 
 Pure: the clock comes in as an argument.

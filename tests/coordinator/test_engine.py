@@ -205,7 +205,8 @@ def test_the_script_says_what_the_study_says():
     assert script.tensors == (
         (Tensor.COUNTS,),
         (Tensor.HEADS, Tensor.ENCODER),
-        (Tensor.HEADS, Tensor.METRICS),
+        (Tensor.HEADS,),
+        (Tensor.METRICS,),
     )
     assert script.limits.of(Phase.GATHER) == STUDY.deadlines.train
 

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from structlog.testing import capture_logs
 
+from policies.plan.release import plan
 from policies.refusals import Refused
 from silo_agent.learning.learner import Learner
 from support.local_federation import write_patients
@@ -37,7 +38,7 @@ def observed(gather, patients, *, more="", study=None):
     with silo.data.open("ab") as file:
         file.write(more if isinstance(more, bytes) else more.encode())
     with capture_logs() as said:
-        for number in range(coordinator.study.rounds + 1):
+        for number in range(plan(coordinator.study).last + 1):
             coordinator.run_round(number)
         coordinator.finish("north")
     client = silo.client

@@ -7,10 +7,12 @@ import pytest
 from coordinator.core.events import Confirmed, Passed, Returned, Stopped
 from coordinator.core.state import Listed, Phase
 from coordinator.core.study import Life, Script, advance, create, start
+from coordinator.engine import script_of
 from coordinator.work import work_in
 from protos import record
 from protos.messages import Confirm, Place, Task, Tensor
 from support.rounds import LIMITS, STUDY, accept, refuse, wanted
+from support.studies import tiny_study
 
 FOUR = ("alder", "birch", "cedar", "elm")
 THREE = ("alder", "cedar", "elm")
@@ -208,3 +210,19 @@ def test_the_work_says_who_was_listed(signed):
     state = until(signed, at(1, Phase.SIGN, Tensor.HEADS))
     work = work_in(state, "alder", told=False)
     assert (work.task, work.survivors, work.participants) == (Task.SIGN, THREE, THREE)
+
+
+# --- the metrics ------------------------------------------------------------------------------------------------------
+def test_with_distributed_noise_one_that_disputes_the_metrics_twice_does_not_end_the_study():
+    planned = script_of(tiny_study(privacy={"mode": "distributed"})).tensors
+    state = begun(recovers=False)
+    state = until(replace(state, script=replace(state.script, tensors=planned)), measuring)
+    place = state.round.place
+    for _ in range(2):
+        state = disputed(until(state, measuring))
+    assert (state.round.place, state.active) == (Place(STUDY, place.round, place.attempt + 2), THREE)
+    assert until(state, lambda s: s.life is not Life.RUNNING).life is Life.FINISHED
+
+
+def measuring(state):
+    return state.round.tensor is Tensor.METRICS and state.round.phase is Phase.GATHER
