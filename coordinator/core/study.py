@@ -6,8 +6,8 @@ round that aborts is attempted again with the silos that still take part, until 
 list of survivors of that round was given out for signing, only these survivors can make the round, and the study waits
 for them. If one of them has left for good, the others void the list first. A silo that refuses leaves the study, and so
 does one that disputes again and without which the study can go on; the reason is recorded. A silo that is silent is
-away until it calls again. The study goes on while enough silos remain, and waits while too few of them are present. While the operator has
-paused the study, its clock stands still: what silos still send counts, but time does not.
+away until it calls again. The study goes on while enough silos remain, and waits while too few of them are present.
+While the operator has paused the study, its clock stands still: what silos still send counts, but time does not.
 
 Pure: the clock comes in as an argument.
 """

@@ -2,6 +2,7 @@ import hashlib
 import json
 import threading
 import time
+from dataclasses import replace
 
 import grpc
 import pytest
@@ -419,6 +420,39 @@ def test_the_last_model_is_committed_also_where_the_silo_was_restarted_before_th
     silos["south"].restart()
     coordinator.finish("south", "aborted")
     assert silos["south"].state.committed(coordinator.study.digest) == 1
+
+
+def before_the_metrics_had_a_round(silo):
+    """As if an earlier version had stored the silo's turn."""
+    tensors = silo.running.turn.plan
+    silo.running.turn = replace(silo.running.turn, plan=(*tensors[:2], (Tensor.HEADS, Tensor.METRICS)))
+    silo.agent._keep(silo.running)
+    silo.restart()
+
+
+def test_a_study_of_an_earlier_version_goes_on_unless_it_is_in_the_round_that_also_summed_the_metrics(federation):
+    coordinator, silos = federation
+    coordinator.run_round(0)
+    before_the_metrics_had_a_round(silos["north"])
+    for number in (1, 2):
+        coordinator.run_round(number)
+    for silo in ("north", "south"):
+        before_the_metrics_had_a_round(silos[silo])
+    assert refusal(coordinator, "north", coordinator.place(3))[0] == "out_of_turn"
+    coordinator.finish("north", "aborted")
+    coordinator.finish("south")
+    assert silos["north"].state.committed(coordinator.study.digest) == 1
+    assert silos["south"].state.committed(coordinator.study.digest) == 2, "its last round was its last"
+
+
+def test_metrics_that_are_summed_again_charge_no_heads_again(federate):
+    coordinator, silos = federate(tiny_study(privacy={"mode": "distributed"}))
+    for number in range(3):
+        coordinator.run_round(number)
+    coordinator.gather(*coordinator.begin(3), Tensor.METRICS)
+    coordinator.run_round(3, attempt=2)
+    charges = silos["north"].charges
+    assert [one for one in charges if one[0] >= 2] == [(2, 1, "heads"), (3, 1, "metrics"), (3, 2, "metrics")]
 
 
 def test_what_is_over_is_not_begun_again_not_even_after_a_restart(federation):
