@@ -49,6 +49,7 @@ from policies.ledger.chain import Genesis
 from policies.ledger.cosign import Cosignature
 from policies.ledger.ledger import Ledger
 from policies.plan.release import Release
+from policies.plan.release import plan as plan_of
 from protos.messages import Place, Tensor
 from silo_agent.data.records import Records
 from silo_agent.gate import Gate, Order
@@ -216,7 +217,7 @@ def canary_values(silo: AuditedSilo) -> dict[str, Array]:
     weights = silo.values(Tensor.ENCODER, 1, training_model(study))[:CANARIES]
     heads = _blocks(silo.values(Tensor.HEADS, 2, model)) @ head_direction()
     # Every canary is of the positive class, and the model gives it a probability of 1/2, the upper of two bins.
-    cells = silo.values(Tensor.METRICS, 2, model).reshape(CANARIES, 2, 2)[:, 1, 1]
+    cells = silo.values(Tensor.METRICS, plan_of(study).last, model).reshape(CANARIES, 2, 2)[:, 1, 1]
     steps = weights * plan.batch_size / (plan.learning_rate * plan.clip)
     return {"counts": counts, "heads": heads, "encoder": steps, "metrics": cells}
 
@@ -395,7 +396,7 @@ class _Nothing:
 
 # --- canaries ---------------------------------------------------------------------------------------------------------
 def canary_study() -> Study:
-    """Counts, a pooled round with the encoder, a round of domain heads with the metrics; noise to be calibrated."""
+    """Counts, a pooled round with the encoder, a round of domain heads, the metrics; noise to be calibrated."""
     factors = [
         {"column": f"factor {at}", "values": list(range(size)), "names": [f"{at}-{value}" for value in range(size)]}
         for at, size in enumerate(FACTORS)

@@ -89,7 +89,7 @@ def charge(federation: Federation) -> None:
     study, policy = Study.model_validate(STUDY), federation.policy_of(SILOS[0])
     path = federation.place.state(SILOS[0]) / "ledger.sqlite3"
     with Ledger.open(path, Genesis.of(policy), budget_epsilon=policy.budget.epsilon) as ledger:
-        for number in range(study.rounds + 1):
+        for number in range(plan(study).last + 1):
             ledger.charge(Debit(study.digest, policy.digest, number, 1, plan(study).round_costs(number)))
 
 

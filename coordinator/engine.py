@@ -106,9 +106,9 @@ class Engine:
 
     # --- life ---------------------------------------------------------------------------------------------------
     def start(self) -> None:
-        """Resume all studies that were running, and start their clocks. One that breaks a bound ends by name."""
+        """Resume all studies that were running, and start their clocks. One that cannot go on ends by name."""
         with self._changed:
-            self._end_unbounded()
+            self._bring_up_to_date()
             live = [progress for progress in self._progress.values() if progress.life in studies.LIVE]
             self._spool.sweep([progress.round.place for progress in live if progress.round])
             for progress in live:
@@ -320,17 +320,29 @@ class Engine:
             self._studies[digest_] = parse_study(canonical, digest_)
         return self._studies[digest_]
 
-    def _end_unbounded(self) -> None:
-        """End the studies that were stored unfinished before a bound existed that they break. Silos refuse them now."""
-        for digest_, progress in list(self._progress.items()):
+    def _bring_up_to_date(self) -> None:
+        """Put unfinished studies of an earlier version under this version's plan.
+
+        Those that break a bound of this version, or are within a round that it plans otherwise, end: silos refuse them.
+        """
+        for progress in list(self._progress.values()):
             if progress.life in studies.OVER:
                 continue
+            study = self._study(progress.script.study)
             try:
-                _require_bounds(self._study(digest_))
+                _require_bounds(study)
+                current = studies.planned(progress, script_of(study).tensors)
             except Refused as refusal:
-                reason = f"the study was made for an earlier version and breaks a bound of this one: {refusal.text}"
-                self._commit(progress, *studies.abort(progress, reason, self._clock()))
-                log.warning("study ended", study=digest_[:12], why=reason)
+                self._end_outdated(progress, f"and breaks a bound of this one: {refusal.text}")
+            except StudyStateError as error:
+                self._end_outdated(progress, f"and cannot go on: {error}")
+            else:
+                self._commit(progress, current, [Persist()] if current != progress else [])
+
+    def _end_outdated(self, progress: Progress, why: str) -> None:
+        reason = f"the study was made for an earlier version {why}"
+        self._commit(progress, *studies.abort(progress, reason, self._clock()))
+        log.warning("study ended", study=progress.script.study[:12], why=reason)
 
     def _round(self, place: Place) -> Round:
         progress = self._progress.get(place.study)

@@ -49,7 +49,7 @@ def decide(
         silo: this silo's name.
         roster_size: number of silos in this attempt's roster, this one included; None if there is no roster yet.
         spent_costs: all costs in the data set's ledger, without those that this attempt will use.
-        round: from 0 to `study.rounds`.
+        round: from 0 to `plan(study).last`.
         attempt: of this round, from 1.
         charged_attempts: other attempts of this round in the ledger; 0 if this attempt is charged already.
         study_spent: the part of `spent_costs` that this study spent. If it is given, repeated attempts count against
@@ -205,11 +205,12 @@ def _check_plan(policy: Policy, study: Study, number: int, attempt: int) -> None
         Reason.TOO_MANY_ROUNDS,
         f"study.heads plans {study.rounds} rounds; policy.limits.rounds allows {limits.rounds}",
     )
+    last = plan(study).last
     _require(
-        0 <= number <= study.rounds and attempt >= 1,
+        0 <= number <= last and attempt >= 1,
         Reason.NOT_IN_PLAN,
-        f"round {number}, attempt {attempt} is not in the plan of study.heads, rounds 0 to {study.rounds}, attempts"
-        " from 1; policy.limits.rounds counts the same rounds",
+        f"round {number}, attempt {attempt} is not in the plan of study.heads, rounds 0 to {last}, attempts from 1;"
+        f" policy.limits.rounds counts the training rounds, 1 to {study.rounds}",
     )
 
 

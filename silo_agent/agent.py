@@ -239,17 +239,17 @@ class Agent:
         digest = study.digest
         learner = self._learners(study)
         self._state.add_study(digest, study.canonical())
-        plan = tuple(tuple(Tensor(release.tensor) for release in round_) for round_ in plan_of(study).rounds)
         committed = self._state.committed(digest)
-        turn = Turn(plan, committed=committed, finished=committed)
+        turn = Turn(_tensors(study), committed=committed, finished=committed)
         running = Running(study, learner, self._sessions(digest), turn, SharedModel.start(study))
         self._running[digest] = running
         return running
 
-    def _recall(self, digest: str) -> Running | None:
+    def _recall(self, digest: str, *, finished: bool = False) -> Running | None:
         """Recall a study as the last process left it. None if this silo takes no part in it, or no longer does.
 
-        Raises `Refused` for a study of an earlier version that breaks a bound of this one: nobody goes on with it.
+        Nobody goes on with a study of an earlier version that this one cannot finish: raises `Refused` if it breaks a
+        bound, and `OutOfTurnError` if its current round was planned otherwise, unless the study is `finished`.
         """
         if self._state.is_over(digest):
             return None
@@ -262,7 +262,7 @@ class Agent:
             study,
             self._learners(study),
             self._sessions(digest),
-            standing.turn,
+            standing.turn if finished else turns.planned(standing.turn, _tensors(study)),
             standing.model,
             standing.digest,
             standing.total,
@@ -291,7 +291,8 @@ class Agent:
         self._keep(running)
 
     def _commit(self, running: Running, study: str, round_number: int) -> None:
-        self._state.commit(study, round_number)
+        # The round of the metrics has no model of its own: the study's model stays that of the last training round.
+        self._state.commit(study, min(round_number, running.study.rounds))
         self._state.forget_round(study, round_number)
         running.session.forget_attempt()
         self._metrics.round.labels(running.study.name).set(round_number)
@@ -317,7 +318,7 @@ class Agent:
 
     def _recall_to_finish(self, study: str) -> Running | None:
         try:
-            return self._recall(study)
+            return self._recall(study, finished=True)
         except Refused as refusal:
             log.warning("the study's last round is not kept", study=study[:12], why=refusal.text)
             return None
@@ -338,7 +339,7 @@ class Agent:
         """Have the personal model trained, here only, once a training round is finished and its end was reported."""
         turn = running.turn
         finished = turn.place is not None and turn.finished == turn.place.round and turn.stage is Stage.REST
-        if finished and turn.finished >= 1 and running.study.personal is not None:
+        if finished and 1 <= turn.finished <= running.study.rounds and running.study.personal is not None:
             self._personal(running.study, turn.finished)
 
     def _dispute(self, work: Work, place: Place, fault: Exception) -> None:
@@ -365,6 +366,11 @@ class Agent:
         if running is not None:
             running.turn = turns.leave(running.turn)
             self._keep(running)
+
+
+def _tensors(study: Study) -> tuple[tuple[Tensor, ...], ...]:
+    """What each round of a study sums."""
+    return tuple(tuple(Tensor(release.tensor) for release in round_) for round_ in plan_of(study).rounds)
 
 
 def _for_log(fault: Exception) -> str:

@@ -1,13 +1,13 @@
 """A study as a sequence of rounds: created -> running (<-> waiting, paused) -> finished, ended or aborted.
 
-Round 0 deals keys and sums the domain counts; rounds 1..R train. A silo that is lost in a round, and without which the
-round goes on, is asked again with the next offer; it is then behind and catches up. A round that aborts is attempted
-again with the silos that still take part, until the study's attempts are used up. If a list of survivors of that round
-was given out for signing, only these survivors can make the round, and the study waits for them. If one of them has
-left for good, the others void the list first. A silo that refuses leaves the study, and so does one that disputes
-again and without which the study can go on; the reason is recorded. A silo that is silent is away until it calls
-again. The study goes on while enough silos remain, and waits while too few of them are present. While the operator has
-paused the study, its clock stands still: what silos still send counts, but time does not.
+Round 0 deals keys and sums the domain counts; rounds 1..R train; round R+1 sums the metrics. A silo that is lost in a
+round, and without which the round goes on, is asked again with the next offer; it is then behind and catches up. A
+round that aborts is attempted again with the silos that still take part, until the study's attempts are used up. If a
+list of survivors of that round was given out for signing, only these survivors can make the round, and the study waits
+for them. If one of them has left for good, the others void the list first. A silo that refuses leaves the study, and so
+does one that disputes again and without which the study can go on; the reason is recorded. A silo that is silent is
+away until it calls again. The study goes on while enough silos remain, and waits while too few of them are present.
+While the operator has paused the study, its clock stands still: what silos still send counts, but time does not.
 
 Pure: the clock comes in as an argument.
 """
@@ -67,7 +67,7 @@ class Script:
     recovers: bool
     """Whether a round goes on without a silo that is lost during it."""
     tensors: tuple[tuple[Tensor, ...], ...]
-    """The tensors of each round from 0 to R."""
+    """The tensors of each round from 0 to R+1."""
     limits: Limits
     max_attempts: int
 
@@ -107,6 +107,21 @@ Outcome = tuple[Progress, list[Effect]]
 def create(script: Script) -> Progress:
     """Return a study that nobody has been asked to join yet."""
     return Progress(script, tuple(Silo(name) for name in script.silos))
+
+
+def planned(state: Progress, tensors: tuple[tuple[Tensor, ...], ...]) -> Progress:
+    """Return a stored, unfinished study under this version's plan. An earlier version may have stored another one.
+
+    Raises `StudyStateError` if the study is within a round that sums other tensors now.
+    """
+    script, round_ = state.script, state.round
+    if script.tensors == tensors:
+        return state
+    if round_ is not None and round_.tensors != tensors[round_.place.round]:
+        then, now = ", ".join(round_.tensors), ", ".join(tensors[round_.place.round])
+        msg = f"its round {round_.place.round} sums {then}, but this version sums {now}; create a new study"
+        raise StudyStateError(msg)
+    return replace(state, script=replace(script, tensors=tensors))
 
 
 def start(state: Progress, now: float) -> Outcome:

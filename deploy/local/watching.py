@@ -11,6 +11,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from deploy.local.federation import Federation
 from deploy.local.processes import FederationError
+from policies.plan.release import plan
 from protos.status import StudyStatus
 
 OVER = ("finished", "ended", "aborted")
@@ -39,7 +40,8 @@ def stage(progress: Progress, name: str) -> Iterator[None]:
 def watch(federation: Federation, progress: Progress, *, limit: float, pause: float = 0.2) -> StudyStatus:
     """Follow a study to its end. Raises `FederationError` if it does not finish within `limit` seconds."""
     study = federation.study
-    task = progress.add_task("training: rounds", total=study.rounds + 1, note="")
+    rounds = plan(study).last + 1
+    task = progress.add_task("training: rounds", total=rounds, note="")
     until = time.monotonic() + limit
     with federation.operator() as operator:
         while True:
@@ -51,7 +53,7 @@ def watch(federation: Federation, progress: Progress, *, limit: float, pause: fl
             attempt = f", attempt {status.attempt}" if status.attempt > 1 else ""
             state = "" if status.state == "running" else f"{status.state}: "
             note = "" if finished else f"{state}{status.phase}{tensor}{waiting}{attempt}"
-            progress.update(task, completed=study.rounds + 1 if finished else status.round, note=note)
+            progress.update(task, completed=rounds if finished else status.round, note=note)
             if status.state in OVER:
                 break
             if time.monotonic() > until:

@@ -275,7 +275,7 @@ class Study(Closed):
 
     @property
     def rounds(self) -> int:
-        """Number of training rounds. Round 0, which deals keys and sums the domain counts, comes before them."""
+        """Number of training rounds. Round 0 sums the domain counts before them, one more round the metrics after."""
         return self.heads.pooled_rounds + self.heads.domain_rounds
 
     def canonical(self) -> bytes:

@@ -5,14 +5,17 @@ determine the plan. One and the same object is decided on, charged, drawn, seale
 these can differ from another. Sizes, prices, the order of a round at both ends, the gate, the learner and its log all
 read it. Code that draws noise takes a `Release` and cannot be called without one.
 
-The plan, with R training rounds (docs/architecture.md, "The round"):
+The plan, with R training rounds, `study.rounds` (docs/architecture.md, "The round"):
 
 | tensor | rounds | cohort | release |
 | --- | --- | --- | --- |
 | counts | 0 | training | one Gaussian of `privacy.count_noise` |
 | heads | 1 .. R | training | one Gaussian, `heads.pooled_noise` in pooled rounds, then `heads.domain_noise` |
 | encoder | 1 .. R-1 | training | `encoder.steps` Poisson-sampled Gaussians of `encoder.noise` |
-| metrics | R | evaluation | one Gaussian of `evaluation.noise` |
+| metrics | R+1 | evaluation | one Gaussian of `evaluation.noise` |
+
+Metrics have a round of their own, so that at most one tensor of a round needs the noise of everybody who takes part,
+and this tensor is the round's first (docs/design/sums.md, "Voided lists").
 
 With distributed noise the cost is the same: the noise of all honest silos together has the standard deviation that is
 named here.
@@ -100,14 +103,18 @@ class Plan:
     name: str
     rounds: tuple[tuple[Release, ...], ...]
 
+    @property
+    def last(self) -> int:
+        """Number of the last round, which follows the training rounds and sums the metrics."""
+        return len(self.rounds) - 1
+
     def round(self, number: int) -> tuple[Release, ...]:
-        """Releases of one attempt of a round. Round 0 counts patients, the other rounds train.
+        """Releases of one attempt of a round. Round 0 counts patients, the last sums metrics, those between train.
 
         Raises `CostError` for a round that the study does not have, so that an unknown round never passes as free.
         """
-        last = len(self.rounds) - 1
-        if not 0 <= number <= last:
-            msg = f"round {number} is not in the plan of study {self.name}; its rounds are 0 to {last}"
+        if not 0 <= number <= self.last:
+            msg = f"round {number} is not in the plan of study {self.name}; its rounds are 0 to {self.last}"
             raise CostError(msg)
         return self.rounds[number]
 
@@ -170,7 +177,7 @@ def plan(study: Study) -> Plan:
     counts = _release(study, "counts", noise=study.privacy.count_noise, values=domains)
     metrics = _release(study, "metrics", noise=study.evaluation.noise, values=domains * shapes.metric_values(study))
     between = [(_heads(study, number), encoder) for number in range(1, study.rounds)]
-    return Plan(study.name, ((counts,), *between, (_heads(study, study.rounds), metrics)))
+    return Plan(study.name, ((counts,), *between, (_heads(study, study.rounds),), (metrics,)))
 
 
 def encoder_release(study: Study) -> Release:

@@ -122,6 +122,21 @@ _ASK_TENSOR = frozenset({Task.CONTRIBUTE, Task.SIGN, Task.REVEAL, Task.OPEN})
 _AFTER_SIGNING = frozenset({Task.REVEAL, Task.OPEN})
 
 
+def planned(turn: Turn, plan: tuple[tuple[Tensor, ...], ...]) -> Turn:
+    """Return a stored turn under this version's plan. An earlier version may have stored another one.
+
+    Raises `OutOfTurnError` if the turn is within a round that sums other tensors now.
+    """
+    place = turn.place
+    if turn.plan != plan and place is not None and turn.plan[place.round] != plan[place.round]:
+        msg = (
+            f"round {place.round} was begun by an earlier version, which summed {', '.join(turn.plan[place.round])} in"
+            f" it; this version sums {', '.join(plan[place.round])}, so the study cannot go on; create a new one"
+        )
+        raise OutOfTurnError(msg)
+    return replace(turn, plan=plan)
+
+
 def sit(turn: Turn, place: Place) -> Turn:
     """Accept an offer of a new attempt at a round.
 

@@ -93,9 +93,11 @@ class Learner:
             self._reserve()
             made_up = made_up_records(self.study, chunk_rows(self.study))
             start = SharedModel.start(self.study)
-            for release in plan(self.study).rounds[-1] + plan(self.study).rounds[0]:
-                contribution = self._contributions[Tensor(release.tensor)]
-                contribution.rehearse(release, made_up, Place(self.study.digest, self.study.rounds, 1), start)
+            planned = plan(self.study)
+            for number in (self.study.rounds, planned.last, 0):
+                for release in planned.round(number):
+                    contribution = self._contributions[Tensor(release.tensor)]
+                    contribution.rehearse(release, made_up, Place(self.study.digest, number, 1), start)
         except MemoryError:
             msg = (
                 "this silo's machine has too little memory for the study's images, inputs and layers; make them smaller"

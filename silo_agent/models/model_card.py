@@ -291,8 +291,9 @@ def _personal_privacy() -> Json:
 def _plan(study: Study) -> list[Json]:
     """Return the releases of a run without repeated attempts. Equal releases of successive rounds are merged."""
     found: list[dict[str, object]] = []
-    for number in range(study.rounds + 1):
-        for tensor, cost in plan(study).round_costs(number).items():
+    planned = plan(study)
+    for number in range(planned.last + 1):
+        for tensor, cost in planned.round_costs(number).items():
             entry = {"tensor": tensor, **asdict(cost)}
             same = [old for old in found if {key: old[key] for key in entry} == entry]
             if same:

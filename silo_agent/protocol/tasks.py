@@ -228,9 +228,7 @@ class Tasks:
         if opened.results is not None:
             self._publish(attempt, opened.results)
         running.digest = _next_digest(attempt, np.ascontiguousarray(total, "<i8").data, running.model)
-        if tensor == attempt.tensors[-1]:
-            # The model of a finished round is stored before the coordinator hears that the round is finished.
-            self.keep_candidate(place.study, place.round, running.model, running.digest)
+        self._keep_last(attempt)
 
     def _open_sum(self, attempt: Attempt) -> NDArray[np.int64]:
         tensor, place = attempt.tensor, attempt.place
@@ -267,6 +265,7 @@ class Tasks:
         model = running.learner.adopt(solution, attempt.total, attempt.place, running.model, silos)
         digest = _next_digest(attempt, plain, model)
         running.model, running.digest, running.total = model, digest, None
+        self._keep_last(attempt)
 
     # --- files ----------------------------------------------------------------------------------------------------
     def model_path(self, study: str, round_number: int) -> Path:
@@ -278,6 +277,16 @@ class Tasks:
         files = self._state.files.study(study)
         write_whole(files.model_digests(round_number), f"{digest} {model.digest}".encode())
         model.save(files.model(round_number))
+
+    def _keep_last(self, attempt: Attempt) -> None:
+        """Store the model after a round's last tensor, before the coordinator hears that the round is finished.
+
+        The round of the metrics follows the training rounds and changes no model, so it has no file.
+        """
+        running, place = attempt.running, attempt.place
+        solved = running.total is None
+        if solved and attempt.tensor == attempt.tensors[-1] and place.round <= attempt.study.rounds:
+            self.keep_candidate(place.study, place.round, running.model, running.digest)
 
     def held(self, study: str, round_number: int) -> tuple[SharedModel, str] | None:
         """The model of a finished round with its keyed digest; None if the files are missing or were changed."""

@@ -11,6 +11,7 @@ import numpy as np
 
 from bench.audit import AuditedSilo, canary_study
 from policies.documents.study import Study
+from policies.plan.release import plan
 from protos.messages import Tensor
 from silo_agent.data.records import Records
 from silo_agent.learning.model import SharedModel
@@ -66,6 +67,6 @@ def begin(held: AuditedSilo) -> SharedModel:
 
 def summed(made: Study) -> Iterator[tuple[int, Tensor]]:
     """Every sum of a study after round 0, in order."""
-    for number in range(1, made.rounds + 1):
-        yield number, Tensor.HEADS
-        yield number, Tensor.ENCODER if number < made.rounds else Tensor.METRICS
+    planned = plan(made)
+    for number in range(1, planned.last + 1):
+        yield from ((number, Tensor(name)) for name in planned.tensors(number))

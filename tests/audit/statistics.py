@@ -144,7 +144,7 @@ def _release_noise(folder: Path, tensor: Tensor, patients: int, made, carriers: 
 
 def _noise(folder: Path, tensor: Tensor, patients: int, made, seed: int) -> tuple[np.ndarray, float]:
     """Released values of the domains without patients, and the charged deviation. All patients are in domain 0."""
-    number = 0 if tensor is Tensor.COUNTS else 2
+    number = {Tensor.COUNTS: 0, Tensor.METRICS: plan(made).last}.get(tensor, 2)
     with silo(folder, made, crowd(patients), crowd(patients), seed) as held:
         values = held.values(tensor, number, begin(held)) if number else held.values(tensor, 0, _start(made))
         charged = held.gate.ledger.charged(made.digest, number)[tensor, 1].noise

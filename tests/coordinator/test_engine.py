@@ -13,6 +13,7 @@ from sqlalchemy.exc import OperationalError
 
 from coordinator import engine as engines
 from coordinator import intake
+from coordinator.core.events import Persist
 from coordinator.core.round import OutOfTurnError
 from coordinator.core.state import Phase
 from coordinator.core.study import Life
@@ -197,6 +198,29 @@ def test_a_finished_study_that_breaks_a_bound_is_still_listed(make_engine, earli
     assert [(status.state, status.why) for status in make_engine().statuses()] == [("aborted", "enough")]
 
 
+@pytest.mark.parametrize("number", [None, 0, 2])
+def test_a_study_whose_last_round_also_summed_the_metrics_goes_on_unless_it_is_in_it(make_engine, monkeypatch, number):
+    tensors = ((Tensor.COUNTS,), (Tensor.HEADS, Tensor.ENCODER), (Tensor.HEADS, Tensor.METRICS))
+    with monkeypatch.context() as bent:
+        bent.setattr(engines, "script_of", lambda study: replace(script_of(study), tensors=tensors))
+        before = make_engine()
+        before.create(STUDY.canonical())
+        if number is not None:
+            before.start_study("tiny")
+            progress = before._progress[STUDY.digest]
+            place = Place(STUDY.digest, number, 1)
+            moved = replace(progress, round=replace(progress.round, place=place, tensors=tensors[number]))
+            with before._changed:
+                before._commit(progress, moved, [Persist()])
+        assert before.status("tiny").rounds == 2
+    status = make_engine().status("tiny")
+    if number == 2:
+        assert (status.state, status.rounds) == ("aborted", 2)
+        assert "earlier version and cannot go on: its round 2 sums heads, metrics, but this version" in status.why
+    else:
+        assert (status.state, status.rounds) == ("created" if number is None else "running", 3)
+
+
 def test_the_script_says_what_the_study_says():
     script = script_of(STUDY)
     assert (script.study, script.silos, script.min_silos) == (STUDY.digest, STUDY.silos, 3)
@@ -205,7 +229,8 @@ def test_the_script_says_what_the_study_says():
     assert script.tensors == (
         (Tensor.COUNTS,),
         (Tensor.HEADS, Tensor.ENCODER),
-        (Tensor.HEADS, Tensor.METRICS),
+        (Tensor.HEADS,),
+        (Tensor.METRICS,),
     )
     assert script.limits.of(Phase.GATHER) == STUDY.deadlines.train
 

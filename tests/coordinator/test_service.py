@@ -137,13 +137,13 @@ def test_a_study_from_its_offer_to_its_end(scene):
         (1, Tensor.HEADS),
         (1, Tensor.ENCODER),
         (2, Tensor.HEADS),
-        (2, Tensor.METRICS),
+        (3, Tensor.METRICS),
     ]
     models = {silo.model for silo in scene.silos.values()}
     assert len(models) == 1
     uploads = [(u.round, u.tensor, u.silo) for u in status.uploads if u.tensor is not None]
     assert sorted(uploads) == sorted((number, tensor, silo) for number, tensor in opened for silo in scene.silos)
-    always = {(number, kind) for number in range(3) for kind in ("shares", "reveal")}
+    always = {(number, kind) for number in range(4) for kind in ("shares", "reveal")}
     notes = {(0, "greeting"), (0, "keys"), (1, "heads"), (2, "heads")}
     assert {(u.round, u.kind) for u in status.uploads if u.tensor is None} == always | notes
     for silo in scene.silos.values():
@@ -954,7 +954,7 @@ def publishing(make_scene):
 
 
 def confirm_metrics(scene, silo, **fields):
-    place = Place(scene.study.digest, scene.study.rounds, 1)
+    place = Place(scene.study.digest, plan(scene.study).last, 1)
     silo.confirm(place, Task.OPEN, Tensor.METRICS, **{"model": "the last", **fields})
 
 
@@ -1029,7 +1029,7 @@ def test_another_study_s_figures_are_refused(publishing):
 
 def test_a_publication_that_is_too_large_or_none_is_refused(publishing):
     scene, silo = publishing
-    place = codec.place_to_wire(Place(scene.study.digest, scene.study.rounds, 1))
+    place = codec.place_to_wire(Place(scene.study.digest, plan(scene.study).last, 1))
     blob = b" " * (MAX_PUBLICATION + 1)
     request = silo_pb2.ConfirmRequest(
         place=place,
@@ -1169,7 +1169,7 @@ def test_a_caller_without_a_certificate_in_its_context_is_refused(server):
 
 
 def test_shapes_and_rings_agree(scene):
-    for number in range(scene.study.rounds + 1):
+    for number in range(plan(scene.study).last + 1):
         for name in plan(scene.study).tensors(number):
             assert content_size(scene.study, number, Tensor(name)) == len(
                 first(scene).contribution(Place("a" * 64, number, 1), Tensor(name))

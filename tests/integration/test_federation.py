@@ -85,7 +85,7 @@ def test_a_study_runs_to_its_end(tmp_path, mode):
         assert status.state == "finished", status.why
         assert {member.state for member in status.members} == {"active"}
         coordinator = scrape(federation.metrics_port(COORDINATOR))
-        assert metric(coordinator, 'fedward_coordinator_attempts_total{outcome="committed"}') == "4.0"
+        assert metric(coordinator, 'fedward_coordinator_attempts_total{outcome="committed"}') == "5.0"
         federation.wait_for_silos()
     models = {(federation.state(silo) / "model-3.safetensors").read_bytes() for silo in SILOS}
     results = {(federation.state(silo) / "results.json").read_bytes() for silo in SILOS}

@@ -41,7 +41,7 @@ def refusal(make_policy, make_study):
 def test_a_study_within_the_limits_is_taken_in_every_round(make_policy, make_study):
     policy, study = make_policy(), make_study()
     spent: list[Cost] = []
-    for number in range(study.rounds + 1):
+    for number in range(plan(study).last + 1):
         decide(
             policy, study, **{**CALL, "round": number, "roster_size": None, "spent_costs": spent, "study_spent": spent}
         )
@@ -127,7 +127,7 @@ REFUSALS = [
     (Reason.SEALING, {"encoder_sealing": "ckks"}, {"encoder.sealing": "ring64"}, {}, ("study.encoder.sealing",)),
     (Reason.DELTA, {}, {"privacy.delta": 1e-4}, {}, ("policy.budget.delta", "study.privacy.delta")),
     (Reason.TOO_MANY_ROUNDS, {"limits.rounds": 4}, {}, {}, ("policy.limits.rounds", "study.heads")),
-    (Reason.NOT_IN_PLAN, {}, {}, {"round": 6}, ("study.heads",)),
+    (Reason.NOT_IN_PLAN, {}, {}, {"round": 7}, ("study.heads",)),
     (Reason.NOT_IN_PLAN, {}, {}, {"round": -1}, ("study.heads",)),
     (Reason.NOT_IN_PLAN, {}, {}, {"attempt": 0}, ("study.heads",)),
     (
@@ -334,7 +334,7 @@ def test_a_tensor_may_take_its_share_and_no_more(make_policy, make_study, tensor
 
 def test_a_round_may_cost_its_cap_and_no_more(make_policy, make_study):
     study = make_study()
-    dearest = max(accountant.epsilon(plan(study).round_costs(r).values(), 1e-5) for r in range(study.rounds + 1))
+    dearest = max(accountant.epsilon(plan(study).round_costs(r).values(), 1e-5) for r in range(plan(study).last + 1))
     decide(make_policy({"limits.round_epsilon": dearest}), study, **CALL)
     with pytest.raises(Refused, match="epsilon_per_round"):
         decide(make_policy({"limits.round_epsilon": math.nextafter(dearest, 0.0)}), study, **CALL)
@@ -346,7 +346,7 @@ def test_only_what_is_drawn_anew_counts_again_against_the_cap_of_a_round(make_po
     heads, encoder = (plan(study).round_costs(1)[tensor] for tensor in ("heads", "encoder"))
     cap = max(
         accountant.epsilon([heads, heads, encoder], 1e-5),
-        *(accountant.epsilon(plan(study).round_costs(r).values(), 1e-5) for r in range(study.rounds + 1)),
+        *(accountant.epsilon(plan(study).round_costs(r).values(), 1e-5) for r in range(plan(study).last + 1)),
     )
     twice = make_study({"heads.pooled_noise": 8})
     both = accountant.epsilon([*plan(twice).round_costs(1).values(), plan(twice).round_costs(1)["heads"]], 1e-5)
@@ -401,8 +401,8 @@ def test_a_budget_of_exactly_the_plan_is_enough(make_policy, make_study):
         policy_of_all = make_policy({"budget.epsilon": epsilon, "limits.study_epsilon": exact})
         with contextlib.nullcontext() if enough else pytest.raises(Refused, match="budget_spent"):
             decide(policy_of_all, study, **{**CALL, "spent_costs": held})
-    before_last = [cost for number in range(study.rounds) for cost in plan(study).round_costs(number).values()]
-    last = {**CALL, "round": study.rounds}
+    before_last = [cost for number in range(plan(study).last) for cost in plan(study).round_costs(number).values()]
+    last = {**CALL, "round": plan(study).last}
     decide(policy, study, **{**last, "spent_costs": before_last, "study_spent": before_last})
     with pytest.raises(Refused, match="budget_spent"):
         decide(policy, study, **{**last, "spent_costs": [*before_last, Cost("training", 1.0, 20.0, 1)]})
@@ -438,7 +438,7 @@ def test_the_decisions_after_the_first_compose_nothing(make_policy, make_study, 
     held: list[Cost] = []
     decide(policy, study, **CALL)
     first = composed()
-    for number in range(1, study.rounds + 1):
+    for number in range(1, plan(study).last + 1):
         held += plan(study).round_costs(number - 1).values()
         decide(policy, study, **{**CALL, "round": number, "spent_costs": held, "study_spent": held})
     assert composed() == first

@@ -2,6 +2,7 @@ import hashlib
 import json
 import threading
 import time
+from dataclasses import replace
 
 import grpc
 import pytest
@@ -14,6 +15,7 @@ from policies.documents.bounds import STORED
 from policies.documents.study import Study
 from policies.errors import LedgerRolledBackError
 from policies.ledger.cosign import Checkpoint
+from policies.plan.release import plan
 from protos.messages import Note, Place, Task, Tensor, Work
 from silo_agent import agent as agents
 from silo_agent.learning.learner import Learner
@@ -40,7 +42,7 @@ def disputed(coordinator, silo, reason):
 @pytest.mark.parametrize("mode", ["local", "distributed"])
 def test_a_study_from_the_offer_to_the_end(federate, mode):
     coordinator, silos = federate(tiny_study(privacy={"mode": mode}, personal={"epochs": 1}))
-    for number in range(coordinator.study.rounds + 1):
+    for number in range(plan(coordinator.study).last + 1):
         coordinator.run_round(number)
     for name, silo in silos.items():
         coordinator.finish(name)
@@ -51,12 +53,13 @@ def test_a_study_from_the_offer_to_the_end(federate, mode):
             (1, 1, "encoder"),
             (1, 1, "heads"),
             (2, 1, "heads"),
-            (2, 1, "metrics"),
+            (3, 1, "metrics"),
         ]
         assert not list(silo.folder.rglob("*.sealed"))
         assert not list(silo.folder.rglob("*.i64"))
         assert silo.inbox == []
         assert (silo.model(2).parent / "personal.safetensors").exists()
+        assert not silo.model(3).exists(), "the round of the metrics changes no model"
     assert len({silo.model(2).read_bytes() for silo in silos.values()}) == 1
     assert len({(silo.model(2).parent / "results.json").read_bytes() for silo in silos.values()}) == 1
     assert len({silo.model(2).with_suffix(".digest").read_text() for silo in silos.values()}) == 1
@@ -407,6 +410,7 @@ def test_a_candidate_is_committed_by_the_next_offer_also_after_a_restart(federat
 
 
 def test_the_last_model_is_committed_also_where_the_silo_was_restarted_before_the_end(federation):
+    """It was away while the others summed the metrics."""
     coordinator, silos = federation
     for number in range(3):
         coordinator.run_round(number)
@@ -418,16 +422,49 @@ def test_the_last_model_is_committed_also_where_the_silo_was_restarted_before_th
     assert silos["south"].state.committed(coordinator.study.digest) == 1
 
 
+def before_the_metrics_had_a_round(silo):
+    """As if an earlier version had stored the silo's turn."""
+    tensors = silo.running.turn.plan
+    silo.running.turn = replace(silo.running.turn, plan=(*tensors[:2], (Tensor.HEADS, Tensor.METRICS)))
+    silo.agent._keep(silo.running)
+    silo.restart()
+
+
+def test_a_study_of_an_earlier_version_goes_on_unless_it_is_in_the_round_that_also_summed_the_metrics(federation):
+    coordinator, silos = federation
+    coordinator.run_round(0)
+    before_the_metrics_had_a_round(silos["north"])
+    for number in (1, 2):
+        coordinator.run_round(number)
+    for silo in ("north", "south"):
+        before_the_metrics_had_a_round(silos[silo])
+    assert refusal(coordinator, "north", coordinator.place(3))[0] == "out_of_turn"
+    coordinator.finish("north", "aborted")
+    coordinator.finish("south")
+    assert silos["north"].state.committed(coordinator.study.digest) == 1
+    assert silos["south"].state.committed(coordinator.study.digest) == 2, "its last round was its last"
+
+
+def test_metrics_that_are_summed_again_charge_no_heads_again(federate):
+    coordinator, silos = federate(tiny_study(privacy={"mode": "distributed"}))
+    for number in range(3):
+        coordinator.run_round(number)
+    coordinator.gather(*coordinator.begin(3), Tensor.METRICS)
+    coordinator.run_round(3, attempt=2)
+    charges = silos["north"].charges
+    assert [one for one in charges if one[0] >= 2] == [(2, 1, "heads"), (3, 1, "metrics"), (3, 2, "metrics")]
+
+
 def test_what_is_over_is_not_begun_again_not_even_after_a_restart(federation):
     coordinator, silos = federation
-    for number in range(3):
+    for number in range(plan(coordinator.study).last + 1):
         coordinator.run_round(number)
     for name, how in (("north", "finished"), ("south", "left")):
         coordinator.finish(name, how)
         over = silos[name].state.endings()
         assert [ending.study for ending in over] == [coordinator.study.digest]
         for _ in range(2):
-            assert refusal(coordinator, name, Place(coordinator.study.digest, 2, 9))[0] == "out_of_turn"
+            assert refusal(coordinator, name, Place(coordinator.study.digest, 3, 9))[0] == "out_of_turn"
             coordinator.finish(name, how)
             assert silos[name].state.endings() == over
             silos[name].restart()
@@ -492,7 +529,7 @@ def test_a_damaged_personal_model_changes_nothing_that_others_see(federation):
 
 def test_the_training_log_lists_what_was_charged(federation):
     coordinator, silos = federation
-    for number in range(3):
+    for number in range(plan(coordinator.study).last + 1):
         coordinator.run_round(number)
     silo = silos["west"]
     lines = [json.loads(line) for line in (silo.model(2).parent / "training.jsonl").read_text().splitlines()]
@@ -716,7 +753,7 @@ def test_a_silo_that_begins_anew_after_every_task_goes_on_in_the_same_attempts(f
             silos["south"].restart()
 
     coordinator.ask = ask_and_restart
-    rosters = {coordinator.run_round(number) for number in range(coordinator.study.rounds + 1)}
+    rosters = {coordinator.run_round(number) for number in range(plan(coordinator.study).last + 1)}
     assert len(rosters) == 1, "a silo that keeps its keys stays who it is"
     assert len({silo.model(2).read_bytes() for silo in silos.values()}) == 1
     assert len({tuple(silo.charges) for silo in silos.values()}) == 1
@@ -764,7 +801,7 @@ def test_work_that_repeats_after_a_restart_is_answered_with_the_stored_words(fed
             repeated.append((told(silo), said))
 
     coordinator.ask = ask_twice
-    for number in range(3):
+    for number in range(plan(coordinator.study).last + 1):
         coordinator.run_round(number)
     assert repeated
     assert all(now == before for now, before in repeated)

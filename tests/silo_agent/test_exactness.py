@@ -77,12 +77,12 @@ def opened(tmp_path_factory):
         (number, tensor): np.sum(
             [federation.payloads[number, Tensor(tensor), silo] for silo in study.silos], axis=0, dtype=np.int64
         )
-        for number in range(study.rounds + 1)
+        for number in range(plan(study).last + 1)
         for tensor in plan(study).tensors(number)
     }
     here = walk(study, sums, {}, len(study.silos))
     solutions = {int(number): np.array(own, np.int64) for number, own in here["solutions"].items()}
-    assert {model.digest for model in federation.models.values()} == {here["digests"]["2 metrics"][0]}
+    assert {model.digest for model in federation.models.values()} == {here["digests"]["3 metrics"][0]}
     return study, sums, solutions, here
 
 

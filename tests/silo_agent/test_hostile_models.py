@@ -92,7 +92,8 @@ def learner(request, tmp_path_factory):
 def released(learner, tensor, model, records):
     """Integers times their grid's step, and the accounted sensitivity after rounding."""
     learner._records = records, records
-    integers = contribution(learner, tensor, Place(model.study.digest, model.round, 1), model, 3)
+    number = plan(model.study).last if tensor is Tensor.METRICS else model.round
+    integers = contribution(learner, tensor, Place(model.study.digest, number, 1), model, 3)
     step = Grid.of(learner.study).step
     return integers * step, 1.0 + step * len(integers) ** 0.5
 

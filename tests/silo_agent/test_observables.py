@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 from policies.documents.data_schema import FINEST, LEAST, MOST
 from policies.documents.study import Study
 from policies.ledger.cosign import Checkpoint
+from policies.plan.release import plan
 from silo_agent.learning.learner import Learner
 from support.local_federation import write_patients
 from support.local_silos import SLOPES
@@ -38,7 +39,7 @@ def observed(gather, patients, *, more="", study=None):
     with silo.data.open("ab") as file:
         file.write(more if isinstance(more, bytes) else more.encode())
     with capture_logs() as said:
-        for number in range(coordinator.study.rounds + 1):
+        for number in range(plan(coordinator.study).last + 1):
             coordinator.run_round(number)
         coordinator.finish("north")
     client = silo.client

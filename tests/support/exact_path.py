@@ -50,7 +50,7 @@ def walk(study: Study, sums: Sums, solutions: Solutions, silos: int) -> dict[str
         )
         model, digest = SharedModel.start(study), ""
         found: dict[str, Any] = {"digests": {"start": model.digest}, "solutions": {}, "published": ""}
-        for number in range(study.rounds + 1):
+        for number in range(plan(study).last + 1):
             place = Place(study.digest, number, 1)
             for tensor in map(Tensor, plan(study).tensors(number)):
                 total = sums[number, str(tensor)]

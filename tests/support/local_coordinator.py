@@ -422,5 +422,5 @@ class LocalCoordinator:
         return models
 
     def finish(self, silo: str, outcome: Literal["finished", "ended", "aborted", "left"] = "finished") -> None:
-        place = self.place(self.study.rounds)
+        place = self.place(plan(self.study).last)
         self.ask(silo, Work(Task.FINISH, place, why="all rounds are done", outcome=outcome))

@@ -103,9 +103,9 @@ class LocalFederation:
 
     def run(self) -> LocalFederation:
         """All rounds; the personal models are trained in between, as beside an agent, where the study has them."""
-        for number in range(self.study.rounds + 1):
+        for number in range(plan(self.study).last + 1):
             self.run_round(number)
-            if number:
+            if 1 <= number <= self.study.rounds:
                 for silo, learner in self.learners.items():
                     self._train_personal(silo, learner)
         return self

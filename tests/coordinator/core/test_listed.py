@@ -7,10 +7,12 @@ import pytest
 from coordinator.core.events import Confirmed, Passed, Returned, Stopped
 from coordinator.core.state import Listed, Phase
 from coordinator.core.study import Life, Script, advance, create, start
+from coordinator.engine import script_of
 from coordinator.work import work_in
 from protos import record
 from protos.messages import Confirm, Place, Task, Tensor
 from support.rounds import LIMITS, STUDY, accept, refuse, wanted
+from support.studies import tiny_study
 
 FOUR = ("alder", "birch", "cedar", "elm")
 THREE = ("alder", "cedar", "elm")
@@ -286,3 +288,28 @@ def test_all_are_asked_again_where_the_others_are_too_few():
         state = feed(state, *(event for event in wanted(state.round) if event.header.silo != "elm"))
         state = feed(state, Passed(), now=state.round.deadline)
         assert (state.round.place.attempt, state.round.invited) == (attempt, THREE)
+
+
+# --- the metrics ------------------------------------------------------------------------------------------------------
+def test_with_distributed_noise_one_that_disputes_the_metrics_twice_does_not_end_the_study():
+    planned = script_of(tiny_study(privacy={"mode": "distributed"})).tensors
+    state = begun(recovers=False)
+    state = until_measuring(replace(state, script=replace(state.script, tensors=planned)))
+    place = state.round.place
+    for _ in range(2):
+        state = disputed(until_measuring(state))
+    assert (state.round.place, state.active) == (Place(STUDY, place.round, place.attempt + 2), THREE)
+    state = until_measuring(state)
+    assert until(state, lambda s: s.life is not Life.RUNNING).life is Life.FINISHED
+
+
+def until_measuring(state):
+    """Up to the gathering of the metrics. Whoever has revealed for an earlier sum of the round voids no list."""
+    while not (state.round.tensor is Tensor.METRICS and state.round.phase is Phase.GATHER):
+        assert state.life is Life.RUNNING, state.why
+        if state.round.phase is Phase.VOID:
+            said = Confirm(state.round.place, Task.VOID, state.round.tensor)
+            state = feed(state, *(Confirmed(silo, said) for silo in state.round.waiting_for))
+        else:
+            state = feed(state, *wanted(state.round))
+    return state

@@ -38,6 +38,7 @@ from coordinator.core.study import (
     advance,
     create,
     pause,
+    planned,
     restart_clock,
     resume,
     start,
@@ -795,3 +796,23 @@ def test_a_silo_that_is_silent_is_asked_again_in_the_next_round():
     state = until(state, lambda s: s.round.place.round == 1)
     assert state.round.invited == SILOS
     assert replace(state.silos[2]).why == ""
+
+
+# --- a study that another version stored ------------------------------------------------------------------------------
+NOW = (*PLAN[:2], (Tensor.HEADS,), (Tensor.METRICS,))
+"""As `PLAN`, but the metrics have a round of their own."""
+
+
+def test_a_stored_study_goes_on_under_another_plan_of_later_rounds():
+    for state in (create(script()), started(), until(started(), lambda s: s.round.place.round == 1)):
+        assert planned(state, PLAN) is state
+        current = planned(state, NOW)
+        assert current == replace(state, script=replace(state.script, tensors=NOW))
+    done = until(current, lambda s: s.life in OVER)
+    assert (done.life, done.round.place.round) == (Life.FINISHED, 3)
+
+
+def test_a_study_within_a_round_that_is_planned_otherwise_does_not_go_on():
+    state = until(started(), lambda s: s.round.place.round == 2)
+    with pytest.raises(StudyStateError, match="its round 2 sums heads, metrics, but this version sums heads; create a"):
+        planned(state, NOW)

@@ -2,13 +2,15 @@
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
 from deploy.local.processes import FederationError
 from deploy.local.watching import bars, stage, watch
+from policies.documents.study import Study
+from policies.plan.release import plan
+from support.studies import tiny_study
 
 
 @dataclass
@@ -28,7 +30,7 @@ class Watched:
 
     said: list[Status]
     checks: int = 0
-    study: object = field(default_factory=lambda: SimpleNamespace(rounds=3, digest="d"))
+    study: Study = field(default_factory=tiny_study)
 
     @contextmanager
     def operator(self):
@@ -53,6 +55,7 @@ def test_a_study_is_followed_to_its_end_and_its_processes_are_checked(progress):
     assert watch(watched, progress, limit=60, pause=0).state == "finished"
     assert watched.checks == 3
     assert progress.tasks[0].finished
+    assert progress.tasks[0].completed == plan(watched.study).last + 1
 
 
 def test_what_is_awaited_stands_beside_the_bar(progress):

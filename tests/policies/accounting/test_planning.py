@@ -36,7 +36,7 @@ def test_the_prices_are_the_accountants(make_study):
         assert prices.alone[tensor] == accountant.epsilon(costs, DELTA)
         assert prices.alone[tensor] <= prices.total + 1e-9
     assert prices.dearest_round == max(
-        accountant.epsilon(plan(study).round_costs(r).values(), DELTA) for r in range(study.rounds + 1)
+        accountant.epsilon(plan(study).round_costs(r).values(), DELTA) for r in range(plan(study).last + 1)
     )
 
 

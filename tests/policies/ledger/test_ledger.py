@@ -590,13 +590,13 @@ TestLedgerLaws.settings = settings(max_examples=15, stateful_step_count=12, dead
 def test_a_whole_study_is_charged_within_its_foreseen_price(make_study, open_ledger, composed):
     study = make_study()
     ledger = open_ledger()
-    for number in range(study.rounds + 1):
+    for number in range(plan(study).last + 1):
         ledger.charge(Debit(study.digest, "policy", number, 1, plan(study).round_costs(number)))
         kinds, sums = composed()
         assert kinds <= 1, "the encoder's releases alone are sampled"
         assert sums <= number, "at most one composition for each charge"
     assert ledger.spent() == pytest.approx(
-        accountant.epsilon([c for n in range(study.rounds + 1) for c in plan(study).round_costs(n).values()], DELTA)
+        accountant.epsilon([c for n in range(plan(study).last + 1) for c in plan(study).round_costs(n).values()], DELTA)
     )
 
 

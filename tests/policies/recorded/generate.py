@@ -77,7 +77,7 @@ def recorded(name: str) -> dict[str, object]:
     plan = study(name)
     genesis = Genesis("ward", 0.2, plan.privacy.delta)
     rows, held = [genesis_row(genesis)], list[Cost]()
-    for number in range(plan.rounds + 1):
+    for number in range(plan_of(plan).last + 1):
         for attempt in range(1, 1 + REPEATED.get(name, {}).get(number, 1)):
             costs = plan_of(plan).round_costs(number)
             if attempt > 1:

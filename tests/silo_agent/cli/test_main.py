@@ -469,7 +469,7 @@ def studied(hospital):
     random_personal(study).save(state.study_folder(study.digest) / "personal.safetensors")
     state.close()
     invoke("ledger", "create", "-c", hospital)
-    charge(hospital, 0, 1, 2)
+    charge(hospital, 0, 1, 2, 3)
     return study
 
 

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protos.messages import ADDED, FETCHED, SUM, SUMMED, Member, Note, Part, Place, Signature, Task, Tensor, Work
-from silo_agent.core.turns import MOVES, OutOfTurnError, Stage, Turn, leave, repeats, sit, take
+from silo_agent.core.turns import MOVES, OutOfTurnError, Stage, Turn, leave, planned, repeats, sit, take
 
 STUDY = "5" * 64
 PLAN = ((Tensor.COUNTS,), (Tensor.HEADS, Tensor.ENCODER), (Tensor.HEADS, Tensor.METRICS))
@@ -410,3 +410,19 @@ def test_the_straight_way_reaches_the_end_of_a_round(number, roster):
         for task in tasks:
             turn = take(turn, work(task, turn.place, tensor, roster))
     assert turn.finished == number
+
+
+# --- a turn that another version stored -------------------------------------------------------------------------------
+NOW = (*PLAN[:2], (Tensor.HEADS,), (Tensor.METRICS,))
+"""As `PLAN`, but the metrics have a round of their own."""
+
+
+@pytest.mark.parametrize("turn", [Turn(PLAN), seated(0), seated(1), after(seated(1), *KEYS)])
+def test_a_stored_turn_goes_on_under_another_plan_of_later_rounds(turn):
+    assert planned(turn, PLAN) == turn
+    assert planned(turn, NOW) == replace(turn, plan=NOW)
+
+
+def test_a_turn_within_a_round_that_is_planned_otherwise_does_not_go_on():
+    with pytest.raises(OutOfTurnError, match=r"summed heads, metrics in it; this version sums heads, so the study"):
+        planned(seated(2), NOW)

@@ -112,7 +112,7 @@ def test_payloads_are_the_same_integers_with_the_personal_model_on_and_off(tmp_p
     off = LocalFederation.gather(plain, files, tmp_path / "off").run()
     on = LocalFederation.gather(personal, files, tmp_path / "on").run()
 
-    planned = {(r, Tensor(t), s) for r in range(plain.rounds + 1) for t in plan(plain).tensors(r) for s in files}
+    planned = {(r, Tensor(t), s) for r in range(plan(plain).last + 1) for t in plan(plain).tensors(r) for s in files}
     assert set(off.payloads) == set(on.payloads) == planned
     assert {tensor for _, tensor, _ in planned} == set(Tensor)
     for key, integers in off.payloads.items():
@@ -239,14 +239,14 @@ def test_without_noise_few_patients_move_heads_no_further_than_they_reach(tmp_pa
 def test_without_noise_a_second_draw_of_a_sum_is_the_same_and_the_training_log_says_zero(tmp_path):
     learner = some_learner(tmp_path, **OPEN)
     study, model = learner.study, SharedModel.start(learner.study)
-    for tensor, number in ((Tensor.HEADS, 1), (Tensor.COUNTS, 0), (Tensor.METRICS, study.rounds)):
+    for tensor, number in ((Tensor.HEADS, 1), (Tensor.COUNTS, 0), (Tensor.METRICS, plan(study).last)):
         first, second = (contribution(learner, tensor, at(study, number), model, 3) for _ in range(2))
         assert np.array_equal(first, second)
     contribution(learner, Tensor.ENCODER, at(study, 1), model, 3)
     lines = (tmp_path / "silos" / "north" / "training.jsonl").read_text().splitlines()
     assert {json.loads(line)["tensor"] for line in lines} == set(Tensor)
     assert {json.loads(line)["noise_multiplier"] for line in lines} == {0.0}
-    opened = learner.open(Tensor.METRICS, first, at(study, study.rounds), model, 3)
+    opened = learner.open(Tensor.METRICS, first, at(study, plan(study).last), model, 3)
     assert opened.results.noise_sd == 0.0
 
 
@@ -263,7 +263,7 @@ def test_a_study_with_noise_left_out_that_slipped_through_releases_nothing(tmp_p
             "privacy": study.privacy.model_copy(update={"count_noise": 0.0}),
         }
     )
-    number = {Tensor.COUNTS: 0, Tensor.METRICS: study.rounds}.get(tensor, 1)
+    number = {Tensor.COUNTS: 0, Tensor.METRICS: plan(study).last}.get(tensor, 1)
     with pytest.raises(LearningError, match="noise"):
         contribution(learner, tensor, at(study, number), SharedModel.start(study), 3)
 
@@ -421,7 +421,7 @@ def test_a_domain_below_the_smallest_is_not_reported(tmp_path):
     silent = some_learner(tmp_path / "a", privacy={"smallest_domain": 10_000})
     open_ = some_learner(tmp_path / "b", privacy={"smallest_domain": 1})
     for learner, withheld in ((silent, True), (open_, False)):
-        last = at(learner.study, learner.study.rounds)
+        last = at(learner.study, plan(learner.study).last)
         model = SharedModel.start(learner.study)
         total = 3 * contribution(learner, Tensor.METRICS, last, model, 3)
         total = np.maximum(total, int(5 / Grid.of(learner.study).step))
@@ -446,7 +446,7 @@ def test_altered_heads_are_not_adopted(learner, shift):
 @pytest.mark.parametrize("tensor", Tensor)
 def test_a_contribution_has_the_studys_shape_and_bounds_and_one_line_in_the_training_log(learner, tmp_path, tensor):
     study = learner.study
-    number = {Tensor.COUNTS: 0, Tensor.METRICS: study.rounds}.get(tensor, 1)
+    number = {Tensor.COUNTS: 0, Tensor.METRICS: plan(study).last}.get(tensor, 1)
     log = tmp_path / "silos" / "north" / "training.jsonl"
     log.write_text("")
     integers = contribution(learner, tensor, at(study, number), SharedModel.start(study), 3)
@@ -556,7 +556,7 @@ def test_which_model_is_taken_is_decided_without_a_look_at_a_record(tmp_path):
         contribution(blind, Tensor.COUNTS, at(federation.study, 0), federation.models["north"], 3)
     federation.run()
     model = SharedModel.start(federation.study)
-    for number in range(federation.study.rounds + 1):
+    for number in range(plan(federation.study).last + 1):
         for tensor in map(Tensor, plan(federation.study).tensors(number)):
             total = sum(federation.payloads[number, tensor, silo] for silo in federation.learners)
             blind.check_sum(tensor, total, 3)

@@ -96,7 +96,7 @@ def test_the_sum_of_patients_is_the_sum_of_the_patients_alone(make_study, make_r
         }[tensor]
         return asked(records), [asked(own) for own in patients]
 
-    for number, tensor in ((0, Tensor.COUNTS), (study.rounds, Tensor.METRICS)):
+    for number, tensor in ((0, Tensor.COUNTS), (plan(study).last, Tensor.METRICS)):
         whole, parts = sums(number, tensor)
         np.testing.assert_array_equal(whole, np.sum(parts, axis=0))
         assert max(np.linalg.norm(part) for part in parts) <= 1.0

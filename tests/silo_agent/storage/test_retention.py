@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from sqlalchemy.exc import OperationalError
 from structlog.testing import capture_logs
 
+from policies.plan.release import plan
 from protos.messages import Place, Task, Tensor
 from silo_agent.metrics import Metrics
 from silo_agent.storage import retention as retention_module
@@ -329,7 +330,7 @@ def test_of_a_real_study_stays_what_all_silos_hold_and_nothing_else(federate, mo
     study = tiny_study(privacy={"mode": mode}, personal={"epochs": 1}, publish=["accuracy"], encoder=encoder)
     coordinator, silos = federate(study)
     silo, place = silos["north"], Place(study.digest, 1, 1)
-    for number in range(study.rounds + 1):
+    for number in range(plan(study).last + 1):
         coordinator.run_round(number)
         look(silo.state, 50_000 + number, days=1)
     before = left(silo.state, study.digest)["studies"]

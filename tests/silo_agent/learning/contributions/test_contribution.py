@@ -32,7 +32,7 @@ def setting_of(study, folder, seed=1):
 
 
 def due(study, tensor):
-    number = {Tensor.COUNTS: 0, Tensor.METRICS: study.rounds}.get(tensor, 1)
+    number = {Tensor.COUNTS: 0, Tensor.METRICS: plan(study).last}.get(tensor, 1)
     return plan(study).release(number, tensor), Place(study.digest, number, 1)
 
 
