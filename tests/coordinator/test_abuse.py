@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 
 import grpc
 import pytest
@@ -19,10 +20,11 @@ import yaml
 from bench.hostile.wire import Wire
 from coordinator.door.connections import UNPROVEN
 from protos import codec
-from protos.messages import Place
+from protos.messages import Answer, Member, Place, Task
 from protos.v1 import operator_pb2, silo_pb2
+from support.cosigners import cosign, signed, stated, witness, witnessed
 from support.hub_process import ROOT, hub_file, running
-from support.silos import Caller, Silo, refused
+from support.silos import Caller, Scene, Silo, refused
 from support.studies import tiny_study
 
 ELSEWHERE = "127.0.0.2"
@@ -162,6 +164,53 @@ def test_a_long_explanation_with_markup_reaches_nobody(hub, authority, evil, ope
     assert "[/red] no" in shown.replace("\n", " ")
     for caller in (operator, *silos):
         caller.close()
+
+
+def disputes_what_it_shall_contribute(silo, work):
+    if work.task is Task.CONTRIBUTE:
+        silo.confirm(work.place, work.task, work.tensor, dispute="data", explanation="not today")
+    else:
+        silo.do(work)
+
+
+def everybody_once(scene, hostile):
+    for silo in scene.silos.values():
+        work = silo.poll()
+        if work.task is not Task.WAIT:
+            (disputes_what_it_shall_contribute if silo is hostile else Silo.do)(silo, work)
+
+
+def test_a_member_that_disputes_replays_and_impersonates_ends_no_study(hub, authority, operator_folder):
+    operator = Caller(hub.port, operator_folder)
+    names = [f"{name}-{next(numbers)}" for name in ("calm", "evil", "mild", "tame")]
+    study = tiny_study(name="disputed", silos=names, min_silos=3)
+    scene = Scene(hub, authority, study, operator)
+    scene.start()
+    honest, hostile, other, _ = scene.silos.values()
+    place = Place(study.digest, 0, 1)
+    member = Member(hostile.name, honest.credential.certificate_pem, b"k" * 32, b"k" * 1184, b"signature")
+    with refused(grpc.StatusCode.UNAUTHENTICATED, "may not answer with the certificate of"):
+        hostile.silo.Answer(codec.answer_to_wire(Answer(place, hostile.session, member=member)), timeout=60)
+
+    for _ in range(200):
+        everybody_once(scene, hostile)
+        status = scene.status()
+        if (status.phase, status.attempt) == ("gather", 2):
+            break
+    mine = signed(stated(honest, 3), honest.credential)
+    cosign(honest, replace(place, attempt=2), mine)
+    witness(hostile, witnessed(signed(stated(honest, 2), honest.credential), hostile.credential))
+    assert cosign(honest, replace(place, attempt=2), mine).peer is None, "an old word answers nothing"
+    witness(other, witnessed(mine, other.credential))
+    assert cosign(honest, replace(place, attempt=2), mine).peer.stated == mine, "another silo has answered"
+
+    for _ in range(400):
+        if (status := scene.status()).state != "running":
+            break
+        everybody_once(scene, hostile)
+    assert (status.state, {time.attempt for time in status.times if time.round}) == ("finished", {1})
+    scene.close()
+    operator.close()
 
 
 def test_the_process_has_stayed_small_and_without_a_fault(hub, honest):

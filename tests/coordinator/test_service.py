@@ -22,10 +22,6 @@ from crypto.pki.certificates import Credential, Trust
 from crypto.pki.identity import Role
 from crypto.rings.rings import ckks_public
 from crypto.secagg.layout import sealed_values
-from policies.ledger.chain import Genesis, genesis_row, next_entry
-from policies.ledger.cosign import checkpoint
-from policies.ledger.events import Debit, EntryRef
-from policies.plan.cost import Cost
 from policies.plan.note_sizes import note_limit
 from policies.plan.release import plan
 from protos import chunks, codec
@@ -44,9 +40,9 @@ from protos.messages import (
     Tensor,
 )
 from protos.v1 import common_pb2, operator_pb2, silo_pb2
-from support.certificates import data_set_of, make_authority
+from support.certificates import make_authority
 from support.contents import listed
-from support.cosigners import signed, witnessed
+from support.cosigners import cosign, latest, signed, stated, witness, witnessed
 from support.moving_clock import LIMIT
 from support.silos import Silo, content_size, refused, summed
 from support.studies import tiny_document, tiny_study
@@ -347,34 +343,6 @@ def test_nobody_is_told_of_an_end_that_has_not_come(scene):
 
 
 # --- cosigning -------------------------------------------------------------------------------------------------
-def stated(silo, entries, branch="s"):
-    """How far a ledger of so many equal charges has come."""
-    genesis, chain = Genesis(data_set_of(silo.name), 0.2, 1e-5), []
-    for number in range(entries):
-        head = chain[-1].head if chain else EntryRef(0, genesis_row(genesis)[2])
-        debit = Debit(branch, "p", number, 1, {"heads": Cost("training", 1.0, 40.0, 1)})
-        chain.append(next_entry(head, debit, "2026-01-31T08:00:00+00:00", 0.1 * (number + 1)))
-    return checkpoint(silo.name, genesis, chain, "2026-01-31T08:00:00+00:00")
-
-
-def cosign(silo, place, signed_checkpoint, hold=0.0):
-    request = silo_pb2.CountersignRequest(
-        place=codec.place_to_wire(place), statement=codec.checkpoint_to_wire(signed_checkpoint), hold_seconds=hold
-    )
-    return codec.cosigned_from_wire(silo.silo.Countersign(request, timeout=300))
-
-
-def witness(silo, given=None, hold=0.0):
-    request = silo_pb2.WitnessRequest(given=given and codec.cosignature_to_wire(given), hold_seconds=hold)
-    reply = silo.silo.Witness(request, timeout=300)
-    return codec.checkpoint_from_wire(reply.statement) if reply.HasField("statement") else None
-
-
-def latest(silo):
-    request = silo_pb2.LatestCountersignaturesRequest()
-    return [codec.cosignature_from_wire(one) for one in silo.silo.LatestCountersignatures(request, timeout=300)]
-
-
 @pytest.mark.parametrize("hold", [math.nan, 5.0])
 def test_a_ledger_is_cosigned_by_the_coordinator_and_another_silo(scene, authority, hold):
     place, silos = scene.gathering(Tensor.COUNTS), list(scene.silos.values())
@@ -1125,14 +1093,6 @@ def test_an_unforeseen_fault_tells_the_peer_nothing(scene, server, monkeypatch):
     monkeypatch.setattr(server.engine, "canonical", fail)
     with refused(Code.INTERNAL, "^the coordinator failed; its log says why$"):
         first(scene).silo.GetStudy(silo_pb2.GetStudyRequest(study=scene.study.digest))
-
-
-def test_a_certificate_that_is_another_s_member_is_kept_apart(scene):
-    """The coordinator relays what the member says; it compares only the name, the roster's proof is the silos'."""
-    silo = first(scene)
-    silo.answer(silo.poll().place)
-    round_ = scene.server.engine._progress[scene.study.digest].round
-    assert round_.members == (Member(silo.name, silo.credential.certificate_pem, b"k" * 32, b"k" * 1184, b"signature"),)
 
 
 def test_a_silo_named_like_the_sum_is_counted_like_any_other(server, authority, operator, make_scene):
