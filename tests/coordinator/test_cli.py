@@ -79,7 +79,7 @@ def test_a_study_from_the_command_line(run, operator_file, tmp_path):
     assert (code, status["study"], status["phase"]) == (0, digest, "offer")
     code, out, _ = run("study", "status", "-o", operator_file)
     assert code == 0
-    assert "typed running round 0/2, attempt 1, offer" in " ".join(out.split())
+    assert "typed running round 0/3, attempt 1, offer" in " ".join(out.split())
     assert re.search(r"north\W+invited\W+yes", out)
     assert run("study", "abort", "typed", "--reason", "enough", "-o", operator_file)[0] == 0
     assert "stopped by ops: enough" in run("study", "status", "typed", "-o", operator_file)[1]
@@ -91,7 +91,7 @@ def test_a_pause_from_the_command_line(run, operator_file, tmp_path):
     for command in (("create", study_file), ("start", "typed-pause"), ("pause", "typed-pause")):
         assert run("study", *command, "-o", operator_file)[0] == 0
     _, out, _ = run("study", "status", "typed-pause", "-o", operator_file)
-    assert "typed-pause paused round 0/2" in " ".join(out.split())
+    assert "typed-pause paused round 0/3" in " ".join(out.split())
     assert "paused by ops" in out
     assert run("study", "resume", "typed-pause", "-o", operator_file) == (0, "", "")
     code, _, err = run("study", "resume", "typed-pause", "-o", operator_file)
@@ -105,7 +105,7 @@ def test_who_is_away_is_shown_with_the_time(run, operator_file, make_scene):
     status = scene.play(lambda status: status.state == "waiting", silent=(silent.name, heard.name))
     assert [member.state for member in status.members] == ["away", "away", "active"]
     _, out, _ = run("study", "status", scene.study.name, "-o", operator_file)
-    assert f"{scene.study.name} waiting round 0/2, attempt 1, wait" in " ".join(out.split())
+    assert f"{scene.study.name} waiting round 0/3, attempt 1, wait" in " ".join(out.split())
     assert f"the study needs 3; the round waits for {silent.name}, {heard.name}" in " ".join(out.split())
     assert re.search(rf"{silent.name}\W+away\W+yes", out)
     assert re.search(rf"{heard.name}\W+away since 2\d\d\d-\d\d-\d\d \d\d:\d\d UTC\W+yes", out)

@@ -26,7 +26,7 @@ def client(server, operator_folder):
 def test_a_study_is_created_started_watched_and_stopped(client):
     study = tiny_study(name="operated")
     assert client.create(study.canonical()) == study.digest
-    assert (client.status("operated").state, client.status("operated").rounds) == ("created", 2)
+    assert (client.status("operated").state, client.status("operated").rounds) == ("created", 3)
     client.start("operated")
     status = client.status(study.digest)
     assert (status.state, status.phase, status.waiting_for) == ("running", "offer", study.silos)
