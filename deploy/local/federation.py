@@ -148,8 +148,12 @@ class Federation:
         """Raise `FederationError` if a process has failed. An agent that ends with code 0 has not failed."""
         self.parties.check()
 
-    def wait_for_silos(self, seconds: float = 60.0) -> None:
-        """Wait until every agent has ended because its study is over. Raises `FederationError` after `seconds`."""
+    def wait_for_silos(self, seconds: float = 600.0) -> None:
+        """Wait until every agent has ended because its study is over. Raises `FederationError` after `seconds`.
+
+        An agent ends when its personal model is trained. That has the lowest priority, so on a machine that is busy with
+        other work it may take minutes.
+        """
         for name in self.data:
             self.parties.wait(name, seconds)
         self.check()
