@@ -151,8 +151,8 @@ class Federation:
     def wait_for_silos(self, seconds: float = 600.0) -> None:
         """Wait until every agent has ended because its study is over. Raises `FederationError` after `seconds`.
 
-        An agent ends when its personal model is trained. That has the lowest priority, so on a machine that is busy with
-        other work it may take minutes.
+        An agent ends when its personal model is trained. That has the lowest priority, so on a busy machine it may take
+        minutes.
         """
         for name in self.data:
             self.parties.wait(name, seconds)
