@@ -6,7 +6,7 @@ import math
 import os
 import resource
 import tempfile
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 
 import pytest
@@ -91,6 +91,9 @@ def test_checkpoints_and_cosignatures_are_read_back(entries):
     public = replace(item, epsilon=math.inf)
     assert Checkpoint.read(json.loads(json.dumps(public.content))) == public
     assert len({item.message, public.message, replace(item, silo="south").message}) == 3
+    for held, field in ((item, "epsilon"), (signed(item), "signer")):
+        with pytest.raises(FrozenInstanceError):
+            setattr(held, field, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -115,6 +118,7 @@ def test_checkpoints_and_cosignatures_are_read_back(entries):
         {"head": [-1, "a" * 64], "anchors": []},
         {"anchors": [[0, "a" * 64], [2, "b" * 64], [1, "c" * 64]]},
         {"anchors": [[0, "a" * 64], [0, "a" * 64]]},
+        {"anchors": [[0, "a" * 64], [0, "a" * 64], [1, "b" * 64]]},
         {"anchors": [[0, "a" * 64], [3, "b" * 64]]},
         {"anchors": [[0, "a" * 64], [4, "b" * 64]]},
         {"anchors": [[-1, "a" * 64], [0, "b" * 64]]},
