@@ -32,7 +32,7 @@ from policies.plan.release import plan
 from policies.refusals import Reason, Refused
 from protos.messages import Place, Tensor
 from silo_agent.core.turns import OutOfTurnError
-from silo_agent.gate import VERIFY_SECONDS, Gate, Order, open_ledger
+from silo_agent.gate import Gate, Order, open_ledger
 from silo_agent.metrics import Metrics
 from silo_agent.oversight.approval import ApprovalError, put_into_force
 from silo_agent.oversight.recovery import recover
@@ -249,10 +249,13 @@ def test_a_refusal_is_counted_by_its_reason(hospital):
 
 
 def test_what_is_spent_and_left_is_measured(hospital):
-    hospital.contribute(hospital.order())
+    with capture_logs() as said:
+        hospital.contribute(hospital.order())
     value = hospital.metrics.registry.get_sample_value
     spent = hospital.gate.ledger.spent()
     assert spent > 0
+    told = {"round": 1, "attempt": 1, "tensors": ["encoder", "heads"], "log_level": "info"}
+    assert said == [{"event": "charged", "study": hospital.study.digest[:12], **told}]
     assert value("fedward_silo_epsilon_spent") == spent
     assert value("fedward_silo_epsilon_left") == pytest.approx(4 - spent)
     assert value("fedward_silo_charges_total") == 1
@@ -286,6 +289,16 @@ def test_a_draw_is_made_under_the_place_of_its_charge(hospital):
         hospital.contribute(hospital.order(), die)
     hospital.contribute(hospital.order(attempt=2))
     assert (hospital.charged.round, hospital.charged.attempt) == (1, 1)
+
+
+def test_the_charge_of_another_tensor_is_not_the_place_of_a_draw(open_hospital):
+    """With distributed noise heads are charged for each attempt, the encoder once: here for the second attempt."""
+    hospital = open_hospital(study=tiny_study(**DISTRIBUTED))
+    for attempt in (2, 1):
+        hospital.contribute(hospital.order(attempt=attempt))
+        assert hospital.charged.attempt == attempt
+    hospital.contribute(hospital.order(Tensor.ENCODER))
+    assert hospital.charged.attempt == 2
 
 
 @pytest.mark.parametrize("restart", [False, True])
@@ -476,6 +489,28 @@ def test_repeated_attempts_count_against_the_studys_epsilon(open_hospital):
     assert hospital.draws == len(hospital.on_disk) >= 1
 
 
+def test_the_policy_is_asked_with_all_that_was_spent_elsewhere_and_every_other_attempt(open_hospital, monkeypatch):
+    hospital = open_hospital(study=tiny_study(**DISTRIBUTED))
+    mine, policy = hospital.study.digest, hospital.gate.policy.digest
+    costs = plan(hospital.study).round_costs(1)
+    elsewhere = [("0" * 64, 1, 2), ("f" * 64, 1, 2), (mine, 0, 2), (mine, 2, 2)]
+    others = {key: Cost("training", 1.0, 100.0 + place, 1) for place, key in enumerate(elsewhere)}
+    for (study, number, attempt), cost in others.items():
+        hospital.gate.ledger.charge(Debit(study, policy, number, attempt, {"heads": cost}))
+    for attempt in (1, 2):
+        hospital.contribute(hospital.order(attempt=attempt))
+    asked = []
+    monkeypatch.setattr("silo_agent.gate.decide", lambda *_, **facts: asked.append(facts))
+    for attempt in (2, 3):
+        hospital.gate.decide(hospital.study, hospital.order(attempt=attempt).place)
+    assert [facts["charged_attempts"] for facts in asked] == [0, 2], "what owes nothing is no further attempt"
+    assert [facts["spent_costs"] for facts in asked] == [
+        [*others.values(), costs["heads"]],
+        [*others.values(), costs["heads"], costs["heads"]],
+    ]
+    assert [facts["study_spent"] for facts in asked] == [facts["spent_costs"][2:] for facts in asked]
+
+
 # --- policy and budget ------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("changes", [{"budget": BUDGET | {"epsilon": 31.0}}, {"contact": "somebody-else"}])
 def test_a_policy_that_is_edited_under_a_running_agent_stops_it_by_name(hospital, changes):
@@ -569,6 +604,21 @@ def test_what_is_spent_is_measured_by_study_and_tensor(hospital):
         hospital.restart()
 
 
+def test_who_has_spent_more_than_a_policy_allows_now_has_nothing_left(open_hospital):
+    """A policy that was put into force later may allow less; a tensor that it does not know has no share of its own."""
+    hospital = open_hospital(limits=policy_document()["limits"] | {"study_epsilon": 1.0})
+    costs = {"heads": Cost("training", 1.0, 2.5, 1), "older": Cost("training", 1.0, 100.0, 1)}
+    hospital.gate.ledger.charge(Debit("8" * 64, hospital.gate.policy.digest, 1, 1, costs))
+    hospital.restart()
+
+    def left(name, **labels):
+        return hospital.metrics.registry.get_sample_value(f"fedward_silo_{name}_epsilon_left", labels)
+
+    alone = accountant.epsilon([costs["older"]], 1e-5)
+    assert left("study", study="8" * 12) == left("tensor", study="8" * 12, tensor="heads") == 0.0
+    assert left("tensor", study="8" * 12, tensor="older") == pytest.approx(1.0 - alone)
+
+
 def test_what_a_recovery_charged_counts_against_the_budget_and_no_study(hospital):
     ledger = hospital.gate.ledger
     cost = Cost("training", 1.0, 0.8, 1)
@@ -596,9 +646,12 @@ def test_the_ledger_is_verified_at_the_start_at_charges_and_daily(hospital, monk
     verify = hospital.gate.ledger.verify
     monkeypatch.setattr(hospital.gate.ledger, "verify", lambda: (seen.append(now[0]), verify())[1])
     place = hospital.order().place
+    day = 86_400.0
+    assert hospital.metrics.registry.get_sample_value("fedward_silo_ledger_verification_age_seconds") < day
+    now[0] = day
     hospital.gate.decide(hospital.study, place)
     assert seen == []
-    now[0] = VERIFY_SECONDS + 1
+    now[0] = day + 1
     hospital.gate.decide(hospital.study, place)
     hospital.gate.decide(hospital.study, place)
     assert seen == [now[0]]
@@ -704,15 +757,18 @@ def test_a_cosigner_tells_a_silo_that_lost_everything_and_it_stays_told(hospital
         hospital.start()
 
 
-def test_only_others_cosign_and_only_this_ledger(hospital, coordinator, credentials):
+def test_only_others_cosign_and_only_this_ledger(hospital, coordinator, credentials, enrolled):
     own = cosign(hospital, credentials["north"])
     with pytest.raises(CosignError, match="cannot cosign the ledger of north"):
         hospital.gate.keep_cosigned([own])
-    checkpoint = replace(hospital.gate.checkpoint(), data_set="other")
-    with pytest.raises(CosignError, match=r"the ledger of other as this silo's.*a new name refills no budget"):
-        hospital.gate.keep_cosigned([cosigned(checkpoint, coordinator, hospital.credential)])
-    with pytest.raises(CosignError, match="the ledger of west, not this one"):
-        hospital.gate.keep_cosigned([cosigned(replace(checkpoint, silo="west"), coordinator, credentials["west"])])
+    for other in ("clinic", "other"):
+        checkpoint = replace(hospital.gate.checkpoint(), data_set=other)
+        with pytest.raises(CosignError, match=f"the ledger of {other} as this silo's.*a new name refills no budget"):
+            hospital.gate.keep_cosigned([cosigned(checkpoint, coordinator, hospital.credential)])
+    for silo in ("east", "west"):
+        theirs = cosigned(replace(checkpoint, silo=silo), coordinator, enrolled(silo))
+        with pytest.raises(CosignError, match=f"the ledger of {silo}, not this one"):
+            hospital.gate.keep_cosigned([theirs])
     good = cosign(hospital, credentials["south"])
     with pytest.raises(SignatureRefused):
         hospital.gate.keep_cosigned([replace(good, checkpoint=checkpoint)])
@@ -783,6 +839,8 @@ def test_a_charge_that_is_not_in_the_ledger_is_no_charge(hospital, monkeypatch):
 
 
 def test_a_head_of_before_the_charge_does_not_count(hospital, signers):
+    encoder = {"encoder": plan(hospital.study).round_costs(1)["encoder"]}  # the same attempt, but another tensor
+    hospital.gate.ledger.charge(Debit(hospital.study.digest, hospital.gate.policy.digest, 1, 1, encoder))
     before = [cosigned(hospital.gate.checkpoint(), signer, hospital.credential) for signer in signers]
     hospital.gate.keep_cosigned(before)
     hospital.contribute(hospital.order())
@@ -930,8 +988,12 @@ def test_a_signature_of_today_takes_the_place_of_an_expired_one(hospital, signer
         monkeypatch.setattr(hospital.gate, "_verify", valid)
         return told
 
-    hospital.contribute(order, ask=ask)
+    with capture_logs() as said:
+        hospital.contribute(order, ask=ask)
     assert steps == ["asked"]
+    assert [(line["event"], line["why"]) for line in said if line["log_level"] == "warning"] == [
+        ("a cosignature does not count any more", "the certificate expired")
+    ]
 
 
 # --- laws -------------------------------------------------------------------------------------------------------------
@@ -996,6 +1058,9 @@ def test_what_fails_after_the_charge_sends_noise_alone_and_the_ledger_says_so_fi
     *before, entry = read_history(hospital.folder / "ledger.sqlite3")[1]
     assert entry.event == Fault(order.place.study, 1, 1, "heads")
     assert entry.epsilon == before[-1].epsilon
+    (error,) = [line for line in said if line["log_level"] == "error"]
+    assert (error["tensor"], error["round"], error["fault"]) == ("heads", 1, type(failure).__name__)
+    assert error["where"][-1].startswith("test_gate.py:")
     assert "secret" not in str(said)
 
 

@@ -205,6 +205,7 @@ def test_subtracting_mod_the_prime_is_exact_at_its_ends():
         {"pairs": {}},
         {"pairs": {"elm": b"short"}},
         {"own": b"short"},
+        {"own": b"s" * 33},
         {"group": b"short"},
     ],
     ids=lambda change: next(iter(change)),
@@ -238,8 +239,11 @@ def test_seeds_with_others_than_survivors_are_left_aside():
     assert len(two.terms(LABEL, "ckks")) == 2 + 3 * 2
 
 
-def test_nothing_secret_prints():
+def test_nothing_secret_prints_or_changes():
     seeds = Seeds(NAMES)
+    for held in (seeds.masks("ash"), seeds.unmasking(("ash", "elm"))):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            held.group = b"s" * 32
     assert repr(seeds.masks("ash")) == "Masks(me='ash')"
     assert repr(seeds.unmasking(("ash", "elm"))) == "Unmasking()"
     assert isinstance(seeds.unmasking(NAMES), Unmasking)

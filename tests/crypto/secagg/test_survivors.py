@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import subprocess
 import sys
+from itertools import product
 
 import pytest
 from hypothesis import given
@@ -23,6 +24,15 @@ def trust(silos):
 
 @given(st.integers(-1, 80), st.integers(-1, 80), st.integers(-1, 80))
 def test_the_threshold_outvotes_colluders_or_the_roster_is_refused(silos, colluders, min_silos):
+    the_threshold_is_the_least(silos, colluders, min_silos)
+
+
+def test_the_threshold_of_every_small_roster():
+    for case in product(range(-1, 8), range(-2, 8), range(-1, 8)):
+        the_threshold_is_the_least(*case)
+
+
+def the_threshold_is_the_least(silos, colluders, min_silos):
     try:
         needed = threshold(silos, colluders, min_silos)
     except RosterRefused:
@@ -30,7 +40,8 @@ def test_the_threshold_outvotes_colluders_or_the_roster_is_refused(silos, collud
         possible = [T for T in range(silos + 1) if colluders < T >= min_silos and silos + colluders < 2 * T]
         assert silos < 2 or colluders < 0 or not possible
     else:
-        assert colluders < needed <= silos
+        assert silos >= 2
+        assert 0 <= colluders < needed <= silos
         assert 2 * needed > silos + colluders
         assert needed >= min_silos
         smaller = needed - 1
@@ -44,6 +55,8 @@ def test_thresholds_of_common_rosters():
         RosterRefused, match=r"a study of 3 silos is too small for 2 colluders and at least 4 .* invite"
     ):
         threshold(3, 2, 4)
+    with pytest.raises(RosterRefused, match="6 silos would have to sign"):
+        threshold(3, 5, 2)
 
 
 def test_every_field_changes_what_is_signed():
@@ -55,11 +68,16 @@ def test_every_field_changes_what_is_signed():
     ]
     assert len({survivors.to_sign(), *(other.to_sign() for other in others)}) == 7
     assert survivors.to_sign() == SurvivorList(ATTEMPT, "heads", NAMES).to_sign()
+    for held, field in ((survivors, "names"), (ATTEMPT, "study")):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(held, field, ())
     with pytest.raises(SealError, match=r"\[0, 2\^64\)"):
         dataclasses.replace(ATTEMPT, round=-1).canonical()
 
 
-@pytest.mark.parametrize("names", [(), ("north",), ("south", "north"), ("north", "north"), ("a", "c", "b")])
+@pytest.mark.parametrize(
+    "names", [(), ("north",), ("south", "north"), ("north", "north"), ("a", "c", "b"), ("a", "a", "b")]
+)
 def test_survivors_are_sorted_and_two_or_more(names):
     with pytest.raises(RosterRefused, match="two or more silos, sorted"):
         SurvivorList(ATTEMPT, "heads", names)
@@ -75,8 +93,9 @@ def test_only_survivors_who_signed_this_very_list_count(silos, coordinator, fore
         assert survivors.signed_by(certificates, {**signed, "north": wrong}, trust) == ("south",)
     for pem in (b"", certificates["south"], coordinator.certificate_pem, foreign("north").certificate_pem):
         assert survivors.signed_by({**certificates, "north": pem}, signed, trust) == ("south",)
-    swapped = {**certificates, "north": certificates["south"]}
-    assert survivors.signed_by(swapped, {**signed, "north": signed["south"]}, trust) == ("south",)
+    for one, other in (("north", "south"), ("south", "north")):
+        swapped = {**certificates, one: certificates[other]}
+        assert survivors.signed_by(swapped, {**signed, one: signed[other]}, trust) == (other,)
     as_hub = {**signed, "north": coordinator.sign(survivors.to_sign())}
     assert survivors.signed_by({**certificates, "north": coordinator.certificate_pem}, as_hub, trust) == ("south",)
     assert survivors.signed_by({}, signed, trust) == ()

@@ -3,7 +3,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, replace
 from datetime import date
 
 import pytest
@@ -37,6 +37,9 @@ def test_a_whole_chain_is_read_back():
     assert [entry.epsilon for entry in entries] == [0.1, 0.2, 0.3, 0.4]
     assert entries[2].debit == Debit("s" * 64, "p" * 64, 3, 1, {"heads": Cost("training", 1, 20, 3)})
     assert [entry.row for entry in entries] == chain(4)[1:]
+    for held, field in ((genesis, "delta"), (entries[0], "epsilon")):
+        with pytest.raises(FrozenInstanceError):
+            setattr(held, field, 0.0)
 
 
 def test_the_genesis_binds_the_data_set_the_holdout_and_delta():
@@ -138,8 +141,9 @@ def test_a_body_with_an_infinite_epsilon_is_refused():
         check_chain(rehashed(body))
 
 
-def test_a_genesis_in_other_words_is_refused():
-    body = genesis_row(GENESIS)[3].replace('"holdout":0.2', '"holdout":0.20')
+@pytest.mark.parametrize("words", [('"holdout":0.2', '"holdout":0.20'), ("{", "{ ")])
+def test_a_genesis_in_other_words_is_refused(words):
+    body = genesis_row(GENESIS)[3].replace(*words)
     digest = hashlib.sha256(f"{GENESIS_PREVIOUS}\n{body}".encode()).hexdigest()
     with pytest.raises(LedgerTamperedError, match="entry 0 cannot be read"):
         check_chain([(0, GENESIS_PREVIOUS, digest, body)])
@@ -235,7 +239,11 @@ def test_an_unbounded_entry_stands_in_the_chain_of_public_data_alone():
     assert genesis.public
     assert math.isinf(entry.epsilon)
     assert '"epsilon":"unbounded"' in entry.row[3]
-    for rows in (unbounded(public=False), unbounded(public=False, noise=1.0)):
+    for rows in (
+        unbounded(public=False),
+        unbounded(public=False, noise=1.0),
+        unbounded(public=False, epsilon=1.0),
+    ):
         with pytest.raises(LedgerTamperedError, match="not public"):
             check_chain(rows)
 

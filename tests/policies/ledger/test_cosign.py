@@ -3,9 +3,10 @@ from __future__ import annotations
 import contextlib
 import json
 import math
+import os
 import resource
 import tempfile
-from dataclasses import replace
+from dataclasses import FrozenInstanceError, replace
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,9 @@ def test_checkpoints_and_cosignatures_are_read_back(entries):
     public = replace(item, epsilon=math.inf)
     assert Checkpoint.read(json.loads(json.dumps(public.content))) == public
     assert len({item.message, public.message, replace(item, silo="south").message}) == 3
+    for held, field in ((item, "epsilon"), (signed(item), "signer")):
+        with pytest.raises(FrozenInstanceError):
+            setattr(held, field, 0.0)
 
 
 @pytest.mark.parametrize(
@@ -105,6 +109,7 @@ def test_checkpoints_and_cosignatures_are_read_back(entries):
         {"totals": [{"noise": 1}]},
         {"covers": [[0, "a" * 64]]},
         {"silo": ""},
+        {"silo": ["north"]},
         {"silo": "s" * 129},
         {"data_set": 5},
         {"at": ""},
@@ -113,6 +118,7 @@ def test_checkpoints_and_cosignatures_are_read_back(entries):
         {"head": [-1, "a" * 64], "anchors": []},
         {"anchors": [[0, "a" * 64], [2, "b" * 64], [1, "c" * 64]]},
         {"anchors": [[0, "a" * 64], [0, "a" * 64]]},
+        {"anchors": [[0, "a" * 64], [0, "a" * 64], [1, "b" * 64]]},
         {"anchors": [[0, "a" * 64], [3, "b" * 64]]},
         {"anchors": [[0, "a" * 64], [4, "b" * 64]]},
         {"anchors": [[-1, "a" * 64], [0, "b" * 64]]},
@@ -276,8 +282,8 @@ def test_checkpoints_of_one_history_are_charged_once_and_of_two_twice(common, lo
 
 def test_what_a_later_checkpoint_of_the_same_history_counts_is_not_charged_again():
     entries = grown((), *NOISES * 2)
-    elder, later = stated(entries[:4]), stated(entries, (entries[3].head,))
-    for known in ([elder, later], [later, elder]):
+    eldest, elder, later = stated(entries[:3]), stated(entries[:4]), stated(entries, (entries[2].head, entries[3].head))
+    for known in ([elder, later], [later, elder], [elder, eldest, later]):
         assert (
             gap(GENESIS, entries[:2], known) == gap(GENESIS, entries[:2], [later]) == totals.merged(costs(entries[2:]))
         )
@@ -358,6 +364,19 @@ def test_a_file_that_cannot_be_read_is_refused_and_not_ignored(content, tmp_path
         read_cosignatures(path)
     with pytest.raises(CosignError):
         read_cosignatures(tmp_path / "absent.json")
+
+
+def test_a_file_of_more_than_300_mib_is_refused_unread(kept, tmp_path, monkeypatch):
+    path = tmp_path / "ledger.db.countersigned.json"
+    path.touch()
+    os.truncate(path, 300 << 20)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_text", lambda *_: "[]")
+        assert kept.latest() == ()
+    os.truncate(path, (300 << 20) + 1)
+    monkeypatch.setattr(Path, "read_text", lambda *_: pytest.fail("read"))
+    with pytest.raises(CosignError, match="no JSON list of cosignatures"):
+        kept.latest()
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ from policies.errors import (
     PolicyError,
 )
 from policies.ledger.chain import Genesis
-from policies.ledger.events import EntryRef, Recovery
+from policies.ledger.events import Cleared, EntryRef, Fault, Recovery
 from policies.ledger.ledger import Debit, Ledger, read_ledger
 from policies.ledger.store import create_store
 from policies.plan.cost import Cost
@@ -39,6 +39,7 @@ from policies.plan.release import plan
 
 DELTA = 1e-5
 CARDIOLOGY = Genesis("cardiology", 0.2, DELTA, unit="patient", identified_by=("pid",), delimiter=",", columns=())
+FAULT = Fault("study", 1, 1, "heads")
 HERE = str(Path(__file__).parent)
 ROOT = str(Path(__file__).parents[3])
 
@@ -206,6 +207,12 @@ def test_a_ledger_of_another_data_set_is_refused_and_released(field, value, open
     open_ledger()
 
 
+def test_a_file_with_a_header_line_is_named_in_the_error(open_ledger):
+    says = r"the ledger's columns is none \(a header line\), but the policy says pid, y;"
+    with pytest.raises(LedgerMismatchError, match=says):
+        open_ledger(columns=("pid", "y"))
+
+
 def test_the_columns_are_named_in_the_error_and_their_order_counts(tmp_path):
     path, rows = (
         tmp_path / "ledger.db",
@@ -352,11 +359,40 @@ def test_kill_9_during_charges_leaves_each_whole_or_absent(ledger_path, open_led
 def test_a_closed_ledger_refuses(open_ledger):
     ledger = open_ledger()
     ledger.charge(debit(1))
+    ledger.put_into_force("policy", 4.0)
     ledger.close()
     ledger.close()
-    for number in (1, 2):
+    recovery = Recovery((EntryRef(9, "a" * 64),), (), "A. Weber", "fedward://silo/north", "PEM", "00")
+    for ask in (
+        lambda: ledger.charge(debit(1)),
+        lambda: ledger.charge(debit(2)),
+        lambda: ledger.put_into_force("policy", 4.0),
+        lambda: ledger.note("refresh", "case"),
+        lambda: ledger.clear_fault("A. Weber"),
+        lambda: ledger.recover(recovery, ()),
+        ledger.verify,
+    ):
         with pytest.raises(LedgerWriteError, match="open it again"):
-            ledger.charge(debit(number))
+            ask()
+
+
+def test_a_fault_stands_until_a_person_clears_it(open_ledger):
+    with contextlib.closing(open_ledger()) as ledger:
+        assert ledger.clear_fault("A. Weber") is None
+        first = ledger.note_fault(FAULT)
+        assert ledger.note_fault(FAULT) is ledger.fault is first
+        second = ledger.note_fault(replace(FAULT, tensor="encoder"))
+        ledger.note("refresh", "case")
+        assert ledger.fault is second
+    with pytest.raises(LedgerWriteError, match="open it again"):
+        ledger.note_fault(second.event)
+    with contextlib.closing(open_ledger()) as ledger:
+        assert ledger.fault == second
+        assert ledger.note_fault(FAULT).sequence == 4, "only the newest is not recorded twice"
+        assert ledger.clear_fault("A. Weber").event == Cleared("A. Weber")
+        assert (ledger.fault, ledger.clear_fault("A. Weber")) == (None, None)
+        assert ledger.note_fault(FAULT) is ledger.fault is ledger.history()[-1]
+        assert len(ledger.history()) == 6
 
 
 def test_an_older_copy_is_told_by_the_cosigned_head(open_ledger, ledger_path):
