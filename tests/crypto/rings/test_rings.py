@@ -112,8 +112,8 @@ def test_the_limit_is_the_largest_that_cannot_overflow(kind, silos):
 
 
 def test_ranges_fit_the_words():
-    assert RINGS["ring32"].max_sum == 2**31 - 1
-    assert RINGS["ring64"].max_sum == 2**46
+    assert RINGS["ring32"].max_value == RINGS["ring32"].max_sum == 2**31 - 1
+    assert RINGS["ring64"].max_value == RINGS["ring64"].max_sum == 2**46
     assert (RINGS["ckks"].max_value, RINGS["ckks"].max_sum) == (ckks_public.MAX_VALUE, ckks_public.MAX_SUM)
 
 

@@ -114,8 +114,9 @@ def test_each_dealing_differs_and_wrong_shares_give_another_secret():
 
 
 def test_points_beyond_every_secret_are_refused():
-    with pytest.raises(SealError, match="do not come from one dealing"):
-        combine({1: (1 << 256).to_bytes(33)}, 1)
+    for point in (1 << 256, PRIME - 1):
+        with pytest.raises(SealError, match="do not come from one dealing"):
+            combine({1: point.to_bytes(33)}, 1)
     assert combine({1: ((1 << 256) - 1).to_bytes(33)}, 1) == b"\xff" * 32
 
 
@@ -129,6 +130,7 @@ def test_points_beyond_every_secret_are_refused():
         ({0: bytes(33)}, 1),
         ({-1: bytes(33), 1: bytes(33)}, 2),
         ({PRIME: bytes(33), 1: bytes(33)}, 2),
+        ({PRIME + 2: bytes(33), 1: bytes(33)}, 2),
         ({1: bytes(32)}, 1),
         ({1: bytes(34)}, 1),
         ({1: PRIME.to_bytes(33)}, 1),
