@@ -142,6 +142,13 @@ def test_under_the_masks_lie_values_slots_and_checks_of_both(kind):
 
 
 @KINDS
+def test_a_sum_of_all_silos_of_the_study_opens(kind):
+    seeds, values = Seeds(MEMBERS), np.arange(50)
+    frames = add(kind, [upload(kind, name, values, seeds=seeds) for name in MEMBERS])
+    np.testing.assert_array_equal(opened(kind, frames, 50, survivors=MEMBERS, seeds=seeds), 5 * values)
+
+
+@KINDS
 def test_narrow_integers_and_files_seal_alike(kind, tmp_path):
     values = np.random.default_rng(1).integers(-1000, 1000, 40_000)
     np.save(tmp_path / "narrow.npy", values.astype(np.int32))
@@ -324,8 +331,8 @@ def test_a_file_that_ends_while_it_is_read_is_refused(kind):
 def test_survivors_of_another_study_or_roster_are_refused(kind):
     source = io.BytesIO(b"".join(SUMS[kind][0]))
     foreign = Seeds((*NAMES, "box")).unmasking((*NAMES, "box"))
-    other = dataclasses.replace(Seeds(NAMES).unmasking(NAMES), group=b"x" * 32)
-    for unmasking in (foreign, other):
+    others = [dataclasses.replace(Seeds(NAMES).unmasking(NAMES), group=byte * 32) for byte in (b"\x00", b"\xff")]
+    for unmasking in (foreign, *others):
         with pytest.raises(OpeningRefused, match="do not belong to this roster and study"):
             sealer().open(kind, source, SUM_SIZE, LABEL, unmasking)
 
@@ -359,7 +366,9 @@ def test_the_most_negative_number_is_refused(kind):
 
 
 @KINDS
-@pytest.mark.parametrize("values", [np.zeros((2, 2), np.int64), np.zeros(2), np.zeros(2, np.int16), np.zeros(2, "u8")])
+@pytest.mark.parametrize(
+    "values", [np.zeros((2, 2), np.int64), np.array(5), np.zeros(2), np.zeros(2, np.int16), np.zeros(2, "u8")]
+)
 def test_only_vectors_of_signed_integers_are_sealed(kind, values):
     with pytest.raises(SealError, match="int64 or int32"):
         sealer().seal(kind, values, LABEL, Seeds(NAMES).masks("ash"))

@@ -187,6 +187,9 @@ def test_nothing_secret_is_printed_or_lies_open_in_a_note(trio):
     result = trio.recover(trio.reveals(survivors), survivors)
     shown = repr(bundle) + repr(result)
     assert "owner='west'" in shown
+    for held, field in ((bundle, "owner"), (result, "ignored"), (trio.secrets["west"], "own")):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(held, field, ())
     secrets = [*trio.secrets["west"].own.values(), *trio.secrets["west"].keys.values(), *bundle.shares.values()]
     secrets += [pair_seed(trio.pairs["west"][name], trio.attempt, TENSOR) for name in ("north", "south")]
     for secret in secrets:
