@@ -85,6 +85,11 @@ def test_one_gaussian_has_its_textbook_epsilon(mu, delta):
     assert accountant.epsilon([training(1.0, 1 / mu, 1)], delta) == pytest.approx(expected, abs=1e-6)
 
 
+def test_one_gaussian_beyond_every_budget_is_priced_up_to_ten_thousand():
+    assert 5000 < accountant.gaussian_epsilon(100.0, DELTA) < 5500
+    assert accountant.gaussian_epsilon(150.0, DELTA) == math.inf
+
+
 @given(st.lists(st.tuples(st.floats(2, 100), st.integers(1, 20)), min_size=1, max_size=6))
 def test_gaussians_compose_to_one(parts):
     mu = math.sqrt(sum(count / noise**2 for noise, count in parts))
