@@ -143,8 +143,9 @@ class Guard:
     # --- a call -----------------------------------------------------------------------------------------------------
     def _serve(self, method: _Method, requests: Iterator[Any], context: grpc.ServicerContext, send: Send) -> None:
         peer = context.peer()
-        if not context.is_active():
-            self._connections.refuse(peer)
+        if not context.is_active():  # ended before a thread was free, by the caller or by gRPC for its message
+            code = grpc.StatusCode.CANCELLED
+            self._count(code, self._trust.label(context), method.name, "ended before it began", peer)
             return
         caller = self._identified(method.name, context, peer)
         if not self._seats.take(caller, method.name):

@@ -188,6 +188,26 @@ def test_a_message_that_is_none_is_refused_and_counted(server, member, count, pa
     wait_for(lambda: taken(server, member) == 0)
 
 
+def test_a_call_that_ended_before_its_handler_ran_is_counted(server, member, count, monkeypatch):
+    """As when gRPC finds the message too large before a thread is free."""
+    began, go_on = threading.Event(), threading.Event()
+    serve = guards.Guard._serve
+
+    def later(self, method, requests, context, send):
+        began.set()
+        go_on.wait(60)
+        wait_for(lambda: not context.is_active())
+        serve(self, method, requests, context, send)
+
+    monkeypatch.setattr(guards.Guard, "_serve", later)
+    call = member.silo.Heartbeat.future(BEAT, timeout=60)
+    assert began.wait(60)
+    call.cancel()
+    go_on.set()
+    wait_for(lambda: count(Code.CANCELLED) == 1)
+    assert taken(server, member) == 0
+
+
 def test_a_refusal_of_a_service_is_counted_under_its_caller(member, count):
     with refused(Code.PERMISSION_DENIED, "a operator is needed"):
         member.operator.ListStudies(operator_pb2.ListStudiesRequest(), timeout=60)
