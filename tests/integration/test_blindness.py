@@ -201,7 +201,8 @@ def test_a_planted_pattern_is_nowhere_at_the_coordinator(federation, held):
     assert not silos.errors
 
 
-@pytest.mark.parametrize("held", [pytest.param(Tensor.HEADS, marks=pytest.mark.slow), Tensor.ENCODER])
+@pytest.mark.slow
+@pytest.mark.parametrize("held", [Tensor.HEADS, Tensor.ENCODER])
 def test_with_the_pads_off_the_search_does_find_it(federation, held, monkeypatch):
     """The build without protection: integers leave as they are. It is made here and nowhere else."""
     monkeypatch.setattr(crypto.secagg.sealing, "apply", lambda ring, words, terms: None)
