@@ -94,6 +94,14 @@ class Model(Closed):
 class HeadPlan(Closed):
     """Second-order heads (FedDAR Eq. 8 at the common head): rounds on one pooled head, then on the domain heads."""
 
+    solver: Literal["newton", "hierarchical"] = "newton"
+    """newton: each round's sums give the next heads by one Newton step. hierarchical: the domain rounds' sums are all
+    kept and give the heads of all domains together, each drawn to what they share as far as they are alike
+    (docs/design/heads.md, "All releases together"). It is the better choice for a new study; the encoder must then be
+    finished before the domain rounds."""
+    pooled_share: Annotated[float, Field(ge=0, le=0.9)] = 0.3
+    """hierarchical only: how much of a domain round's release, by square, is the sum of all domains at least. It grows
+    as far as the domains turn out not to differ."""
     pooled_rounds: Annotated[int, Field(ge=1, le=200)] = 2
     domain_rounds: Annotated[int, Field(ge=0, le=200)] = 4
     pooled_noise: Noise
@@ -111,8 +119,12 @@ class HeadPlan(Closed):
 
 
 class EncoderPlan(Closed):
-    """DP-SGD on the encoder with the heads frozen, every round but the last."""
+    """DP-SGD on the encoder with the heads frozen."""
 
+    rounds: Annotated[int, Field(ge=0, le=400)] | None = None
+    """In how many of the first rounds the encoder is trained. None: in every round but the last, or with
+    `heads.solver: hierarchical` in every pooled round but the last. 0: never; the heads then read the features of the
+    public random network."""
     steps: Annotated[int, Field(ge=1, le=10_000)]
     sampling_rate: Annotated[float, Field(ge=1e-9, le=1)]
     batch_size: Annotated[int, Field(ge=1, le=1_000_000)]
@@ -234,6 +246,7 @@ class Study(Closed):
             raise ValueError(msg)
         self._check_model()
         self._check_noise()
+        self._check_rounds()
         if self.pace == "padded" and self.pace_seconds >= min(self.deadlines.offer, self.deadlines.train):
             msg = f"pace_seconds {self.pace_seconds} must lie below deadlines.offer and deadlines.train"
             raise ValueError(msg)
@@ -257,6 +270,30 @@ class Study(Closed):
             msg = f"model.channels halves the image {len(self.model.channels)} times, and nothing of it is left"
             raise ValueError(msg)
 
+    def _check_rounds(self) -> None:
+        heads, classes = self.heads, self.data.label.count
+        if self.encoder_rounds >= self.rounds > 0 and self.encoder.rounds:
+            msg = f"encoder.rounds {self.encoder_rounds} must lie below the {self.rounds} rounds of the heads"
+            raise ValueError(msg)
+        if heads.solver != "hierarchical":
+            return
+        if not heads.domain_rounds:
+            msg = "heads.solver hierarchical solves domain rounds, and heads.domain_rounds is 0; choose newton"
+            raise ValueError(msg)
+        if self.encoder_rounds >= heads.pooled_rounds:
+            msg = (
+                f"encoder.rounds {self.encoder_rounds} must lie below heads.pooled_rounds {heads.pooled_rounds}: with"
+                " heads.solver hierarchical the encoder must not change any more when the last pooled round is summed"
+            )
+            raise ValueError(msg)
+        width = (1 if classes == BINARY else classes) * (self.model.representation + 1)
+        if width > _WIDEST:
+            msg = (
+                f"heads.solver hierarchical solves heads of at most {_WIDEST} weights, and these have {width}; make"
+                " model.representation smaller or choose newton"
+            )
+            raise ValueError(msg)
+
     def _check_noise(self) -> None:
         noises = {
             "heads.pooled_noise": self.heads.pooled_noise,
@@ -277,6 +314,13 @@ class Study(Closed):
     def rounds(self) -> int:
         """Number of training rounds. Round 0 sums the domain counts before them, one more round the metrics after."""
         return self.heads.pooled_rounds + self.heads.domain_rounds
+
+    @property
+    def encoder_rounds(self) -> int:
+        """Number of rounds, from the first, in which the encoder is trained."""
+        if self.encoder.rounds is not None:
+            return self.encoder.rounds
+        return (self.heads.pooled_rounds if self.heads.solver == "hierarchical" else self.rounds) - 1
 
     def canonical(self) -> bytes:
         """Return the study as canonical JSON (sorted keys, no spaces), which travels and is hashed.
@@ -306,6 +350,9 @@ _ADDED: tuple[tuple[tuple[str, ...], object], ...] = (
     (("data", "label", "classes"), []),
     (("model", "channels"), [16, 32]),
     (("encoder", "sealing"), "ring32"),
+    (("encoder", "rounds"), None),
+    (("heads", "solver"), "newton"),
+    (("heads", "pooled_share"), 0.3),
     (("privacy", "smallest_domain"), 0),
     (("pace",), "prompt"),
     (("pace_seconds",), 60),
@@ -353,5 +400,7 @@ def require_bounds(study: Study) -> None:
         raise Refused(Reason.BOUNDS, "; ".join(faults[:_LISTED]) + more)
 
 
+_WIDEST: Final = 512
+"""Weights of a head whose posterior is computed within seconds."""
 _LISTED: Final = 3
 """Most broken bounds that a refusal names."""

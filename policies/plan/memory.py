@@ -60,7 +60,7 @@ def needed(study: Study) -> Memory:
     record = _FLOAT * (weights + MAPS * widest)
     layers = _layer_values(study)
     summed = max(shapes.head_values(study, number) for number in range(1, study.rounds + 1))
-    summed += len(study.data.domains) * (1 + shapes.metric_values(study))
+    summed += len(study.data.domains) * (1 + shapes.metric_values(study)) + shapes.evidence_values(study)
     return Memory(
         records=patients * _record_bytes(study) + _FLOAT * min(patients, _FORWARD) * layers,
         encoder=_WEIGHT * weights + _COPIES * max(record, min(PART, patients * record)),

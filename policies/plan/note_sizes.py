@@ -36,6 +36,6 @@ def note_limit(study: Study, round_number: int, kind: str) -> int:
         "greeting": BASE_BYTES + GREETING_BYTES * silos,
         "shares": BASE_BYTES + SHARES_BYTES * silos * tensors,
         "reveal": BASE_BYTES + REVEAL_BYTES * silos,
-        "model": MAX_MODEL + VALUE_BYTES * (shapes.encoder_values(study) + heads),
+        "model": MAX_MODEL + VALUE_BYTES * (shapes.encoder_values(study) + heads + shapes.evidence_values(study)),
     }
     return limits.get(kind, MAX_NOTE)

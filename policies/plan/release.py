@@ -5,13 +5,14 @@ determine the plan. One and the same object is decided on, charged, drawn, seale
 these can differ from another. Sizes, prices, the order of a round at both ends, the gate, the learner and its log all
 read it. Code that draws noise takes a `Release` and cannot be called without one.
 
-The plan, with R training rounds, `study.rounds` (docs/architecture.md, "The round"):
+The plan, with R training rounds, `study.rounds`, and E rounds that train the encoder, `study.encoder_rounds`
+(docs/architecture.md, "The round"):
 
 | tensor | rounds | cohort | release |
 | --- | --- | --- | --- |
 | counts | 0 | training | one Gaussian of `privacy.count_noise` |
 | heads | 1 .. R | training | one Gaussian, `heads.pooled_noise` in pooled rounds, then `heads.domain_noise` |
-| encoder | 1 .. R-1 | training | `encoder.steps` Poisson-sampled Gaussians of `encoder.noise` |
+| encoder | 1 .. E | training | `encoder.steps` Poisson-sampled Gaussians of `encoder.noise` |
 | metrics | R+1 | evaluation | one Gaussian of `evaluation.noise` |
 
 Metrics have a round of their own, so that at most one tensor of a round needs the noise of everybody who takes part,
@@ -176,12 +177,15 @@ def plan(study: Study) -> Plan:
     domains = len(study.data.domains)
     counts = _release(study, "counts", noise=study.privacy.count_noise, values=domains)
     metrics = _release(study, "metrics", noise=study.evaluation.noise, values=domains * shapes.metric_values(study))
-    between = [(_heads(study, number), encoder) for number in range(1, study.rounds)]
-    return Plan(study.name, ((counts,), *between, (_heads(study, study.rounds),), (metrics,)))
+    trained = study.encoder_rounds
+    heads = [
+        (_heads(study, number), *([encoder] if number <= trained else [])) for number in range(1, study.rounds + 1)
+    ]
+    return Plan(study.name, ((counts,), *heads, (metrics,)))
 
 
 def encoder_release(study: Study) -> Release:
-    """The encoder's update, the same in every round that has one. A study of one round has none."""
+    """The encoder's update, the same in every round that has one."""
     encoder = study.encoder
     return _release(
         study,

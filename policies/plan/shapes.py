@@ -40,11 +40,31 @@ def head_width(study: Study) -> int:
 def head_values(study: Study, round_number: int) -> int:
     """Length of the heads' sum: for each head an upper triangle and a gradient, W(W+1)/2 + W values.
 
-    A pooled round has one head, a later round M, one for each domain.
+    A pooled round has one head, a later round M, one for each domain. With the hierarchical solver the sum of all
+    domains stands beside these.
     """
     width = head_width(study)
-    blocks = 1 if is_pooled(study, round_number) else len(study.data.domains)
-    return blocks * (width * (width + 1) // 2 + width)
+    return head_blocks(study, round_number) * (width * (width + 1) // 2 + width)
+
+
+def head_blocks(study: Study, round_number: int) -> int:
+    """Blocks of the heads' sum in a round: see `head_values`."""
+    if is_pooled(study, round_number):
+        return 1
+    return len(study.data.domains) + (study.heads.solver == "hierarchical")
+
+
+def evidence_values(study: Study) -> int:
+    """Length of what the hierarchical solver keeps from round to round (`silo_agent.learning.heads.evidence`).
+
+    The frame's triangle and the share; then, once for the domains' blocks and once for the pooled one, a weight,
+    triangles, gradients, and the heads at which they were released. 0 for the other solver.
+    """
+    if study.heads.solver != "hierarchical":
+        return 0
+    width, features, domains = head_width(study), study.model.representation + 1, len(study.data.domains)
+    block = width * (width + 1) // 2 + width
+    return features * (features + 1) // 2 + 1 + sum(1 + blocks * block + domains * width for blocks in (domains, 1))
 
 
 def metric_cells(study: Study) -> tuple[int, int]:

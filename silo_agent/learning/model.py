@@ -24,6 +24,7 @@ from silo_agent.learning.encoder.encoder import Encoder, build_encoder, features
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.families.family import Family
 from silo_agent.learning.families.registry import family_of
+from silo_agent.learning.heads.evidence import Evidence
 from silo_agent.learning.terms.cmi import Prior
 
 HEAD_BOUND = 2.0**10
@@ -39,8 +40,9 @@ class SharedModel:
     """The model after a round.
 
     `encoder` float32 (shapes.encoder_values,). `prior` float32 (shapes.prior_values,): r(z|y) if it is averaged, else
-    empty. `heads` float64 (M, W), W = shapes.head_width, rows of k weights and a bias. `round` is the last round that
-    the model contains; 0 is the public start.
+    empty. `heads` float64 (M, W), W = shapes.head_width, rows of k weights and a bias. `evidence` float64
+    (shapes.evidence_values,): what the hierarchical solver keeps from round to round (`heads.evidence`); empty for the
+    other solver. `round` is the last round that the model contains; 0 is the public start.
     """
 
     study: Study
@@ -48,6 +50,7 @@ class SharedModel:
     encoder: NDArray[np.float32]
     prior: NDArray[np.float32]
     heads: NDArray[np.float64]
+    evidence: NDArray[np.float64]
 
     def __post_init__(self) -> None:
         shape = (len(self.study.data.domains), shapes.head_width(self.study))
@@ -55,6 +58,7 @@ class SharedModel:
             (self.encoder, (shapes.encoder_values(self.study),), np.float32),
             (self.prior, (shapes.prior_values(self.study),), np.float32),
             (self.heads, shape, np.float64),
+            (self.evidence, (shapes.evidence_values(self.study),), np.float64),
         ]
         for array, size, kind in wanted:
             if array.shape != size or array.dtype != kind or not np.isfinite(array).all():
@@ -68,6 +72,8 @@ class SharedModel:
         Heads lie within `HEAD_BOUND`. One round moves a weight of encoder or prior by at most `encoder.max_update`, so
         no weight lies further from the public start than `round` times that.
         """
+        if len(self.evidence):
+            _ = self.gathered
         start = SharedModel.start(self.study)
         reach = self.round * self.study.encoder.max_update
         wanted: dict[str, tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]], float]] = {
@@ -94,7 +100,18 @@ class SharedModel:
         if averaged:
             prior = flatten(Prior(study.model.representation, study.data.label.count))
         heads = np.zeros((len(study.data.domains), shapes.head_width(study)))
-        return cls(study, 0, encoder, prior, heads)
+        evidence = np.zeros(0)
+        if shapes.evidence_values(study):
+            evidence = Evidence.start(*_evidence_shape(study), study.heads.pooled_share).to_array()
+        return cls(study, 0, encoder, prior, heads, evidence)
+
+    @property
+    def gathered(self) -> Evidence:
+        """The evidence of a study that keeps some. Raises `ModelFileError` if no rounds give it."""
+        try:
+            return Evidence.from_array(self.evidence, *_evidence_shape(self.study))
+        except ValueError as error:
+            raise ModelFileError(str(error)) from None
 
     def build_encoder(self) -> Encoder:
         """The encoder as a module on the CPU. It is a copy that the caller may train."""
@@ -111,9 +128,10 @@ class SharedModel:
             unflatten(prior, self.prior)
         return prior
 
-    def with_heads(self, heads: NDArray[np.float64], round_number: int) -> Self:
-        """The model with the solved heads (M, W) of a round."""
-        return replace(self, heads=np.array(heads, np.float64), round=round_number)
+    def with_heads(self, heads: NDArray[np.float64], round_number: int, evidence: Evidence | None = None) -> Self:
+        """The model with the solved heads (M, W) of a round, and with the evidence after it if the study keeps any."""
+        kept = self.evidence if evidence is None else evidence.to_array()
+        return replace(self, heads=np.array(heads, np.float64), round=round_number, evidence=kept)
 
     def with_update(self, total: NDArray[np.float64], silos: int) -> Self:
         """Add the uniform mean of the silos' updates. `total` is the opened sum: the encoder, then the averaged prior.
@@ -166,24 +184,29 @@ class SharedModel:
         """SHA-256 over study, round and tensors (little-endian), lowercase hex."""
         content = hashlib.sha256(bytes.fromhex(self.study.digest))
         content.update(self.round.to_bytes(8, "little"))
-        for array in (self.encoder, self.prior, self.heads):
+        for array in (self.encoder, self.prior, self.heads, self.evidence):
             content.update(array.astype(array.dtype.newbyteorder("<")).tobytes())
         return content.hexdigest()
 
     def to_bytes(self) -> bytes:
         """The model as safetensors, with its study."""
-        tensors: files.Tensors = {"encoder": self.encoder, "prior": self.prior, "heads": self.heads}
-        return files.encode(_KIND, self.study, self.round, tensors)
+        tensors: files.Tensors = {
+            "encoder": self.encoder,
+            "prior": self.prior,
+            "heads": self.heads,
+            "evidence": self.evidence,
+        }
+        return files.encode(_KIND, self.study, self.round, {name: tensors[name] for name in _tensors(self.study)})
 
     @classmethod
     def from_bytes(cls, blob: bytes) -> Self:
         """Inverse of `to_bytes`. Raises `ModelFileError`."""
         study, round_number, tensors = files.decode(_KIND, blob)
-        if set(tensors) != {"encoder", "prior", "heads"}:
+        if set(tensors) != set(_tensors(study)):
             msg = "the model file lacks a tensor; export it again"
             raise ModelFileError(msg)
         encoder, prior, heads = (np.array(tensors[name]) for name in ("encoder", "prior", "heads"))
-        return cls(study, round_number, encoder, prior, heads)
+        return cls(study, round_number, encoder, prior, heads, np.array(tensors.get("evidence", np.zeros(0))))
 
     def save(self, path: Path) -> None:
         """Write the model durably."""
@@ -193,6 +216,17 @@ class SharedModel:
     def load(cls, path: Path) -> Self:
         """Read a model. Raises `ModelFileError`, also if there is no file."""
         return cls.from_bytes(files.read(path))
+
+
+def _tensors(study: Study) -> tuple[str, ...]:
+    """Names of the tensors in a model's file. A study without evidence has the file of version 0.5."""
+    return ("encoder", "prior", "heads", *(("evidence",) if shapes.evidence_values(study) else ()))
+
+
+def _evidence_shape(study: Study) -> tuple[int, int, int]:
+    """M, R, K of a study's heads."""
+    features = study.model.representation + 1
+    return len(study.data.domains), shapes.head_width(study) // features, features
 
 
 def _logits(phi: NDArray[np.float64], own: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -39,9 +39,14 @@ def solve(
     if hessian.shape != (blocks, width, width) or gradient.shape != (blocks, width):
         msg = f"{blocks} blocks of width {width} were expected, {hessian.shape} and {gradient.shape} came"
         raise ValueError(msg)
-    edge = plan.repair * noise_sd * np.sqrt(2.0 * width)
+    edge = noise_edge(noise_sd, width, plan.repair)
     steps = np.stack([_step(h, g, edge, plan.max_step) for h, g in zip(hessian, gradient, strict=True)])
     return heads + (np.broadcast_to(steps, heads.shape) if pooled else steps)
+
+
+def noise_edge(noise_sd: float, width: int, repair: float) -> float:
+    """Return lam = c sd_H sqrt(2W): where the spectrum of the noise on a curvature (W, W) ends, times c."""
+    return float(repair * noise_sd * np.sqrt(2.0 * width))
 
 
 def _step(

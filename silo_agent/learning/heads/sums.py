@@ -33,6 +33,7 @@ def second_order_sums(
     pooled: bool,
     clip: float = 1.0,
     slack: float = 0.0,
+    frame: NDArray[np.float64] | None = None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Hessian and gradient of the family's loss, summed over patients, at the common heads.
 
@@ -41,8 +42,9 @@ def second_order_sums(
     then; otherwise D = M. A record counts with its weight, `weights` (n,) as in `Records.weights`. A domain without
     records gives zeros. With `clip` = tau, a record's term v of `pack` enters as v min(1, tau / ||v||) / tau, whose
     norm is still at most 1. Both sums are then in units of tau, which leaves Newton's step unchanged; so does `slack`
-    (`rounding_slack`): every term is divided by 1 + slack, to make room for float64's rounding. If a record's
-    logits overflow under these heads, the record enters as zero. Raises ValueError if the heads do not fit.
+    (`rounding_slack`): every term is divided by 1 + slack, to make room for float64's rounding. With a `frame` A, a
+    symmetric (K, K), the terms are those of A z, clipped there, and the sums are A H A and A g; the logits stay w z. A
+    record whose logits overflow under these heads enters as zero. Raises ValueError if the heads do not fit.
     """
     if pooled and not np.array_equal(heads, np.broadcast_to(heads[0], heads.shape)):
         msg = "pooled sums need one common head; these heads differ"
@@ -55,8 +57,11 @@ def second_order_sums(
     block = torch.zeros(len(z), dtype=torch.int64, device=device) if pooled else _tensor(domains, device)
     weight = _tensor(weights, device) / (1.0 + slack)
     common = _tensor(heads[:1] if pooled else heads, device)
+    across = None if frame is None else _tensor(frame, device)
     sums = _one_row_sums if family.form.logits == 1 else _many_row_sums
-    hessian, gradient = sums(family, z, _tensor(labels, device), block, weight=weight, heads=common, clip=clip)
+    hessian, gradient = sums(
+        family, z, _tensor(labels, device), block, weight=weight, heads=common, clip=clip, frame=across
+    )
     return hessian.cpu().numpy(), gradient.cpu().numpy()
 
 
@@ -116,10 +121,12 @@ def _one_row_sums(
     weight: torch.Tensor,
     heads: torch.Tensor,
     clip: float,
+    frame: torch.Tensor | None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Sums by block, `block` (n,), of a family with one logit; `heads` (D, K). All records are taken at once."""
     p, weight = _sound(family.mean(_by_row(z * heads[block])), weight)
     error = family.residual(p, labels)
+    z = _framed(z, frame)
     u = _clipped(family, p, error, z, weight, clip=clip)
     residual = (u[:, None] * error) * z
     gradient = torch.zeros_like(heads).index_add_(0, block, residual)
@@ -139,6 +146,7 @@ def _many_row_sums(
     weight: torch.Tensor,
     heads: torch.Tensor,
     clip: float,
+    frame: torch.Tensor | None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """The same sums for a family with more logits, `heads` (D, R K), in bounded memory."""
     gradient = torch.zeros_like(heads)
@@ -150,6 +158,7 @@ def _many_row_sums(
             own = z[rows]
             p, sound = _sound(family.mean(_logits(own, head)), weight[rows])
             error = family.residual(p, labels[rows])
+            own = _framed(own, frame)
             u = _clipped(family, p, error, own, sound, clip=clip)
             hessian[m] += family.curvature_sum(p, own, u)
             gradient[m] += ((u[:, None] * error).T @ own).ravel()
@@ -181,6 +190,11 @@ def _bounded(features: torch.Tensor) -> torch.Tensor:
     phi = torch.nan_to_num(features.detach().to(torch.float64), nan=0.0, posinf=1.0, neginf=-1.0)
     phi = phi / torch.sqrt(_by_row(phi**2)).clamp(min=1.0)
     return torch.cat([phi, torch.ones(len(phi), 1, dtype=torch.float64, device=phi.device)], dim=1)
+
+
+def _framed(z: torch.Tensor, frame: torch.Tensor | None) -> torch.Tensor:
+    """A z for every row of z (n, K)."""
+    return z if frame is None else _logits(z, frame)
 
 
 def _logits(z: torch.Tensor, head: torch.Tensor) -> torch.Tensor:

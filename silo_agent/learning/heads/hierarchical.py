@@ -1,0 +1,192 @@
+"""Heads of all domains at once, from everything that the domain rounds have released: a Gaussian posterior.
+
+Source: docs/design/heads.md, "All releases together". Model, with x_m the head of domain m in the frame's coordinates:
+
+    x_m = c + u_m,   c ~ N(0, a T),   u_m ~ N(0, b T)          what domains share, and what is their own
+    y_m = H_m x_m + s_m,   s_m ~ N(0, H_m)                       the patients are a sample
+    r_m = y_m + n_m,   r_0 = sum of y_m + n_0                    opened sums, with noise of known size
+
+a and b are not chosen: the result is the mean of the posteriors over a grid of both, weighted by how well they explain
+the sums. So it moves continuously with the sums, and two machines agree. b = 0, one head for all, is in the grid with
+half of the prior weight: where domains do not differ, the heads fall back to the pooled one.
+
+Pure float64 numpy on public values. M domains, W = R K weights of a head.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from silo_agent.learning.heads.evidence import Evidence
+
+Floats = NDArray[np.float64]
+
+_SHARED = np.geomspace(0.02, 3000.0, 10)
+"""Grid of a."""
+_OWN = np.concatenate([[0.0], np.geomspace(0.01, 300.0, 10)])
+"""Grid of b."""
+_ONE_HEAD = 0.5
+"""Prior weight of b = 0."""
+_WIDE_BIAS = 4.0
+"""How much wider the prior is for the bias, whose size depends on how rare the outcome is."""
+_LEAST = 1e-3
+"""No domain's curvature is taken as less than this part of the mean eigenvalue of its shape."""
+_RIDGE = 0.5
+"""Directions with less than this part of the mean curvature are whitened less: they belong to rare codes, whose records
+would otherwise be long in the frame and lose most of their terms to the clip."""
+MOST_SHARE = 0.95
+"""Largest share of a release for the pooled block."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How a value of the packed form relates to curvature and gradient (`family.Family`)."""
+
+    hessian_factor: float
+    gradient_divisor: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Solved:
+    """Heads (M, W) in the features' coordinates, and the share of the next release for the pooled block."""
+
+    heads: Floats
+    share: float
+
+
+def frame_of(hessian: Floats, edge: float, rows: int) -> Floats:
+    """A (K, K), symmetric: about H^(-1/2), with tr(A H A) = tr(H), for the pooled curvature H (W, W) of `rows` rows.
+
+    In this frame all directions have about the same curvature, so that isotropic noise harms each alike. Eigenvalues
+    below `edge`, the edge of the noise's spectrum, are raised to it.
+    """
+    size = len(hessian) // rows
+    own = sum(hessian[r * size : (r + 1) * size, r * size : (r + 1) * size] for r in range(rows)) / rows
+    values, vectors = np.linalg.eigh(_symmetric(np.asarray(own)))
+    values = np.maximum(values, max(edge, _LEAST * float(np.abs(values).mean()), np.finfo(float).tiny))
+    inverse = (values + _RIDGE * values.mean()) ** -0.5
+    inverse *= np.sqrt(values.sum() / (inverse**2 * values).sum())
+    return _symmetric((vectors * inverse) @ vectors.T)
+
+
+def solve(evidence: Evidence, scale: Scale, rows: int, least_share: float) -> Solved:
+    """The posterior mean of all heads. The evidence holds at least one release."""
+    own, pooled = evidence.own, evidence.pooled
+    count, width = own.heads.shape
+    across = np.kron(np.eye(rows), evidence.frame)
+    back = np.linalg.inv(across)
+    curvature = _curvature(evidence, scale)
+    responses = np.stack([h @ (back @ w) for h, w in zip(curvature, own.heads / own.weight, strict=True)])
+    responses -= own.gradient / own.weight
+    noise = scale.gradient_divisor**2 / own.weight
+    correlated = 0.0
+    if pooled.weight:
+        points = pooled.heads / pooled.weight
+        whole = sum(h @ (back @ w) for h, w in zip(curvature, points, strict=True)) - pooled.gradient[0] / pooled.weight
+        gain = noise / (scale.gradient_divisor**2 / pooled.weight + count * noise)
+        # Knowing the sum of the y_m better is the same as noise on the r_m with a negative correlation.
+        responses, correlated = responses + gain * (whole - responses.sum(axis=0)), noise * gain
+    size = width // rows
+    spread = np.kron(np.eye(rows), np.diag(np.append(np.ones(size - 1), _WIDE_BIAS)))
+    heads, one_head = _mean(curvature, responses, noise, correlated, _symmetric(back @ spread @ back))
+    return Solved(heads @ across, least_share + max(MOST_SHARE - least_share, 0.0) * one_head)
+
+
+def _curvature(evidence: Evidence, scale: Scale) -> Floats:
+    """H_m (M, W, W), positive: the shape that all domains share, and what differs from it beyond the noise."""
+    own, pooled = evidence.own, evidence.pooled
+    count, width = own.heads.shape
+    opened = own.hessian / own.weight
+    variance = 1.0 / (scale.hessian_factor**2 * own.weight)
+    total = opened.sum(axis=0)
+    if pooled.weight:
+        alone, together = 1.0 / (count * variance), scale.hessian_factor**2 * pooled.weight
+        total = (alone * total + together * pooled.hessian[0] / pooled.weight) / (alone + together)
+    shape = _raised(total, 0.0)
+    shape = _raised(shape, max(_LEAST * float(np.trace(shape)) / width, np.finfo(float).tiny))
+    values = width * (width + 1) / 2
+    found = []
+    for part in opened:
+        size = max(float(np.trace(part) / np.trace(shape)), _LEAST)
+        other = part - size * shape
+        kept = max(0.0, 1.0 - values * variance / max(float((other**2).sum()), np.finfo(float).tiny))
+        found.append(_raised(size * shape + kept * other, _LEAST * size * float(np.trace(shape)) / width))
+    return np.stack(found)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class _Given:
+    """Everything that depends on b alone: see `_given`."""
+
+    log_weight: float
+    pull: Floats
+    precision: Floats
+    gains: Floats
+    answers: Floats
+
+
+def _mean(
+    curvature: Floats, responses: Floats, noise: float, correlated: float, spread: Floats
+) -> tuple[Floats, float]:
+    """Posterior mean (M, W), and the posterior weight of b = 0."""
+    inverse, logdet = np.linalg.inv(spread), float(np.linalg.slogdet(spread)[1])
+    weights, means = [], []
+    for own in _OWN:
+        given = _given(curvature, responses, noise, correlated, own * spread)
+        prior = _ONE_HEAD if own == 0 else (1.0 - _ONE_HEAD) / (len(_OWN) - 1)
+        for shared in _SHARED:
+            root = np.linalg.cholesky(_symmetric(inverse / shared + given.precision))
+            centre = np.linalg.solve(root.T, np.linalg.solve(root, given.pull))
+            weights.append(
+                np.log(prior)
+                + given.log_weight
+                + 0.5 * given.pull @ centre
+                - np.log(np.diag(root)).sum()
+                - 0.5 * (len(centre) * np.log(shared) + logdet)
+            )
+            means.append(centre + given.answers - given.gains @ centre)
+    likely = np.exp(np.array(weights) - max(weights))
+    likely /= likely.sum()
+    one_head = float(likely[: len(_SHARED)].sum())
+    return np.tensordot(likely, np.stack(means), 1), one_head
+
+
+def _given(curvature: Floats, responses: Floats, noise: float, correlated: float, own: Floats) -> _Given:
+    """What follows for one b, with `own` = b T, by eliminating every u_m.
+
+    The responses have covariance V = blocks D_m less `correlated` in every pair of blocks, D_m = H_m b T H_m + H_m +
+    noise. V is inverted with Woodbury's identity, so nothing larger than (W, W) is.
+    """
+    width = responses.shape[1]
+    unit = np.eye(width)
+    blocks = [_symmetric(h @ own @ h) + h + noise * unit for h in curvature]
+    roots = [np.linalg.cholesky(block) for block in blocks]
+    inverses = [_symmetric(np.linalg.solve(root.T, np.linalg.solve(root, unit))) for root in roots]
+    logdet = 2.0 * sum(float(np.log(np.diag(root)).sum()) for root in roots)
+    solved = np.stack([i @ r for i, r in zip(inverses, responses, strict=True)])
+    paths = np.stack([i @ h for i, h in zip(inverses, curvature, strict=True)])
+    if correlated:
+        inner = np.linalg.cholesky(_symmetric(unit / correlated - sum(inverses)))
+        logdet += 2.0 * float(np.log(np.diag(inner)).sum()) + width * np.log(correlated)
+        bridge = np.linalg.solve(inner.T, np.linalg.solve(inner, np.column_stack([solved.sum(0), paths.sum(0)])))
+        spread = np.stack([i @ bridge for i in inverses])
+        solved, paths = solved + spread[:, :, 0], paths + spread[:, :, 1:]
+    pull = np.einsum("mji,mj->i", curvature, solved)
+    precision = _symmetric(np.einsum("mji,mjk->ik", curvature, paths))
+    log_weight = -0.5 * (float((responses * solved).sum()) + logdet)
+    towards = own @ curvature
+    answers = np.einsum("mij,mj->mi", towards, solved)
+    return _Given(log_weight, pull, precision, towards @ paths, answers)
+
+
+def _raised(matrix: Floats, least: float) -> Floats:
+    """The symmetric matrix with its eigenvalues raised to `least`."""
+    values, vectors = np.linalg.eigh(_symmetric(matrix))
+    return _symmetric((vectors * np.maximum(values, least)) @ vectors.T)
+
+
+def _symmetric(matrix: Floats) -> Floats:
+    return np.asarray((matrix + matrix.T) / 2.0)
