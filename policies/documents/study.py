@@ -78,9 +78,10 @@ class Model(Closed):
     (`silo_agent.learning`), and code never comes from outside.
     """
 
-    encoder: Literal["mlp", "cnn", "resnet18"] = "mlp"
-    """mlp: only features. cnn: a 3x3 convolution with GroupNorm and a halving per entry of `channels`. resnet18:
-    ResNet-18 (He et al. 2016) with GroupNorm."""
+    encoder: Literal["mlp", "cnn", "resnet18", "raw"] = "mlp"
+    """raw: no network; the heads read the inputs themselves, divided by a public number, and `representation` is their
+    number. mlp: a network on the inputs alone. cnn: a 3x3 convolution with GroupNorm and a halving per entry of
+    `channels`. resnet18: ResNet-18 (He et al. 2016) with GroupNorm."""
     channels: Annotated[tuple[Annotated[int, Field(ge=4, le=512)], ...], Field(min_length=1, max_length=6)] = (16, 32)
     """Channels of the cnn, one entry for each convolution."""
     hidden: Annotated[tuple[Annotated[int, Field(ge=1, le=4096)], ...], Field(max_length=8)] = (32,)
@@ -263,11 +264,28 @@ class Study(Closed):
 
     def _check_model(self) -> None:
         image, encoder = self.data.image, self.model.encoder
-        if (image is None) != (encoder == "mlp"):
-            msg = f"model.encoder {encoder} and data.image do not fit: cnn and resnet18 read images, mlp reads none"
+        if (image is None) != (encoder in {"mlp", "raw"}):
+            msg = f"model.encoder {encoder} and data.image do not fit: cnn and resnet18 read images, mlp and raw none"
             raise ValueError(msg)
+        if encoder == "raw":
+            self._check_raw()
         if image is not None and encoder == "cnn" and min(image.height, image.width) >> len(self.model.channels) < 1:
             msg = f"model.channels halves the image {len(self.model.channels)} times, and nothing of it is left"
+            raise ValueError(msg)
+
+    def _check_raw(self) -> None:
+        inputs, model = self.data.inputs, self.model
+        faults = {
+            f"model.representation is {model.representation}; make it {inputs}": model.representation != inputs,
+            "model.hidden lists layers; make it an empty list": bool(model.hidden),
+            "the encoder is trained; set encoder.rounds to 0": self.encoder_rounds > 0,
+            "encoder.l2r and encoder.cmi are terms of an encoder; leave them out": self.encoder.l2r + self.encoder.cmi
+            > 0,
+            "personal trains an encoder of its own; leave it out": self.personal is not None,
+        }
+        found = [fault for fault, there in faults.items() if there]
+        if found:
+            msg = f"model.encoder raw has no network for the {inputs} inputs, but {'; '.join(found)}"
             raise ValueError(msg)
 
     def _check_rounds(self) -> None:

@@ -20,8 +20,10 @@ def encoder_values(study: Study) -> int:
 
 
 def layer_widths(study: Study) -> tuple[int, ...]:
-    """Widths of the encoder's layers: inputs and image features, the hidden layers, the outputs."""
+    """Widths of the encoder's layers: inputs and image features, the hidden layers, the outputs. Raw inputs alone."""
     model, image = study.model, study.data.image
+    if model.encoder == "raw":
+        return (study.data.inputs,)
     outputs = model.representation * (2 if terms.is_stochastic(study.encoder) else 1)
     pixels = 0 if image is None else architectures.features(model, image)
     return (study.data.inputs + pixels, *model.hidden, outputs)

@@ -72,8 +72,9 @@ class SharedModel:
         Heads lie within `HEAD_BOUND`. One round moves a weight of encoder or prior by at most `encoder.max_update`, so
         no weight lies further from the public start than `round` times that.
         """
-        if len(self.evidence):
-            _ = self.gathered
+        if len(self.evidence) and np.abs(self.gathered.frame).max() > HEAD_BOUND:
+            msg = "the evidence of the heads has a frame that no solver gives"
+            raise ModelFileError(msg)
         start = SharedModel.start(self.study)
         reach = self.round * self.study.encoder.max_update
         wanted: dict[str, tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]], float]] = {

@@ -57,7 +57,7 @@ def _is_steady(encoder: Encoder, inputs: int, image: tuple[int, ...] | None, row
     """Examine a copy of the encoder with made-up weights."""
     rng = np.random.default_rng(1)
     make_up_weights(encoder, rng)
-    like = next(encoder.parameters())
+    like = next(encoder.parameters(), torch.zeros(()))
     x = torch.from_numpy(rng.uniform(-1, 1, (HOSTILE + 1, inputs))).to(like)
     pixels = None if image is None else torch.from_numpy(rng.uniform(-1, 1, (HOSTILE + 1, *image))).to(like)
     for values in (x, pixels):

@@ -5,6 +5,7 @@ import time
 from dataclasses import replace
 
 import grpc
+import numpy as np
 import pytest
 from structlog.testing import capture_logs
 from torch import nn
@@ -63,6 +64,31 @@ def test_a_study_from_the_offer_to_the_end(federate, mode):
     assert len({silo.model(2).read_bytes() for silo in silos.values()}) == 1
     assert len({(silo.model(2).parent / "results.json").read_bytes() for silo in silos.values()}) == 1
     assert len({silo.model(2).with_suffix(".digest").read_text() for silo in silos.values()}) == 1
+
+
+def test_a_study_of_raw_inputs_whose_domains_are_solved_together(federate):
+    study = tiny_study(
+        privacy={"mode": "distributed"},
+        model={"encoder": "raw", "hidden": [], "representation": 2},
+        heads={"solver": "hierarchical", "domain_rounds": 2},
+        encoder={"rounds": 0},
+    )
+    coordinator, silos = federate(study)
+    for number in range(plan(study).last + 1):
+        coordinator.run_round(number)
+    assert silos["north"].charges == [
+        (0, 1, "counts"),
+        (1, 1, "heads"),
+        (2, 1, "heads"),
+        (3, 1, "heads"),
+        (4, 1, "metrics"),
+    ]
+    (blob,) = {silo.model(3).read_bytes() for silo in silos.values()}
+    model = SharedModel.from_bytes(blob)
+    assert not len(model.encoder)
+    assert not np.array_equal(model.gathered.frame, np.eye(3))
+    assert 0.3 <= model.gathered.share < 0.95
+    assert np.ptp(model.heads, axis=0).max() > 0
 
 
 def test_what_is_uploaded_says_only_what_the_study_implies(federation):

@@ -67,6 +67,7 @@ def opened(tmp_path_factory):
     folder = tmp_path_factory.mktemp("sums")
     study = tiny_study(
         model={"hidden": [67], "representation": 19},
+        heads={"solver": "hierarchical", "pooled_rounds": 2, "domain_rounds": 2},
         encoder={"cmi": 0.01, "prior": "averaged", "sampling_rate": 0.5},
         publish=["accuracy", "patients"],
     )
@@ -82,7 +83,7 @@ def opened(tmp_path_factory):
     }
     here = walk(study, sums, {}, len(study.silos))
     solutions = {int(number): np.array(own, np.int64) for number, own in here["solutions"].items()}
-    assert {model.digest for model in federation.models.values()} == {here["digests"]["3 metrics"][0]}
+    assert {model.digest for model in federation.models.values()} == {here["digests"]["5 metrics"][0]}
     return study, sums, solutions, here
 
 

@@ -44,6 +44,11 @@ STUDIES: Mapping[str, Mapping[str, Any]] = {
     "binary mlp": {"data": {"features": MIXED, "domain": WARDS, "missing": ["", "NA"]}},
     "stochastic mlp of three classes": {"data": {"label": THREE}, "encoder": {"cmi": 0.1}},
     "linear mlp": {"model": {"hidden": []}},
+    "raw inputs": {
+        "data": {"features": MIXED},
+        "model": {"encoder": "raw", "hidden": [], "representation": 9},
+        "encoder": {"rounds": 0},
+    },
     "stochastic cnn with features": {
         "data": {"label": THREE, "features": MIXED, "image": GRAY},
         "model": {"encoder": "cnn", "channels": [4, 6]},

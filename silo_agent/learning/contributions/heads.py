@@ -74,6 +74,7 @@ class Heads:
                 clip=clip,
                 slack=slack,
                 frame=None if evidence is None else evidence.frame,
+                norm_bound=encoder.norm_bound,
             )
             return pack(*(sums if evidence is None else mixed(*sums, evidence.share)), setting.family)
 

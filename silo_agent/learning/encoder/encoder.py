@@ -1,7 +1,8 @@
 """The shared encoder phi: from a record's d inputs, its image or both, to R^k. Its architectures are on a fixed list.
 
-Guarantees ||phi(x)|| <= 1 for every input and all weights, by its last layer tanh(.) / sqrt(k). The heads' sensitivity
-rests on this. Clamping the norms instead was measured to destroy information. The start is a pure function of the
+Guarantees a public bound of ||phi(x)||, `norm_bound`, for every input and all weights: 1 by its last layer
+tanh(.) / sqrt(k), and for raw inputs what their ranges imply. Clamping the norms was measured to destroy information.
+The start is a pure function of the
 public seed, bit-identical on every platform. `private.dpsgd` trains the encoder.
 """
 
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
-from policies.documents.study import DataSchema, Model
+from policies.documents.study import CategoryFeature, DataSchema, Model
 from policies.plan import architectures
 from silo_agent.data.images import Images
 from silo_agent.data.inputs import Inputs
@@ -43,6 +44,9 @@ class Encoder(nn.Module):
         super().__init__()
         self.representation = model.representation
         self.stochastic = stochastic
+        self.scale = raw_scale(data) if model.encoder == "raw" else None
+        """What raw inputs are divided by; None if there is a network."""
+        self.norm_bound = 1.0 if self.scale is None else _longest(data) / self.scale
         self.image_network: nn.Module | None = None
         self.largest_map = 0
         """Values of the largest map that one image becomes; 0 if no image is read."""
@@ -52,6 +56,8 @@ class Encoder(nn.Module):
             self.largest_map = architectures.widest(model, data.image)
             pixels = architectures.features(model, data.image)
         widths = (data.inputs + pixels, *model.hidden, model.representation * (2 if stochastic else 1))
+        if self.scale is not None:
+            widths = ()
         layers: list[nn.Module] = []
         for width, following in pairwise(widths):
             # The meta device has no storage, so torch does not draw a random start that nobody uses.
@@ -83,11 +89,27 @@ class Encoder(nn.Module):
 
     def squash(self, a: torch.Tensor) -> torch.Tensor:
         """Return phi for the values a."""
+        if self.scale is not None:
+            return a / self.scale
         return torch.tanh(a) / math.sqrt(self.representation)
 
     def forward(self, x: torch.Tensor, images: torch.Tensor | None = None) -> torch.Tensor:
         """Return phi (n, k) at the mean of a."""
         return self.squash(self.moments(x, images)[0])
+
+
+def raw_scale(data: DataSchema) -> float:
+    """What raw inputs are divided by: about their norm, if numbers are spread evenly over their ranges.
+
+    A number in [-1, 1] then has a mean square of 1/3, a category one input that is 1.
+    """
+    categories = sum(isinstance(feature, CategoryFeature) for feature in data.features)
+    return math.sqrt(categories + (len(data.features) - categories) / 3.0)
+
+
+def _longest(data: DataSchema) -> float:
+    """The largest norm of a record's inputs: one input of a category is 1, those of a number lie in [-1, 1]."""
+    return math.sqrt(sum(1 if isinstance(feature, CategoryFeature) else feature.width for feature in data.features))
 
 
 def build_encoder(model: Model, data: DataSchema, *, stochastic: bool) -> Encoder:
@@ -157,7 +179,7 @@ def _filled(values: torch.Tensor, rows: int) -> torch.Tensor:
 def flatten(module: nn.Module) -> NDArray[np.float32]:
     """All parameters as one vector, in the order of `named_parameters` (layer by layer, weight before bias)."""
     parts = [parameter.detach().cpu().numpy().ravel() for _, parameter in module.named_parameters()]
-    return np.concatenate(parts).astype(np.float32)
+    return np.concatenate([np.zeros(0, np.float32), *parts]).astype(np.float32)
 
 
 def unflatten(module: nn.Module, vector: NDArray[np.float32]) -> None:

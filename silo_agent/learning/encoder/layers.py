@@ -81,8 +81,12 @@ def describe(
     for number, layer in enumerate(encoder.layers):
         rows = encoder.representation if number == last else None
         value = walk.through(layer, f"layers.{number}", value, rows)
-    value = walk.add("tanh", (value,), "squashed")
-    value = walk.add("scale", (value,), "representation", settings={"factor": 1.0 / math.sqrt(encoder.representation)})
+    factor = 1.0 / math.sqrt(encoder.representation)
+    if encoder.scale is None:
+        value = walk.add("tanh", (value,), "squashed")
+    else:
+        factor = 1.0 / encoder.scale
+    value = walk.add("scale", (value,), "representation", settings={"factor": factor})
     by_head = heads.reshape(len(heads), -1, encoder.representation + 1).astype(np.float64)
     walk.tensors |= {"heads.weight": by_head[:, :, :-1].copy(), "heads.bias": by_head[:, :, -1].copy()}
     walk.add("linear_by_domain", (value,), "logits", {"weight": "heads.weight", "bias": "heads.bias"})

@@ -34,23 +34,26 @@ def second_order_sums(
     clip: float = 1.0,
     slack: float = 0.0,
     frame: NDArray[np.float64] | None = None,
+    norm_bound: float = 1.0,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Hessian and gradient of the family's loss, summed over patients, at the common heads.
 
-    `features` (n, k) on any device; the other arrays as in `Records`; `heads` (M, W), W = R K; the bias is the last of
-    a row's K weights. Returns H (D, W, W) and g (D, W) in float64. D = 1 if `pooled`, and the heads must all be equal
-    then; otherwise D = M. A record counts with its weight, `weights` (n,) as in `Records.weights`. A domain without
-    records gives zeros. With `clip` = tau, a record's term v of `pack` enters as v min(1, tau / ||v||) / tau, whose
-    norm is still at most 1. Both sums are then in units of tau, which leaves Newton's step unchanged; so does `slack`
-    (`rounding_slack`): every term is divided by 1 + slack, to make room for float64's rounding. With a `frame` A, a
-    symmetric (K, K), the terms are those of A z, clipped there, and the sums are A H A and A g; the logits stay w z. A
-    record whose logits overflow under these heads enters as zero. Raises ValueError if the heads do not fit.
+    `features` (n, k) on any device, of norm at most `norm_bound`; the other arrays as in `Records`; `heads` (M, W), W =
+    R K; the bias is the last of a row's K weights. Returns H (D, W, W) and g (D, W) in float64. D = 1 if `pooled`, and
+    the heads must all be equal then; otherwise D = M. A record counts with its weight, `weights` (n,) as in
+    `Records.weights`. A domain without records gives zeros.
+
+    With `clip` = tau, a record's term v of `pack` enters as v min(1, tau / ||v||) / tau, whose norm is still at most 1.
+    Both sums are then in units of tau, which leaves Newton's step unchanged; so does `slack` (`rounding_slack`): every
+    term is divided by 1 + slack, to make room for float64's rounding. With a `frame` A, a symmetric (K, K), the terms
+    are those of A z, clipped there, and the sums are A H A and A g; the logits stay w z. A record whose logits overflow
+    under these heads enters as zero. Raises ValueError if the heads do not fit.
     """
     if pooled and not np.array_equal(heads, np.broadcast_to(heads[0], heads.shape)):
         msg = "pooled sums need one common head; these heads differ"
         raise ValueError(msg)
     device = features.device
-    z = _bounded(features)
+    z = _bounded(features, norm_bound)
     if heads.shape[1] != family.form.logits * z.shape[1]:
         msg = f"heads of {heads.shape[1]} weights do not fit {z.shape[1] - 1} features and a bias"
         raise ValueError(msg)
@@ -185,10 +188,10 @@ def _sound(p: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, torch.T
     return torch.nan_to_num(p), torch.where(finite, weight, 0.0)
 
 
-def _bounded(features: torch.Tensor) -> torch.Tensor:
-    """(phi, 1) in float64, scaled so that ||phi|| <= 1: float32 encoders exceed 1 by rounding, broken ones by more."""
+def _bounded(features: torch.Tensor, bound: float) -> torch.Tensor:
+    """(phi, 1) in float64, scaled to ||phi|| <= bound: float32 encoders exceed it by rounding, broken ones by more."""
     phi = torch.nan_to_num(features.detach().to(torch.float64), nan=0.0, posinf=1.0, neginf=-1.0)
-    phi = phi / torch.sqrt(_by_row(phi**2)).clamp(min=1.0)
+    phi = phi / (torch.sqrt(_by_row(phi**2)) / bound).clamp(min=1.0)
     return torch.cat([phi, torch.ones(len(phi), 1, dtype=torch.float64, device=phi.device)], dim=1)
 
 

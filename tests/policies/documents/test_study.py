@@ -33,6 +33,10 @@ def test_a_missing_study_is_named(tmp_path):
         load_study(tmp_path / "study.yaml")
 
 
+RAW = {"model.encoder": "raw", "model.hidden": [], "model.representation": 5, "encoder.rounds": 0}
+THREE = {"column": "y", "classes": [[0], [1], [2]]}
+
+
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
@@ -72,6 +76,15 @@ def test_a_missing_study_is_named(tmp_path):
         ({"data.features": [{"kind": "number", "column": "a", "minimum": 0, "maximum": 1, "fill": 2}]}, "must lie in"),
         ({"data.features": [{"kind": "category", "column": "a", "values": ["x", "y"]}] * 2}, "twice"),
         ({"data.features": [{"kind": "image", "column": "a"}]}, "data.features"),
+        ({"heads.solver": "hierarchical", "heads.domain_rounds": 0}, "heads.domain_rounds is 0"),
+        ({"heads.solver": "hierarchical", "encoder.rounds": 2}, "must lie below heads.pooled_rounds 2"),
+        ({"heads.solver": "hierarchical", "model.representation": 250, "data.label": THREE}, "these have 753"),
+        ({"encoder.rounds": 5}, "must lie below the 5 rounds"),
+        (RAW | {"model.representation": 4}, "model.representation is 4; make it 5"),
+        (RAW | {"model.hidden": [8]}, "make it an empty list"),
+        (RAW | {"encoder.rounds": None}, "set encoder.rounds to 0"),
+        (RAW | {"encoder.cmi": 0.1}, "leave them out"),
+        (RAW | {"personal": {}}, "personal trains an encoder of its own"),
     ],
 )
 def test_a_study_that_makes_no_sense_is_refused(changes, says, make_study):
@@ -160,6 +173,9 @@ def test_a_study_of_the_first_version_keeps_its_name():
     "changes",
     [
         {"publish": ["accuracy"]},
+        {"heads": {"solver": "hierarchical"}},
+        {"heads": {"pooled_share": 0.5}},
+        {"encoder": {"rounds": 0}},
         {"encoder": {"sealing": "ring64"}},
         {"data": {"label": {"positive": [], "negative": [], "classes": [[0], [1], [2]]}}},
         {"data": {"image": IMAGE}, "model": {"encoder": "cnn"}},

@@ -22,6 +22,20 @@ def test_sizes_by_hand(make_study):
     assert plan(study).release(6, "metrics").values == 2 * 2 * 10
 
 
+def test_the_hierarchical_solver_adds_the_sum_of_all_domains_and_the_encoder_ends_before_it(make_study):
+    study = make_study({"heads.solver": "hierarchical", "heads.pooled_rounds": 3})
+    assert [head_values(study, number) for number in (3, 4, 6)] == [20, 60, 60]
+    releases = plan(study)
+    assert [releases.tensors(number) for number in (2, 3, 4)] == [("heads", "encoder"), ("heads",), ("heads",)]
+    assert "encoder" not in plan(make_study({"encoder.rounds": 0})).tensor_costs()
+
+
+def test_raw_inputs_have_no_weights(make_study):
+    raw = {"model.encoder": "raw", "model.hidden": [], "model.representation": 5, "encoder.rounds": 0}
+    assert encoder_values(make_study(raw)) == 0
+    assert head_width(make_study(raw)) == 6
+
+
 def test_cmi_widens_the_encoder_and_may_add_tables(make_study):
     averaged = make_study({"encoder.cmi": 0.1})
     assert encoder_values(averaged) == 5 * 8 + 8 + 8 * 8 + 8

@@ -24,10 +24,29 @@ def changed(part, value):
     return pack(current(model=replace(model, **{part: array})))
 
 
-def test_what_is_packed_is_unpacked():
-    got = unpack(STUDY, 1, pack(current()))
+HIERARCHICAL = tiny_study(heads={"solver": "hierarchical"})
+
+
+def gathered(value=1.0, at=-1):
+    """A model with evidence, one value of which is set."""
+    model = SharedModel.start(HIERARCHICAL).with_heads(np.ones((2, 3)), 1)
+    evidence = model.evidence.copy()
+    evidence[at] = value
+    return replace(model, evidence=evidence)
+
+
+@pytest.mark.parametrize("model", [current().model, gathered()], ids=["newton", "hierarchical"])
+def test_what_is_packed_is_unpacked(model):
+    got = unpack(model.study, 1, pack(current(model=model)))
     assert (got.digest, got.counts) == (DIGEST, (12.5, -3.0))
-    assert got.model.to_bytes() == current().model.to_bytes()
+    assert got.model.to_bytes() == model.to_bytes()
+
+
+@pytest.mark.parametrize(("at", "value"), [(0, 1024.1), (6, 1.0), (6, -0.1), (7, -1.0), (32, -1.0)])
+def test_evidence_that_no_round_gives_is_refused(at, value):
+    """The frame's first value, the share, the two weights."""
+    with pytest.raises(CatchUpError, match="the evidence of the heads"):
+        unpack(HIERARCHICAL, 1, pack(current(model=gathered(value, at))))
 
 
 @pytest.mark.parametrize(

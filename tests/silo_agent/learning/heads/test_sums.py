@@ -15,6 +15,7 @@ from silo_agent.learning.families.categorical import SHARE as SOFTMAX_SHARE
 from silo_agent.learning.families.family import C
 from silo_agent.learning.families.registry import family_of
 from silo_agent.learning.heads import sums as module
+from silo_agent.learning.heads.evidence import mixed
 from silo_agent.learning.heads.sums import hessian_noise_sd as noise_for
 from silo_agent.learning.heads.sums import pack as pack_for
 from silo_agent.learning.heads.sums import packed_size, second_order_sums
@@ -121,6 +122,43 @@ def test_one_patient_moves_the_clipped_statistic_by_at_most_one(patient, pooled,
         heads = np.tile(heads[0], (M, 1))
     vector = pack(*sums(phi, y, d, np.zeros(len(y)), heads, pooled=pooled, clip=clip))
     assert np.linalg.norm(vector) <= 1 + 1e-12
+
+
+@given(one_patient(), st.booleans(), st.floats(0.01, 1.0), st.floats(0, 0.99), st.floats(1e-3, 1e3))
+def test_one_patient_moves_the_statistic_by_at_most_one_in_any_frame(patient, pooled, clip, share, stretch):
+    """Raw inputs are longer than 1, a frame stretches them, and the domains' sum stands beside the domains."""
+    phi, y, d, heads = patient
+    if pooled:
+        heads = np.tile(heads[0], (M, 1))
+    turn = np.linalg.qr(np.vander([0.3, -0.8, 1.7, 0.9]))[0]
+    frame = (turn * np.array([stretch, 1.0, 0.1, 3.0])) @ turn.T
+    opened = second_order_sums(
+        torch.tensor(phi),
+        y,
+        d,
+        record_weights(np.zeros(len(y), np.int64)),
+        heads,
+        family=family_of(2),
+        pooled=pooled,
+        clip=clip,
+        frame=frame,
+        norm_bound=4.0,
+    )
+    vector = pack(*(opened if pooled else mixed(*opened, share)))
+    assert np.linalg.norm(vector) <= 1 + 1e-12
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_sums_in_a_frame_are_those_of_the_turned_features(classes):
+    """H and g become A H A and A g where nothing is clipped, and the logits stay."""
+    phi, y, d, p, heads = sample(4, 50, classes=classes)
+    frame = np.diag([0.5, 0.2, 0.4, 0.3])
+    given = torch.tensor(phi), y, d, record_weights(p), heads
+    plain = second_order_sums(*given, family=family_of(classes), pooled=False)
+    framed = second_order_sums(*given, family=family_of(classes), pooled=False, frame=frame)
+    across = np.kron(np.eye(1 if classes == 2 else classes), frame)
+    assert framed[0] == pytest.approx(across @ plain[0] @ across)
+    assert framed[1] == pytest.approx(plain[1] @ across)
 
 
 def without(lost, records, heads, *, classes, pooled):
