@@ -174,6 +174,8 @@ def require_accountable(study: Study, device: torch.device | str = "cpu") -> Non
     bits of gradients on the device that trains. Losses and gradients are examined on the same architecture with few
     values in each layer, because the number of values does not change whether records mix.
     """
+    if study.model.encoder == "raw":
+        return  # there are no weights to train
     require_per_record(terms.of_upload(study.encoder))
     whole = _untrained(study.model, study.data, study.encoder)
     accountable.require_layers(whole)
