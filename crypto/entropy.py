@@ -1,6 +1,6 @@
 """Where randomness comes from. The only source here is the operating system.
 
-Sources that can be repeated exist in tests and in simulations (`deploy.local.simulate`), where no agent can import them.
+Sources that can be repeated exist in tests and in simulations (`deploy.local.simulate`), where no agent imports them.
 """
 
 from __future__ import annotations

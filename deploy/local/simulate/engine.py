@@ -3,7 +3,7 @@
 Guarantees: contributions, noise, solutions and models come from the learner that agents run, through its public
 interface (`silo_agent.learning.learner`), and the sums are the integers that sealed sums open. So a run with the same
 records and draws gives the very model that a federation gives (tests/deploy/local/simulate/test_engine.py). Nothing is
-charged, sealed or kept: a learner's files lie in a folder that is removed, in memory where the machine has such folders.
+charged, sealed or kept: a learner's files lie in a folder that is removed, in memory where there are such folders.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""Keeps a hospital's records out of simulations, which are neither charged nor noised for good.
+"""Keeps a hospital's records out of simulations, which nobody charges and whose noise protects nobody.
 
-Guarantees: a file that an agent's configuration on this machine names under `data:` is refused, whatever leads to it: a
-symbolic link, a hard link or a copy with the same bytes. Configurations are looked for where they are likely: those
-that are given or that the environment names, those of agents that run, `/etc/fedward`, and every YAML file in the
-working folder, in the folders above the data, and one folder below each of these. A hospital whose agent runs on
-another machine is not protected by this, nor are records that somebody has changed: the researcher's word, `--public`,
-stands for those, and the output keeps it (docs/decisions.md).
+Guarantees: a file that a configuration of an agent names under `data:` is refused, whatever leads to it: a symbolic
+link, a hard link or a copy with the same bytes. Configurations of this machine are looked for where they are likely:
+those that are given or that the environment names; those of running agents, where one that may not be read refuses
+every file; YAML files in `/etc/fedward`, the home and the working folder, the data's folder and the one above, and one
+folder below each of these; and YAML files in the other folders above the data. A configuration elsewhere, of an agent
+that does not run, is not found, and changed records are not recognised: for these stands the word of whoever says
+`--public`, which the output keeps (docs/decisions.md).
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ def require_no_agents_data(files: Iterable[Path], configurations: Iterable[Path]
         if not named_data(path):
             msg = f"{path} is no agent's configuration, or names no data; give an agent.yaml or leave out --agent"
             raise SimulationError(msg)
-    for configuration in dict.fromkeys([*given, *likely_configurations(asked)]):
+    for configuration in dict.fromkeys([*given, *_of_running_agents(), *likely_configurations(asked)]):
         for named in named_data(configuration):
             for file in asked:
                 if _same(file, named):
@@ -53,13 +54,15 @@ def likely_configurations(files: Iterable[Path]) -> Iterator[Path]:
     """Files on this machine that may be an agent's configuration."""
     if os.environ.get(VARIABLE):
         yield Path(os.environ[VARIABLE])
-    yield from _of_running_agents()
-    folders = [_USUAL, Path.cwd()]
+    near, above = [_USUAL, Path.home(), Path.cwd()], list[Path]()
     for file in files:
-        for path in (Path(os.path.abspath(file)), file.resolve()):  # noqa: PTH100  # a link's own folder counts too
-            folders += path.parents
-    for folder in dict.fromkeys(folders):
+        # A link's own folder counts too.
+        for path in (Path(os.path.abspath(file)), file.resolve()):  # noqa: PTH100
+            near += path.parents[:2]
+            above += path.parents[2:]
+    for folder in dict.fromkeys([*near, *above]):
         yield from _documents(folder)
+    for folder in dict.fromkeys(near):
         for below in _entries(folder):
             with suppress(OSError):
                 if below.is_dir():
@@ -82,20 +85,40 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def _of_running_agents() -> Iterator[Path]:
-    """Configurations that running processes name in their command lines, where the system shows these."""
+    """Configurations that running agents name in their command lines, where the system shows these.
+
+    Raises `SimulationError` for one that may not be read.
+    """
     for entry in _entries(_PROCESSES):
         if not entry.name.isdigit():
             continue
-        with suppress(OSError, UnicodeDecodeError):
-            words = (_PROCESSES / entry.name / "cmdline").read_bytes().decode().split("\0")
-            if not any("fedward-silo" in word or "silo_agent" in word for word in words):
-                continue
-            home = (_PROCESSES / entry.name / "cwd").resolve()
-            for option, value in zip(words, [*words[1:], ""], strict=True):
-                if option in _OPTIONS and value:
-                    yield home / value
-                elif option.startswith("--config="):
-                    yield home / option.removeprefix("--config=")
+        process = _PROCESSES / entry.name
+        try:
+            words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            if any("fedward-silo" in word or "silo_agent" in word for word in words):
+                for option, value in zip(words, [*words[1:], ""], strict=True):
+                    if option in _OPTIONS:
+                        yield from _readable(process, value)
+                    elif option.startswith("--config="):
+                        yield from _readable(process, option.removeprefix("--config="))
+        except PermissionError:
+            msg = (
+                f"process {entry.name} is an agent whose configuration may not be read, so nobody can tell which files"
+                " are its hospital's; simulate on another machine, or on made-up records"
+            )
+            raise SimulationError(msg) from None
+        except OSError:  # the process has ended meanwhile
+            continue
+
+
+def _readable(process: Path, configuration: str) -> Iterator[Path]:
+    """The configuration of a process, if there is such a file. Raises `PermissionError` if it may not be read."""
+    path = Path(configuration)
+    if not path.is_absolute():
+        path = (process / "cwd").readlink() / path
+    with suppress(FileNotFoundError, IsADirectoryError):
+        path.open("rb").close()
+        yield path
 
 
 def _same(file: Path, named: Path) -> bool:
