@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, cast
@@ -17,12 +17,15 @@ from deploy.local.simulate.errors import SimulationError
 from policies.documents.study import Study, load_study
 
 if TYPE_CHECKING:
+    from deploy.local.simulate.many import M_co, Run
+    from deploy.local.simulate.outcome import Measured
     from deploy.local.simulate.silos import Source
 
 MOST_SEEDS: Final = 10_000
 _WIDTH: Final = 140
 """Columns of a table that goes to a file."""
 NO_NOISE: Final = "without noise"
+ALONE: Final = "alone"
 
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="study.yaml")]
 Data = Annotated[
@@ -37,7 +40,8 @@ Seeds = Annotated[str, typer.Option(help="How many, as 5; or which, as 1,2,7 or 
 Workers = Annotated[int, typer.Option(min=1, max=256, help="Processes side by side.")]
 Json = Annotated[Path | None, typer.Option("--json", help="Write every figure of every seed to this file.")]
 Plot = Annotated[Path | None, typer.Option(help="Draw the metrics by domain to this file: .svg, .png or .pdf.")]
-Baseline = Annotated[bool, typer.Option("--baseline/--no-baseline", help="The same study without noise beside it.")]
+NoNoise = Annotated[bool, typer.Option("--without-noise", help="Run the same study without noise beside it.")]
+Alone = Annotated[bool, typer.Option("--alone", help="Show what the mean silo reaches alone, without privacy.")]
 Agents = Annotated[
     list[Path] | None,
     typer.Option("--agent", help="agent.yaml of an agent whose records must not be used; repeatable."),
@@ -60,7 +64,8 @@ def simulate(
     workers: Workers = 1,
     json_file: Json = None,
     plot: Plot = None,
-    baseline: Baseline = False,
+    no_noise: NoNoise = False,
+    alone: Alone = False,
     agent: Agents = None,
     patients: Patients = 1000,
     prevalence: Prevalence = 0.2,
@@ -71,8 +76,10 @@ def simulate(
     asked, numbers = load_study(study), parse_seeds(seeds)
     require_reason(data, public, test, silos_by)
     # What follows loads torch, for a second or two; the faults above are told at once.
+    from deploy.local.simulate import alone as silos_alone
+    from deploy.local.simulate.engine import simulate as run
     from deploy.local.simulate.made_up import MadeUp
-    from deploy.local.simulate.many import simulate_seeds
+    from deploy.local.simulate.many import each_seed
     from deploy.local.simulate.summary import Simulated, as_json, table
     from deploy.local.simulate.variants import without_noise
 
@@ -80,14 +87,21 @@ def simulate(
     source, left_out = cast("Source", MadeUp(patients, prevalence, effect, difference, held_out)), 0
     if data is not None:
         asked, source, records, left_out = _read(asked, data, silos_by, test, share=held_out, agents=agent or [])
-    console, variants = Console(), {}
+    console = Console() if Console().is_terminal else Console(width=_WIDTH)
     with progress(console) as bar:
-        everything = {"study": asked} | ({NO_NOISE: without_noise(asked)} if baseline else {})
-        for name, variant in everything.items():
-            done = partial(bar.advance, bar.add_task(name, total=len(numbers)), 1)
-            variants[name] = simulate_seeds(variant, source, numbers, workers=workers, done=done)
-    found = Simulated(asked, variants.pop("study"), public if data else None, records, left_out, variants)
-    console.print(table(found), width=None if console.is_terminal else _WIDTH)
+
+        def each(name: str, what: Run[M_co], variant: Study) -> tuple[M_co, ...]:
+            done = partial(bar.advance, bar.add_task(name, total=len(numbers)))
+            return each_seed(what, variant, source, numbers, workers=workers, done=done)
+
+        runs = each("study", run, asked)
+        others: dict[str, Sequence[Measured]] = {}
+        if no_noise:
+            others[NO_NOISE] = each(NO_NOISE, run, without_noise(asked))
+        if alone:
+            others[ALONE] = each(ALONE, silos_alone.alone, asked)
+    found = Simulated(asked, runs, public if data else None, records, left_out, others)
+    console.print(table(found))
     if json_file is not None:
         json_file.write_text(json.dumps(as_json(found), indent=1) + "\n", encoding="utf-8")
     if plot is not None:

@@ -19,7 +19,7 @@ from crypto.entropy import Entropy
 from deploy.local.simulate.entropy import RepeatableEntropy
 from deploy.local.simulate.errors import SimulationError
 from deploy.local.simulate.outcome import Outcome, measure
-from deploy.local.simulate.silos import Cohorts, Silo, together
+from deploy.local.simulate.silos import Cohorts, Silo
 from policies.documents.study import Study, require_bounds
 from policies.plan.cost import Cohort
 from policies.plan.release import Release, plan
@@ -66,9 +66,9 @@ def simulate(study: Study, cohorts: Cohorts, *, seed: int, device: str = "cpu") 
             folder.mkdir()
             learners[name] = VirtualSilo(study, silo, folder, RepeatableEntropy(seed, name), device)
         model, published = _walk(study, learners)
-    test = cohorts.test or together({name: silo.held_out for name, silo in cohorts.silos.items()})
-    by_domain, all_together = measure(model, test)
-    return Outcome(study, seed, model, published, by_domain, all_together)
+    test = cohorts.measured
+    said = model.predict(test.inputs, test.domains, test.images)
+    return Outcome(study, seed, *measure(study, test, said), model=model, published=published)
 
 
 def _walk(study: Study, learners: Mapping[str, Learner]) -> tuple[SharedModel, Results]:

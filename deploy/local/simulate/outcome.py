@@ -1,4 +1,4 @@
-"""What one simulated run gives: the model, the metrics that would be published, and the exact ones beside them."""
+"""What a simulated run gives: the model, the metrics that would be published, and the exact ones beside them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
 from policies.accounting import accountant
 from policies.documents.study import Study
@@ -15,7 +16,10 @@ from policies.plan.cost import COHORTS
 from policies.plan.release import plan
 from silo_agent.data.records import Records
 from silo_agent.learning.evaluation.evaluation import Results, quality
+from silo_agent.learning.families.registry import family_of
 from silo_agent.learning.model import SharedModel
+
+Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -36,29 +40,18 @@ class Exact:
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Outcome:
-    """One run of a study.
-
-    `published`: what the silos would sign, from noised sums of held-out patients. `exact`: by domain, in the study's
-    order; `together`: all test records.
-    """
+class Measured:
+    """Exact metrics of one run: by domain, in the study's order, and of all test records together."""
 
     study: Study
     seed: int
-    model: SharedModel
-    published: Results
     exact: tuple[Exact, ...]
     together: Exact
 
     @property
-    def epsilon(self) -> Mapping[str, float]:
-        """What the study costs by cohort, at its delta; infinite without noise."""
-        return epsilons(self.study)
-
-    @property
     def ranked(self) -> bool:
         """Whether the study's outcomes have an AUC; where not, the accuracy stands in its place."""
-        return self.model.family.has_auc
+        return family_of(self.study.data.label.count).has_auc
 
     def value(self, own: Exact) -> float | None:
         """The AUC, or the accuracy where there is no such thing as an AUC."""
@@ -78,21 +71,33 @@ class Outcome:
         return min((value for value in found if value is not None), default=math.nan)
 
 
+@dataclass(frozen=True, repr=False, eq=False)
+class Outcome(Measured):
+    """One run of a study. `published`: what the silos would sign, from the noised sums of held-out patients."""
+
+    model: SharedModel
+    published: Results
+
+    @property
+    def epsilon(self) -> Mapping[str, float]:
+        """What the study costs by cohort, at its delta; infinite without noise."""
+        return epsilons(self.study)
+
+
 def mean(values: Sequence[float | None]) -> float:
     """The mean of the values that are there; nan if there are none."""
     found = [value for value in values if value is not None and not math.isnan(value)]
     return float(np.mean(found)) if found else math.nan
 
 
-def measure(model: SharedModel, records: Records) -> tuple[tuple[Exact, ...], Exact]:
-    """Exact metrics of a model by domain, and of all records together."""
-    study = model.study
-    said = model.predict(records.inputs, records.domains, records.images)
+def measure(study: Study, records: Records, said: Array) -> tuple[tuple[Exact, ...], Exact]:
+    """Exact metrics of probabilities (n, C) by domain, and of all records together."""
+    family = family_of(study.data.label.count)
 
-    def exact(rows: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Exact:
+    def exact(rows: NDArray[np.bool_]) -> Exact:
         own, labels = said[rows], records.labels[rows]
-        found = quality(own, labels, study.evaluation.bins, model.family)
-        happened, claimed = model.family.claim(own, labels)
+        found = quality(own, labels, study.evaluation.bins, family)
+        happened, claimed = family.claim(own, labels)
         observed = float(happened.sum())
         return Exact(
             auc=found.auc,

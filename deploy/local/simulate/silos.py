@@ -39,6 +39,11 @@ class Cohorts:
     silos: Mapping[str, Silo]
     test: Records | None = None
 
+    @property
+    def measured(self) -> Records:
+        """The records that models are measured on."""
+        return self.test or together({name: silo.held_out for name, silo in self.silos.items()})
+
 
 class Source(Protocol):
     """Where the records of a run come from. Another seed may give other records, or other cohorts of the same."""

@@ -11,10 +11,10 @@ import numpy as np
 from rich import box
 from rich.table import Table
 
-from deploy.local.simulate.outcome import Exact, Outcome, epsilons, mean
+from deploy.local.simulate.outcome import Exact, Measured, Outcome, epsilons, mean
 from policies.documents.study import Study
 
-Runs = Sequence[Outcome]
+Runs = Sequence[Measured]
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -22,20 +22,21 @@ class Simulated:
     """What was run, and what came.
 
     `public`: why the records may be used freely; None if they were made up. `records`: how many each silo has; left out
-    were `left_out`, which do not fit the schema. `variants`: runs of the same study otherwise, by name.
+    were `left_out`, which do not fit the schema. `others`: what was measured of the same
+    seeds otherwise, by name.
     """
 
     study: Study
-    runs: Runs
+    runs: Sequence[Outcome]
     public: str | None
     records: Mapping[str, int]
     left_out: int = 0
-    variants: Mapping[str, Runs] = field(default_factory=dict)
+    others: Mapping[str, Runs] = field(default_factory=dict)
 
     @property
     def every(self) -> Mapping[str, Runs]:
-        """The study's runs, as `study`, and the variants'."""
-        return {"study": self.runs, **self.variants}
+        """The study's runs, as `study`, and the others."""
+        return {"study": self.runs, **self.others}
 
 
 def table(found: Simulated) -> Table:
@@ -43,8 +44,7 @@ def table(found: Simulated) -> Table:
     quality = "AUC" if found.runs[0].ranked else "accuracy"
     shown = Table(title=title(found), title_justify="left", box=box.SIMPLE, pad_edge=False)
     shown.add_column("")
-    others = list(found.variants)
-    for head in (quality, *others, "published", "95 % interval", "calibration", "test records"):
+    for head in (quality, *found.others, "published", "95 % interval", "calibration", "test records"):
         shown.add_column(head, justify="right", no_wrap=True)
     for m, name in enumerate(found.study.data.domains):
         own = [spread([run.value(run.exact[m]) for run in runs]) for runs in found.every.values()]
@@ -93,7 +93,7 @@ def spread(values: Sequence[float | None]) -> str:
     return f"{mean(known):.3f}" + (f" +- {np.std(known, ddof=1):.3f}" if len(known) > 1 else "")
 
 
-def _published(runs: Runs, m: int) -> tuple[str, str]:
+def _published(runs: Sequence[Outcome], m: int) -> tuple[str, str]:
     """The published figure of a domain, and the ends of its interval; means over the runs that could tell it."""
     results = [run.published.by_domain[m] for run in runs]
     told = [own for own in (r.auc if run.ranked else r.accuracy for run, r in zip(runs, results, strict=True)) if own]
@@ -109,16 +109,17 @@ def _risk(own: Sequence[Exact]) -> tuple[str, str]:
     return spread([one.calibration for one in own]), f"{mean([one.records for one in own]):.0f}"
 
 
-def _run(run: Outcome) -> dict[str, Any]:
-    return {
+def _run(run: Measured) -> dict[str, Any]:
+    found: dict[str, Any] = {
         "seed": run.seed,
-        "model": run.model.digest,
         "mean": run.mean,
         "worst": run.worst(),
         "exact": [asdict(own) for own in run.exact],
         "together": asdict(run.together),
-        "published": [asdict(own) for own in run.published.by_domain],
     }
+    if isinstance(run, Outcome):
+        found |= {"model": run.model.digest, "published": [asdict(own) for own in run.published.by_domain]}
+    return found
 
 
 def _plain(value: Any) -> Any:

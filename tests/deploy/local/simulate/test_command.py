@@ -46,7 +46,7 @@ def fails(monkeypatch, capsys, *arguments):
 
 def test_made_up_records_give_table_json_and_plot(study, tmp_path):
     json_file, plot = tmp_path / "out.json", tmp_path / "out.svg"
-    options = ("--seeds", "2", "--patients", "60", "--baseline", "--json", json_file, "--plot", plot)
+    options = ("--seeds", "2", "--patients", "60", "--without-noise", "--alone", "--json", json_file, "--plot", plot)
     shown = run(study, *options)
     assert "made-up records" in shown
     assert all(row in shown for row in ("mean", "worst domain", "all together", "without noise"))
@@ -54,7 +54,7 @@ def test_made_up_records_give_table_json_and_plot(study, tmp_path):
     assert found["source"] == "made up"
     assert found["public"] is None
     assert [one["seed"] for one in found["runs"]["study"]] == [1, 2]
-    assert set(found["runs"]) == {"study", "without noise"}
+    assert set(found["runs"]) == {"study", "without noise", "alone"}
     assert 0 < found["epsilon"]["training"] < 10
     assert found["silos"] == {"north": 60, "south": 60, "west": 60}
     assert "<svg" in plot.read_text()
