@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from bench import flamby
-from deploy.demo import baselines, gather
+from deploy.demo import gather
 from deploy.demo.report_data import SealedDomain, SiloBudget
 from deploy.demo.sources import Source
 from deploy.local.federation import Federation
 from deploy.local.folders import empty
+from deploy.local.logistic import logistic
 from deploy.local.processes import FederationError
 from deploy.local.silo_policies import DATA_SET, silo_policy
 from deploy.local.watching import bars, watch
@@ -114,13 +115,13 @@ def of_model(model: SharedModel, cohorts: Cohorts) -> Scores:
 
 def of_pooled(cohorts: Cohorts) -> Scores:
     """One logistic regression on everybody's training records."""
-    weights = baselines.logistic(pooled(list(cohorts.training.values())))
+    weights = logistic(pooled(list(cohorts.training.values())))
     return {silo: _linear(weights, r) for silo, r in cohorts.held_out.items()}
 
 
 def of_alone(cohorts: Cohorts) -> Scores:
     """Every hospital's own logistic regression on its own held-out records."""
-    return {silo: _linear(baselines.logistic(cohorts.training[silo]), r) for silo, r in cohorts.held_out.items()}
+    return {silo: _linear(logistic(cohorts.training[silo]), r) for silo, r in cohorts.held_out.items()}
 
 
 def of_majority(cohorts: Cohorts) -> Scores:

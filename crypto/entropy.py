@@ -1,4 +1,7 @@
-"""Where randomness comes from. The only source here is the operating system; seeded sources exist only in tests."""
+"""Where randomness comes from. The only source here is the operating system.
+
+Sources that can be repeated exist in tests and in simulations (`deploy.local.simulate`), where no agent imports them.
+"""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from policies.documents.document import Closed, DocumentError, read_document
 from policies.documents.study import Name
@@ -54,3 +54,24 @@ class AgentConfig(Closed):
         from crypto.pki.certificates import Credential
 
         return Credential.load(self.certificate, self.key, self.authority)
+
+
+class _Named(Closed):
+    """What tells that a file is an agent's configuration, of whatever version, and what data it names."""
+
+    model_config = ConfigDict(extra="ignore")
+    coordinator: str
+    policy: Path
+    data: dict[str, Path]
+
+
+def named_data(path: Path) -> tuple[Path, ...]:
+    """The data files that an agent's configuration names; none if the file is no such configuration.
+
+    Fields that this version does not know are passed over, and nothing that is named needs to exist.
+    """
+    try:
+        found = read_document(path, _Named)
+    except DocumentError:
+        return ()
+    return tuple(path.resolve().parent / file for file in found.data.values())

@@ -18,10 +18,9 @@ import torch
 from numpy.typing import NDArray
 from opacus.grad_sample import GradSampleModule
 from opacus.optimizers import DPOptimizer
-from scipy.optimize import minimize
-from scipy.special import expit
 from torch import nn
 
+from deploy.local.logistic import design, logistic
 from policies.accounting.accountant import epsilon as spent
 from policies.documents.study import DataSchema, Model, Study
 from policies.plan.cost import Cost
@@ -33,9 +32,6 @@ from silo_agent.learning.evaluation.evaluation import auc
 warnings.filterwarnings("ignore", message="Full backward hook is firing", category=UserWarning)
 
 Array = NDArray[np.float64]
-
-RIDGES: Final = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
-_FOLDS: Final = 5
 
 
 @dataclass(frozen=True)
@@ -75,42 +71,7 @@ def alone(training: Sequence[Records], tests: Sequence[Records]) -> Array:
     No privacy. `tests` holds one set of records per domain.
     """
     models = [logistic(records) for records in training]
-    return np.array([[area(_design(t) @ weights, t.labels) for t in tests] for weights in models])
-
-
-def logistic(records: Records) -> Array:
-    """Weights (d + 1,), bias last, of the logistic regression over the study's inputs.
-
-    L2-regularised, the ridge chosen by five-fold cross-validation over patients.
-    """
-    design, labels = _design(records), records.labels.astype(np.float64)
-    weight = 1.0 / np.bincount(records.patients)[records.patients]
-    fold = records.patients % _FOLDS
-    losses = []
-    for ridge in RIDGES:
-        loss = 0.0
-        for part in range(_FOLDS):
-            held = fold == part
-            fitted = _fit(design[~held], labels[~held], weight[~held], ridge)
-            logits = design[held] @ fitted
-            loss += float(weight[held] @ (np.logaddexp(0.0, logits) - labels[held] * logits))
-        losses.append(loss)
-    return _fit(design, labels, weight, RIDGES[int(np.argmin(losses))])
-
-
-def _design(records: Records) -> Array:
-    return np.column_stack([np.asarray(records.inputs, np.float64), np.ones(len(records))])
-
-
-def _fit(design: Array, labels: Array, weight: Array, ridge: float) -> Array:
-    def objective(w: Array) -> tuple[float, Array]:
-        logits = design @ w
-        free = np.append(w[:-1], 0.0)
-        loss = float(weight @ (np.logaddexp(0.0, logits) - labels * logits)) + ridge / 2 * float(free @ free)
-        return loss, design.T @ (weight * (expit(logits) - labels)) + ridge * free
-
-    found = minimize(objective, np.zeros(design.shape[1]), jac=True, method="L-BFGS-B")
-    return np.asarray(found.x, np.float64)
+    return np.array([[area(design(t) @ weights, t.labels) for t in tests] for weights in models])
 
 
 class _Network(nn.Module):

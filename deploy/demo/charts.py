@@ -9,38 +9,19 @@ from __future__ import annotations
 import io
 import re
 from collections.abc import Sequence
-from typing import Any, Final, Literal
+from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
 
 from deploy.demo.report_data import ReportData
-
-INK: Final = "#1e293b"
-MUTED: Final = "#64748b"
-LINE: Final = "#e2e8f0"
-WASH: Final = "#f1f5f9"
-COLOURS: Final = ("#0f766e", "#c2410c", "#475569", "#7c3aed")
-"""Of the methods in order; FedWard's is the first and the page's accent."""
-_MARKERS: Final = ("o", "s", "D", "^")
-_WIDTH: Final = 8.6
-_STYLE: Final[dict[Any, Any]] = {
-    "svg.fonttype": "none",
-    "font.family": "sans-serif",
-    "font.sans-serif": ["Inter", "Segoe UI", "Helvetica Neue", "Arial", "DejaVu Sans"],
-    "font.size": 9.5,
-    "text.color": INK,
-    "axes.labelcolor": MUTED,
-    "axes.edgecolor": LINE,
-    "xtick.color": MUTED,
-    "ytick.color": INK,
-}
+from deploy.local.drawing import COLOURS, LINE, MARKERS, MUTED, STYLE, WASH, plain_axes
 
 
 def auc_chart(data: ReportData) -> str:
     """AUC per domain of every method, then their mean and worst on a tinted ground."""
     rows = [*data.domains, "Mean", "Worst domain"]
-    figure, axes = _axes(0.42 * len(rows) + 0.75)
+    figure, axes = plain_axes(0.42 * len(rows) + 0.75)
     places = [float(i) for i in range(len(data.domains))]
     places += [len(data.domains) + 0.35, len(data.domains) + 1.35]
     axes.axhspan(places[-2] - 0.5, places[-1] + 0.5, color=WASH, zorder=0)
@@ -50,7 +31,7 @@ def auc_chart(data: ReportData) -> str:
             axes.plot([low, high], [place, place], color=colour, linewidth=5, alpha=0.18, solid_capstyle="round")
         values = [*method.auc, method.mean, method.worst]
         axes.scatter(
-            values, places, s=64 if index == 0 else 42, color=colour, marker=_MARKERS[index % len(_MARKERS)],
+            values, places, s=64 if index == 0 else 42, color=colour, marker=MARKERS[index % len(MARKERS)],
             label=method.name, zorder=4 if index == 0 else 3, edgecolors="white", linewidths=0.8,
         )  # fmt: skip
     axes.set_yticks(places, rows)
@@ -68,7 +49,7 @@ def auc_chart(data: ReportData) -> str:
 
 def sealed_chart(data: ReportData) -> str:
     """AUC per domain from sealed sums, with 95 % intervals; of more than two classes the balanced accuracy."""
-    figure, axes = _axes(0.4 * len(data.domains) + 0.6)
+    figure, axes = plain_axes(0.4 * len(data.domains) + 0.6)
     intervals = [domain.auc if data.ranked else domain.balanced_accuracy for domain in data.sealed]
     for place, interval in enumerate(intervals):
         if interval is None:
@@ -91,7 +72,7 @@ def sealed_chart(data: ReportData) -> str:
 
 def budget_chart(data: ReportData) -> str:
     """Epsilon spent and left per silo."""
-    figure, axes = _axes(0.36 * len(data.budgets) + 0.75)
+    figure, axes = plain_axes(0.36 * len(data.budgets) + 0.75)
     places = range(len(data.budgets))
     axes.barh(places, [b.budget for b in data.budgets], height=0.5, color=LINE, label="left for later studies")
     axes.barh(places, [b.spent for b in data.budgets], height=0.5, color=COLOURS[0], label="spent")
@@ -109,7 +90,7 @@ def budget_chart(data: ReportData) -> str:
 
 def bytes_chart(data: ReportData) -> str:
     """Bytes per round of one silo, sent and fetched."""
-    figure, axes = _axes(2.2, grid="y")
+    figure, axes = plain_axes(2.2, grid="y")
     numbers = [r.round for r in data.rounds]
     axes.bar([n - 0.2 for n in numbers], [r.sent / 1024 for r in data.rounds], 0.36, color=COLOURS[0], label="sent")
     fetched = [r.fetched / 1024 for r in data.rounds]
@@ -124,7 +105,7 @@ def bytes_chart(data: ReportData) -> str:
 def time_chart(data: ReportData) -> str:
     """Seconds by phase, the longest first."""
     phases = sorted(data.phases, key=lambda p: -p.seconds)
-    figure, axes = _axes(0.34 * len(phases) + 0.6)
+    figure, axes = plain_axes(0.34 * len(phases) + 0.6)
     places = range(len(phases))
     axes.barh(places, [p.seconds for p in phases], height=0.5, color=COLOURS[0])
     for place, phase in enumerate(phases):
@@ -136,19 +117,6 @@ def time_chart(data: ReportData) -> str:
     return _svg(figure, "time")
 
 
-def _axes(height: float, grid: Literal["x", "y"] = "x") -> tuple[Figure, Any]:
-    """A figure of the page's width and `height` inches, with axes that show only a faint grid."""
-    with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=(_WIDTH, height), layout="constrained")
-        axes = figure.add_subplot()
-    axes.set_axisbelow(True)
-    axes.grid(visible=True, axis=grid, color=LINE, linewidth=0.8)
-    for side in ("top", "right", "left" if grid == "x" else "bottom"):
-        axes.spines[side].set_visible(False)
-    axes.tick_params(length=0)
-    return figure, axes
-
-
 def _note(axes: Any, x: float, y: float, text: str) -> None:
     """Muted text, a little to the right of a point."""
     axes.annotate(text, (x, y), xytext=(7, 0), textcoords="offset points", va="center", color=MUTED)
@@ -157,7 +125,7 @@ def _note(axes: Any, x: float, y: float, text: str) -> None:
 def _svg(figure: Figure, name: str) -> str:
     """The figure as one `<svg>` element whose ids all start with `name`."""
     out = io.StringIO()
-    with mpl.rc_context({**_STYLE, "svg.hashsalt": name}):
+    with mpl.rc_context({**STYLE, "svg.hashsalt": name}):
         unnamed = dict.fromkeys(("Date", "Creator", "Format", "Type"))
         figure.savefig(out, format="svg", transparent=True, metadata=unnamed)
     text = out.getvalue()

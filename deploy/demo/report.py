@@ -17,6 +17,7 @@ from rich.table import Table
 
 from deploy.demo import charts
 from deploy.demo.report_data import ReportData, SealedDomain
+from deploy.local.drawing import COLOURS
 
 _TEMPLATES: Final = Path(__file__).parent / "templates"
 _UNITS: Final = ("B", "KiB", "MiB", "GiB")
@@ -36,7 +37,7 @@ def render(result: ReportData, html: Path) -> None:
         style=Markup((_TEMPLATES / "report.css").read_text(encoding="utf-8")),  # noqa: S704  # a file of this package
         cards=_cards(result),
         charts=_charts(result),
-        colours=charts.COLOURS,
+        colours=COLOURS,
         best_mean=max((m.mean for m in result.methods), default=0.0),
         best_worst=max((m.worst for m in result.methods), default=0.0),
         spread=any(m.spread for m in result.methods),

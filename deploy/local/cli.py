@@ -1,4 +1,4 @@
-"""`fedward`: a whole federation on this machine, for trying a study before hospitals are asked to join it."""
+"""`fedward`: a study on this machine, as a whole federation or simulated, before hospitals are asked to join it."""
 
 from __future__ import annotations
 
@@ -20,16 +20,15 @@ from deploy.local.folders import begin, find_data
 from deploy.local.ledgers import Budget, budgets
 from deploy.local.processes import FederationError
 from deploy.local.silo_policies import check_common
+from deploy.local.simulate.command import simulate
+from deploy.local.simulate.errors import SimulationError
 from deploy.local.watching import bars, stage, watch
 from policies.documents.study import load_study
 from policies.errors import PolicyError
+from silo_agent.errors import SiloError
 
-app = typer.Typer(help="A federation on one machine.", no_args_is_help=True, pretty_exceptions_enable=False)
-
-
-@app.callback()
-def _group() -> None:
-    """Typer drops the name of a single command; with this callback, `fedward local` keeps its name."""
+app = typer.Typer(help="A study on one machine.", no_args_is_help=True, pretty_exceptions_enable=False)
+app.command()(simulate)
 
 
 @app.command()
@@ -81,7 +80,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, _interrupt)
     try:
         app()
-    except (FederationError, OperatorError, PolicyError, OSError) as error:
+    except (FederationError, OperatorError, PolicyError, SimulationError, SiloError, OSError) as error:
         typer.echo(f"fedward: {error}", err=True)
         sys.exit(1)
 

@@ -1,0 +1,160 @@
+"""`fedward simulate`: the options, and what is asked of whom."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final, cast
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress
+
+from deploy.local.simulate.errors import SimulationError
+from policies.documents.study import Study, load_study
+
+if TYPE_CHECKING:
+    from deploy.local.simulate.many import M_co, Run
+    from deploy.local.simulate.outcome import Measured
+    from deploy.local.simulate.silos import Source
+
+MOST_SEEDS: Final = 10_000
+_WIDTH: Final = 140
+"""Columns of a table that goes to a file."""
+NO_NOISE: Final = "without noise"
+ALONE: Final = "alone"
+
+StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="study.yaml")]
+Data = Annotated[
+    Path | None,
+    typer.Option(help="Public records: a folder with one file for each silo, or one table with --silos-by."),
+]
+Public = Annotated[str | None, typer.Option(metavar="REASON", help="Why anybody may use --data. Kept in the output.")]
+SilosBy = Annotated[str | None, typer.Option(metavar="COLUMN", help="Each value of this column is a silo of its own.")]
+TestFile = Annotated[Path | None, typer.Option("--test", help="Measure on these public records, not on held-out ones.")]
+HeldOut = Annotated[float, typer.Option(min=0.01, max=0.9, help="Share of each silo's patients who do not train.")]
+Seeds = Annotated[str, typer.Option(help="How many, as 5; or which, as 1,2,7 or 200-219.")]
+Workers = Annotated[int, typer.Option(min=1, max=256, help="Processes side by side.")]
+Json = Annotated[Path | None, typer.Option("--json", help="Write every figure of every seed to this file.")]
+Plot = Annotated[Path | None, typer.Option(help="Draw the metrics by domain to this file: .svg, .png or .pdf.")]
+NoNoise = Annotated[bool, typer.Option("--without-noise", help="Run the same study without noise beside it.")]
+Alone = Annotated[bool, typer.Option("--alone", help="Show what the mean silo reaches alone, without privacy.")]
+Agents = Annotated[
+    list[Path] | None,
+    typer.Option("--agent", help="agent.yaml of an agent whose records must not be used; repeatable."),
+]
+Patients = Annotated[int, typer.Option(min=20, help="Made-up patients of each silo.")]
+Prevalence = Annotated[float, typer.Option(min=0.001, max=0.999, help="Of made-up patients, two classes.")]
+Effect = Annotated[float, typer.Option(min=0.0, max=20.0, help="Standard deviation of made-up patients' logits.")]
+Difference = Annotated[float, typer.Option(min=0.0, max=100.0, help="How far made-up domains' laws lie apart.")]
+
+
+def simulate(
+    study: StudyFile,
+    *,
+    data: Data = None,
+    public: Public = None,
+    silos_by: SilosBy = None,
+    test: TestFile = None,
+    held_out: HeldOut = 0.25,
+    seeds: Seeds = "5",
+    workers: Workers = 1,
+    json_file: Json = None,
+    plot: Plot = None,
+    no_noise: NoNoise = False,
+    alone: Alone = False,
+    agent: Agents = None,
+    patients: Patients = 1000,
+    prevalence: Prevalence = 0.2,
+    effect: Effect = 1.5,
+    difference: Difference = 0.5,
+) -> None:
+    """Run a whole study in this process, without keys or network, on public or on made-up records."""
+    asked, numbers = load_study(study), parse_seeds(seeds)
+    require_reason(data, public, test, silos_by)
+    # What follows loads torch, for a second or two; the faults above are told at once.
+    from deploy.local.simulate import alone as silos_alone
+    from deploy.local.simulate.engine import simulate as run
+    from deploy.local.simulate.made_up import MadeUp
+    from deploy.local.simulate.many import each_seed
+    from deploy.local.simulate.summary import Simulated, as_json, table
+    from deploy.local.simulate.variants import without_noise
+
+    records: Mapping[str, int] = dict.fromkeys(asked.silos, patients)
+    source, left_out = cast("Source", MadeUp(patients, prevalence, effect, difference, held_out)), 0
+    if data is not None:
+        asked, source, records, left_out = _read(asked, data, silos_by, test, share=held_out, agents=agent or [])
+    console = Console() if Console().is_terminal else Console(width=_WIDTH)
+    with progress(console) as bar:
+
+        def each(name: str, what: Run[M_co], variant: Study) -> tuple[M_co, ...]:
+            done = partial(bar.advance, bar.add_task(name, total=len(numbers)))
+            return each_seed(what, variant, source, numbers, workers=workers, done=done)
+
+        runs = each("study", run, asked)
+        others: dict[str, Sequence[Measured]] = {}
+        if no_noise:
+            others[NO_NOISE] = each(NO_NOISE, run, without_noise(asked))
+        if alone:
+            others[ALONE] = each(ALONE, silos_alone.alone, asked)
+    found = Simulated(asked, runs, public if data else None, records, left_out, others)
+    console.print(table(found))
+    if json_file is not None:
+        json_file.write_text(json.dumps(as_json(found), indent=1) + "\n", encoding="utf-8")
+    if plot is not None:
+        from deploy.local.simulate.plot import draw
+
+        draw(found, plot)
+
+
+def parse_seeds(text: str) -> tuple[int, ...]:
+    """Seeds from `5` (1 to 5), `1,2,7` or `200-219`. Raises `SimulationError`."""
+    ranges = re.fullmatch(r"[0-9]{1,9}(-[0-9]{1,9})?(,[0-9]{1,9}(-[0-9]{1,9})?)*", text.replace(" ", ""))
+    found: set[int] = set()
+    for part in text.replace(" ", "").split(",") if ranges else ():
+        first, _, last = (f"1-{part}" if part == text.strip() and "-" not in part else part).partition("-")
+        found |= set(range(int(first), min(int(last or first), int(first) + MOST_SEEDS) + 1))
+    if not 0 < len(found) <= MOST_SEEDS:
+        msg = f"--seeds {text!r}: write how many, as 5, or which, as 1,2,7 or 200-219, and at most {MOST_SEEDS}"
+        raise SimulationError(msg)
+    return tuple(sorted(found))
+
+
+def require_reason(data: Path | None, public: str | None, test: Path | None, silos_by: str | None) -> None:
+    """Raise `SimulationError` for records without a reason why they are public, and for options without records."""
+    if data is not None and not (public or "").strip():
+        msg = (
+            f"a simulation is neither charged nor private, so {data} must hold public records: say why they are, with"
+            ' --public "REASON"; the output keeps it'
+        )
+        raise SimulationError(msg)
+    left = [name for name, value in (("--public", public), ("--test", test), ("--silos-by", silos_by)) if value]
+    if data is None and left:
+        msg = f"{' and '.join(left)} without --data: give the public records, or leave it out for made-up ones"
+        raise SimulationError(msg)
+
+
+def _read(
+    study: Study, data: Path, silos_by: str | None, test: Path | None, *, share: float, agents: list[Path]
+) -> tuple[Study, Source, Mapping[str, int], int]:
+    """The study with the silos that were found, their records, and how many fit and do not fit."""
+    from deploy.local.simulate.guard import require_no_agents_data
+    from deploy.local.simulate.reading import data_files, read_silos, read_test
+    from deploy.local.simulate.silos import Held
+    from deploy.local.simulate.variants import renamed
+
+    files = [file for file in data_files(data, silos_by) if test is None or file.resolve() != test.resolve()]
+    require_no_agents_data([*files, *([test] if test else [])], agents)
+    silos = read_silos(files, study.data, silos_by)
+    sizes = {name: len(own) for name, own in silos.records.items()}
+    names = study.silos if set(study.silos) == set(sizes) else tuple(sizes)
+    source = Held({name: silos.records[name] for name in names}, share, read_test(test, study.data) if test else None)
+    return renamed(study, names), source, {name: sizes[name] for name in names}, silos.left_out
+
+
+def progress(console: Console) -> Progress:
+    """A bar for each variant of the study, gone when all are done."""
+    return Progress("{task.description}", BarColumn(), MofNCompleteColumn(), console=console, transient=True)

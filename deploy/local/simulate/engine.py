@@ -1,0 +1,115 @@
+"""One run of a study in this process, round by round as the study's plan says.
+
+Guarantees: contributions, noise, solutions and models come from the learner that agents run, through its public
+interface (`silo_agent.learning.learner`), and the sums are the integers that sealed sums open. So a run with the same
+records and draws gives the very model that a federation gives (tests/deploy/local/simulate/test_engine.py). Nothing is
+charged, sealed or kept: a learner's files lie in a folder that is removed, in memory where there are such folders.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from crypto.entropy import Entropy
+from deploy.local.simulate.entropy import RepeatableEntropy
+from deploy.local.simulate.errors import SimulationError
+from deploy.local.simulate.outcome import Outcome, measure
+from deploy.local.simulate.silos import Cohorts, Silo
+from policies.documents.study import Study, require_bounds
+from policies.plan.cost import Cohort
+from policies.plan.release import Release, plan
+from protos.messages import Place, Tensor
+from silo_agent.data.records import Records
+from silo_agent.learning.contributions.contribution import Integers
+from silo_agent.learning.evaluation.evaluation import Results
+from silo_agent.learning.learner import Learner
+from silo_agent.learning.model import SharedModel
+
+_MEMORY: Final = Path("/dev/shm")  # noqa: S108  # a folder with a name of its own is made below it
+
+
+class VirtualSilo(Learner):
+    """The learner of one virtual silo. Its records are handed in, and no file is read."""
+
+    def __init__(self, study: Study, silo: Silo, folder: Path, entropy: Entropy, device: str) -> None:
+        super().__init__(
+            study, folder / "none", "simulated", 0.5, folder, identified_by=(), entropy=entropy, device=device
+        )
+        self._silo = silo
+
+    def cohort(self, name: Cohort) -> Records:
+        """The records that were handed in."""
+        return self._silo.training if name == "training" else self._silo.held_out
+
+
+def simulate(study: Study, cohorts: Cohorts, *, seed: int, device: str = "cpu") -> Outcome:
+    """Run a whole study on these silos; the same seed draws the same noise.
+
+    The silos are named as in the study. Some of its silos may be absent, as in a federation that goes on without them.
+    Raises `SimulationError` for a silo that the study does not name or for no silo, `Refused` for a study that no agent
+    would train.
+    """
+    require_bounds(study)
+    strangers = sorted(set(cohorts.silos).difference(study.silos))
+    if strangers or not cohorts.silos:
+        msg = f"the study names the silos {', '.join(study.silos)}, not {', '.join(strangers) or 'none'}; use `renamed`"
+        raise SimulationError(msg)
+    with tempfile.TemporaryDirectory(prefix="fedward-simulate-", dir=_MEMORY if _MEMORY.is_dir() else None) as root:
+        learners = {}
+        for name, silo in cohorts.silos.items():
+            folder = Path(root) / name
+            folder.mkdir()
+            learners[name] = VirtualSilo(study, silo, folder, RepeatableEntropy(seed, name), device)
+        model, published = _walk(study, learners)
+    test = cohorts.measured
+    said = model.predict(test.inputs, test.domains, test.images)
+    return Outcome(study, seed, *measure(study, test, said), model=model, published=published)
+
+
+def _walk(study: Study, learners: Mapping[str, Learner]) -> tuple[SharedModel, Results]:
+    """All rounds; gives the last model and the metrics that follow from the noised sums."""
+    model, results, planned = SharedModel.start(study), None, plan(study)
+    for number in range(planned.last + 1):
+        place = Place(study.digest, number, 1)
+        for release in planned.round(number):
+            total = _sum(release, place, model, learners)
+            model, found = _open(Tensor(release.tensor), total, place, model, learners)
+            results = found or results
+    if results is None:
+        msg = "the study's plan has no metrics; ask the developers"
+        raise SimulationError(msg)
+    return model, results
+
+
+def _sum(release: Release, place: Place, model: SharedModel, learners: Mapping[str, Learner]) -> Integers:
+    total = np.zeros(release.values, np.int64)
+    for learner in learners.values():
+        total += learner.contribution(release, place, model, len(learners))
+    return total
+
+
+def _open(
+    tensor: Tensor, total: Integers, place: Place, model: SharedModel, learners: Mapping[str, Learner]
+) -> tuple[SharedModel, Results | None]:
+    """What every silo makes of an opened sum; all make the same, so one solves and its model is the others'.
+
+    The others open too, because a silo keeps what it has opened for later rounds. The metrics come last and are opened
+    once: computing their intervals takes longer than anything else here.
+    """
+    first, *others = learners.values()
+    silos = len(learners)
+    first.check_sum(tensor, total, silos)
+    opened = first.open(tensor, total, place, model, silos)
+    if tensor is not Tensor.METRICS:
+        for learner in others:
+            learner.open(tensor, total, place, model, silos)
+    model = opened.model
+    if opened.unsolved is not None:
+        solution = first.solve(opened.unsolved, place, model, silos)
+        model = first.adopt(solution, opened.unsolved, place, model, silos)
+    return model, opened.results

@@ -1,0 +1,84 @@
+"""The same for many seeds, in parallel processes."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from typing import Generic, NamedTuple, Protocol, TypeVar
+
+from deploy.local.simulate.engine import simulate
+from deploy.local.simulate.outcome import Measured, Outcome
+from deploy.local.simulate.silos import Cohorts, Source
+from policies.documents.study import Study
+from silo_agent.learning.device import limit_threads
+
+M_co = TypeVar("M_co", bound=Measured, covariant=True)
+
+
+class Run(Protocol[M_co]):
+    """What is done for one seed: `engine.simulate`, `alone.alone`, or a function of a bench's own module."""
+
+    def __call__(self, study: Study, cohorts: Cohorts, *, seed: int) -> M_co:
+        """Measure one seed."""
+        ...
+
+
+class _Task(NamedTuple, Generic[M_co]):
+    run: Run[M_co]
+    study: Study
+    source: Source
+
+
+_TASKS: list[_Task[Measured]] = []
+"""What a worker's process works on, handed over once."""
+
+
+def simulate_seeds(study: Study, source: Source, seeds: Sequence[int], *, workers: int = 1) -> tuple[Outcome, ...]:
+    """The study's outcome for each seed, in their order (`each_seed`)."""
+    return each_seed(simulate, study, source, seeds, workers=workers)
+
+
+def each_seed(
+    run: Run[M_co],
+    study: Study,
+    source: Source,
+    seeds: Sequence[int],
+    *,
+    workers: int = 1,
+    done: Callable[[], object] = lambda: None,
+) -> tuple[M_co, ...]:
+    """One result for each seed, in their order; the number of workers changes none of them.
+
+    `source` gives the records of each seed. It is copied to every worker once, so it must be picklable, and so must
+    `run`; with more than one worker a script that calls this needs the usual `if __name__ == "__main__"`. Each process
+    uses one CPU thread: the matrices of a study are small, and threads would wait for each other. `done` is called
+    after each seed.
+    """
+    task, found = _Task(run, study, source), list[M_co]()
+    if workers <= 1 or len(seeds) <= 1:
+        limit_threads(1)
+        for seed in seeds:
+            found.append(_work(task, seed))
+            done()
+        return tuple(found)
+    # A fork would copy torch's threads in the middle of what they do.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(min(workers, len(seeds)), context, initializer=_begin, initargs=(task,)) as pool:
+        for result in pool.map(_work_here, seeds):
+            found.append(result)  # type: ignore[arg-type]  # what `run` gives
+            done()
+    return tuple(found)
+
+
+def _begin(task: _Task[Measured]) -> None:
+    limit_threads(1)
+    _TASKS[:] = [task]
+
+
+def _work_here(seed: int) -> Measured:
+    return _work(_TASKS[0], seed)
+
+
+def _work(task: _Task[M_co], seed: int) -> M_co:
+    return task.run(task.study, task.source.draw(task.study, seed), seed=seed)

@@ -1,0 +1,89 @@
+"""Public files as the records of virtual silos: a file for each silo, or one table parted by a column.
+
+A record that does not fit the study's schema is left out, as at a silo; here it is counted, because anybody may know.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from deploy.local.folders import SUFFIXES
+from deploy.local.simulate.errors import SimulationError
+from deploy.local.simulate.silos import rows_of
+from policies.documents.study import DataSchema
+from silo_agent.data.reader import read_sorted_records
+from silo_agent.data.records import Records
+
+_LONGEST: Final = 63
+_UNNAMED: Final = "none"
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Found:
+    """Records by silo. `left_out` counts the records that do not fit the schema."""
+
+    records: Mapping[str, Records]
+    left_out: int
+
+
+def data_files(data: Path, silos_by: str | None) -> tuple[Path, ...]:
+    """The files that a simulation would read: one table to be parted by a column, or all tables of a folder.
+
+    Raises `SimulationError` if that is not what lies there.
+    """
+    if data.is_file():
+        if silos_by is None:
+            msg = f"{data} is one file; say which column makes the silos with --silos-by, or give a folder of files"
+            raise SimulationError(msg)
+        return (data,)
+    found = tuple(sorted(path for path in data.glob("*") if path.suffix in SUFFIXES and path.is_file()))
+    if not found:
+        msg = f"{data} holds no {' or '.join(SUFFIXES)} file; give a folder with one file for each silo, or a file"
+        raise SimulationError(msg)
+    if silos_by is not None and len(found) > 1:
+        msg = f"{data} holds {len(found)} tables, and --silos-by parts one; give that file, or leave out --silos-by"
+        raise SimulationError(msg)
+    return found
+
+
+def read_silos(files: Sequence[Path], schema: DataSchema, silos_by: str | None) -> Found:
+    """The silos' records: a silo for each file, named after it, or for each value of the column in the one file.
+
+    Raises `DataError` for a file of another form, `SimulationError` for two silos of one name.
+    """
+    if silos_by is None:
+        whole = {file: read_sorted_records(file, schema, None) for file in files}
+        names = _names([file.stem for file in whole])
+        records = {name: own.records for name, own in zip(names, whole.values(), strict=True)}
+        return Found(records, sum(own.left_out for own in whole.values()))
+    table = read_sorted_records(files[0], schema, silos_by)
+    texts = np.array(table.texts, np.str_)
+    values = sorted(set(table.texts))
+    parted = {name: rows_of(table.records, texts == value) for name, value in zip(_names(values), values, strict=True)}
+    return Found(parted, table.left_out)
+
+
+def read_test(file: Path, schema: DataSchema) -> Records:
+    """Records to measure models on. Raises `DataError` for a file of another form, `SimulationError` if none fits."""
+    records = read_sorted_records(file, schema, None).records
+    if not len(records):
+        msg = f"no record of {file} fits the study's schema, so no model can be measured on it; check file and schema"
+        raise SimulationError(msg)
+    return records
+
+
+def _names(texts: Sequence[str]) -> list[str]:
+    """Names of silos, as a study may list them, from texts. Raises `SimulationError` if two become the same."""
+    names = [re.sub(r"[^a-z0-9]+", "-", text.lower())[:_LONGEST].strip("-") or _UNNAMED for text in texts]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        of = ", ".join(repr(text) for text, name in zip(texts, names, strict=True) if name in twice)
+        msg = f"the silos {of} would have one name, {twice[0]}; give them names that differ in letters and digits"
+        raise SimulationError(msg)
+    return names

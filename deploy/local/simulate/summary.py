@@ -1,0 +1,130 @@
+"""Many runs of a study as a table for people and as plain data for programs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+from rich import box
+from rich.table import Table
+
+from deploy.local.simulate.outcome import Exact, Measured, Outcome, epsilons, mean
+from policies.documents.study import Study
+
+Runs = Sequence[Measured]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Simulated:
+    """What was run, and what came.
+
+    `public`: why the records may be used freely; None if they were made up. `records`: how many each silo has; left out
+    were `left_out`, which do not fit the schema. `others`: what was measured of the same
+    seeds otherwise, by name.
+    """
+
+    study: Study
+    runs: Sequence[Outcome]
+    public: str | None
+    records: Mapping[str, int]
+    left_out: int = 0
+    others: Mapping[str, Runs] = field(default_factory=dict)
+
+    @property
+    def every(self) -> Mapping[str, Runs]:
+        """The study's runs, as `study`, and the others."""
+        return {"study": self.runs, **self.others}
+
+
+def table(found: Simulated) -> Table:
+    """Metrics by domain: the mean over the seeds, and +- their standard deviation."""
+    quality = "AUC" if found.runs[0].ranked else "accuracy"
+    shown = Table(title=title(found), title_justify="left", box=box.SIMPLE, pad_edge=False)
+    shown.add_column("")
+    for head in (quality, *found.others, "published", "95 % interval", "calibration", "test records"):
+        shown.add_column(head, justify="right", no_wrap=True)
+    for m, name in enumerate(found.study.data.domains):
+        own = [spread([run.value(run.exact[m]) for run in runs]) for runs in found.every.values()]
+        shown.add_row(name, *own, *_published(found.runs, m), *_risk([run.exact[m] for run in found.runs]))
+    shown.add_section()
+    shown.add_row("mean", *(spread([run.mean for run in runs]) for runs in found.every.values()))
+    shown.add_row("worst domain", *(spread([run.worst() for run in runs]) for runs in found.every.values()))
+    pooled = [spread([run.value(run.together) for run in runs]) for runs in found.every.values()]
+    shown.add_row("all together", *pooled, "", "", *_risk([run.together for run in found.runs]))
+    return shown
+
+
+def title(found: Simulated) -> str:
+    """What was simulated, on which records, at which price."""
+    study = found.study
+    price = ", ".join(f"{cohort} {cost:.2f}" for cohort, cost in epsilons(study).items())
+    source = "made-up records" if found.public is None else f"public records ({found.public})"
+    left = f", {found.left_out} records left out" if found.left_out else ""
+    return (
+        f"{study.name} {study.digest[:12]}: {len(found.records)} silos, {len(found.runs)} seeds, {source}{left}\n"
+        f"epsilon at delta {study.privacy.delta:g}: {price}"
+    )
+
+
+def as_json(found: Simulated) -> dict[str, Any]:
+    """Everything as plain data; what is unknown or infinite is None."""
+    study = found.study
+    document = {
+        "study": {"name": study.name, "digest": study.digest, "domains": study.data.domains},
+        "source": "made up" if found.public is None else "public",
+        "public": found.public,
+        "silos": dict(found.records),
+        "left_out": found.left_out,
+        "delta": study.privacy.delta,
+        "epsilon": dict(epsilons(study)),
+        "runs": {name: [_run(run) for run in runs] for name, runs in found.every.items()},
+    }
+    return dict(_plain(document))
+
+
+def spread(values: Sequence[float | None]) -> str:
+    """The mean of what is known, with the standard deviation if there are several values."""
+    known = [value for value in values if value is not None and not math.isnan(value)]
+    if not known:
+        return "-"
+    return f"{mean(known):.3f}" + (f" +- {np.std(known, ddof=1):.3f}" if len(known) > 1 else "")
+
+
+def _published(runs: Sequence[Outcome], m: int) -> tuple[str, str]:
+    """The published figure of a domain, and the ends of its interval; means over the runs that could tell it."""
+    results = [run.published.by_domain[m] for run in runs]
+    told = [own for own in (r.auc if run.ranked else r.accuracy for run, r in zip(runs, results, strict=True)) if own]
+    told = [own for own in told if own.value is not None]
+    if not told:
+        return "-", "too few to tell"
+    return spread(
+        [own.value for own in told]
+    ), f"{mean([o.low for o in told]):.3f} to {mean([o.high for o in told]):.3f}"
+
+
+def _risk(own: Sequence[Exact]) -> tuple[str, str]:
+    return spread([one.calibration for one in own]), f"{mean([one.records for one in own]):.0f}"
+
+
+def _run(run: Measured) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "seed": run.seed,
+        "mean": run.mean,
+        "worst": run.worst(),
+        "exact": [asdict(own) for own in run.exact],
+        "together": asdict(run.together),
+    }
+    if isinstance(run, Outcome):
+        found |= {"model": run.model.digest, "published": [asdict(own) for own in run.published.by_domain]}
+    return found
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _plain(own) for key, own in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(own) for own in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -1,0 +1,133 @@
+"""`fedward simulate` from its options to its files, and what it refuses."""
+
+import json
+import sys
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from deploy.local import cli
+from deploy.local.simulate.command import MOST_SEEDS, parse_seeds
+from deploy.local.simulate.errors import SimulationError
+from support.small_cohort import write_yaml
+from support.studies import tiny_document
+
+WIDE = {"COLUMNS": "200"}
+
+
+@pytest.fixture(autouse=True)
+def _elsewhere(monkeypatch, tmp_path):
+    """Nothing in the repository's folder is looked at."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+@pytest.fixture
+def study(tmp_path):
+    return str(write_yaml(tmp_path / "study.yaml", tiny_document(publish=["auc"])))
+
+
+def run(*arguments):
+    done = CliRunner().invoke(cli.app, ["simulate", *map(str, arguments)], env=WIDE, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+def fails(monkeypatch, capsys, *arguments):
+    """What the command says on stderr when it ends with exit code 1."""
+    monkeypatch.setattr(sys, "argv", ["fedward", "simulate", *map(str, arguments)])
+    monkeypatch.setattr(cli.signal, "signal", lambda *_: None)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    assert ended.value.code == 1
+    return capsys.readouterr().err
+
+
+def test_made_up_records_give_table_json_and_plot(study, tmp_path):
+    json_file, plot = tmp_path / "out.json", tmp_path / "out.svg"
+    options = ("--seeds", "2", "--patients", "60", "--without-noise", "--alone", "--json", json_file, "--plot", plot)
+    shown = run(study, *options)
+    assert "made-up records" in shown
+    assert all(row in shown for row in ("mean", "worst domain", "all together", "without noise"))
+    found = json.loads(json_file.read_text())
+    assert found["source"] == "made up"
+    assert found["public"] is None
+    assert [one["seed"] for one in found["runs"]["study"]] == [1, 2]
+    assert set(found["runs"]) == {"study", "without noise", "alone"}
+    assert 0 < found["epsilon"]["training"] < 10
+    assert found["silos"] == {"north": 60, "south": 60, "west": 60}
+    assert "<svg" in plot.read_text()
+
+
+def test_public_records_are_read_and_the_reason_is_kept(study, files, tmp_path):
+    json_file = tmp_path / "out.json"
+    shown = run(
+        study, "--data", files["north"].parent, "--public", "made for a test", "--seeds", "3-3", "--json", json_file
+    )
+    assert "made for a test" in shown
+    found = json.loads(json_file.read_text())
+    assert found["public"] == "made for a test"
+    assert found["silos"] == {"north": 80, "south": 80, "west": 80}
+    assert [one["seed"] for one in found["runs"]["study"]] == [3]
+
+
+def test_one_table_is_parted_by_a_column_and_another_file_measures(study, files, tmp_path):
+    table, json_file = tmp_path / "all.csv", tmp_path / "out.json"
+    rows = [line for file in files.values() for line in file.read_text().splitlines()[1:]]
+    wards = [f"{row},Ward {number % 4}" for number, row in enumerate(rows)]
+    table.write_text("\n".join(["patient,group,age,lactate,ill,ward", *wards, "p,a,old,5,1,Ward 1"]))
+    options = ("--public", "made for a test", "--silos-by", "ward", "--seeds", "1,4", "--json", json_file)
+    run(study, "--data", table, "--test", files["north"], *options)
+    found = json.loads(json_file.read_text())
+    assert found["silos"] == {f"ward-{number}": 60 for number in range(4)}
+    assert found["left_out"] == 1
+    assert [one["together"]["records"] for one in found["runs"]["study"]] == [80, 80]
+
+
+@pytest.mark.slow
+def test_workers_change_no_figure(study, tmp_path):
+    told = []
+    for workers in (1, 2):
+        json_file = tmp_path / f"{workers}.json"
+        run(study, "--seeds", "3", "--workers", workers, "--patients", "60", "--json", json_file)
+        told.append(json.loads(json_file.read_text()))
+    assert told[0] == told[1]
+
+
+@pytest.mark.parametrize("reason", [(), ("--public", "  ")])
+def test_records_need_a_reason_why_they_are_public(monkeypatch, capsys, study, files, reason):
+    assert '--public "REASON"' in fails(monkeypatch, capsys, study, "--data", files["north"].parent, *reason)
+
+
+def test_a_reason_without_records_is_an_error(monkeypatch, capsys, study):
+    assert "--public without --data" in fails(monkeypatch, capsys, study, "--public", "published")
+
+
+def test_a_file_that_an_agent_names_is_refused(monkeypatch, capsys, study, files, tmp_path):
+    config = {"coordinator": "hub:1", "policy": "policy.yaml", "data": {"tiny": str(files["south"])}}
+    (tmp_path / "silo").mkdir()
+    (tmp_path / "silo" / "agent.yaml").write_text(yaml.safe_dump(config))
+    said = fails(monkeypatch, capsys, study, "--data", files["north"].parent, "--public", "it is not")
+    assert "south.csv is what" in said
+    assert "silo/agent.yaml names under data" in said
+
+
+def test_a_file_without_a_column_of_the_study_is_an_error(monkeypatch, capsys, study, files):
+    files["south"].write_text("patient,group\n1,a\n")
+    said = fails(monkeypatch, capsys, study, "--data", files["north"].parent, "--public", "made for a test")
+    assert "column 'ill'" in said
+
+
+@pytest.mark.parametrize(
+    ("text", "seeds"),
+    [("3", (1, 2, 3)), ("1,2,7", (1, 2, 7)), ("200-203", (200, 201, 202, 203)), ("5-5", (5,)), ("1, 4-5", (1, 4, 5))],
+)
+def test_seeds_are_a_number_or_a_list(text, seeds):
+    assert parse_seeds(text) == seeds
+
+
+@pytest.mark.parametrize("text", ["", "0", "x", "1,,2", "7-3", "-3", f"{MOST_SEEDS + 1}", f"1-{MOST_SEEDS + 1}"])
+def test_anything_else_names_no_seeds(text):
+    with pytest.raises(SimulationError, match="--seeds"):
+        parse_seeds(text)

@@ -1,0 +1,88 @@
+"""A simulated run gives what a federation gives, and refuses silos that the study does not name."""
+
+import json
+from contextlib import ExitStack, closing
+
+import pytest
+
+from deploy.local.simulate.engine import simulate
+from deploy.local.simulate.entropy import RepeatableEntropy
+from deploy.local.simulate.errors import SimulationError
+from deploy.local.simulate.silos import Cohorts, Silo
+from policies.errors import PolicyError
+from silo_agent.data.reader import read_fitting_records
+from silo_agent.learning.learner import Learner
+from support import local_silos
+from support.certificates import data_set_of, load, make_authority
+from support.local_coordinator import LocalCoordinator
+from support.local_federation import HOLDOUT
+from support.studies import tiny_study
+
+LAST = 3
+"""Round of the tiny study's metrics."""
+
+
+def cohorts_of(study, files):
+    """The cohorts that agents with these data sets draw."""
+    records = {name: read_fitting_records(file, study.data, ["patient"]) for name, file in files.items()}
+    return Cohorts({name: Silo.split(own, data_set_of(name), HOLDOUT) for name, own in records.items()})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["local", "distributed"])
+def test_it_gives_the_very_model_and_results_of_real_agents_with_the_same_draws(tmp_path, monkeypatch, mode):
+    """The agents charge, seal, add and open; their learners alone draw from the simulation's source."""
+    study = tiny_study(privacy={"mode": mode})
+    monkeypatch.setattr(
+        local_silos,
+        "Learner",
+        lambda study, data, *given, entropy, **named: Learner(
+            study, data, *given, entropy=RepeatableEntropy(7, data.stem), **named
+        ),
+    )
+    authority = make_authority(tmp_path / "consortium")
+    coordinator = LocalCoordinator(study, load(authority.credential("coordinator", "hub")))
+    with ExitStack() as stack:
+        silos = {}
+        for name in study.silos:
+            credential = load(authority.credential("silo", name))
+            silos[name] = stack.enter_context(closing(local_silos.LocalSilo(tmp_path / name, credential, coordinator)))
+        for number in range(LAST + 1):
+            coordinator.run_round(number)
+        files = {name: silo.data for name, silo in silos.items()}
+        simulated = simulate(study, cohorts_of(study, files), seed=7)
+        assert silos["south"].model(2).read_bytes() == simulated.model.to_bytes()
+        published = json.loads((silos["south"].model(2).parent / "results.json").read_bytes())
+    domains = [own.patients.value for own in simulated.published.by_domain]
+    assert domains == [own["patients"]["value"] for own in published["by_domain"]]
+
+
+def test_a_seed_repeats_a_run_and_another_one_draws_other_noise(files):
+    study = tiny_study()
+    cohorts = cohorts_of(study, files)
+    first, again, other = (simulate(study, cohorts, seed=seed) for seed in (1, 1, 2))
+    assert first.model.digest == again.model.digest != other.model.digest
+    assert first.exact == again.exact
+
+
+def test_some_silos_of_a_study_may_be_absent(files, public_study):
+    cohorts = cohorts_of(public_study, files)
+    alone = simulate(public_study, Cohorts({"north": cohorts.silos["north"]}), seed=1)
+    assert alone.together.records == len(cohorts.silos["north"].held_out)
+    assert simulate(public_study, cohorts, seed=1).together.records > alone.together.records
+
+
+def test_a_silo_that_the_study_does_not_name_is_refused(files):
+    study = tiny_study()
+    cohorts = cohorts_of(study, files)
+    with pytest.raises(SimulationError, match="not elsewhere"):
+        simulate(study, Cohorts({"elsewhere": cohorts.silos["north"]}), seed=1)
+    with pytest.raises(SimulationError, match="not none"):
+        simulate(study, Cohorts({}), seed=1)
+
+
+def test_a_study_outside_the_bounds_is_refused(files):
+    study = tiny_study()
+    outside = study.model_copy(update={"heads": study.heads.model_copy(update={"clip": 1e-9})})
+    with pytest.raises(PolicyError, match="clip"):
+        simulate(outside, cohorts_of(study, files), seed=1)
