@@ -9,7 +9,7 @@ SEED ?= 100
 WORKERS ?= 2
 CONSTRAINTS := constraints.txt
 
-.PHONY: help demo test test-slow reliability ledger-faults lint proto clean audit bench-exam bench-heart bench-mnist bench-sealed bench-round bench-startup bench-noise abuse mutants
+.PHONY: help demo test test-slow reliability ledger-faults lint proto clean audit bench-exam bench-heart bench-mnist bench-sealed bench-round bench-startup bench-noise bench-feddar bench-hessian abuse mutants
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -69,6 +69,12 @@ bench-round: $(VENV)/.installed ## Three rounds, two silos, 478,410 weights: wha
 
 bench-startup: $(VENV)/.installed ## CPU seconds of commands that neither train nor count, and of an agent until it is ready.
 	$(BIN)/python -m bench.startup
+
+bench-feddar: $(VENV)/.installed ## FedDAR's synthetic experiment, in the clear and through sealed sums.
+	$(BIN)/python -m bench.feddar
+
+bench-hessian: $(VENV)/.installed ## Hessians of the heads in closed form against torch.func.hessian.
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m bench.hessian
 
 abuse: $(VENV)/.installed ## One hostile member beside a study of three honest silos, and beside none; a quarter of an hour.
 	$(BIN)/python -m bench.abuse

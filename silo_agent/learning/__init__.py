@@ -12,6 +12,7 @@ __all__ = [
     "errors",
     "evaluation",
     "families",
+    "heads",
     "lean",
     "learner",
     "model",

@@ -21,6 +21,7 @@ from policies.documents.study import BINARY
 from policies.plan.families import Form, form_of
 from silo_agent.learning.families.family import C, Floats, Integers
 from silo_agent.learning.families.open_bins import power_means
+from silo_agent.learning.families.products import weighted_gram
 
 SHARE: float = ((1.0 + math.sqrt(5.0)) / 2.0) ** 2.5 / 4.0
 """r = 0.8325, the share of the Hessian. The module's docstring has the proof."""
@@ -66,7 +67,7 @@ class Bernoulli:
 
     def curvature_sum(self, mean: torch.Tensor, z: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
         """The sum Z' diag(weight p (1 - p)) Z."""
-        return z.T @ ((weight * self.curvature_norm(mean))[:, None] * z)
+        return weighted_gram(z, weight * self.curvature_norm(mean))
 
     def centred(self, hessian: Floats, gradient: Floats) -> tuple[Floats, Floats]:
         """The sums unchanged, because every direction of a single row of weights moves a prediction."""

@@ -25,6 +25,7 @@ from torch.nn import functional
 from policies.plan.families import Form, form_of
 from silo_agent.learning.families.family import C, Floats, Integers
 from silo_agent.learning.families.open_bins import power_means
+from silo_agent.learning.families.products import kronecker_matrix, pair_products, pairs, rows_at_once
 
 SHARE = 0.5
 """r, the share of the Hessian. The module's docstring has the proof."""
@@ -68,15 +69,20 @@ class Categorical:
         return torch.sqrt(((mean * (1.0 - mean)) ** 2).sum(dim=1) + (mean**2 * (total[:, None] - mean**2)).sum(dim=1))
 
     def curvature_sum(self, mean: torch.Tensor, z: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
-        """The sum blockdiag(Z' diag(weight p_c) Z) - A'A, with A = [sqrt(weight) p_c z]."""
+        """The sum of S (x) z z', from products of a pair of classes and of a pair of features.
+
+        Both factors are symmetric, so a quarter of the matrix is made, by one matrix product over the records.
+        """
         count, width = mean.shape[1], z.shape[1]
-        products = (torch.sqrt(weight)[:, None] * mean)[:, :, None] * z[:, None, :]
-        products = products.reshape(len(z), count * width)
-        hessian = -(products.T @ products)
-        for c in range(count):
-            own = slice(c * width, (c + 1) * width)
-            hessian[own, own] += z.T @ ((weight * mean[:, c])[:, None] * z)
-        return hessian
+        sums = z.new_zeros(pairs(count), pairs(width))
+        rows = rows_at_once(pairs(count) + pairs(width))
+        i, j = torch.triu_indices(count, count, device=z.device)
+        for p, own, u in zip(*(torch.split(values, rows) for values in (mean, z, weight)), strict=True):
+            probabilities = p.T.contiguous()
+            curvature = pair_products(probabilities).neg_()
+            curvature[i == j] = probabilities * (1.0 - probabilities)
+            sums.addmm_(curvature * u, pair_products(own.T.contiguous()).T)
+        return kronecker_matrix(sums, count, width)
 
     def centred(self, hessian: Floats, gradient: Floats) -> tuple[Floats, Floats]:
         """P H P and P g, where P subtracts the mean over the classes' rows.
