@@ -225,8 +225,7 @@ def _scaled(feature: NumericFeature, value: float) -> float:
 
     The document bounds the range so that nothing is raised. This does not rest on it.
     """
-    log = feature.scale == "log"
-    low, high, placed = (math.log(v) if log else v for v in (feature.minimum, feature.maximum, value))
+    low, high, placed = map(feature.along, (feature.minimum, feature.maximum, value))
     scaled = 2.0 * (placed - low) / (high - low) - 1.0
     if not abs(scaled) <= _FARTHEST:
         msg = "the feature's range cannot be scaled"
@@ -255,6 +254,8 @@ def _number(feature: NumericFeature, schema: DataSchema, fill: float) -> Callabl
         if value is None:
             msg = f"a number in [{feature.minimum:g}, {feature.maximum:g}], written like 1.5"
             raise Unfit(msg)
+        if feature.outside == "clip":
+            value = min(max(value, feature.minimum), feature.maximum)
         if not feature.minimum <= value <= feature.maximum:
             msg = f"a number in [{feature.minimum:g}, {feature.maximum:g}]"
             raise Unfit(msg)
