@@ -83,3 +83,7 @@ def main() -> None:
     except (SiloError, CryptoError, PolicyError, MessageError, OSError) as error:
         typer.echo(f"fedward-silo: {error}", err=True)
         sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

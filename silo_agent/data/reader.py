@@ -126,11 +126,18 @@ def read_fitting_records(
 
 def check_records(path: Path, schema: DataSchema, listed: int, identified_by: Sequence[str] = ()) -> Check:
     """Return what `read_fitting_records` would leave out, with the first `listed` faults. Raises `DataError` too."""
+    return read_checked_records(path, schema, listed, identified_by)[1]
+
+
+def read_checked_records(
+    path: Path, schema: DataSchema, listed: int, identified_by: Sequence[str] = ()
+) -> tuple[Records, Check]:
+    """Read the records that fit, as for training, and say what was left out. Only for people inside the hospital."""
     faults = Faults(listed)
     reading = _reading(path, schema, identified_by, faults)
-    kept = len(_fitting(reading, path.parent, schema))
-    left_out = reading.table.broken + len(reading.table.rows) - kept
-    return Check(faults.first(), faults.total, kept, left_out)
+    records = _fitting(reading, path.parent, schema)
+    left_out = reading.table.broken + len(reading.table.rows) - len(records)
+    return records, Check(faults.first(), faults.total, len(records), left_out)
 
 
 def _reading(path: Path, schema: DataSchema, identified_by: Sequence[str], faults: Faults) -> Reading:
