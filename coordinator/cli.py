@@ -197,3 +197,7 @@ def main() -> None:
     except (CoordinatorError, CryptoError, PolicyError, OSError) as error:
         typer.echo(f"fedward-coordinator: {error}", err=True)
         sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

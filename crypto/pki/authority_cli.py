@@ -108,3 +108,7 @@ def _read(path: Path) -> bytes:
 def main() -> None:
     """Run the command line."""
     app()
+
+
+if __name__ == "__main__":
+    main()

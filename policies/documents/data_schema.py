@@ -7,6 +7,7 @@ one. `silo_agent.data.reader` does it. The arithmetic: docs/design/noise.md, "Pu
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, ValidationInfo, model_validator
@@ -43,14 +44,20 @@ def _span_fault(minimum: float, maximum: float) -> str | None:
     )
 
 
+_SCALES: Final[dict[str, Callable[[float], float]]] = {"linear": float, "log": math.log, "log1p": math.log1p}
+
+
 class NumericFeature(Closed):
-    """A number with a public range. It enters the model as a value in [-1, 1] (after `scale: log`, if asked for)."""
+    """A number with a public range. It enters the model as its place in the range, in [-1, 1]."""
 
     column: ColumnName
     kind: Literal["number"]
     minimum: Quantity
     maximum: Quantity
-    scale: Literal["linear", "log"] = "linear"
+    scale: Literal["linear", "log", "log1p"] = "linear"
+    """log: the place is that of the logarithm. log1p: of the logarithm of 1 + x, for counts, among which is 0."""
+    outside: Literal["drop", "clip"] = "drop"
+    """What becomes of a number outside the range. drop: its record is left out. clip: it counts as the nearer end."""
     missing: Codes = ()
     fill: Quantity | None = None
 
@@ -60,7 +67,10 @@ class NumericFeature(Closed):
             msg = f"minimum {self.minimum} must lie below maximum {self.maximum}"
             raise ValueError(msg)
         if self.scale == "log" and self.minimum <= 0:
-            msg = "scale log needs a minimum above 0"
+            msg = "scale log needs a minimum above 0; for counts, among which is 0, write scale: log1p"
+            raise ValueError(msg)
+        if self.scale == "log1p" and self.minimum < 0:
+            msg = "scale log1p needs a minimum of at least 0"
             raise ValueError(msg)
         if self.fill is not None and not self.minimum <= self.fill <= self.maximum:
             msg = f"fill {self.fill} must lie in [{self.minimum}, {self.maximum}]"
@@ -75,6 +85,10 @@ class NumericFeature(Closed):
         if fault is not None and not bounds.lifted(info):
             raise bounds.broken(fault)
         return self
+
+    def along(self, value: float) -> float:
+        """Where a value lies on the feature's scale; ends and values are compared there. Raises ValueError."""
+        return _SCALES[self.scale](value)
 
     @property
     def width(self) -> int:

@@ -1,16 +1,19 @@
-"""The policy's JSON Schema, for editors: `python -m policies.documents.schema` writes it, `--check` compares.
+"""JSON Schemas for editors: the policy's, which `python -m policies.documents.schema` writes, and the study's.
 
-Editors that use the YAML language server find the schema by the first line of the samples. It covers fields, types and
-ranges. Only `load_policy` checks how fields depend on each other.
+`--check` compares the written one. Editors that use the YAML language server find it by the first line of the samples.
+Schemas cover fields, types and ranges. Only `load_policy` and `load_study` check how fields depend on each other.
 """
 
 from __future__ import annotations
 
+import ast
+import inspect
 import json
 import sys
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+from policies.documents import data_schema, study
 from policies.documents.policy import Policy
 
 SCHEMA_FILE: Final = Path(__file__).parents[1] / "policy.schema.json"
@@ -20,6 +23,29 @@ def policy_schema() -> str:
     """Return the schema as JSON text, with the description of every field."""
     schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **Policy.model_json_schema()}
     return json.dumps(schema, indent=2) + "\n"
+
+
+def study_schema() -> str:
+    """Return the study's schema as JSON text. A field is described by the text below it in the code, if it has one.
+
+    The texts are read from the source here, and not by pydantic, so that only whoever asks for the schema waits.
+    """
+    schema = {"$schema": "https://json-schema.org/draft/2020-12/schema", **study.Study.model_json_schema()}
+    for module in (study, data_schema):
+        for part in ast.parse(inspect.getsource(module)).body:
+            if isinstance(part, ast.ClassDef):
+                fields = schema if part.name == "Study" else schema["$defs"].get(part.name, {})
+                _describe(fields.get("properties", {}), part)
+    return json.dumps(schema, indent=2) + "\n"
+
+
+def _describe(fields: dict[str, dict[str, Any]], part: ast.ClassDef) -> None:
+    """Add to each field the text that stands below it."""
+    for field, below in zip(part.body, part.body[1:], strict=False):
+        if not isinstance(field, ast.AnnAssign) or not isinstance(field.target, ast.Name):
+            continue
+        if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
+            fields[field.target.id]["description"] = inspect.cleandoc(str(below.value.value))
 
 
 def main(arguments: list[str]) -> int:

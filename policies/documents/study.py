@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, ModelWrapValidatorHandler, ValidationError, model_validator
 
@@ -348,12 +348,9 @@ class Study(Closed):
         """
         document = self.model_dump(mode="json")
         for path, default in _ADDED:
-            *parents, field = path
-            part = document
-            for parent in parents:
-                part = part[parent]
-            if part[field] == default:
-                del part[field]
+            for part in _parts(document, path[:-1]):
+                if path[-1] in part and part[path[-1]] == default:
+                    del part[path[-1]]
         return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
 
     @property
@@ -366,6 +363,7 @@ _ADDED: tuple[tuple[tuple[str, ...], object], ...] = (
     (("publish",), []),
     (("data", "image"), None),
     (("data", "label", "classes"), []),
+    (("data", "features", "*", "outside"), "drop"),
     (("model", "channels"), [16, 32]),
     (("encoder", "sealing"), "ring32"),
     (("encoder", "rounds"), None),
@@ -375,7 +373,15 @@ _ADDED: tuple[tuple[tuple[str, ...], object], ...] = (
     (("pace",), "prompt"),
     (("pace_seconds",), 60),
 )
-"""Fields added since the first version, with their defaults."""
+"""Fields added since the first version, with their defaults. "*" stands for every entry of a list."""
+
+
+def _parts(document: Any, path: tuple[str, ...]) -> list[dict[str, Any]]:
+    """The parts of a document that a path leads to."""
+    parts = [document]
+    for name in path:
+        parts = [inner for part in parts for inner in (part if name == "*" else [part[name]])]
+    return parts
 
 
 def load_study(path: Path) -> Study:

@@ -74,6 +74,7 @@ __all__ = [
     "LedgerWriteError",
     "read_history",
     "read_ledger",
+    "require_match",
 ]
 
 
@@ -298,20 +299,8 @@ class Ledger:
             return tuple(item for item in checkpoints if item.head not in found)
 
     def match(self, genesis: Genesis) -> None:
-        """Raise `LedgerMismatchError` if the ledger's own genesis says otherwise, as `open` does.
-
-        A genesis on disk that is older than a field (`unit`, `identified_by`, `delimiter`, `columns`) says nothing of
-        it: there the policy before says what it is (silo_agent/oversight/approval.py).
-        """
-        wanted = asdict(genesis)
-        for field, mine in asdict(self._genesis).items():
-            theirs = wanted[field]
-            if mine is not None and mine != theirs:
-                msg = (
-                    f"{self._name}: the ledger's {field} is {_shown(mine)}, but the policy says {_shown(theirs)}; it is"
-                    " fixed for the life of the data set, so fix the policy or give the right ledger"
-                )
-                raise LedgerMismatchError(msg)
+        """Raise `LedgerMismatchError` if the ledger's own genesis says otherwise, as `open` does."""
+        require_match(self._name, self._genesis, genesis)
 
     def verify(self) -> None:
         """Read the file again and compare. Raises `LedgerTamperedError` if it is not what this process wrote."""
@@ -374,6 +363,23 @@ class Ledger:
             self._fault = entry if isinstance(entry.event, Fault) else None
         self._spent = max(self._spent, entry.epsilon)
         self._day = entry.day if self._day is None else max(self._day, entry.day)
+
+
+def require_match(ledger: str, bound: Genesis, said: Genesis) -> None:
+    """Raise `LedgerMismatchError` if what a policy says of its data set is not what the ledger is bound to.
+
+    A genesis on disk that is older than a field (`unit`, `identified_by`, `delimiter`, `columns`) says nothing of it:
+    there the policy before says what it is (silo_agent/oversight/approval.py).
+    """
+    wanted = asdict(said)
+    for field, mine in asdict(bound).items():
+        theirs = wanted[field]
+        if mine is not None and mine != theirs:
+            msg = (
+                f"{ledger}: the ledger's {field} is {_shown(mine)}, but the policy says {_shown(theirs)}; it is fixed"
+                " for the life of the data set, so fix the policy or give the right ledger"
+            )
+            raise LedgerMismatchError(msg)
 
 
 def _require_bound(budget_epsilon: float) -> None:

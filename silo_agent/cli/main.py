@@ -1,7 +1,7 @@
 """`fedward-silo`: enrol a hospital, run its agent, keep policy and ledger, check its file, plan studies, use models.
 
 This file has enrolment and the agent itself. The commands of the ledger are in `ledger` and `together`, those of the
-policy in `policy`, of the file in `data`, of prices in `plan`, of models in `models`.
+policy in `policy`, of the file in `data`, of a study's document in `study`, of prices in `plan`, of models in `models`.
 
 Every command imports what it needs when it is called: the learning libraries take seconds to load, databases, grpc and
 cryptography a tenth of one each, and whoever asks for help or a ledger should not wait for them.
@@ -23,6 +23,7 @@ from silo_agent.cli.data import data_app
 from silo_agent.cli.ledger import ledger_app
 from silo_agent.cli.options import DEFAULT, ConfigOption
 from silo_agent.cli.policy import policy_app
+from silo_agent.cli.study import study_app
 from silo_agent.cli.together import ledger_together
 from silo_agent.errors import SiloError
 
@@ -30,6 +31,7 @@ app = typer.Typer(help="A hospital's agent.", no_args_is_help=True, pretty_excep
 app.add_typer(ledger_app, name="ledger")
 app.add_typer(policy_app, name="policy")
 app.add_typer(data_app, name="data")
+app.add_typer(study_app, name="study")
 ledger_app.command("together")(ledger_together)
 
 
@@ -83,3 +85,7 @@ def main() -> None:
     except (SiloError, CryptoError, PolicyError, MessageError, OSError) as error:
         typer.echo(f"fedward-silo: {error}", err=True)
         sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

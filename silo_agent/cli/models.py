@@ -16,7 +16,8 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from policies.ledger.ledger import read_ledger
+from policies.documents.policy import load_policy
+from policies.ledger.ledger import Genesis, read_history, read_ledger, require_match
 from policies.plan.cost import Cost
 from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption, StudyArgument, find_study
 from silo_agent.config import AgentConfig
@@ -25,6 +26,8 @@ from silo_agent.storage.folders import StateFolder
 
 if TYPE_CHECKING:
     from silo_agent.learning.evaluation.evaluation import Quality
+    from silo_agent.learning.evaluation.sampling import Spread
+    from silo_agent.models.evaluate import Cohorts, Evaluation
     from silo_agent.models.predict import Predictions
 
 PersonalOption = Annotated[bool, typer.Option("--personal", help="Use this hospital's own model, which never leaves.")]
@@ -48,31 +51,42 @@ class ExportFormat(StrEnum):
 
 def evaluate(
     study: StudyArgument,
-    data: Annotated[Path, typer.Argument(help="A labelled file in the study's schema.")],
+    data: Annotated[
+        Path | None, typer.Argument(help="A labelled file in the study's schema; by default this hospital's own.")
+    ] = None,
     config: ConfigOption = DEFAULT,
     *,
+    held_out: Annotated[
+        bool, typer.Option("--held-out", help="Score only the patients whom training never saw, by the policy.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Measure this silo's models on a labelled file, by domain. Nothing is released.
 
-    Balanced: the mean of the classes' accuracies. Calibration: the expected calibration error, 0 at best.
+    Balanced: the mean of the classes' accuracies. Calibration: the expected calibration error, 0 at best. Below a
+    figure stands the 95 % interval that other patients of the same kind would give.
     """
     from silo_agent.models.evaluate import evaluate as evaluate_models
     from silo_agent.storage.state import State
 
-    state = State(AgentConfig.load(config).state)
+    settings = AgentConfig.load(config)
+    cohorts = _cohorts(settings)
+    state = State(settings.state)
     digest, committed = find_study(state, study)
     removed = state.removed(digest)
-    evaluation = evaluate_models(state.study_folder(digest), committed, data, personal_kept=removed is None)
+    evaluation = evaluate_models(
+        state.study_folder(digest), committed, data, cohorts, held_out=held_out, personal_kept=removed is None
+    )
     if as_json:
         typer.echo(json.dumps(asdict(evaluation), indent=1, allow_nan=False))
         return
-    table = Table(*_COLUMNS, title=f"{evaluation.name}, round {evaluation.round}")
+    table = Table(*_COLUMNS, title=f"{evaluation.name}, round {evaluation.round}", pad_edge=False)
     for m, domain in enumerate(evaluation.domains):
-        table.add_row(domain, "shared", *_figures(evaluation.shared[m]))
-        if evaluation.personal is not None:
-            table.add_row("", "personal", *_figures(evaluation.personal[m]))
+        table.add_row(domain, "shared", *_figures(evaluation.shared[m], evaluation.shared_intervals[m]))
+        if evaluation.personal is not None and evaluation.personal_intervals is not None:
+            table.add_row("", "personal", *_figures(evaluation.personal[m], evaluation.personal_intervals[m]))
     Console(markup=False, emoji=False).print(table)
+    typer.echo("\n".join(_whom(evaluation)))
     if removed is not None:
         typer.echo(_gone(digest, removed), err=True)
 
@@ -213,6 +227,55 @@ def _ways(predictions: Predictions) -> dict[str, int]:
     return {way: predictions.ways.count(way) for way in sorted(set(predictions.ways))}
 
 
-def _figures(quality: Quality) -> tuple[str, ...]:
-    values = (quality.auc, quality.accuracy, quality.balanced_accuracy, quality.calibration)
-    return (str(quality.records), *("-" if value is None else f"{value:.3f}" for value in values))
+def _cohorts(settings: AgentConfig) -> Cohorts:
+    """Return what divides this hospital's patients, as its ledger is bound to it. Raises `LedgerMismatchError`."""
+    from silo_agent.models.evaluate import Cohorts
+
+    policy, ledger = load_policy(settings.policy), StateFolder(settings.state).ledger
+    if ledger.exists():
+        require_match(ledger.name, read_history(ledger)[0], Genesis.of(policy))
+    data_set = policy.data_set
+    return Cohorts(data_set.id, data_set.holdout, data_set.identified_by, settings.data)
+
+
+def _whom(evaluation: Evaluation) -> list[str]:
+    """Say whose records the figures are of, and what was skipped."""
+    found, lines = evaluation.patients, []
+    if found is not None:
+        training, held_out, all_of = found.training, found.held_out, f"{found.unit}s of {evaluation.file}"
+        if evaluation.scored == "held out":
+            lines.append(
+                f"Scored: the {held_out} {all_of} that are held out, which training never sees. Not scored: the"
+                f" {training} of the training cohort."
+            )
+        elif found.own:
+            lines.append(
+                f"Scored: all {all_of}. {training} of them are the training cohort, so the figures flatter;"
+                f" {held_out} are held out, and --held-out scores these alone."
+            )
+        else:
+            lines.append(
+                f"Scored: all {all_of}. By the policy, {training} of them would train here and {held_out} would be"
+                f" held out: if they are {found.unit}s of this hospital, --held-out scores the latter alone."
+            )
+    if evaluation.skipped:
+        lines.append(f"Skipped: {evaluation.skipped} records that do not fit the study, such as")
+        lines += [f"  {fault}" for fault in evaluation.faults]
+    return lines
+
+
+def _figures(quality: Quality, spread: Spread) -> tuple[str, ...]:
+    pairs = (
+        (quality.auc, spread.auc),
+        (quality.accuracy, spread.accuracy),
+        (quality.balanced_accuracy, spread.balanced_accuracy),
+        (quality.calibration, None),
+    )
+    return (str(quality.records), *(_figure(value, interval) for value, interval in pairs))
+
+
+def _figure(value: float | None, interval: tuple[float, float] | None) -> str:
+    """A figure, with its interval below."""
+    if value is None:
+        return "-"
+    return f"{value:.3f}" if interval is None else f"{value:.3f}\n{interval[0]:.2f}-{interval[1]:.2f}"

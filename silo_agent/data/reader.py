@@ -126,11 +126,18 @@ def read_fitting_records(
 
 def check_records(path: Path, schema: DataSchema, listed: int, identified_by: Sequence[str] = ()) -> Check:
     """Return what `read_fitting_records` would leave out, with the first `listed` faults. Raises `DataError` too."""
+    return read_checked_records(path, schema, listed, identified_by)[1]
+
+
+def read_checked_records(
+    path: Path, schema: DataSchema, listed: int, identified_by: Sequence[str] = ()
+) -> tuple[Records, Check]:
+    """Read the records that fit, as for training, and say what was left out. Only for people inside the hospital."""
     faults = Faults(listed)
     reading = _reading(path, schema, identified_by, faults)
-    kept = len(_fitting(reading, path.parent, schema))
-    left_out = reading.table.broken + len(reading.table.rows) - kept
-    return Check(faults.first(), faults.total, kept, left_out)
+    records = _fitting(reading, path.parent, schema)
+    left_out = reading.table.broken + len(reading.table.rows) - len(records)
+    return records, Check(faults.first(), faults.total, len(records), left_out)
 
 
 def _reading(path: Path, schema: DataSchema, identified_by: Sequence[str], faults: Faults) -> Reading:
@@ -225,8 +232,7 @@ def _scaled(feature: NumericFeature, value: float) -> float:
 
     The document bounds the range so that nothing is raised. This does not rest on it.
     """
-    log = feature.scale == "log"
-    low, high, placed = (math.log(v) if log else v for v in (feature.minimum, feature.maximum, value))
+    low, high, placed = map(feature.along, (feature.minimum, feature.maximum, value))
     scaled = 2.0 * (placed - low) / (high - low) - 1.0
     if not abs(scaled) <= _FARTHEST:
         msg = "the feature's range cannot be scaled"
@@ -255,6 +261,8 @@ def _number(feature: NumericFeature, schema: DataSchema, fill: float) -> Callabl
         if value is None:
             msg = f"a number in [{feature.minimum:g}, {feature.maximum:g}], written like 1.5"
             raise Unfit(msg)
+        if feature.outside == "clip":
+            value = min(max(value, feature.minimum), feature.maximum)
         if not feature.minimum <= value <= feature.maximum:
             msg = f"a number in [{feature.minimum:g}, {feature.maximum:g}]"
             raise Unfit(msg)

@@ -2,42 +2,104 @@
 
 It is for files that the hospital may look at freely (public test patients, its own records). Nothing is released and
 nothing is charged. The results must not influence a study (docs/design/noise.md, "What may feed an upload": accepting
-a model on private data is a release).
+a model on private data is a release). Guarantees: with `held_out` only patients are scored whom no study of this data
+set trains on, because the same function of the same bound fields divides them; without it, the result says how many of
+each cohort were scored. A record that does not fit the study is skipped and counted.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from silo_agent.data.reader import read_records
+from policies.documents.study import Study
+from silo_agent.data.errors import DataError
+from silo_agent.data.reader import read_checked_records
+from silo_agent.data.records import NOBODY, Records
+from silo_agent.data.split import split
 from silo_agent.errors import SiloError
 from silo_agent.learning.evaluation.evaluation import Quality, quality
+from silo_agent.learning.evaluation.sampling import Spread, spread
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
 from silo_agent.storage.folders import StudyFolder
+
+_LISTED: Final = 3
+"""Most faults that are repeated."""
 
 
 class NoModelError(SiloError):
     """The silo has no finished model of that study."""
 
 
+class NoFileError(SiloError):
+    """Nobody said which file to measure on."""
+
+
+@dataclass(frozen=True)
+class Cohorts:
+    """What decides who trains and who is held out: `data_set.id`, `holdout` and `identified_by` of the policy.
+
+    `files` has the hospital's file of each study, by the study's name.
+    """
+
+    data_set: str
+    holdout: float
+    identified_by: Sequence[str]
+    files: Mapping[str, Path]
+
+
+@dataclass(frozen=True)
+class Patients:
+    """Patients of the file by cohort, or records if that is the study's `unit`.
+
+    `own`: the file is the one that the hospital trained on.
+    """
+
+    unit: str
+    training: int
+    held_out: int
+    own: bool
+
+
 @dataclass(frozen=True)
 class Evaluation:
-    """Quality by domain. `personal` is None if the silo has no personal model."""
+    """Quality by domain, with intervals of the sampling. The personal parts are None if the silo has no such model.
+
+    `scored` is "held out" or "all"; `patients` is None if the records do not say whose they are. `skipped` counts the
+    records that do not fit the study, and `faults` says why the first were skipped.
+    """
 
     study: str
     name: str
     round: int
+    file: str
+    scored: str
+    patients: Patients | None
+    skipped: int
+    faults: tuple[str, ...]
     domains: tuple[str, ...]
     shared: tuple[Quality, ...]
     personal: tuple[Quality, ...] | None
+    shared_intervals: tuple[Spread, ...]
+    personal_intervals: tuple[Spread, ...] | None
 
 
-def evaluate(folder: Path, round_number: int, data: Path, *, personal_kept: bool = True) -> Evaluation:
-    """Evaluate the models that a study's `folder` holds after a round. Raises `NoModelError`, `DataError`.
+def evaluate(
+    folder: Path,
+    round_number: int,
+    data: Path | None,
+    cohorts: Cohorts,
+    *,
+    held_out: bool = False,
+    personal_kept: bool = True,
+) -> Evaluation:
+    """Evaluate the models that a study's `folder` holds after a round, by default on the hospital's own file.
 
-    `personal_kept` is False if the removal of the personal model has begun. The model is then not looked for.
+    `held_out` leaves out all patients of the training cohort. `personal_kept` is False if the removal of the personal
+    model has begun. The model is then not looked for. Raises `NoModelError`, `NoFileError`, `DataError`.
     """
     path = StudyFolder(folder).model(round_number)
     if not path.exists():
@@ -45,27 +107,58 @@ def evaluate(folder: Path, round_number: int, data: Path, *, personal_kept: bool
         raise NoModelError(msg)
     model = SharedModel.load(path)
     study = model.study
-    records = read_records(data, study.data)
+    file, own = _file(study, data, cohorts)
+    # A file of other people need not have the columns that identify records here.
+    identified_by = cohorts.identified_by if own or held_out else ()
+    records, check = read_checked_records(file, study.data, _LISTED, identified_by)
+    if check.left_out and not check.kept:
+        raise DataError(check.faults, check.total)
+    patients = None
+    if NOBODY not in records.identities:
+        training, evaluation = split(records, cohorts.data_set, cohorts.holdout)
+        unit = "record" if study.data.patient is None else "patient"
+        patients = Patients(unit, training.patient_count, evaluation.patient_count, own)
+        records = evaluation if held_out else records
+    shared, shared_intervals = _by_domain(model, records, study, model)
+    personal, personal_intervals = None, None
     personal_path = StudyFolder(folder).personal
-    personal = PersonalModel.load(personal_path) if personal_kept and personal_path.exists() else None
-
-    def by_domain(predictor: SharedModel | PersonalModel) -> tuple[Quality, ...]:
-        probabilities = predictor.predict(records.inputs, records.domains, records.images)
-        return tuple(
-            quality(
-                probabilities[records.domains == m],
-                records.labels[records.domains == m],
-                study.evaluation.bins,
-                model.family,
-            )
-            for m in range(len(study.data.domains))
-        )
-
+    if personal_kept and personal_path.exists():
+        personal, personal_intervals = _by_domain(PersonalModel.load(personal_path), records, study, model)
     return Evaluation(
         study=study.digest,
         name=study.name,
         round=round_number,
+        file=file.name,
+        scored="held out" if held_out else "all",
+        patients=patients,
+        skipped=check.left_out,
+        faults=tuple(map(str, check.faults)),
         domains=study.data.domains,
-        shared=by_domain(model),
-        personal=None if personal is None else by_domain(personal),
+        shared=shared,
+        personal=personal,
+        shared_intervals=shared_intervals,
+        personal_intervals=personal_intervals,
+    )
+
+
+def _file(study: Study, data: Path | None, cohorts: Cohorts) -> tuple[Path, bool]:
+    """The file to measure on, and whether it is the hospital's own of this study."""
+    trained = cohorts.files.get(study.name)
+    if data is not None:
+        return data, trained is not None and data.exists() and data.samefile(trained)
+    if trained is None:
+        msg = f"agent.yaml names no file for the study {study.name!r}; name a labelled file, or add one under data"
+        raise NoFileError(msg)
+    return trained, True
+
+
+def _by_domain(
+    predictor: SharedModel | PersonalModel, records: Records, study: Study, model: SharedModel
+) -> tuple[tuple[Quality, ...], tuple[Spread, ...]]:
+    probabilities = predictor.predict(records.inputs, records.domains, records.images)
+    bins, family = study.evaluation.bins, model.family
+    masks = [records.domains == m for m in range(len(study.data.domains))]
+    return (
+        tuple(quality(probabilities[own], records.labels[own], bins, family) for own in masks),
+        tuple(spread(probabilities[own], records.labels[own], records.patients[own], bins, family) for own in masks),
     )

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,8 +33,9 @@ PERSONAL_WARNING = (
 )
 _READING = (
     "Cells are trimmed. A cell that is one of `missing`, or of its column's own missing codes, is absent; that is an"
-    " error where the column has neither a fill nor a coordinate for absence. So is a value outside its range or list:"
-    " nothing is clipped or guessed. Whole numbers equal themselves with a fraction of zero."
+    " error where the column has neither a fill nor a coordinate for absence. So is a value outside its range or list,"
+    " except where the coordinate's formula clips it: nothing is guessed. Whole numbers equal themselves with a"
+    " fraction of zero."
 )
 _PROTECTS = (
     "With or without any one {unit}'s records in the training, every outcome, this model included, is about equally"
@@ -151,16 +153,22 @@ def _data(schema: DataSchema) -> Json:
     }
 
 
+_ALONG: Final[dict[str, Callable[[str], str]]] = {"linear": str, "log": "ln {}".format, "log1p": "ln(1 + {})".format}
+"""How a value on a feature's scale is written."""
+
+
 def _numeric(feature: NumericFeature) -> list[Json]:
     low, high = _exact(feature.minimum), _exact(feature.maximum)
-    formula = f"2 (x - {low}) / ({high} - {low}) - 1"
-    if feature.scale == "log":
-        formula = f"2 (ln x - ln {low}) / (ln {high} - ln {low}) - 1"
+    along = _ALONG[feature.scale]
+    formula = f"2 ({along('x')} - {along(low)}) / ({along(high)} - {along(low)}) - 1"
+    if feature.outside == "clip":
+        formula += f"; x clipped to [{low}, {high}]"
     entry: Json = {
         "value": "scaled",
         "minimum": feature.minimum,
         "maximum": feature.maximum,
         "scale": feature.scale,
+        "outside": feature.outside,
         "missing": list(feature.missing),
         "fill": feature.fill,
         "formula": formula if feature.fill is None else f"{formula}; x = {_exact(feature.fill)} where absent",

@@ -35,6 +35,7 @@ MIXED = [
     },
     {"kind": "category", "column": "sex", "values": ["f", "m"], "missing": ["u"], "optional": True},
     {"kind": "category", "column": "grade", "values": [1, 2, 3]},
+    {"kind": "number", "column": "visits", "minimum": 0, "maximum": 40, "scale": "log1p", "outside": "clip"},
 ]
 WARDS = [
     {"column": "group", "values": ["a", 7], "names": ["a", "seven"]},

@@ -48,8 +48,10 @@ def coordinate(data, entry, row):
         return float(same(cell, entry["code"]))
     value = entry["fill"] if absent else float(cell)
     low, high = entry["minimum"], entry["maximum"]
-    if entry["scale"] == "log":
-        value, low, high = math.log(value), math.log(low), math.log(high)
+    if entry["outside"] == "clip":
+        value = min(max(value, low), high)
+    along = {"linear": float, "log": math.log, "log1p": math.log1p}[entry["scale"]]
+    value, low, high = along(value), along(low), along(high)
     return 2 * (value - low) / (high - low) - 1
 
 

@@ -55,11 +55,18 @@ def ranges(draw):
 @st.composite
 def features(draw):
     low, high = draw(ranges())
-    scale = draw(st.sampled_from(["linear", "log"]))
+    scale, outside = draw(st.sampled_from(["linear", "log", "log1p"])), draw(st.sampled_from(["drop", "clip"]))
     fill = draw(st.sampled_from([None, low, high]))
     try:
         return NumericFeature(
-            column="x", kind="number", minimum=low, maximum=high, scale=scale, missing=["?"], fill=fill
+            column="x",
+            kind="number",
+            minimum=low,
+            maximum=high,
+            scale=scale,
+            outside=outside,
+            missing=["?"],
+            fill=fill,
         )
     except ValidationError:
         return None
@@ -76,15 +83,22 @@ def cells_of(low, high):
 
 def exact(feature, value):
     """The input that a value should become, computed with 60 digits."""
+    if feature.outside == "clip":
+        value = min(max(value, feature.minimum), feature.maximum)
     v, low, high = (Decimal(number) for number in (value, feature.minimum, feature.maximum))
     if feature.scale == "log":
         v, low, high = v.ln(), low.ln(), high.ln()
+    if feature.scale == "log1p":
+        v, low, high = ((1 + number).ln() for number in (v, low, high))
     return 2 * (v - low) / (high - low) - 1
 
 
 def fits(feature, cell):
     try:
-        return cell.strip("-").isascii() and feature.minimum <= float(cell) <= feature.maximum and "x" not in cell
+        if not cell.strip("-").isascii() or "x" in cell:
+            return False
+        value = float(cell)
+        return math.isfinite(value) and (feature.outside == "clip" or feature.minimum <= value <= feature.maximum)
     except ValueError:
         return False
 

@@ -8,8 +8,10 @@ import yaml
 
 import policies
 from policies.documents import schema
-from policies.documents.schema import SCHEMA_FILE, main, policy_schema
+from policies.documents.schema import SCHEMA_FILE, main, policy_schema, study_schema
 
+STUDIES_PAGE = Path(policies.__file__).parents[1] / "docs" / "studies.md"
+REQUIRED = "-"
 SAMPLES = sorted((Path(policies.__file__).parent / "samples").glob("*.yaml"))
 
 
@@ -55,3 +57,47 @@ def test_the_samples_name_the_schema_and_state_what_it_requires(path):
     assert (path.parent / first.partition("=")[2]).resolve() == SCHEMA_FILE.resolve()
     sample = yaml.safe_load(path.read_text())
     assert set(document["required"]) == set(sample)
+
+
+def fields_of(schema, part, path=""):
+    """Every field of a study that holds a value or a list: its path, and its default or `REQUIRED`."""
+    for name, field in part.get("properties", {}).items():
+        if "$ref" not in field or path:
+            yield path + name, field.get("default", REQUIRED)
+        yield from inner(schema, field, f"{path}{name}")
+
+
+def inner(schema, field, path):
+    """The fields below a field: of a part, of a part that may be left out, of a list's entries."""
+    for one in (field, *field.get("anyOf", ())):
+        if "$ref" in one:
+            yield from fields_of(schema, schema["$defs"][one["$ref"].rpartition("/")[2]], f"{path}.")
+    items = field.get("items", {})
+    if "$ref" in items:
+        yield from inner(schema, items, f"{path}[]")
+    for kind, where in items.get("discriminator", {}).get("mapping", {}).items():
+        yield from inner(schema, {"$ref": where}, f"{path}[{kind}]")
+
+
+def test_the_page_on_studies_explains_every_field_with_its_default():
+    schema = json.loads(study_schema())
+    wanted = dict(fields_of(schema, schema))
+    section = STUDIES_PAGE.read_text(encoding="utf-8").partition("## Every field\n")[2].partition("\n## ")[0]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in section.splitlines() if line.startswith("| `")]
+    assert [row[0] for row in rows if len(row) != 5] == []
+    stated = {row[0].strip("`"): row[2] for row in rows}
+    assert len(stated) == len(rows), "a field stands twice"
+    assert stated.keys() == wanted.keys()
+    for field, default in stated.items():
+        found = default if default == REQUIRED else yaml.safe_load(default.strip("`"))
+        assert found == wanted[field], field
+        assert type(found) is type(wanted[field]), field
+
+
+def test_the_schema_of_a_study_has_the_texts_of_its_fields_and_no_part_is_open():
+    document = json.loads(study_schema())
+    for part in (document, *document["$defs"].values()):
+        assert part["additionalProperties"] is False
+    heads = document["$defs"]["HeadPlan"]["properties"]
+    assert heads["clip"]["description"].startswith("tau: a record's joint term")
+    assert document["properties"]["publish"]["description"].startswith("Metrics of the last round's sums")

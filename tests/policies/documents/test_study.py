@@ -73,6 +73,10 @@ THREE = {"column": "y", "classes": [[0], [1], [2]]}
             {"data.features": [{"kind": "number", "column": "a", "minimum": 0, "maximum": 1, "scale": "log"}]},
             "minimum above 0",
         ),
+        (
+            {"data.features": [{"kind": "number", "column": "a", "minimum": -1, "maximum": 1, "scale": "log1p"}]},
+            "at least 0",
+        ),
         ({"data.features": [{"kind": "number", "column": "a", "minimum": 0, "maximum": 1, "fill": 2}]}, "must lie in"),
         ({"data.features": [{"kind": "category", "column": "a", "values": ["x", "y"]}] * 2}, "twice"),
         ({"data.features": [{"kind": "image", "column": "a"}]}, "data.features"),
@@ -124,6 +128,7 @@ def test_noise_is_left_out_everywhere_or_nowhere(field, make_study):
 
 
 IMAGE = {"column": "scan", "height": 28, "width": 28}
+OUTSIDE = {"outside": "clip"}
 
 
 @pytest.mark.parametrize(
@@ -180,12 +185,24 @@ def test_a_study_of_the_first_version_keeps_its_name():
         {"data": {"label": {"positive": [], "negative": [], "classes": [[0], [1], [2]]}}},
         {"data": {"image": IMAGE}, "model": {"encoder": "cnn"}},
         {"data": {"image": IMAGE}, "model": {"encoder": "cnn", "channels": [8]}},
+        {"data": {"features": [{"kind": "number", "column": "x0", "minimum": 0, "maximum": 1, **OUTSIDE}]}},
     ],
 )
 def test_every_field_counts_for_the_digest_once_it_is_set(changes):
     study = tiny_study(**changes)
     assert study.digest != tiny_study().digest
     assert parse_study(study.canonical(), study.digest) == study
+
+
+def test_a_study_that_says_nothing_of_what_lies_outside_keeps_its_name():
+    number = {"kind": "number", "column": "x0", "minimum": 0, "maximum": 1}
+    others = [{**number, "column": "x1"}, {"kind": "category", "column": "c", "values": ["x", "y"]}]
+    old, dropped, clipped = (
+        tiny_study(data={"features": [{**number, **said}, *others]}) for said in ({}, {"outside": "drop"}, OUTSIDE)
+    )
+    assert b"outside" not in old.canonical()
+    assert clipped.canonical().count(b"outside") == 1
+    assert dropped.digest == old.digest != clipped.digest
 
 
 def test_a_study_that_asks_for_no_smallest_domain_keeps_its_name(make_study):

@@ -5,6 +5,7 @@ import sys
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from unittest.mock import ANY
 
 import grpc
 import numpy as np
@@ -490,11 +491,38 @@ def test_models_are_evaluated_on_a_file(hospital, studied):
     names = ["domain", "model", "records", "AUC", "accuracy", "balanced", "calibration"]
     assert rows[0] == names
     figures = ("auc", "accuracy", "balanced_accuracy", "calibration")
+    whole = [row for row in rows[1:] if row[1]]  # below each stands the line of its intervals
     for row, (place, model, m) in zip(
-        rows[1:], [("a", "shared", 0), ("", "personal", 0), ("b", "shared", 1), ("", "personal", 1)], strict=True
+        whole, [("a", "shared", 0), ("", "personal", 0), ("b", "shared", 1), ("", "personal", 1)], strict=True
     ):
         quality = found[model][m]
         assert row == [place, model, str(quality["records"]), *(f"{quality[figure]:.3f}" for figure in figures)]
+    low, high = found["shared_intervals"][0]["auc"]
+    assert rows[2][3:] == [f"{low:.2f}-{high:.2f}", *rows[2][4:6], ""]
+
+
+def test_held_out_patients_are_scored_alone_and_the_cohorts_are_named(hospital, studied):
+    data = hospital.parent / "north.csv"
+    found = json.loads(invoke("evaluate", "--json", studied.digest, "--held-out", "-c", hospital).stdout)
+    patients = found["patients"]
+    assert patients == {"unit": "patient", "training": 60 - patients["held_out"], "held_out": ANY, "own": True}
+    assert sum(quality["records"] for quality in found["shared"]) == patients["held_out"] < 30
+
+    def said(*arguments):
+        return " ".join(invoke("evaluate", studied.digest, *arguments, "-c", hospital).output.split())
+
+    assert f"the {patients['held_out']} patients of north.csv that are held out" in said("--held-out")
+    assert f"{patients['training']} of them are the training cohort" in said()
+    other = hospital.parent / "other.csv"
+    other.write_text(data.read_text().replace(",a,", ",z,", 2))
+    assert "if they are patients of this hospital" in said(other)
+    assert "Skipped: 2 records that do not fit the study" in said(other)
+
+
+def test_a_policy_that_divides_the_patients_otherwise_than_the_ledger_is_refused(hospital, studied, sentence):
+    document = policy_document("north-ward")
+    write_yaml(hospital.parent / "policy.yaml", {**document, "data_set": {**document["data_set"], "holdout": 0.3}})
+    assert "the ledger's holdout" in sentence("evaluate", studied.digest, "--held-out", "-c", hospital)
 
 
 def table_rows(shown):
@@ -516,7 +544,7 @@ def test_what_cannot_be_evaluated_is_a_sentence(hospital, studied, sentence):
     data = hospital.parent / "north.csv"
     assert "0 studies match 'ffff'" in sentence("evaluate", "ffff", data, "-c", hospital)
     broken = hospital.parent / "broken.csv"
-    broken.write_text(data.read_text().replace(",a,", ",z,"))
+    broken.write_text(data.read_text().replace(",a,", ",z,").replace(",b,", ",z,"))
     assert "column 'group'" in sentence("evaluate", studied.digest[:8], broken, "-c", hospital)
     model = model_file(hospital)
     model.write_bytes(b"damaged")
@@ -699,7 +727,7 @@ def test_the_shared_model_is_still_there_for_everything(hospital, removed, newco
     assert invoke("predict", removed.digest, newcomers, "--domain", "a", "-c", hospital).exit_code == 0
     assert invoke("export", removed.digest, "--out", hospital.parent / "out", "-c", hospital).exit_code == 0
     done = invoke("evaluate", removed.digest, hospital.parent / "north.csv", "-c", hospital)
-    assert [row[1] for row in table_rows(done.stdout)[1:]] == ["shared", "shared"]
+    assert [row[1] for row in table_rows(done.stdout)[1:] if row[1]] == ["shared", "shared"]
     assert "the private files of study" in done.stderr
 
 

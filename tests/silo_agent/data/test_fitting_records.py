@@ -160,7 +160,8 @@ NUMBERS = st.builds(
     kind=st.just("number"),
     minimum=ANY,
     maximum=ANY,
-    scale=st.sampled_from(["linear", "log"]),
+    scale=st.sampled_from(["linear", "log", "log1p"]),
+    outside=st.sampled_from(["drop", "clip"]),
     missing=st.sampled_from([(), (50,), ("50",)]),
     fill=st.none() | ANY,
 )

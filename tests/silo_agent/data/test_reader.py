@@ -5,7 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from policies.documents.study import Image, Label, Study
+from policies.documents.study import Image, Label, NumericFeature, Study
 from silo_agent.data.errors import DataError
 from silo_agent.data.reader import read_records
 from silo_agent.data.split import split
@@ -55,6 +55,26 @@ def test_the_domain_is_the_product_of_its_factors_with_left_closed_bands(read):
 def test_a_log_scale_is_linear_in_the_logarithm(read):
     records = read("p1,50,20,f,yes,A,1")
     assert records.inputs[0, 1] == pytest.approx(2 * math.log(20) / math.log(100) - 1, abs=1e-6)
+
+
+def counts(outside):
+    return make_schema(
+        features=[
+            NumericFeature(column="crp", kind="number", minimum=0, maximum=63, scale="log1p", outside=outside, fill=0)
+        ]
+    )
+
+
+def test_a_count_with_zeros_is_linear_in_the_logarithm_of_one_more(read):
+    cells = read(*(f"p{i},50,{x},f,yes,A,1" for i, x in enumerate((0, 7, 63, ""))), schema=counts("drop")).inputs[:]
+    assert cells.tolist() == [[-1.0, 0.0], [0.0, 0.0], [1.0, 0.0], [-1.0, 1.0]]
+
+
+def test_a_value_outside_its_range_is_clipped_if_the_study_says_so_and_nothing_else_is(read):
+    rows = [f"p{i},50,{x},f,yes,A,1" for i, x in enumerate((-5, "1e300", 63.5))]
+    assert read(*rows, schema=counts("clip")).inputs[:, 0].tolist() == [-1.0, 1.0, 1.0]
+    assert "[0, 63]" in fault(read, rows[0], schema=counts("drop")).expected
+    assert "written like" in fault(read, "p1,50,many,f,yes,A,1", schema=counts("clip")).expected
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,7 @@
+from dataclasses import replace
+from pathlib import Path
+from shutil import copytree
+
 import numpy as np
 import pytest
 
@@ -5,24 +9,27 @@ from silo_agent.data.errors import DataError
 from silo_agent.data.reader import read_records
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.evaluation.evaluation import quality
+from silo_agent.learning.evaluation.sampling import spread
+from silo_agent.learning.learner import Learner
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
-from silo_agent.models.evaluate import NoModelError, evaluate
+from silo_agent.models.evaluate import Cohorts, NoFileError, NoModelError, Patients, evaluate
 from support.entropy import SeededEntropy
 from support.local_federation import write_patients
 from support.studies import tiny_study
 
 SLOPES = np.array([[6.0, 0.0], [0.0, 6.0]])
+COHORTS = Cohorts("north-ward", 0.25, ("patient",), {})
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def study():
     return tiny_study(model={"hidden": [], "representation": 2}, personal={"epochs": 20})
 
 
-@pytest.fixture
-def folder(tmp_path, study):
-    """A study's folder after round 2: heads that know nothing of domain b, and a personal model that does."""
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory, study):
+    tmp_path = tmp_path_factory.mktemp("trained")
     data = write_patients(tmp_path / "own.csv", np.random.default_rng(1), SLOPES, patients=400)
     records = read_records(data, study.data)
     model = SharedModel.start(study)
@@ -38,12 +45,18 @@ def folder(tmp_path, study):
     return tmp_path
 
 
+@pytest.fixture
+def folder(trained, tmp_path):
+    """A study's folder after round 2: heads that know nothing of domain b, and a personal model that does."""
+    return Path(copytree(trained, tmp_path / "study"))
+
+
 def fresh(folder, **changes):
     return write_patients(folder / "test.csv", np.random.default_rng(2), SLOPES, patients=300, **changes)
 
 
 def test_auc_by_domain_of_the_shared_and_the_personal_model(folder, study):
-    found = evaluate(folder, 2, fresh(folder))
+    found = evaluate(folder, 2, fresh(folder), COHORTS)
     assert (found.study, found.name, found.round, found.domains) == (study.digest, "tiny", 2, ("a", "b"))
     assert found.shared[0].auc > 0.85
     assert found.shared[1].auc == 0.5
@@ -54,15 +67,15 @@ def test_auc_by_domain_of_the_shared_and_the_personal_model(folder, study):
 
 
 def test_a_personal_model_that_is_being_removed_is_not_looked_for(folder):
-    assert evaluate(folder, 2, fresh(folder), personal_kept=False).personal is None
+    assert evaluate(folder, 2, fresh(folder), COHORTS, personal_kept=False).personal is None
 
 
 def test_it_is_the_quality_of_what_the_model_predicts(folder, study):
     data = fresh(folder)
     records = read_records(data, study.data)
     for model, found in (
-        (SharedModel.load(folder / "model-2.safetensors"), evaluate(folder, 2, data).shared),
-        (PersonalModel.load(folder / "personal.safetensors"), evaluate(folder, 2, data).personal),
+        (SharedModel.load(folder / "model-2.safetensors"), evaluate(folder, 2, data, COHORTS).shared),
+        (PersonalModel.load(folder / "personal.safetensors"), evaluate(folder, 2, data, COHORTS).personal),
     ):
         probabilities = model.predict(records.inputs, records.domains)
         for m in range(2):
@@ -72,36 +85,112 @@ def test_it_is_the_quality_of_what_the_model_predicts(folder, study):
 
 def test_without_a_personal_model_there_is_none(folder):
     (folder / "personal.safetensors").unlink()
-    assert evaluate(folder, 2, fresh(folder)).personal is None
+    assert evaluate(folder, 2, fresh(folder), COHORTS).personal is None
 
 
 @pytest.mark.parametrize(("changes", "absent"), [({"domains": (1,)}, (0,)), ({"label": 1}, (0, 1))])
 def test_an_absent_domain_or_class_has_no_auc(folder, changes, absent):
-    found = evaluate(folder, 2, fresh(folder, **changes))
+    found = evaluate(folder, 2, fresh(folder, **changes), COHORTS)
     assert tuple(m for m, value in enumerate(found.shared) if value.auc is None) == absent
     assert tuple(m for m, value in enumerate(found.shared) if value.balanced_accuracy is None) == absent
+
+
+# --- whose records are scored ----------------------------------------------------------------------------------------
+def own(folder, study, **changes):
+    """The cohorts of a hospital whose own file is own.csv."""
+    return replace(COHORTS, files={study.name: folder / "own.csv"}, **changes)
+
+
+def test_held_out_scores_exactly_the_patients_whom_training_never_sees(folder, study):
+    learner = Learner(
+        study,
+        folder / "own.csv",
+        COHORTS.data_set,
+        COHORTS.holdout,
+        folder / "again",
+        identified_by=COHORTS.identified_by,
+        entropy=SeededEntropy(1),
+        device="cpu",
+    )
+    training, evaluation = learner.cohort("training"), learner.cohort("evaluation")
+    found = evaluate(folder, 2, None, own(folder, study), held_out=True)
+    assert (found.file, found.scored, found.skipped) == ("own.csv", "held out", 0)
+    assert found.patients == Patients("patient", training.patient_count, evaluation.patient_count, own=True)
+    model = SharedModel.load(folder / "model-2.safetensors")
+    probabilities = model.predict(evaluation.inputs, evaluation.domains)
+    for m in range(2):
+        ours = evaluation.domains == m
+        facts = probabilities[ours], evaluation.labels[ours]
+        assert found.shared[m] == quality(*facts, study.evaluation.bins, model.family)
+        assert found.shared_intervals[m] == spread(
+            *facts, evaluation.patients[ours], study.evaluation.bins, model.family
+        )
+
+
+def test_without_it_both_cohorts_are_scored_and_counted(folder, study):
+    found = evaluate(folder, 2, None, own(folder, study))
+    assert (found.scored, found.patients.own) == ("all", True)
+    assert found.patients.training + found.patients.held_out == 400
+    assert sum(one.records for one in found.shared) == 400
+    other = evaluate(folder, 2, fresh(folder), own(folder, study))
+    assert not other.patients.own
+    assert other.patients.training + other.patients.held_out == 300
+
+
+def test_records_that_do_not_fit_are_skipped_and_counted(folder, study):
+    data = folder / "own.csv"
+    lines = data.read_text().splitlines()
+    data.write_text("\n".join([*lines[:3], "x1,a,600,1,1", "x2,z,60,1,1", *lines[3:]]) + "\n")
+    found = evaluate(folder, 2, None, own(folder, study), held_out=True)
+    assert found.skipped == 2
+    assert ["row 4" in found.faults[0], "row 5" in found.faults[1]] == [True, True]
+    assert found.patients.training + found.patients.held_out == 400
+
+
+def test_a_file_in_which_nothing_fits_is_an_error(folder):
+    data = folder / "other.csv"
+    data.write_text("patient,group,age,lactate,ill\np,z,60,1,1\n")
+    with pytest.raises(DataError, match="column 'group'"):
+        evaluate(folder, 2, data, COHORTS)
+
+
+def test_without_a_file_there_is_nothing_to_measure_on(folder):
+    with pytest.raises(NoFileError, match="names no file for the study 'tiny'"):
+        evaluate(folder, 2, None, COHORTS)
+
+
+def test_records_without_a_patient_are_divided_by_the_policys_columns(folder, tmp_path):
+    study = tiny_study(data={"patient": None}, model={"hidden": [], "representation": 2})
+    SharedModel.start(study).save(tmp_path / "model-0.safetensors")
+    cohorts = replace(COHORTS, files={study.name: folder / "own.csv"}, identified_by=("age", "lactate"))
+    found = evaluate(tmp_path, 0, None, cohorts, held_out=True)
+    assert found.patients.unit == "record"
+    assert sum(one.records for one in found.shared) == found.patients.held_out < 200
+    assert evaluate(tmp_path, 0, fresh(folder), cohorts).patients is None
+    with pytest.raises(DataError, match="'number'"):
+        evaluate(tmp_path, 0, fresh(folder), replace(cohorts, identified_by=("number",)), held_out=True)
 
 
 def test_evaluating_changes_nothing(folder):
     data = fresh(folder)
     before = {path: path.read_bytes() for path in folder.iterdir()}
-    evaluate(folder, 2, data)
+    evaluate(folder, 2, data, COHORTS)
     assert {path: path.read_bytes() for path in folder.iterdir()} == before
 
 
 def test_a_round_that_never_finished_has_no_model(folder):
     for number in (-1, 0, 3):
         with pytest.raises(NoModelError, match="no finished round"):
-            evaluate(folder, number, fresh(folder))
+            evaluate(folder, number, fresh(folder), COHORTS)
 
 
 def test_a_file_of_another_schema_is_named(folder):
     (folder / "test.csv").write_text("patient,group,ill\n1,a,0\n")
     with pytest.raises(DataError, match=r"test\.csv"):
-        evaluate(folder, 2, folder / "test.csv")
+        evaluate(folder, 2, folder / "test.csv", COHORTS)
 
 
 def test_a_damaged_model_is_an_error(folder):
     (folder / "model-2.safetensors").write_bytes(b"damaged")
     with pytest.raises(ModelFileError):
-        evaluate(folder, 2, fresh(folder))
+        evaluate(folder, 2, fresh(folder), COHORTS)

@@ -56,6 +56,7 @@ def test_scaling_one_hot_order_and_absence_are_spelled_out():
         "1 where x is 1, else 0",
         "1 where x is 2, else 0",
         "1 where x is 3, else 0",
+        "2 (ln(1 + x) - ln(1 + 0)) / (ln(1 + 40) - ln(1 + 0)) - 1; x clipped to [0, 40]",
     ]
     assert [entry["missing"] for entry in coordinates[1:4]] == [[-9], [-9], ["u"]]
 
