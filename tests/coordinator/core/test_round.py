@@ -29,7 +29,19 @@ from coordinator.core.events import (
     Uploaded,
 )
 from coordinator.core.round import MOVES, OutOfTurnError, step
-from coordinator.core.state import ADDED, COLLECTED, CONFIRMED, OVER, RELAYED, SPARING, Held, Loss, Phase, Round
+from coordinator.core.state import (
+    ADDED,
+    COLLECTED,
+    CONFIRMED,
+    OVER,
+    RELAYED,
+    SPARING,
+    Held,
+    Listed,
+    Loss,
+    Phase,
+    Round,
+)
 from protos.messages import SUM, Confirm, Note, Part, Place, Signature, Task, Tensor
 from support.rounds import (
     CATCHING_UP,
@@ -507,14 +519,17 @@ TABLE = (
         confirm(P, NORTH, Task.CATCH_UP, model="e"),
         Phase.CATCH_UP,
     ),
-    Move(
-        "what was shared is another model",
-        reach(Phase.CATCH_UP),
-        confirm(P, WEST, Task.CATCH_UP, model="other"),
-        Phase.ABORTED,
-        (CLEARS,),
-        why="west holds another model after catch_up than the model of the last committed round",
-        culprits=(WEST,),
+    *(
+        Move(
+            f"what was shared is another model, with the digest {model!r}",
+            reach(Phase.CATCH_UP),
+            confirm(P, WEST, Task.CATCH_UP, model=model),
+            Phase.ABORTED,
+            (CLEARS,),
+            why="west holds another model after catch_up than the model of the last committed round",
+            culprits=(WEST,),
+        )
+        for model in ("d", "f")
     ),
     Move(
         "a silo cannot open the model",
@@ -1057,6 +1072,7 @@ OUT_OF_TURN = (
     ("a dispute while waiting", WAITING, dispute(P, SOUTH, Task.TAKE)),
     ("keys instead of heads", reach(Phase.SOLVE), upload(P, WEST, Note.KEYS)),
     ("a tensor that is not gathered now", reach(Phase.GATHER), upload(P, NORTH, Tensor.ENCODER)),
+    ("a tensor that was gathered before", reach(Phase.GATHER, cursor=1), upload(P, NORTH, Tensor.HEADS)),
     ("a note while gathering", reach(Phase.GATHER), upload(P, WEST, Note.KEYS)),
     ("a contribution from outside the roster", reach(Phase.GATHER), upload(P, "elsewhere", Tensor.HEADS)),
     ("a contribution while adding", reach(Phase.ADD), upload(P, NORTH, Tensor.HEADS)),
@@ -1247,6 +1263,28 @@ def test_the_signatures_are_the_silos_own_in_order_of_name():
     state = but(of_five(Phase.SIGN), SOUTH)
     state = after(state, confirm(P, SOUTH, Task.SIGN, Tensor.HEADS))
     assert state.signatures == tuple(Signature(silo, f"{silo}'s".encode()) for silo in FIVE)
+
+
+def test_a_signature_over_the_publication_is_none_over_the_list():
+    state = reach(Phase.OPEN, offer(tensors=(Tensor.METRICS,)))
+    said = Confirm(P, Task.OPEN, Tensor.METRICS, "m", publication=b"p", signature=b"north's")
+    assert after(state, Confirmed(NORTH, said)).signatures == state.signatures
+
+
+def test_lists_of_several_tensors_are_voided_one_after_the_other():
+    first, second = Tensor.HEADS, Tensor.METRICS
+    listed = tuple(Listed(tensor, (*SILOS, "zero")) for tensor in (first, second))
+    begun = replace(offer(tensors=(first, second)), place=Q, listed=listed, voiding=(first, second))
+    state = reach(Phase.VOID, begun)
+    assert state.tensor is first
+    state = after(state, *wanted(state))
+    assert (state.phase, state.tensor, state.listed, state.signatures) == (Phase.VOID, second, listed[1:], ())
+    state = after(state, *wanted(state))
+    assert (state.phase, state.listed, state.voiding) == (Phase.GREET, (), ())
+    assert [one.tensor for one in state.voided] == [first, second]
+    again = replace(VOIDING, place=Place(P.study, 1, 3), voided=state.voided)
+    again = after(again, *wanted(again))
+    assert [(one.tensor, one.void.through) for one in again.voided] == [(second, 1), (first, 2)]
 
 
 def test_a_silo_that_signed_and_then_vanished_has_signed_all_the_same():

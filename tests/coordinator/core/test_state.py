@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 
 import pytest
 
+from coordinator.core import events, state, study
 from coordinator.core.events import Restarted
 from coordinator.core.round import step
-from coordinator.core.state import ADDED, COLLECTED, CONFIRMED, OVER, RELAYED, SPARING, SUMMING, Loss, Phase
-from protos.messages import Note, Place, Tensor
+from coordinator.core.state import ADDED, COLLECTED, CONFIRMED, OVER, RELAYED, SPARING, SUMMING, Loss, Phase, Voided
+from protos.messages import Note, Place, Signature, Tensor, Void
 from support.rounds import CATCHING_UP, FIVE, LIMITS, SILOS, offer, reach, with_one_behind
 
 NORTH, SOUTH, WEST = SILOS
@@ -56,10 +57,12 @@ def test_the_actor_rotates_with_round_and_attempt(phase):
     assert [replace(state, place=place).actor for place in PLACES] == [SOUTH, WEST, NORTH, NORTH, SOUTH]
 
 
-def test_who_is_up_to_date_shares_and_everybody_deals():
+def test_who_is_up_to_date_shares_and_everybody_deals_and_solves():
     sharing, dealing = reach(Phase.SHARE), reach(Phase.DEAL, with_one_behind())
+    solving = reach(Phase.SOLVE, with_one_behind())
     assert [replace(sharing, place=place).actor for place in PLACES] == [SOUTH, NORTH, NORTH, NORTH, SOUTH]
-    assert [replace(dealing, place=place).actor for place in PLACES] == [SOUTH, WEST, NORTH, NORTH, SOUTH]
+    for acting in (dealing, solving):
+        assert [replace(acting, place=place).actor for place in PLACES] == [SOUTH, WEST, NORTH, NORTH, SOUTH]
 
 
 def test_who_was_lost_does_not_solve_and_nobody_else_s_loss_changes_the_solver():
@@ -92,6 +95,22 @@ def test_why_a_silo_was_lost():
     state = replace(reach(Phase.GATHER), losses=(Loss(SOUTH, "late"),))
     assert [state.why_lost(silo) for silo in SILOS] == ["", "late", ""]
     assert (state.lost, state.present) == ({SOUTH}, (NORTH, WEST))
+
+
+def test_every_list_is_voided_by_its_own_void():
+    promises, certificates = (Signature(NORTH, b"north's"),), (b"certificate",)
+    voids = {tensor: Void(number, promises, certificates) for number, tensor in enumerate(sorted(Tensor), 1)}
+    held = tuple(Voided(tensor, void) for tensor, void in voids.items())
+    for tensor in Tensor:
+        assert replace(offer(), voided=held).void_of(tensor) == voids[tensor]
+        assert replace(offer(), voided=tuple(one for one in held if one.tensor is not tensor)).void_of(tensor) is None
+
+
+@pytest.mark.parametrize("module", [events, state, study], ids=lambda module: module.__name__)
+def test_what_is_stored_and_handed_on_never_changes(module):
+    values = [held for held in vars(module).values() if isinstance(held, type) and is_dataclass(held)]
+    assert values
+    assert all(held.__dataclass_params__.frozen for held in values)
 
 
 def test_notes_are_ordered_by_kind_and_silo_whoever_came_first():

@@ -33,6 +33,7 @@ from coordinator.core.study import (
     Life,
     Progress,
     Script,
+    Silo,
     StudyStateError,
     abort,
     advance,
@@ -184,6 +185,11 @@ def test_who_returns_lets_the_study_go_on_where_it_stood():
     assert (state.round.phase, state.round.place.attempt) == (Phase.GREET, 1), "west is away and not waited for"
     state = until(state, lambda s: s.round.place.round == 1)
     assert (state.away, state.round.absent, state.silos[2].why) == (("west",), {"west"}, "")
+
+
+def test_who_has_left_is_not_away():
+    silos = (Silo("north"), Silo("south", away=True), Silo("west", "budget_spent: policy.budget is spent", away=True))
+    assert replace(started(), silos=silos).away == ("south",)
 
 
 def test_waiting_may_be_repeated_without_end():

@@ -17,6 +17,7 @@ from crypto.secagg.packages import SEAL_BYTES, GroupKeys
 from crypto.secagg.shamir import SHARE_BYTES
 from crypto.secagg.survivors import AttemptRef, SurvivorList, threshold
 from crypto.secagg.unmasking import AttemptSecrets, make_bundle, make_reveal, pair_seed, read_bundle, read_reveals
+from crypto.stream import derive
 from support.entropy import SeededEntropy
 
 STUDY = "5" * 64
@@ -186,7 +187,7 @@ def test_nothing_secret_is_printed_or_lies_open_in_a_note(trio):
     survivors = trio.list("north", "west")
     result = trio.recover(trio.reveals(survivors), survivors)
     shown = repr(bundle) + repr(result)
-    assert "owner='west'" in shown
+    assert repr(bundle) == f"Bundle(owner='west', attempt={trio.attempt!r})"
     for held, field in ((bundle, "owner"), (result, "ignored"), (trio.secrets["west"], "own")):
         with pytest.raises(dataclasses.FrozenInstanceError):
             setattr(held, field, ())
@@ -273,12 +274,31 @@ def test_shares_sealed_under_another_secret_show_their_dealer(trio):
     assert refused.value.culprit == "west"
 
 
-def test_a_commitment_to_another_pair_seed_shows_its_dealer(trio, forge):
-    note = forge("west", pair_seed=lambda pair, attempt, tensor: bytes(32))
-    for me in ("north", "south"):
+@pytest.mark.parametrize("owner", THREE)
+def test_a_commitment_to_another_pair_seed_shows_its_dealer(trio, forge, owner):
+    note = forge(owner, pair_seed=lambda pair, attempt, tensor: bytes(32))
+    for me in set(THREE) - {owner}:
         with pytest.raises(RecoveryRefused, match="did not commit to") as refused:
-            trio.read(note, "west", me)
-        assert refused.value.culprit == "west"
+            trio.read(note, owner, me)
+        assert refused.value.culprit == owner
+
+
+def test_a_dealers_own_shares_lie_under_all_its_pair_secrets_and_another_s_under_the_one_with_it(trio):
+    pairs, bound = trio.pairs["west"], b"bound"
+    assert unmasking._shares_key(pairs, "west", "west", bound) == derive(pairs["north"] + pairs["south"], bound)
+    assert unmasking._shares_key(pairs, "west", "north", bound) == derive(pairs["north"], bound)
+    assert unmasking._shares_key(trio.pairs["north"], "west", "north", bound) == derive(pairs["north"], bound)
+
+
+def test_a_note_that_is_cut_or_lengthened_or_of_another_version_is_told_from_one_that_is_not_signed(trio):
+    note = trio.notes["west"]
+    for blob in (b"", note[:-80], note + bytes(80), b"fedward shares 0" + note[16:]):
+        with pytest.raises(RecoveryRefused, match="shares note of 'west' is cut or of another version") as refused:
+            trio.read(blob, "west", "north")
+        assert refused.value.culprit == ""
+    with pytest.raises(RecoveryRefused, match="'west' did not sign its shares note") as refused:
+        trio.read(note[:-1] + bytes([note[-1] ^ 1]), "west", "north")
+    assert refused.value.culprit == ""
 
 
 def test_a_threshold_above_the_roster_cannot_be_shared(trio):

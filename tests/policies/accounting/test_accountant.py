@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from opacus.accountants import PRVAccountant, RDPAccountant
+from opacus.accountants.analysis.rdp import compute_rdp, get_privacy_spent
 from scipy.special import log_ndtr
 
 from policies.accounting import accountant
@@ -227,10 +228,78 @@ def test_a_hostile_plan_is_dear_and_nothing_is_composed_for_it(cost, composed):
     assert composed() == (0, 0)
 
 
+def test_a_plan_beyond_every_budget_by_its_renyi_bound_is_not_composed(composed):
+    assert accountant.epsilon([training(0.5, 0.7, 31)], DELTA) == pytest.approx(40.62, abs=0.01)
+    assert composed() == (0, 0)
+
+
+def test_where_rounding_leaves_nothing_of_delta_nothing_is_composed(composed):
+    assert accountant.epsilon([training(0.01, 10.0, 400_000)], 1e-12) < 5
+    assert composed() == (0, 0)
+
+
+# Noise of 100 releases with a rate of 0.5, and the order at which their bound is least.
+ORDERS = [(1, 2), (2, 3), (4, 4), (5, 6), (8, 8), (12, 12), (16, 16), (24, 24), (40, 32), (64, 64), (128, 128)]
+
+
+def test_the_renyi_bound_agrees_with_opacus_at_every_order():
+    orders = [order for _, order in ORDERS]
+    for noise, best in ORDERS:
+        for plain in (0.0, noise**-2):
+            moments = compute_rdp(q=0.5, noise_multiplier=noise, steps=100, orders=orders)
+            if plain:
+                moments = moments + compute_rdp(q=1.0, noise_multiplier=noise, steps=1, orders=orders)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                expected, order = get_privacy_spent(orders=orders, rdp=moments, delta=DELTA)
+            merged = accountant._Merged(plain, (accountant._Sampled(0.5, noise, 100),))
+            assert plain or order == best
+            assert accountant._renyi_epsilon(merged, DELTA) == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_fine_grid_is_for_faint_releases_alone():
+    """One release's loss has a deviation of rate * sqrt(exp(1/noise^2) - 1); the fine grid is for 5e-4 and less."""
+    fine, coarse = 2e-5, 1e-4
+    whole = math.sqrt(math.expm1(1 / 4))
+    faint, loud = (accountant._Sampled(deviation / whole, 2.0, 100) for deviation in (4.99e-4, 5.01e-4))
+    for sampled, precision, grid in (
+        ((faint,), 0.0, fine),
+        ((loud,), 0.0, coarse),
+        ((faint, loud), 0.0, coarse),
+        ((faint, loud._replace(times=1)), 0.0, fine),
+        ((faint,), 2e-8, fine),
+        ((faint,), 2e-7, coarse),
+        ((accountant._Sampled(5e-5, 1.0, 9),), 0.0, fine),
+        ((accountant._Sampled(5e-5, 0.99, 9),), 0.0, coarse),
+    ):
+        assert accountant._grid(accountant._Merged(precision, sampled)) == grid
+
+
 def test_a_long_plan_of_faint_releases_keeps_its_precision():
     # The central limit: 400,000 losses of deviation 1e-4 are a Gaussian of mu = 0.001 / 10 * sqrt(400,000).
     faint = accountant.epsilon([training(0.001, 10.0, 400_000)], DELTA)
     assert faint == pytest.approx(gaussian_by_hand(0.001 * math.sqrt(400_000 * math.expm1(0.01)), DELTA), rel=0.02)
+
+
+def test_calibration_asks_for_few_prices_from_wherever_it_begins(make_study, monkeypatch):
+    """Each price of a sampled study costs tenths of a second, and the allowance for rounding belongs to all of them."""
+    asked, priced = [], accountant._cohort_epsilon
+
+    def price(merged, delta, *, rounded_up):
+        asked.append(rounded_up)
+        assert len(asked) <= 32
+        return priced(merged, delta, rounded_up=rounded_up)
+
+    monkeypatch.setattr(accountant, "_cohort_epsilon", price)
+    fields = ("heads.pooled_noise", "heads.domain_noise", "encoder.noise", "evaluation.noise", "privacy.count_noise")
+    for noise, targets in ((0.1, (0.01, 1.0)), (10.0, (0.3, 32.0)), (40_000.0, (0.01, 4.0, 32.0))):
+        study = make_study({"encoder.sampling_rate": 1.0, **dict.fromkeys(fields, noise)})
+        for target in targets:
+            asked.clear()
+            calibrated = accountant.calibrate(study, target)
+            assert all(asked)
+            asked.clear()
+            assert 0.999 * target <= accountant.epsilon(plan(calibrated).costs(), DELTA) <= target
 
 
 @pytest.mark.parametrize("target", [0.5, 2.0])
@@ -330,6 +399,18 @@ def test_sampled_releases_keep_their_delta_in_the_far_tail(rate, noise, steps, d
     grid = accountant._grid(accountant._merge([item]))
     there = tilted_delta(item, accountant.epsilon([item], delta), grid)
     assert 1e-3 * delta < there <= delta
+
+
+def test_the_allowance_counts_every_release_and_every_transform():
+    one, other = accountant._Sampled(0.1, 2.0, 30), accountant._Sampled(0.2, 2.0, 7)
+    for sampled, precision, expected in (
+        ((one,), 0.0, 30 + 2 * 200),
+        ((one,), 0.01, 30 + 3 * 200),
+        ((one, other), 0.0, 37 + 4 * 200),
+        ((one, other), 0.01, 37 + 5 * 200),
+    ):
+        found = accountant._allowance(accountant._Merged(precision, sampled))
+        assert found == pytest.approx(expected * 2.0**-42, rel=1e-12)
 
 
 @pytest.mark.parametrize("delta", [1e-12, 1e-8, 1e-5])
