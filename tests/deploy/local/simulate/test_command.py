@@ -85,16 +85,6 @@ def test_one_table_is_parted_by_a_column_and_another_file_measures(study, files,
     assert [one["together"]["records"] for one in found["runs"]["study"]] == [80, 80]
 
 
-@pytest.mark.slow
-def test_workers_change_no_figure(study, tmp_path):
-    told = []
-    for workers in (1, 2):
-        json_file = tmp_path / f"{workers}.json"
-        run(study, "--seeds", "3", "--workers", workers, "--patients", "60", "--json", json_file)
-        told.append(json.loads(json_file.read_text()))
-    assert told[0] == told[1]
-
-
 @pytest.mark.parametrize("reason", [(), ("--public", "  ")])
 def test_records_need_a_reason_why_they_are_public(monkeypatch, capsys, study, files, reason):
     assert '--public "REASON"' in fails(monkeypatch, capsys, study, "--data", files["north"].parent, *reason)
