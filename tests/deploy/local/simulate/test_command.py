@@ -8,6 +8,7 @@ import yaml
 from typer.testing import CliRunner
 
 from deploy.local import cli
+from deploy.local.simulate import command
 from deploy.local.simulate.command import MOST_SEEDS, parse_seeds
 from deploy.local.simulate.errors import SimulationError
 from support.small_cohort import write_yaml
@@ -92,6 +93,14 @@ def test_records_need_a_reason_why_they_are_public(monkeypatch, capsys, study, f
 
 def test_a_reason_without_records_is_an_error(monkeypatch, capsys, study):
     assert "--public without --data" in fails(monkeypatch, capsys, study, "--public", "published")
+
+
+@pytest.mark.parametrize("option", ["--json", "--plot"])
+def test_a_file_that_cannot_be_written_is_told_at_once(monkeypatch, capsys, study, tmp_path, option):
+    assert "there is no folder" in fails(monkeypatch, capsys, study, option, tmp_path / "nowhere" / "out.svg")
+    assert ".svg, .png, .pdf" in fails(monkeypatch, capsys, study, "--plot", tmp_path / "out.txt")
+    monkeypatch.setattr(command, "find_spec", lambda _: None)
+    assert "fedward[demo]" in fails(monkeypatch, capsys, study, "--plot", tmp_path / "out.svg")
 
 
 def test_a_file_that_an_agent_names_is_refused(monkeypatch, capsys, study, files, tmp_path):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from deploy.local.simulate.silos import Cohorts, Fixed, Held, Silo, identified, of_arrays, rows_of, together
+from deploy.local.simulate.silos import Cohorts, Fixed, Held, Silo, identified, of_arrays, rows_of
 from silo_agent.data.records import NOBODY, Records
 from support.studies import tiny_study
 
@@ -55,16 +55,8 @@ def test_some_rows_keep_their_patients():
     assert np.array_equal(part.inputs, records.inputs[kept])
 
 
-def test_silos_are_joined_in_their_order_and_share_no_patient():
-    parts = {"north": some(10), "south": some(12, seed=1)}
-    whole = together(parts)
-    assert len(whole) == 22
-    assert whole.patient_count == sum(own.patient_count for own in parts.values())
-    assert np.array_equal(whole.labels, np.concatenate([own.labels for own in parts.values()]))
-
-
 def test_models_are_measured_on_test_records_or_on_all_that_are_held_out():
     silos = {name: Silo.split(some(40, seed), name, 0.5) for seed, name in enumerate(("north", "south"))}
-    assert len(Cohorts(silos).measured) == sum(len(silo.held_out) for silo in silos.values())
+    assert Cohorts(silos).measured == (silos["north"].held_out, silos["south"].held_out)
     test = some(7)
-    assert Cohorts(silos, test).measured is test
+    assert Cohorts(silos, test).measured == (test,)
