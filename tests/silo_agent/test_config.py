@@ -1,7 +1,9 @@
+from pathlib import Path
+
 import pytest
 
 from policies.documents.document import DocumentError
-from silo_agent.config import AgentConfig
+from silo_agent.config import AgentConfig, named_data
 from support.small_cohort import policy_document, write_yaml
 
 FILES = ("certificate.pem", "key.pem", "authority.pem", "policy.yaml", "north.csv")
@@ -100,3 +102,14 @@ def test_an_absent_configuration_is_a_sentence(tmp_path):
 def test_a_policy_is_no_configuration(tmp_path):
     with pytest.raises(DocumentError, match="field budget: unknown field"):
         AgentConfig.load(write_yaml(tmp_path / "policy.yaml", policy_document("north-ward")))
+
+
+def test_the_named_data_are_told_whatever_else_a_configuration_says(write, tmp_path):
+    assert named_data(write(field_of_tomorrow=1, certificate=None)) == (tmp_path / "north.csv",)
+    assert named_data(write(data={"a": "/far/a.csv", "b": "gone.csv"})) == (Path("/far/a.csv"), tmp_path / "gone.csv")
+
+
+def test_what_is_no_configuration_names_no_data(write, tmp_path):
+    assert named_data(write(coordinator=None)) == ()
+    assert named_data(write(data="north.csv")) == ()
+    assert named_data(tmp_path / "absent.yaml") == ()

@@ -1,4 +1,4 @@
-"""A source of bytes that everybody can predict: for tests that must repeat. It exists nowhere else."""
+"""A source of bytes that everybody can predict: for tests that must repeat."""
 
 from __future__ import annotations
 

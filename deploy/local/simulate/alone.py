@@ -11,11 +11,12 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import expit
 
-from deploy.local.logistic import design, logistic
+from deploy.local.logistic import Array, design, logistic
 from deploy.local.simulate.errors import SimulationError
 from deploy.local.simulate.outcome import Exact, Measured, measure
 from deploy.local.simulate.silos import Cohorts
 from policies.documents.study import BINARY, Study
+from silo_agent.data.records import Records
 
 
 def alone(study: Study, cohorts: Cohorts, *, seed: int) -> Measured:
@@ -29,16 +30,20 @@ def alone(study: Study, cohorts: Cohorts, *, seed: int) -> Measured:
             "what a silo would reach alone is a logistic regression: of two classes, without images; leave out --alone"
         )
         raise SimulationError(msg)
-    test = cohorts.measured
-    inputs = design(test)
-    found = []
+    parts, found = cohorts.measured, []
     for silo in cohorts.silos.values():
-        labels = silo.training.labels
-        rate = float(labels.mean()) if len(labels) else 0.5
-        said = expit(inputs @ logistic(silo.training)) if 0 < rate < 1 else np.full(len(test), rate)
-        found.append(measure(study, test, np.stack([1.0 - said, said], axis=1)))
+        said = [_risks(silo.training, records) for records in parts]
+        found.append(measure(study, parts, [np.stack([1.0 - own, own], axis=1) for own in said]))
     by_domain = [_mean([own[m] for own, _ in found]) for m in range(len(study.data.domains))]
     return Measured(study, seed, tuple(by_domain), _mean([own for _, own in found]))
+
+
+def _risks(training: Records, test: Records) -> Array:
+    """Predicted risks (n,) of the test records."""
+    rate = float(training.labels.mean()) if len(training) else 0.5
+    if not 0 < rate < 1:
+        return np.full(len(test), rate)
+    return np.asarray(expit(design(test) @ logistic(training)), np.float64)
 
 
 def _mean(own: Sequence[Exact]) -> Exact:

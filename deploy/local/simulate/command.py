@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, cast
 
@@ -26,6 +27,7 @@ _WIDTH: Final = 140
 """Columns of a table that goes to a file."""
 NO_NOISE: Final = "without noise"
 ALONE: Final = "alone"
+PLOTS: Final = (".svg", ".png", ".pdf")
 
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="study.yaml")]
 Data = Annotated[
@@ -75,6 +77,7 @@ def simulate(
     """Run a whole study in this process, without keys or network, on public or on made-up records."""
     asked, numbers = load_study(study), parse_seeds(seeds)
     require_reason(data, public, test, silos_by)
+    require_places(json_file, plot)
     # What follows loads torch, for a second or two; the faults above are told at once.
     from deploy.local.simulate import alone as silos_alone
     from deploy.local.simulate.engine import simulate as run
@@ -134,6 +137,20 @@ def require_reason(data: Path | None, public: str | None, test: Path | None, sil
     left = [name for name, value in (("--public", public), ("--test", test), ("--silos-by", silos_by)) if value]
     if data is None and left:
         msg = f"{' and '.join(left)} without --data: give the public records, or leave it out for made-up ones"
+        raise SimulationError(msg)
+
+
+def require_places(json_file: Path | None, plot: Path | None) -> None:
+    """Raise `SimulationError` if a file could not be written in the end, before anything is run."""
+    for file in (json_file, plot):
+        if file is not None and not file.parent.is_dir():
+            msg = f"there is no folder {file.parent} for {file.name}; make it, or give another path"
+            raise SimulationError(msg)
+    if plot is not None and plot.suffix not in PLOTS:
+        msg = f"--plot {plot} ends with none of {', '.join(PLOTS)}, which say what is drawn; give it one of these"
+        raise SimulationError(msg)
+    if plot is not None and find_spec("matplotlib") is None:
+        msg = "--plot needs matplotlib: pip install 'fedward[demo]'"
         raise SimulationError(msg)
 
 

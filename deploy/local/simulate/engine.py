@@ -66,9 +66,9 @@ def simulate(study: Study, cohorts: Cohorts, *, seed: int, device: str = "cpu") 
             folder.mkdir()
             learners[name] = VirtualSilo(study, silo, folder, RepeatableEntropy(seed, name), device)
         model, published = _walk(study, learners)
-    test = cohorts.measured
-    said = model.predict(test.inputs, test.domains, test.images)
-    return Outcome(study, seed, *measure(study, test, said), model=model, published=published)
+    parts = cohorts.measured
+    said = [model.predict(records.inputs, records.domains, records.images) for records in parts]
+    return Outcome(study, seed, *measure(study, parts, said), model=model, published=published)
 
 
 def _walk(study: Study, learners: Mapping[str, Learner]) -> tuple[SharedModel, Results]:

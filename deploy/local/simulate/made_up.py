@@ -30,7 +30,7 @@ _INTERCEPT = 40.0
 class MadeUp:
     """Made-up patients: `patients` at each silo, and `test` more to measure the model on.
 
-    `prevalence` in (0, 1), of two classes; `effect`: standard deviation of the logit (1 gives an AUC of about .75 if it
+    `prevalence` in (0, 1), of two classes; `effect`: standard deviation of the logit (1 gives an AUC of about .74 if it
     is known, 2 about .87); `difference`: how far the domains' directions lie apart (0: all the same); `share` of each
     silo's patients is held out.
     """

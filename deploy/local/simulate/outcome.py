@@ -90,12 +90,15 @@ def mean(values: Sequence[float | None]) -> float:
     return float(np.mean(found)) if found else math.nan
 
 
-def measure(study: Study, records: Records, said: Array) -> tuple[tuple[Exact, ...], Exact]:
-    """Exact metrics of probabilities (n, C) by domain, and of all records together."""
+def measure(study: Study, parts: Sequence[Records], said: Sequence[Array]) -> tuple[tuple[Exact, ...], Exact]:
+    """Exact metrics by domain, and of all records together, from the probabilities (n, C) of each part's records."""
     family = family_of(study.data.label.count)
+    all_said = np.concatenate(said)
+    all_labels = np.concatenate([records.labels for records in parts])
+    domains = np.concatenate([records.domains for records in parts])
 
     def exact(rows: NDArray[np.bool_]) -> Exact:
-        own, labels = said[rows], records.labels[rows]
+        own, labels = all_said[rows], all_labels[rows]
         found = quality(own, labels, study.evaluation.bins, family)
         happened, claimed = family.claim(own, labels)
         observed = float(happened.sum())
@@ -107,8 +110,8 @@ def measure(study: Study, records: Records, said: Array) -> tuple[tuple[Exact, .
             least=int(np.bincount(labels, minlength=study.data.label.count).min()),
         )
 
-    by_domain = tuple(exact(records.domains == m) for m in range(len(study.data.domains)))
-    return by_domain, exact(np.ones(len(records), np.bool_))
+    by_domain = tuple(exact(domains == m) for m in range(len(study.data.domains)))
+    return by_domain, exact(np.ones(len(domains), np.bool_))
 
 
 @lru_cache(maxsize=32)

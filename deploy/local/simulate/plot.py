@@ -12,7 +12,7 @@ from deploy.local.simulate.summary import Simulated, title
 
 
 def draw(found: Simulated, path: Path) -> None:
-    """Write the drawing; the suffix says in which form. Raises ValueError for a form that matplotlib does not know."""
+    """Write the drawing; its suffix says in which form."""
     rows = [*found.study.data.domains, "Mean", "Worst domain"]
     figure, axes = plain_axes(0.42 * len(rows) + 1.3)
     places = [float(m) for m in range(len(rows) - 2)]
@@ -32,6 +32,6 @@ def draw(found: Simulated, path: Path) -> None:
     ranked = found.runs[0].ranked
     axes.set_xlabel(f"{'AUC' if ranked else 'accuracy'} on {'test' if found.public is None else 'public test'} records")
     axes.set_title(title(found), loc="left", fontsize=9)
-    axes.legend(loc="best", frameon=False)
+    figure.legend(loc="outside lower left", ncols=len(found.every), frameon=False, fontsize=9)
     with mpl.rc_context(STYLE):
         figure.savefig(path)

@@ -40,9 +40,9 @@ class Cohorts:
     test: Records | None = None
 
     @property
-    def measured(self) -> Records:
-        """The records that models are measured on."""
-        return self.test or together({name: silo.held_out for name, silo in self.silos.items()})
+    def measured(self) -> tuple[Records, ...]:
+        """The records that models are measured on, all together, in parts."""
+        return (self.test,) if self.test is not None else tuple(silo.held_out for silo in self.silos.values())
 
 
 class Source(Protocol):
@@ -121,17 +121,4 @@ def rows_of(records: Records, kept: NDArray[np.bool_]) -> Records:
         index.astype(np.int64).ravel(),
         tuple(records.identities[patient] for patient in present),
         None if records.images is None else records.images.subset(kept),
-    )
-
-
-def together(parts: Mapping[str, Records]) -> Records:
-    """Records of several silos as one, in the silos' order. Patients of two silos stay two patients."""
-    held = list(parts.values())
-    starts = np.cumsum([0, *(own.patient_count for own in held)])
-    return Records(
-        np.concatenate([np.asarray(own.inputs[:], np.float32) for own in held]),
-        np.concatenate([own.labels for own in held]),
-        np.concatenate([own.domains for own in held]),
-        np.concatenate([own.patients + start for own, start in zip(held, starts, strict=False)]),
-        tuple(f"{silo} {name}" for silo, own in parts.items() for name in own.identities),
     )

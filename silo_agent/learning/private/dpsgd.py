@@ -65,8 +65,9 @@ PART_BYTES = 1 << 29
 _USUAL_BYTES, _USUAL_ROWS, _MOST_ROWS, _CHUNKS = 1 << 27, 64, 1024, 4
 """A chunk has 64 rows, fewer where they would take more than 128 MiB, and up to 1,024 where four chunks would not hold
 the expected batch. Small chunks leave few made-up rows, large ones call the network less often."""
-_PERIOD = 4
-"""Chunks of whole fours, where memory allows: kernels take rows in groups, and what is left over in another way."""
+_PERIODS = (32, 4)
+"""Chunks of whole 32s, else of whole fours, where memory allows: kernels take rows in groups, and what is left over in
+another way. Of a stochastic encoder 248 rows were not steady on a processor on which 224 and 256 are."""
 _FLOAT = 4
 _MAPS = 16
 """Memory of a pass through an image network, counted in maps of its largest size. The outputs of all its layers take
@@ -239,7 +240,8 @@ def _rows(untrained: _Trained, plan: EncoderPlan) -> int:
     needed = _bytes_per_record(untrained)
     usual = max(1, min(_USUAL_ROWS, _USUAL_BYTES // needed))
     rows = min(max(1, PART_BYTES // needed), _MOST_ROWS, max(usual, math.ceil(plan.batch_size / _CHUNKS)))
-    return rows if rows < _PERIOD else rows // _PERIOD * _PERIOD
+    period = next((period for period in _PERIODS if rows >= period), 1)
+    return rows // period * period
 
 
 def _is_steady(trained: _Trained, plan: EncoderPlan, kind: Kind, rows: int) -> bool:

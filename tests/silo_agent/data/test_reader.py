@@ -7,7 +7,7 @@ import pytest
 
 from policies.documents.study import Image, Label, NumericFeature, Study
 from silo_agent.data.errors import DataError
-from silo_agent.data.reader import read_records
+from silo_agent.data.reader import read_records, read_sorted_records
 from silo_agent.data.split import split
 from support.images import study_document, write_png, write_sites
 from support.tables import GOOD, HEADER, SCANS, make_schema, scans_schema
@@ -407,3 +407,16 @@ def test_the_made_up_sites_fit_their_study(tmp_path, classes, channels):
         assert set(records.labels.tolist()) == set(range(classes))
         assert records.images.shape == (channels, 16, 16)
         assert len(records) > records.patient_count == len(records.images.levels) == 24
+
+
+def test_records_come_with_the_text_of_another_column_and_misfits_are_counted(read, tmp_path):
+    path = tmp_path / "wards.csv"
+    misfit = GOOD.replace("50", "old")
+    path.write_text(f"{HEADER},ward\n{GOOD},II\n{misfit},I\n{GOOD}, I \n{GOOD}\n")
+    found = read_sorted_records(path, make_schema(), "ward")
+    assert found.texts == ("II", "I")
+    assert len(found.records) == 2
+    assert found.left_out == 2
+    assert read_sorted_records(path, make_schema(), None).texts == ("", "")
+    with pytest.raises(DataError, match="'bed'"):
+        read_sorted_records(path, make_schema(), "bed")

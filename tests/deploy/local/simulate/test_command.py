@@ -8,6 +8,7 @@ import yaml
 from typer.testing import CliRunner
 
 from deploy.local import cli
+from deploy.local.simulate import command
 from deploy.local.simulate.command import MOST_SEEDS, parse_seeds
 from deploy.local.simulate.errors import SimulationError
 from support.small_cohort import write_yaml
@@ -85,16 +86,6 @@ def test_one_table_is_parted_by_a_column_and_another_file_measures(study, files,
     assert [one["together"]["records"] for one in found["runs"]["study"]] == [80, 80]
 
 
-@pytest.mark.slow
-def test_workers_change_no_figure(study, tmp_path):
-    told = []
-    for workers in (1, 2):
-        json_file = tmp_path / f"{workers}.json"
-        run(study, "--seeds", "3", "--workers", workers, "--patients", "60", "--json", json_file)
-        told.append(json.loads(json_file.read_text()))
-    assert told[0] == told[1]
-
-
 @pytest.mark.parametrize("reason", [(), ("--public", "  ")])
 def test_records_need_a_reason_why_they_are_public(monkeypatch, capsys, study, files, reason):
     assert '--public "REASON"' in fails(monkeypatch, capsys, study, "--data", files["north"].parent, *reason)
@@ -102,6 +93,14 @@ def test_records_need_a_reason_why_they_are_public(monkeypatch, capsys, study, f
 
 def test_a_reason_without_records_is_an_error(monkeypatch, capsys, study):
     assert "--public without --data" in fails(monkeypatch, capsys, study, "--public", "published")
+
+
+@pytest.mark.parametrize("option", ["--json", "--plot"])
+def test_a_file_that_cannot_be_written_is_told_at_once(monkeypatch, capsys, study, tmp_path, option):
+    assert "there is no folder" in fails(monkeypatch, capsys, study, option, tmp_path / "nowhere" / "out.svg")
+    assert ".svg, .png, .pdf" in fails(monkeypatch, capsys, study, "--plot", tmp_path / "out.txt")
+    monkeypatch.setattr(command, "find_spec", lambda _: None)
+    assert "fedward[demo]" in fails(monkeypatch, capsys, study, "--plot", tmp_path / "out.svg")
 
 
 def test_a_file_that_an_agent_names_is_refused(monkeypatch, capsys, study, files, tmp_path):

@@ -1,0 +1,62 @@
+"""Which files become which silos."""
+
+import pytest
+
+from deploy.local.simulate.errors import SimulationError
+from deploy.local.simulate.reading import data_files, read_silos, read_test
+from support.studies import tiny_study
+
+HEADER = "patient,group,age,lactate,ill,ward\n"
+
+
+@pytest.fixture
+def schema():
+    return tiny_study().data
+
+
+def write(path, *wards):
+    path.write_text(HEADER + "".join(f"p{n},a,5{n % 10},5,{n % 2},{ward}\n" for n, ward in enumerate(wards)))
+    return path
+
+
+def test_a_folder_gives_a_silo_for_each_file(tmp_path, schema):
+    write(tmp_path / "North Wing.csv", "x", "x")
+    write(tmp_path / "b.csv", "x")
+    (tmp_path / "notes.txt").touch()
+    found = read_silos(data_files(tmp_path, None), schema, None)
+    assert {name: len(own) for name, own in found.records.items()} == {"north-wing": 2, "b": 1}
+
+
+def test_a_column_parts_one_table(tmp_path, schema):
+    file = write(tmp_path / "all.csv", "I", "II", "I", "")
+    found = read_silos(data_files(file, "ward"), schema, "ward")
+    assert {name: len(own) for name, own in found.records.items()} == {"none": 1, "i": 2, "ii": 1}
+    assert found.records["i"].identities == ("p0", "p2")
+    assert data_files(tmp_path, "ward") == (file,)
+
+
+def test_records_that_do_not_fit_are_left_out_and_counted(tmp_path, schema):
+    file = write(tmp_path / "all.csv", "I", "II")
+    file.write_text(file.read_text() + "p8,z,50,5,1,III\nbroken\n")
+    found = read_silos([file], schema, "ward")
+    assert set(found.records) == {"i", "ii"}
+    assert found.left_out == 2
+
+
+def test_what_cannot_be_told_apart_or_found_is_an_error(tmp_path, schema):
+    file = write(tmp_path / "all.csv", "I-1", "I 1")
+    with pytest.raises(SimulationError, match="would have one name, i-1"):
+        read_silos([file], schema, "ward")
+    with pytest.raises(SimulationError, match="--silos-by"):
+        data_files(file, None)
+    write(tmp_path / "more.csv", "I")
+    with pytest.raises(SimulationError, match="holds 2 tables"):
+        data_files(tmp_path, "ward")
+    with pytest.raises(SimulationError, match="holds no"):
+        data_files(tmp_path / "nowhere", None)
+
+
+def test_a_test_file_without_fitting_records_is_an_error(tmp_path, schema):
+    assert len(read_test(write(tmp_path / "test.csv", "I"), schema)) == 1
+    with pytest.raises(SimulationError, match="no record"):
+        read_test(write(tmp_path / "test.csv"), schema)
