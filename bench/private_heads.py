@@ -143,7 +143,8 @@ def study_of(solver: str, mode: str, epsilon: float) -> Study:
 def dp_fedavg(study: Study, cohorts: Cohorts, *, seed: int) -> Measured:
     """FedAvg with DP-SGD (local noise) on a head for each domain, at the epsilon that the study was made for."""
     epsilon = min(EPSILONS, key=lambda one: abs(one - epsilons(study)["training"]))
-    tests = [rows_of(cohorts.measured, cohorts.measured.domains == m) for m in range(DOMAINS)]
+    (test,) = cohorts.measured
+    tests = [rows_of(test, test.domains == m) for m in range(DOMAINS)]
     found = fedavg([silo.training for silo in cohorts.silos.values()], tests, study, epsilon, seed=seed)
     exact = tuple(Exact(area, None, None, TESTED, TESTED) for area in found.auc)
     return Measured(study, seed, exact, Exact(None, None, None, TESTED * DOMAINS, TESTED))
