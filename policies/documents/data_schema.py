@@ -27,9 +27,14 @@ MOST_INPUTS: Final = 16_384
 ColumnName = Annotated[str, Field(min_length=1, max_length=128), bounds.text(128)]
 Quantity = Annotated[float, Field(allow_inf_nan=False), bounds.within(-MOST, MOST, fix="choose another unit")]
 """A value of a column, in the column's own unit."""
+Outcome = Annotated[float, Field(allow_inf_nan=False), bounds.within(-1e12, 1e12, fix="choose another unit")]
+"""A bound of a label that is a number. Errors and their intervals are published in its unit (`protos.messages`)."""
+Scale = Literal["linear", "log"]
 Code = Annotated[str | int | float | bool, bounds.code(200, 2**53)]
 Codes = Annotated[tuple[Code, ...], bounds.items(1024)]
 BINARY: Final = 2
+NUMBER: Final = 1
+"""What `Label.count` says of a number: it has one expected value, where an outcome of C classes has C probabilities."""
 
 
 def _span_fault(minimum: float, maximum: float) -> str | None:
@@ -43,6 +48,21 @@ def _span_fault(minimum: float, maximum: float) -> str | None:
     )
 
 
+def _range_fault(minimum: float, maximum: float, scale: Scale) -> str | None:
+    """Return why no value can be placed in a range, or None."""
+    if minimum >= maximum:
+        return f"minimum {minimum} must lie below maximum {maximum}"
+    return "scale log needs a minimum above 0" if scale == "log" and minimum <= 0 else None
+
+
+def _bounds_fault(minimum: float, maximum: float, scale: Scale) -> str | None:
+    """Return which bound a range breaks, or None."""
+    fault = _span_fault(minimum, maximum)
+    if fault is None and scale == "log" and minimum < LEAST:
+        fault = f"minimum {minimum!r} is below {LEAST:g}, the least for scale log; choose another unit"
+    return fault
+
+
 class NumericFeature(Closed):
     """A number with a public range. It enters the model as a value in [-1, 1] (after `scale: log`, if asked for)."""
 
@@ -50,18 +70,15 @@ class NumericFeature(Closed):
     kind: Literal["number"]
     minimum: Quantity
     maximum: Quantity
-    scale: Literal["linear", "log"] = "linear"
+    scale: Scale = "linear"
     missing: Codes = ()
     fill: Quantity | None = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if self.minimum >= self.maximum:
-            msg = f"minimum {self.minimum} must lie below maximum {self.maximum}"
-            raise ValueError(msg)
-        if self.scale == "log" and self.minimum <= 0:
-            msg = "scale log needs a minimum above 0"
-            raise ValueError(msg)
+        fault = _range_fault(self.minimum, self.maximum, self.scale)
+        if fault is not None:
+            raise ValueError(fault)
         if self.fill is not None and not self.minimum <= self.fill <= self.maximum:
             msg = f"fill {self.fill} must lie in [{self.minimum}, {self.maximum}]"
             raise ValueError(msg)
@@ -69,9 +86,7 @@ class NumericFeature(Closed):
 
     @model_validator(mode="after")
     def _check_bounds(self, info: ValidationInfo) -> Self:
-        fault = _span_fault(self.minimum, self.maximum)
-        if fault is None and self.scale == "log" and self.minimum < LEAST:
-            fault = f"minimum {self.minimum!r} is below {LEAST:g}, the least for scale log; choose another unit"
+        fault = _bounds_fault(self.minimum, self.maximum, self.scale)
         if fault is not None and not bounds.lifted(info):
             raise bounds.broken(fault)
         return self
@@ -101,33 +116,60 @@ Feature = Annotated[NumericFeature | CategoryFeature, Field(discriminator="kind"
 
 
 class Label(Closed):
-    """The outcome: codes that mean yes and codes that mean no, or the codes of each class. Other codes are errors."""
+    """The outcome: codes that mean yes and codes that mean no, the codes of each class, or a number in a public range.
+
+    Other cells are errors. A number enters the model on its scale, as a value in [-1, 1].
+    """
 
     column: ColumnName
     positive: Codes = ()
     negative: Codes = ()
     classes: Annotated[tuple[Annotated[Codes, Field(min_length=1)], ...], Field(max_length=64)] = ()
+    minimum: Outcome | None = None
+    maximum: Outcome | None = None
+    scale: Scale = "linear"
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        ends = [self.minimum is not None, self.maximum is not None]
         binary = bool(self.positive) and bool(self.negative)
-        if binary == bool(self.classes) or bool(self.positive) != bool(self.negative):
-            msg = "give either positive and negative, or classes"
+        halves = bool(self.positive) != bool(self.negative) or any(ends) != all(ends)
+        if halves or [binary, bool(self.classes), all(ends)].count(True) != 1:
+            msg = "give positive and negative, or classes, or minimum and maximum, and only one of them"
             raise ValueError(msg)
         if self.classes and len(self.classes) <= BINARY:
             msg = "classes must be three or more; write two classes as positive and negative"
             raise ValueError(msg)
+        fault = None if self.number is None else _range_fault(*self.number)
+        if self.number is None and self.scale != "linear":
+            fault = f"scale {self.scale} is for a number; leave it out, or give minimum and maximum"
+        if fault is not None:
+            raise ValueError(fault)
+        return self
+
+    @model_validator(mode="after")
+    def _check_bounds(self, info: ValidationInfo) -> Self:
+        fault = None if self.number is None else _bounds_fault(*self.number)
+        if fault is not None and not bounds.lifted(info):
+            raise bounds.broken(fault)
         return self
 
     @property
     def codes(self) -> tuple[tuple[Code, ...], ...]:
-        """Codes of each class in order. For a binary outcome these are no, then yes."""
-        return self.classes or (self.negative, self.positive)
+        """Codes of each class in order. For a binary outcome these are no, then yes; a number has none."""
+        return () if self.number is not None else self.classes or (self.negative, self.positive)
 
     @property
     def count(self) -> int:
-        """C: number of classes."""
-        return len(self.codes)
+        """C: number of classes; `NUMBER` of a number."""
+        return len(self.codes) or NUMBER
+
+    @property
+    def number(self) -> tuple[float, float, Scale] | None:
+        """Minimum, maximum and scale if the outcome is a number, else None."""
+        if self.minimum is None or self.maximum is None:
+            return None
+        return self.minimum, self.maximum, self.scale
 
 
 class Image(Closed):

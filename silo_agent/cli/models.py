@@ -6,6 +6,7 @@ The learning libraries take seconds to load, so each command loads them itself, 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import date
 from enum import StrEnum
@@ -24,11 +25,13 @@ from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
 
 if TYPE_CHECKING:
-    from silo_agent.learning.evaluation.evaluation import Quality
+    from silo_agent.learning.evaluation.evaluation import NumberQuality, Quality
     from silo_agent.models.predict import Predictions
 
 PersonalOption = Annotated[bool, typer.Option("--personal", help="Use this hospital's own model, which never leaves.")]
-_COLUMNS = ("domain", "model", "records", "AUC", "accuracy", "balanced", "calibration")
+_OF_CLASSES = {"AUC": "auc", "accuracy": "accuracy", "balanced": "balanced_accuracy", "calibration": "calibration"}
+_OF_NUMBERS = {"absolute error": "mae", "R^2": "r2", "mean error": "mean_error"}
+"""Columns of the table, and the figures in them."""
 
 
 class UnknownDomain(StrEnum):
@@ -55,7 +58,9 @@ def evaluate(
 ) -> None:
     """Measure this silo's models on a labelled file, by domain. Nothing is released.
 
-    Balanced: the mean of the classes' accuracies. Calibration: the expected calibration error, 0 at best.
+    Balanced: the mean of the classes' accuracies. Calibration: the expected calibration error, 0 at best. If the label
+    is a number: the mean absolute error and the mean of prediction less outcome in the label's unit (of its natural
+    logarithm with scale log), and the share of the variance that is explained.
     """
     from silo_agent.models.evaluate import evaluate as evaluate_models
     from silo_agent.storage.state import State
@@ -67,11 +72,12 @@ def evaluate(
     if as_json:
         typer.echo(json.dumps(asdict(evaluation), indent=1, allow_nan=False))
         return
-    table = Table(*_COLUMNS, title=f"{evaluation.name}, round {evaluation.round}")
+    figures = _OF_CLASSES if hasattr(evaluation.shared[0], "auc") else _OF_NUMBERS
+    table = Table("domain", "model", "records", *figures, title=f"{evaluation.name}, round {evaluation.round}")
     for m, domain in enumerate(evaluation.domains):
-        table.add_row(domain, "shared", *_figures(evaluation.shared[m]))
+        table.add_row(domain, "shared", *_figures(evaluation.shared[m], figures.values()))
         if evaluation.personal is not None:
-            table.add_row("", "personal", *_figures(evaluation.personal[m]))
+            table.add_row("", "personal", *_figures(evaluation.personal[m], figures.values()))
     Console(markup=False, emoji=False).print(table)
     if removed is not None:
         typer.echo(_gone(digest, removed), err=True)
@@ -91,7 +97,7 @@ def predict(
     out: Annotated[Path | None, typer.Option(help="A new .csv or .parquet file, readable by you alone.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compute the probability of every class for every record of a file. Without --out, print them as CSV."""
+    """Predict every record of a file: the probability of every class, or a number. Without --out, print them as CSV."""
     from silo_agent.learning.evaluation.unknown_domain import Way
     from silo_agent.models import predict as predicting
 
@@ -213,6 +219,6 @@ def _ways(predictions: Predictions) -> dict[str, int]:
     return {way: predictions.ways.count(way) for way in sorted(set(predictions.ways))}
 
 
-def _figures(quality: Quality) -> tuple[str, ...]:
-    values = (quality.auc, quality.accuracy, quality.balanced_accuracy, quality.calibration)
+def _figures(quality: Quality | NumberQuality, wanted: Iterable[str]) -> tuple[str, ...]:
+    values: list[float | None] = [getattr(quality, figure) for figure in wanted]
     return (str(quality.records), *("-" if value is None else f"{value:.3f}" for value in values))

@@ -10,9 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+from numpy.typing import NDArray
+
+from silo_agent.data.outcome import half_range
 from silo_agent.data.reader import read_records
 from silo_agent.errors import SiloError
-from silo_agent.learning.evaluation.evaluation import Quality, quality
+from silo_agent.learning.evaluation.evaluation import NumberQuality, Quality, quality
+from silo_agent.learning.evaluation.moments import number_quality
+from silo_agent.learning.families.family import is_of_classes
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
 from silo_agent.storage.folders import StudyFolder
@@ -30,8 +36,8 @@ class Evaluation:
     name: str
     round: int
     domains: tuple[str, ...]
-    shared: tuple[Quality, ...]
-    personal: tuple[Quality, ...] | None
+    shared: tuple[Quality | NumberQuality, ...]
+    personal: tuple[Quality | NumberQuality, ...] | None
 
 
 def evaluate(folder: Path, round_number: int, data: Path, *, personal_kept: bool = True) -> Evaluation:
@@ -49,17 +55,10 @@ def evaluate(folder: Path, round_number: int, data: Path, *, personal_kept: bool
     personal_path = StudyFolder(folder).personal
     personal = PersonalModel.load(personal_path) if personal_kept and personal_path.exists() else None
 
-    def by_domain(predictor: SharedModel | PersonalModel) -> tuple[Quality, ...]:
-        probabilities = predictor.predict(records.inputs, records.domains, records.images)
-        return tuple(
-            quality(
-                probabilities[records.domains == m],
-                records.labels[records.domains == m],
-                study.evaluation.bins,
-                model.family,
-            )
-            for m in range(len(study.data.domains))
-        )
+    def by_domain(predictor: SharedModel | PersonalModel) -> tuple[Quality | NumberQuality, ...]:
+        predictions = predictor.predict(records.inputs, records.domains, records.images)
+        found = (records.domains == m for m in range(len(study.data.domains)))
+        return tuple(_quality(predictions[own], records.labels[own], model) for own in found)
 
     return Evaluation(
         study=study.digest,
@@ -69,3 +68,12 @@ def evaluate(folder: Path, round_number: int, data: Path, *, personal_kept: bool
         shared=by_domain(model),
         personal=None if personal is None else by_domain(personal),
     )
+
+
+def _quality(
+    predictions: NDArray[np.float64], labels: NDArray[np.int64], model: SharedModel
+) -> Quality | NumberQuality:
+    study, family = model.study, model.family
+    if is_of_classes(family):
+        return quality(predictions, labels, study.evaluation.bins, family)
+    return number_quality(predictions, labels, half_range(study.data.label))
