@@ -81,11 +81,11 @@ def describe(
     family: Family,
     *,
     inputs: int,
-    number: tuple[float, float, Scale] | None = None,
+    number: tuple[float, float, Scale] | None,
 ) -> Network:
     """List a network. `heads` (M, W) as in the model; `weights` (M,) of the domains, for records of unknown domain.
 
-    `inputs` = d of the records; `number` = `Label.number`, which gives a number its unit. Raises TypeError if no
+    `inputs` = d of the records; `number` = `Label.number`, by which a number gets its unit. Raises TypeError if no
     operation here stands for a module.
     """
     walk = _Walk(dict[str, Array](), [])
