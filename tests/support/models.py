@@ -51,8 +51,7 @@ STUDIES: Mapping[str, Mapping[str, Any]] = {
         "model": {"encoder": "cnn", "channels": [4, 6]},
         "encoder": {"cmi": 0.1},
     },
-    "mlp of a number": {"data": {"label": DAYS, "features": MIXED, "domain": WARDS}, "evaluation": {"bins": 10}},
-    "mlp of a number on a log scale": {"data": {"label": DOSE}, "evaluation": {"bins": 10}},
+    "mlp of a number": {"data": {"label": DOSE, "features": MIXED, "domain": WARDS}, "evaluation": {"bins": 10}},
     "cnn": {"data": {"features": [], "image": COLOUR}, "model": {"encoder": "cnn", "channels": [4], "hidden": []}},
     "resnet18": {"data": {"features": [], "image": COLOUR}, "model": {"encoder": "resnet18"}},
 }

@@ -13,7 +13,7 @@ from silo_agent.data.unlabelled import read_unlabelled
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.evaluation.unknown_domain import Way, predict_ensemble, predict_pooled
 from silo_agent.models.predict import PredictionError, check_output, load_model, predict
-from support.models import STUDIES, random_model, random_personal, study_of, write_records, write_rows
+from support.models import DAYS, DOSE, STUDIES, random_model, random_personal, study_of, write_records, write_rows
 
 ROW = {"patient": "p", "group": "a", "age": 30, "lactate": 5}
 
@@ -170,9 +170,9 @@ def test_a_class_is_named_by_its_first_code(tmp_path):
     assert [row[-1] for row in found.rows()] == names[found.probabilities.argmax(axis=1)].tolist()
 
 
-@pytest.mark.parametrize("kind", ["mlp of a number", "mlp of a number on a log scale"])
-def test_a_number_is_predicted_in_the_unit_of_its_column(tmp_path, kind):
-    study = study_of(kind)
+@pytest.mark.parametrize("label", [DAYS, DOSE])
+def test_a_number_is_predicted_in_the_unit_of_its_column(tmp_path, label):
+    study = study_of("mlp of a number", data={"label": label})
     low, high, scale = study.data.label.number
     found = predict(random_model(study), write_records(tmp_path / "r.csv", study), folder=tmp_path, unknown=Way.POOLED)
     assert found.columns[-2:] == ("how", "predicted")
