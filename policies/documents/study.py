@@ -143,6 +143,9 @@ class Evaluation(Closed):
     bins: Annotated[int, Field(ge=2, le=256)] = 10
     """Bins of the score. The sums of a number have none."""
     noise: Noise
+    largest_error: Annotated[float, Field(gt=0, le=1), bounds.within(1e-3, 1)] = 1.0
+    """Of a number: an error beyond this share of the label's range counts as this one in the noised figures. The noise
+    of the mean absolute error is in proportion to it, that of the mean squared error to its square."""
 
 
 Metric = Literal["auc", "accuracy", "balanced_accuracy", "calibration", "patients", "mae", "r2", "mean_error"]
@@ -268,6 +271,9 @@ class Study(Closed):
             msg = "publish lists auc, which is defined for two classes only; use balanced_accuracy"
             raise ValueError(msg)
         if label.number is None:
+            if self.evaluation.largest_error != 1:
+                msg = "evaluation.largest_error is for a number, but data.label is classes; leave it out"
+                raise ValueError(msg)
             return
         for term in TERMS:
             if term.tables is not None and term.field is not None and getattr(self.encoder, term.field) > 0:
@@ -341,6 +347,7 @@ _ADDED: tuple[tuple[tuple[str, ...], object], ...] = (
     (("data", "label", "scale"), "linear"),
     (("model", "channels"), [16, 32]),
     (("encoder", "sealing"), "ring32"),
+    (("evaluation", "largest_error"), 1.0),
     (("privacy", "smallest_domain"), 0),
     (("pace",), "prompt"),
     (("pace_seconds",), 60),

@@ -17,8 +17,8 @@ TARGET_STEPS: Final = 1 << 20
 each exactly, and the rounding moves an outcome by less than a millionth of its range."""
 MOMENT_DEGREE: Final = 4
 """Sums of a number's errors and outcomes hold their moments up to this one."""
-MOMENT_CELLS: Final = 2 * MOMENT_DEGREE + 1 + MOMENT_DEGREE + 1
-"""Cells of the errors, which have two sides, and of the outcomes."""
+MOMENT_CELLS: Final = 2 * (MOMENT_DEGREE + 1) + 1
+"""Cells of the errors' sizes and of the outcomes, and one of the errors with their sign."""
 
 
 @dataclass(frozen=True)

@@ -52,7 +52,7 @@ class Metrics:
         self, release: Release, cohort: Records, model: SharedModel, *, strict: bool = False
     ) -> NDArray[np.float64]:
         setting, family, count = self._setting, self._setting.family, len(self._setting.study.data.domains)
-        encoder, weights = model.build_encoder(), exact_weights(cohort.weights)
+        encoder, weights, plan = model.build_encoder(), exact_weights(cohort.weights), setting.study.evaluation
 
         def term(rows: Rows) -> NDArray[np.float64]:
             images = None if cohort.images is None else cohort.images.subset(rows)
@@ -60,9 +60,9 @@ class Metrics:
             labels, domains = cohort.labels[rows], cohort.domains[rows]
             predictions = model.probabilities(features, domains)
             if not is_of_classes(family):
-                return moment_cells(predictions, labels, domains, weights[rows], count=count)
-            bins = setting.study.evaluation.bins
-            return score_histograms(predictions, labels, domains, weights[rows], family, count=count, bins=bins)
+                largest = plan.largest_error
+                return moment_cells(predictions, labels, domains, weights[rows], count=count, largest_error=largest)
+            return score_histograms(predictions, labels, domains, weights[rows], family, count=count, bins=plan.bins)
 
         return sum_records(len(cohort), release.values, term, rows=chunk_rows(setting.study), strict=strict)
 
@@ -79,7 +79,14 @@ class Metrics:
         study, family = self._setting.study, self._setting.family
         count, smallest = len(study.data.domains), study.privacy.smallest_domain
         if not is_of_classes(family):
-            return results_from_moments(sums, noise_sd, half_range(study.data.label), count=count, smallest=smallest)
+            return results_from_moments(
+                sums,
+                noise_sd,
+                half_range(study.data.label),
+                count=count,
+                largest_error=study.evaluation.largest_error,
+                smallest=smallest,
+            )
         return results_from_histograms(
             sums,
             noise_sd,

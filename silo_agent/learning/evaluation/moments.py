@@ -21,36 +21,39 @@ from silo_agent.learning.each_record import exact_weights
 from silo_agent.learning.evaluation.evaluation import Estimate, NumberQuality, NumberResult
 
 Floats = NDArray[np.float64]
-LARGEST_ERROR: Final = 1.0
-"""A larger error counts as this one: half of the label's range. The noise of the squares' sum is in units of it."""
 _Z: Final = 1.959963984540054
-_SIDES: Final = math.sqrt(2.0)
-"""A patient counts 1 / sqrt(2) among the errors and as much among the outcomes, in norm at most 1 together."""
+_SIZE, _SIGNED, _OUTCOME = (math.sqrt(part) for part in (0.56, 0.14, 0.3))
+"""How much a patient counts among the errors' sizes, among the errors with their sign, and among the outcomes. The
+squares add up to 1. What is given to a part makes its figures' noise smaller, and that of the others larger."""
 
 
 def moment_cells(
-    predictions: Floats, labels: NDArray[np.int64], domains: NDArray[np.int64], weights: Floats, *, count: int
+    predictions: Floats,
+    labels: NDArray[np.int64],
+    domains: NDArray[np.int64],
+    weights: Floats,
+    *,
+    count: int,
+    largest_error: float,
 ) -> Floats:
     """Cells of errors and outcomes by domain: float64 (count * MOMENT_CELLS,), C order, l2 sensitivity 1.
 
     `count` = M; `predictions` (n, 1) in [-1, 1], of which what is no number counts as 0; `labels` (n,) places;
-    `weights` (n,) as in `Records.weights`. Cells are rounded down to multiples of 2^-28, so float64 adds them exactly.
+    `weights` (n,) as in `Records.weights`; `largest_error` as in the study. Cells are rounded towards 0 to multiples of
+    2^-28, so float64 adds them exactly.
     """
     outcome = targets(labels)
-    error = np.clip(np.nan_to_num(predictions[:, 0], nan=0.0) - outcome, -LARGEST_ERROR, LARGEST_ERROR)
-    size = _bernstein(np.abs(error) / LARGEST_ERROR)
-    cells = np.zeros((len(labels), MOMENT_CELLS))
-    negative = error < 0.0
-    cells[negative, : MOMENT_DEGREE + 1] = size[negative, ::-1]
-    cells[~negative, MOMENT_DEGREE : 2 * MOMENT_DEGREE + 1] = size[~negative]
-    cells[:, 2 * MOMENT_DEGREE + 1 :] = _bernstein((outcome + 1.0) / 2.0)
-    exact = exact_weights(cells * (weights / _SIDES)[:, None])
+    error = (np.nan_to_num(predictions[:, 0], nan=0.0) - outcome) / _farthest(largest_error)
+    error = np.clip(error, -1.0, 1.0)
+    parts = [_SIZE * _bernstein(np.abs(error)), _SIGNED * error[:, None], _OUTCOME * _bernstein((outcome + 1.0) / 2.0)]
+    cells = np.concatenate(parts, axis=1) * weights[:, None]
+    exact = np.copysign(exact_weights(np.abs(cells)), cells)
     sums = [np.bincount(domains, weights=column, minlength=count) for column in exact.T]
     return np.stack(sums, axis=1, dtype=np.float64).ravel()
 
 
 def results_from_moments(
-    sums: Floats, noise_sd: float, half_range: float, *, count: int, smallest: int = 0
+    sums: Floats, noise_sd: float, half_range: float, *, count: int, largest_error: float, smallest: int = 0
 ) -> tuple[NumberResult, ...]:
     """The results of each of the `count` domains from the opened sum of `moment_cells`, `noise_sd` on every cell.
 
@@ -58,7 +61,8 @@ def results_from_moments(
     than `smallest` patients, its result says only that.
     """
     return tuple(
-        _Opened.of(cells, noise_sd).result(half_range, smallest) for cells in sums.reshape(count, MOMENT_CELLS)
+        _Opened.of(cells, noise_sd, _farthest(largest_error)).result(half_range, smallest)
+        for cells in sums.reshape(count, MOMENT_CELLS)
     )
 
 
@@ -90,36 +94,44 @@ def _power(power: int) -> Floats:
     return np.array([math.comb(j, power) / math.comb(degree, power) for j in range(degree + 1)])
 
 
-def _of_errors(power: int, *, signed: bool = False) -> Floats:
-    """What cells (MOMENT_CELLS,) must be multiplied by, so that they add up to |e|^power, or to its signed value."""
-    right = LARGEST_ERROR**power * _power(power)
-    left = -right if signed else right
-    return np.concatenate([left[:0:-1], right, np.zeros(MOMENT_DEGREE + 1)])
+def _row(size: Floats | None = None, signed: float = 0.0, outcome: Floats | None = None) -> Floats:
+    """What cells (MOMENT_CELLS,) must be multiplied by to add up to a sum over patients of the parts' functions."""
+    nothing = np.zeros(MOMENT_DEGREE + 1)
+    sizes, outcomes = (nothing if part is None else part for part in (size, outcome))
+    return np.concatenate([sizes / _SIZE, [signed / _SIGNED], outcomes / _OUTCOME])
 
 
 def _of_outcomes(power: int, centre: float) -> Floats:
-    """The same for (t - centre)^power: with x = (t + 1) / 2 it is (2 x - 1 - centre)^power."""
+    """The row of (t - centre)^power: with x = (t + 1) / 2 it is (2 x - 1 - centre)^power."""
     parts = [math.comb(power, p) * 2.0**p * (-1.0 - centre) ** (power - p) * _power(p) for p in range(power + 1)]
-    return np.concatenate([np.zeros(2 * MOMENT_DEGREE + 1), np.sum(parts, axis=0)])
+    return _row(outcome=np.sum(parts, axis=0))
 
 
-_DIFFERENCE: Final = np.concatenate([np.ones(2 * MOMENT_DEGREE + 1), -np.ones(MOMENT_DEGREE + 1)]) / math.sqrt(
-    MOMENT_CELLS
-)
-"""Cells of errors less cells of outcomes, of length 1. Both count the same patients, so what is there is noise."""
+def _farthest(largest_error: float) -> float:
+    """The largest error on the scale of [-1, 1], whose range is 2."""
+    return 2.0 * largest_error
+
+
+_EVERYBODY: Final = _row(size=_power(0))
+_DIFFERENCE: Final = (_EVERYBODY - _of_outcomes(0, 0.0)) / np.linalg.norm(_EVERYBODY - _of_outcomes(0, 0.0))
+"""Patients by the errors less patients by the outcomes, of length 1. They are the same, so what is there is noise."""
 
 
 @dataclass(frozen=True)
 class _Opened:
-    """One domain's cells in patients, without the noise along `_DIFFERENCE`; `sd` is the noise of what is left."""
+    """One domain's cells without the noise along `_DIFFERENCE`, the noise `sd` of each, and the farthest error."""
 
     cells: Floats
     sd: float
+    farthest: float
 
     @classmethod
-    def of(cls, cells: Floats, noise_sd: float) -> _Opened:
-        whole = cells * _SIDES
-        return cls(whole - _DIFFERENCE * (_DIFFERENCE @ whole), noise_sd * _SIDES)
+    def of(cls, cells: Floats, noise_sd: float, farthest: float) -> _Opened:
+        return cls(cells - _DIFFERENCE * (_DIFFERENCE @ cells), noise_sd, farthest)
+
+    def errors(self, power: int) -> Floats:
+        """The row of |e|^power."""
+        return _row(size=self.farthest**power * _power(power))
 
     def sum(self, row: Floats) -> float:
         return float(row @ self.cells)
@@ -129,16 +141,15 @@ class _Opened:
         return self.sd**2 * float(one @ other - (one @ _DIFFERENCE) * (other @ _DIFFERENCE))
 
     def result(self, half_range: float, smallest: int) -> NumberResult:
-        everybody = _of_errors(0)
-        n, sd = self.sum(everybody), math.sqrt(self.noise(everybody, everybody))
-        farthest = LARGEST_ERROR * half_range
+        n, sd = self.sum(_EVERYBODY), math.sqrt(self.noise(_EVERYBODY, _EVERYBODY))
+        farthest = self.farthest * half_range
         if n < max(1.0, 2.0 * sd, smallest):
             counted = Estimate(None, 0.0, float(smallest)) if n < smallest else _patients(n, sd)
             nothing = Estimate(None, -farthest, farthest)
             return NumberResult(Estimate(None, 0.0, farthest), Estimate(None, -1.0, 1.0), nothing, counted)
-        squares = self.sum(_of_errors(2))
-        size = self._ratio(_of_errors(1), everybody, (squares, self.sum(_of_errors(1)), n))
-        shift = self._ratio(_of_errors(1, signed=True), everybody, (squares, self.sum(_of_errors(1, signed=True)), n))
+        squares, signed = self.sum(self.errors(2)), _row(signed=self.farthest)
+        size = self._ratio(self.errors(1), _EVERYBODY, (squares, self.sum(self.errors(1)), n))
+        shift = self._ratio(signed, _EVERYBODY, (squares, self.sum(signed), n))
         return NumberResult(
             mae=_within(size, 0.0, farthest, half_range),
             r2=self._explained(n, squares),
@@ -157,9 +168,9 @@ class _Opened:
         whole = self.sum(spread)
         if whole <= 2.0 * math.sqrt(self.noise(spread, spread)):
             return Estimate(None, -1.0, 1.0)
-        errors = max(self.sum(_of_errors(4)), squares**2 / n)
+        errors = max(self.sum(self.errors(4)), squares**2 / n)
         outcomes = max(self.sum(_of_outcomes(4, centre)), whole**2 / n)
-        rest = self._ratio(_of_errors(2), spread, (errors, squares * whole / n, outcomes))
+        rest = self._ratio(self.errors(2), spread, (errors, squares * whole / n, outcomes))
         low, middle, high = 1.0 - rest[2], 1.0 - rest[1], 1.0 - rest[0]
         return _within((low, middle, high), -1.0, 1.0, 1.0)
 

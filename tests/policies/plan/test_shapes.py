@@ -45,7 +45,7 @@ def test_a_number_has_heads_of_one_row_and_fixed_cells(make_study):
     study = make_study({"data.label": {"column": "y", "minimum": 0, "maximum": 30}})
     assert head_width(study) == 5
     assert metric_cells(study) == (1, MOMENT_CELLS)
-    assert plan(study).release(6, "metrics").values == 2 * MOMENT_CELLS == 2 * 14
+    assert plan(study).release(6, "metrics").values == 2 * MOMENT_CELLS == 2 * 11
 
 
 def test_an_image_network_adds_its_weights_and_its_features(make_study):
