@@ -192,8 +192,9 @@ class _Opened:
 
 
 def _within(found: tuple[float, float, float], least: float, most: float, unit: float) -> Estimate:
+    """The estimate and interval in the label's unit, within what is possible; no estimate if that is all it says."""
     low, middle, high = (min(max(value * unit, least), most) for value in found)
-    return Estimate(middle, low, high)
+    return Estimate(None if (low, high) == (least, most) else middle, low, high)
 
 
 def _patients(n: float, sd: float) -> Estimate:

@@ -131,6 +131,17 @@ def test_what_the_noise_hides_is_not_said():
     assert (withheld.mae.value, withheld.patients.value, withheld.patients.high) == (None, None, 100.0)
 
 
+def test_where_an_interval_is_whole_there_is_no_estimate():
+    r, whole = np.random.default_rng(0), 0
+    for seed in range(40):
+        found = results(cells(*cohort(seed, 60)) + 2.0 * r.normal(size=MOMENT_CELLS), 2.0)[0]
+        whole += (found.r2.low, found.r2.high) == (-1.0, 1.0)
+        for estimate, span in ((found.r2, 2.0), (found.mae, 2.0), (found.mean_error, 4.0)):
+            assert estimate.value is not None or estimate.high - estimate.low == span
+        assert found.r2.value is None or found.r2.high - found.r2.low < 2.0
+    assert whole > 5
+
+
 def test_outcomes_that_are_all_alike_have_no_variance_to_explain():
     p, y = np.full((50, 1), 0.5), places([0.5] * 50)
     assert number_quality(p, y, 1.0).r2 is None
