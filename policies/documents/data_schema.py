@@ -29,7 +29,8 @@ Quantity = Annotated[float, Field(allow_inf_nan=False), bounds.within(-MOST, MOS
 """A value of a column, in the column's own unit."""
 Outcome = Annotated[float, Field(allow_inf_nan=False), bounds.within(-1e12, 1e12, fix="choose another unit")]
 """A bound of a label that is a number. Errors and their intervals are published in its unit (`protos.messages`)."""
-Scale = Literal["linear", "log"]
+Scale = Literal["linear", "log", "log1p"]
+"""The scale of a label that is a number. log1p: the logarithm of 1 + x, for counts, among which is 0."""
 Code = Annotated[str | int | float | bool, bounds.code(200, 2**53)]
 Codes = Annotated[tuple[Code, ...], bounds.items(1024)]
 BINARY: Final = 2
@@ -48,21 +49,6 @@ def _span_fault(minimum: float, maximum: float) -> str | None:
     )
 
 
-def _range_fault(minimum: float, maximum: float, scale: Scale) -> str | None:
-    """Return why no value can be placed in a range, or None."""
-    if minimum >= maximum:
-        return f"minimum {minimum} must lie below maximum {maximum}"
-    return "scale log needs a minimum above 0" if scale == "log" and minimum <= 0 else None
-
-
-def _bounds_fault(minimum: float, maximum: float, scale: Scale) -> str | None:
-    """Return which bound a range breaks, or None."""
-    fault = _span_fault(minimum, maximum)
-    if fault is None and scale == "log" and minimum < LEAST:
-        fault = f"minimum {minimum!r} is below {LEAST:g}, the least for scale log; choose another unit"
-    return fault
-
-
 class NumericFeature(Closed):
     """A number with a public range. It enters the model as a value in [-1, 1] (after `scale: log`, if asked for)."""
 
@@ -70,15 +56,18 @@ class NumericFeature(Closed):
     kind: Literal["number"]
     minimum: Quantity
     maximum: Quantity
-    scale: Scale = "linear"
+    scale: Literal["linear", "log"] = "linear"
     missing: Codes = ()
     fill: Quantity | None = None
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        fault = _range_fault(self.minimum, self.maximum, self.scale)
-        if fault is not None:
-            raise ValueError(fault)
+        if self.minimum >= self.maximum:
+            msg = f"minimum {self.minimum} must lie below maximum {self.maximum}"
+            raise ValueError(msg)
+        if self.scale == "log" and self.minimum <= 0:
+            msg = "scale log needs a minimum above 0"
+            raise ValueError(msg)
         if self.fill is not None and not self.minimum <= self.fill <= self.maximum:
             msg = f"fill {self.fill} must lie in [{self.minimum}, {self.maximum}]"
             raise ValueError(msg)
@@ -86,7 +75,9 @@ class NumericFeature(Closed):
 
     @model_validator(mode="after")
     def _check_bounds(self, info: ValidationInfo) -> Self:
-        fault = _bounds_fault(self.minimum, self.maximum, self.scale)
+        fault = _span_fault(self.minimum, self.maximum)
+        if fault is None and self.scale == "log" and self.minimum < LEAST:
+            fault = f"minimum {self.minimum!r} is below {LEAST:g}, the least for scale log; choose another unit"
         if fault is not None and not bounds.lifted(info):
             raise bounds.broken(fault)
         return self
@@ -115,6 +106,10 @@ class CategoryFeature(Closed):
 Feature = Annotated[NumericFeature | CategoryFeature, Field(discriminator="kind")]
 
 
+_FLOORS: Final[dict[Scale, float]] = {"log": LEAST, "log1p": 0.0}
+"""The least minimum of a label by its scale."""
+
+
 class Label(Closed):
     """The outcome: codes that mean yes and codes that mean no, the codes of each class, or a number in a public range.
 
@@ -140,17 +135,24 @@ class Label(Closed):
         if self.classes and len(self.classes) <= BINARY:
             msg = "classes must be three or more; write two classes as positive and negative"
             raise ValueError(msg)
-        fault = None if self.number is None else _range_fault(*self.number)
         if self.number is None and self.scale != "linear":
-            fault = f"scale {self.scale} is for a number; leave it out, or give minimum and maximum"
-        if fault is not None:
-            raise ValueError(fault)
+            msg = f"scale {self.scale} is for a number; leave it out, or give minimum and maximum"
+            raise ValueError(msg)
         return self
 
     @model_validator(mode="after")
     def _check_bounds(self, info: ValidationInfo) -> Self:
-        fault = None if self.number is None else _bounds_fault(*self.number)
-        if fault is not None and not bounds.lifted(info):
+        if self.number is None or bounds.lifted(info):
+            return self
+        minimum, maximum, scale = self.number
+        fault = _span_fault(minimum, maximum)
+        if minimum >= maximum:
+            fault = f"minimum {minimum} must lie below maximum {maximum}"
+        if fault is None and minimum < _FLOORS.get(scale, minimum):
+            fault = (
+                f"scale {scale} needs a minimum of at least {_FLOORS[scale]:g}; for counts with 0 write scale: log1p"
+            )
+        if fault is not None:
             raise bounds.broken(fault)
         return self
 

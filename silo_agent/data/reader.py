@@ -27,7 +27,7 @@ from silo_agent.data.errors import DataError, Fault, Faults, Unfit
 from silo_agent.data.image_store import ImageStore, reserve
 from silo_agent.data.images import Images, Levels, Scale
 from silo_agent.data.inputs import ABSENT, Inputs, stack
-from silo_agent.data.outcome import place_of
+from silo_agent.data.outcome import place_parser
 from silo_agent.data.records import NOBODY, Records
 from silo_agent.data.table import Table, read_table
 
@@ -141,7 +141,7 @@ def _reading(path: Path, schema: DataSchema, identified_by: Sequence[str], fault
 
 def _fitting(reading: Reading, folder: Path, schema: DataSchema, room: Levels | None = None) -> Records:
     """Return the records without any fault. Every column is read first, so that `reading` has all faults."""
-    labels = np.array(reading.column(schema.label.column, _label(schema), 0), np.int64)
+    labels = np.array(reading.column(schema.label.column, _outcome(schema.label), 0), np.int64)
     domains = np.zeros(len(reading.table.rows), np.int64)
     for factor in schema.domain:
         parts = reading.column(factor.column, domain_parser(factor, schema.missing), 0)
@@ -180,15 +180,9 @@ def empty_records(schema: DataSchema) -> Records:
     return Records(np.zeros((0, schema.inputs), np.float32), none, none, none, (), images)
 
 
-def _label(schema: DataSchema) -> Callable[[Cell], int]:
+def _outcome(label: Label) -> Callable[[Cell], int]:
     """Return a function that finds a cell's class, or the place of its number, and raises `Unfit` for other cells."""
-    label = schema.label
-    if label.number is not None:
-        minimum, maximum, scale = label.number
-        feature = NumericFeature(column=label.column, kind="number", minimum=minimum, maximum=maximum, scale=scale)
-        scaled = _number(feature, schema, math.nan)
-        return lambda cell: place_of(scaled(cell))
-    return _class(label)
+    return _class(label) if label.number is None else place_parser(label)
 
 
 def _class(label: Label) -> Callable[[Cell], int]:

@@ -25,7 +25,7 @@ from safetensors.numpy import save
 from policies.documents.study import Label, Study
 from policies.plan.cost import Cost
 from silo_agent.data.images import Images, Scale
-from silo_agent.data.outcome import half_range, on_scale
+from silo_agent.data.outcome import scaled_back
 from silo_agent.errors import SiloError
 from silo_agent.learning.encoder.layers import Network, describe
 from silo_agent.learning.evaluation.unknown_domain import Model, domain_shares, network_of, predict_ensemble
@@ -37,8 +37,8 @@ from silo_agent.storage.durable import write_whole
 from silo_agent.storage.folders import StudyFolder
 
 TOLERANCE = 1e-5
-"""Largest difference between a probability of the ONNX graph and the model's own. A number's values are compared on
-their scale, in units of half its range."""
+"""Largest difference between a probability of the ONNX graph and the model's own, and between a number's values on
+the scale of [-1, 1]."""
 _CHECKED_RECORDS = 8
 _PRIVATE_PREFIX = "personal-private-"
 _SUMS = "SHA256SUMS"
@@ -94,8 +94,7 @@ def export(
     study, prefix = model.study, _PRIVATE_PREFIX if personal else ""
     shares, counted = domain_shares(folder, len(study.data.domains))
     encoder, heads = network_of(model)
-    number = study.data.label.number
-    network = describe(encoder, heads, shares, model.family, inputs=study.data.inputs, number=number)
+    network = describe(encoder, heads, shares, model.family, inputs=study.data.inputs, label=study.data.label)
     kinds = [kind for kind in (Format.SAFETENSORS, Format.ONNX) if files in (kind, Format.BOTH)]
     names = {str(kind): f"{prefix}model.{kind}" for kind in kinds}
     digest = model.digest if isinstance(model, SharedModel) else hashlib.sha256(model.to_bytes()).hexdigest()
@@ -167,8 +166,7 @@ def _difference(label: Label, given: NDArray[np.float64], own: NDArray[np.float6
     """The largest difference of two answers, the second as the model gives it."""
     if label.number is None:
         return float(np.abs(given - own).max())
-    placed = np.log(given) if label.scale == "log" else given
-    return float(np.abs(placed - on_scale(label, own)).max()) / half_range(label)
+    return float(np.abs(scaled_back(label, given) - own).max())
 
 
 def _random_records(study: Study, records: int) -> tuple[dict[str, NDArray[np.generic]], Images | None]:

@@ -61,7 +61,11 @@ _NO_PROTECTION = (
     "It does not hide that the hospitals took part, nor what they publish elsewhere.",
     "It says nothing about the records on which the model is used: whoever sees a record's prediction learns of it.",
 )
-_ERRORS = {"linear": "in the column's unit", "log": "of the column's natural logarithm"}
+_ERRORS = {
+    "linear": "in the column's unit",
+    "log": "of the column's natural logarithm",
+    "log1p": "of the natural logarithm of 1 + the column",
+}
 """What errors of a number are measured in."""
 _LIMITS = (
     "Not a medical device: a research result. A use in care needs its own evaluation, approval and supervision.",

@@ -92,6 +92,7 @@ class _Graph:
             "choose_domain": self._choose_domain,
             "clipped": self._clipped,
             "in_unit": self._in_unit,
+            "expm1": self._expm1,
         }
         if layer.operation in special:
             special[layer.operation](layer)
@@ -179,6 +180,11 @@ class _Graph:
         start = self._constant(f"{own}/start", np.array(float(low)))
         moved = self._node("Add", (*layer.inputs, one), f"{own}/moved")
         self._node("Add", (self._node("Mul", (moved, half), f"{own}/wide"), start), own)
+
+    def _expm1(self, layer: Layer) -> None:
+        own = layer.output
+        grown = self._node("Exp", layer.inputs, f"{own}/grown")
+        self._node("Sub", (grown, self._constant(f"{own}/one", np.array(1.0))), own)
 
     def _choose_domain(self, layer: Layer) -> None:
         """Choose a record's row of weights. Index -1 is the last row, and every negative domain becomes -1."""

@@ -24,6 +24,7 @@ COLOUR = {"column": "scan", "channels": 3, "height": 24, "width": 24}
 THREE = {"column": "ill", "positive": [], "negative": [], "classes": [["well", 0], ["ill"], ["worse", "dead"]]}
 DAYS = {"column": "ill", "positive": [], "negative": [], "minimum": -1, "maximum": 2.5}
 DOSE = DAYS | {"minimum": 0.5, "maximum": 2.0, "scale": "log"}
+VISITS = DAYS | {"minimum": 0, "maximum": 5, "scale": "log1p"}
 MIXED = [
     {"kind": "number", "column": "age", "minimum": 18, "maximum": 90},
     {
@@ -51,7 +52,7 @@ STUDIES: Mapping[str, Mapping[str, Any]] = {
         "model": {"encoder": "cnn", "channels": [4, 6]},
         "encoder": {"cmi": 0.1},
     },
-    "mlp of a number": {"data": {"label": DOSE, "features": MIXED, "domain": WARDS}, "evaluation": {"bins": 10}},
+    "mlp of a number": {"data": {"label": VISITS, "features": MIXED, "domain": WARDS}, "evaluation": {"bins": 10}},
     "cnn": {"data": {"features": [], "image": COLOUR}, "model": {"encoder": "cnn", "channels": [4], "hidden": []}},
     "resnet18": {"data": {"features": [], "image": COLOUR}, "model": {"encoder": "resnet18"}},
 }

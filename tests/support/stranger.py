@@ -198,6 +198,10 @@ def op_exp(x):
     return np.exp(x)
 
 
+def op_expm1(x):
+    return np.expm1(x)
+
+
 def main():
     how, folder, records, out = sys.argv[1], *map(Path, sys.argv[2:])
     card = json.loads(next(folder.glob("*model-card.json")).read_bytes())

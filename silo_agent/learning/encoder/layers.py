@@ -16,12 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
-from policies.documents.study import Scale
+from policies.documents.study import Label, Scale
+from silo_agent.data.outcome import ends
 from silo_agent.learning.encoder.encoder import Encoder
 from silo_agent.learning.families.family import Family
 
 Array = NDArray[np.float32] | NDArray[np.float64]
 PROBABILITIES, VALUE = "probabilities", "value"
+_BACK: Mapping[Scale, str | None] = {"linear": None, "log": "exp", "log1p": "expm1"}
+"""The operation that brings a number from its scale back to its unit."""
 OPERATIONS: Mapping[str, str] = {
     "conv2d": "2-d cross-correlation of a (n, c, h, w) map, zero padding on every side",
     "group_norm": "per record and group of neighbouring channels: (x - mean) / sqrt(variance + epsilon), variance over"
@@ -43,6 +46,7 @@ OPERATIONS: Mapping[str, str] = {
     " takes the last row of weight: (n, M, C) to (n, C)",
     "in_unit": "minimum + (maximum - minimum) (x + 1) / 2, in float64",
     "exp": "exp(x)",
+    "expm1": "exp(x) - 1",
 }
 
 
@@ -81,11 +85,11 @@ def describe(
     family: Family,
     *,
     inputs: int,
-    number: tuple[float, float, Scale] | None,
+    label: Label,
 ) -> Network:
     """List a network. `heads` (M, W) as in the model; `weights` (M,) of the domains, for records of unknown domain.
 
-    `inputs` = d of the records; `number` = `Label.number`, by which a number gets its unit. Raises TypeError if no
+    `inputs` = d of the records; `label` says whether the outcome is a number, and in which unit. Raises TypeError if no
     operation here stands for a module.
     """
     walk = _Walk(dict[str, Array](), [])
@@ -105,15 +109,14 @@ def describe(
     walk.add("linear_by_domain", (value,), "logits", {"weight": "heads.weight", "bias": "heads.bias"})
     walk.add(family.operation, ("logits",), "by_domain")
     walk.tensors["domains.weight"] = np.vstack([np.eye(len(heads)), weights])
-    chosen = PROBABILITIES if number is None else "scaled"
+    chosen = PROBABILITIES if label.number is None else "scaled"
     walk.add("choose_domain", ("by_domain", "domain"), chosen, {"weight": "domains.weight"})
-    if number is not None:
-        minimum, maximum, scale = number
-        ends = (math.log(minimum), math.log(maximum)) if scale == "log" else (minimum, maximum)
-        settings = dict(zip(("minimum", "maximum"), ends, strict=True))
-        value = walk.add("in_unit", (chosen,), "logarithm" if scale == "log" else VALUE, settings=settings)
-        if scale == "log":
-            walk.add("exp", (value,), VALUE)
+    if label.number is not None:
+        low, high = ends(label)
+        back = _BACK[label.scale]
+        value = walk.add("in_unit", (chosen,), "along" if back else VALUE, settings={"minimum": low, "maximum": high})
+        if back:
+            walk.add(back, (value,), VALUE)
     return Network(tuple(walk.layers), walk.tensors)
 
 

@@ -26,7 +26,7 @@ def card_of(study, *, personal=False, **options):
     encoder, heads = network_of(model)
     shares = np.full(len(heads), 1 / len(heads))
     data = study.data
-    network = describe(encoder, heads, shares, model.family, inputs=data.inputs, number=data.label.number)
+    network = describe(encoder, heads, shares, model.family, inputs=data.inputs, label=data.label)
     given = {"version": "7.8.9", "files": {"onnx": "model.onnx"}, "quality": None, "charged": None}
     facts = ModelFacts("d" * 64, 2, personal)
     return model_card(study, facts, network, Shares(shares, counted=False), **{**given, **options})
@@ -47,10 +47,10 @@ def test_a_card_is_json_and_every_coordinate_of_the_input_stands_on_it(kind):
 
 def test_a_number_is_said_with_its_range_and_what_errors_are_measured_in():
     card = card_of(study_of("mlp of a number"), quality=[{"domain": "a", "metrics": {"mae": None}}])
-    assert card["number"]["errors"] == "of the column's natural logarithm"
+    assert card["number"]["errors"] == "of the natural logarithm of 1 + the column"
     assert card["classes"] == []
     text = to_markdown(json.loads(to_json(card)))
-    assert "Outcome: column ill, a number in [0.5, 2]." in text
+    assert "Outcome: column ill, a number in [0, 5]." in text
     assert "`value` float64 (n, 1)" in text
     assert 'value = session.run(["value"]' in text
     assert "class" not in text.split("## Data")[1].split("## Architecture")[0]

@@ -14,7 +14,7 @@ def graph_of(study, **metadata):
     model = random_model(study)
     encoder, heads = network_of(model)
     data, shares = study.data, np.full(len(heads), 1 / len(heads))
-    network = describe(encoder, heads, shares, model.family, inputs=data.inputs, number=data.label.number)
+    network = describe(encoder, heads, shares, model.family, inputs=data.inputs, label=data.label)
     return build(network, inputs=data.inputs, image=data.image, classes=data.label.count, metadata=metadata)
 
 

@@ -13,7 +13,17 @@ from silo_agent.data.unlabelled import read_unlabelled
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.evaluation.unknown_domain import Way, predict_ensemble, predict_pooled
 from silo_agent.models.predict import PredictionError, check_output, load_model, predict
-from support.models import DAYS, DOSE, STUDIES, random_model, random_personal, study_of, write_records, write_rows
+from support.models import (
+    DAYS,
+    DOSE,
+    STUDIES,
+    VISITS,
+    random_model,
+    random_personal,
+    study_of,
+    write_records,
+    write_rows,
+)
 
 ROW = {"patient": "p", "group": "a", "age": 30, "lactate": 5}
 
@@ -170,7 +180,7 @@ def test_a_class_is_named_by_its_first_code(tmp_path):
     assert [row[-1] for row in found.rows()] == names[found.probabilities.argmax(axis=1)].tolist()
 
 
-@pytest.mark.parametrize("label", [DAYS, DOSE])
+@pytest.mark.parametrize("label", [DAYS, DOSE, VISITS])
 def test_a_number_is_predicted_in_the_unit_of_its_column(tmp_path, label):
     study = study_of("mlp of a number", data={"label": label})
     low, high, scale = study.data.label.number
@@ -183,7 +193,10 @@ def test_a_number_is_predicted_in_the_unit_of_its_column(tmp_path, label):
     own = np.array(found.ways) == "own"
     records = read_unlabelled(tmp_path / "r.csv", study.data, unknown_allowed=True)
     places = (random_model(study).predict(records.inputs[own], records.domains[own])[:, 0] + 1) / 2
-    wanted = low * (high / low) ** places if scale == "log" else low + (high - low) * places
+    one = {"linear": None, "log": 0, "log1p": 1}[scale]
+    wanted = low + (high - low) * places
+    if one is not None:
+        wanted = (one + low) * ((one + high) / (one + low)) ** places - one
     np.testing.assert_allclose(values[own], wanted, atol=1e-6)
     found.save(tmp_path / "out.parquet")
     assert str(pq.read_table(tmp_path / "out.parquet").schema.field("predicted").type) == "double"

@@ -14,7 +14,7 @@ def network(study):
     encoder, heads = network_of(model)
     shares = np.full(len(heads), 1 / len(heads))
     data = study.data
-    return model, describe(encoder, heads, shares, model.family, inputs=data.inputs, number=data.label.number)
+    return model, describe(encoder, heads, shares, model.family, inputs=data.inputs, label=data.label)
 
 
 @pytest.mark.parametrize("kind", STUDIES)
@@ -80,13 +80,15 @@ def test_a_module_without_a_word_for_it_is_an_error(module, why):
     encoder, heads = network_of(model)
     encoder.layers.append(module)
     with pytest.raises(TypeError, match=why):
-        describe(encoder, heads, np.array([0.5, 0.5]), model.family, inputs=2, number=None)
+        describe(encoder, heads, np.array([0.5, 0.5]), model.family, inputs=2, label=study_of("linear mlp").data.label)
 
 
 def test_tensors_are_copies():
     model = random_model(study_of("linear mlp"))
     encoder, heads = network_of(model)
-    found = describe(encoder, heads, np.array([0.5, 0.5]), model.family, inputs=2, number=None)
+    found = describe(
+        encoder, heads, np.array([0.5, 0.5]), model.family, inputs=2, label=study_of("linear mlp").data.label
+    )
     before = {name: array.copy() for name, array in found.tensors.items()}
     with torch.no_grad():
         for parameter in encoder.parameters():
