@@ -2,7 +2,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
@@ -42,6 +42,7 @@ def test_the_public_size_is_that_of_the_cells():
 
 
 # --- what leaves ------------------------------------------------------------------------------------------------------
+@settings(max_examples=40)
 @given(
     st.lists(
         st.tuples(st.floats(allow_nan=True), st.integers(0, TARGET_STEPS), st.integers(0, M - 1)),
