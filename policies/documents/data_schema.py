@@ -28,9 +28,15 @@ MOST_INPUTS: Final = 16_384
 ColumnName = Annotated[str, Field(min_length=1, max_length=128), bounds.text(128)]
 Quantity = Annotated[float, Field(allow_inf_nan=False), bounds.within(-MOST, MOST, fix="choose another unit")]
 """A value of a column, in the column's own unit."""
+Outcome = Annotated[float, Field(allow_inf_nan=False), bounds.within(-1e12, 1e12, fix="choose another unit")]
+"""A bound of a label that is a number. Errors and their intervals are published in its unit (`protos.messages`)."""
+Scale = Literal["linear", "log", "log1p"]
+"""The scale of a label that is a number. log1p: the logarithm of 1 + x, for counts, among which is 0."""
 Code = Annotated[str | int | float | bool, bounds.code(200, 2**53)]
 Codes = Annotated[tuple[Code, ...], bounds.items(1024)]
 BINARY: Final = 2
+NUMBER: Final = 1
+"""What `Label.count` says of a number: it has one expected value, where an outcome of C classes has C probabilities."""
 
 
 def _span_fault(minimum: float, maximum: float) -> str | None:
@@ -114,34 +120,72 @@ class CategoryFeature(Closed):
 Feature = Annotated[NumericFeature | CategoryFeature, Field(discriminator="kind")]
 
 
+_FLOORS: Final[dict[Scale, float]] = {"log": LEAST, "log1p": 0.0}
+"""The least minimum of a label by its scale."""
+
+
 class Label(Closed):
-    """The outcome: codes that mean yes and codes that mean no, or the codes of each class. Other codes are errors."""
+    """The outcome: codes that mean yes and codes that mean no, the codes of each class, or a number in a public range.
+
+    Other cells are errors. A number enters the model on its scale, as a value in [-1, 1].
+    """
 
     column: ColumnName
     positive: Codes = ()
     negative: Codes = ()
     classes: Annotated[tuple[Annotated[Codes, Field(min_length=1)], ...], Field(max_length=64)] = ()
+    minimum: Outcome | None = None
+    maximum: Outcome | None = None
+    scale: Scale = "linear"
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        ends = [self.minimum is not None, self.maximum is not None]
         binary = bool(self.positive) and bool(self.negative)
-        if binary == bool(self.classes) or bool(self.positive) != bool(self.negative):
-            msg = "give either positive and negative, or classes"
+        halves = bool(self.positive) != bool(self.negative) or any(ends) != all(ends)
+        if halves or [binary, bool(self.classes), all(ends)].count(True) != 1:
+            msg = "give positive and negative, or classes, or minimum and maximum, and only one of them"
             raise ValueError(msg)
         if self.classes and len(self.classes) <= BINARY:
             msg = "classes must be three or more; write two classes as positive and negative"
             raise ValueError(msg)
+        if self.number is None and self.scale != "linear":
+            msg = f"scale {self.scale} is for a number; leave it out, or give minimum and maximum"
+            raise ValueError(msg)
+        return self
+
+    @model_validator(mode="after")
+    def _check_bounds(self, info: ValidationInfo) -> Self:
+        if self.number is None or bounds.lifted(info):
+            return self
+        minimum, maximum, scale = self.number
+        fault = _span_fault(minimum, maximum)
+        if minimum >= maximum:
+            fault = f"minimum {minimum} must lie below maximum {maximum}"
+        if fault is None and minimum < _FLOORS.get(scale, minimum):
+            fault = (
+                f"scale {scale} needs a minimum of at least {_FLOORS[scale]:g}; for counts with 0 write scale: log1p"
+            )
+        if fault is not None:
+            raise bounds.broken(fault)
         return self
 
     @property
     def codes(self) -> tuple[tuple[Code, ...], ...]:
-        """Codes of each class in order. For a binary outcome these are no, then yes."""
-        return self.classes or (self.negative, self.positive)
+        """Codes of each class in order. For a binary outcome these are no, then yes; a number has none."""
+        return () if self.number is not None else self.classes or (self.negative, self.positive)
 
     @property
     def count(self) -> int:
-        """C: number of classes."""
-        return len(self.codes)
+        """C: number of classes; `NUMBER` of a number."""
+        return len(self.codes) or NUMBER
+
+    @property
+    def number(self) -> tuple[float, float, Scale] | None:
+        """Minimum, maximum and scale if the outcome is a number, else None."""
+        if self.minimum is None or self.maximum is None:
+            return None
+        return self.minimum, self.maximum, self.scale
 
 
 class Image(Closed):

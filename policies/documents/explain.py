@@ -43,6 +43,9 @@ _METRICS: Final = {
     "balanced_accuracy": "balanced accuracy",
     "calibration": "calibration error",
     "patients": "noised number of held-out patients",
+    "mae": "mean absolute error",
+    "r2": "share of the variance explained",
+    "mean_error": "mean error",
 }
 
 

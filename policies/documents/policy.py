@@ -201,7 +201,7 @@ class Policy(_Part):
     A study must state `privacy.smallest_domain` at least as large; 0 sets no limit."""
     limits: Limits
     split: Split
-    publish: Annotated[tuple[Metric, ...], Field(max_length=5)]
+    publish: Annotated[tuple[Metric, ...], Field(max_length=8)]
     """Metrics that a study may publish from the noised sums; `[]` allows none."""
     retention_days: Annotated[int, Field(ge=1, le=36_500)]
     """Whole days, after the day on which a study ended, for which the agent keeps the study's private and secret files:

@@ -20,6 +20,7 @@ from pydantic import Field, ModelWrapValidatorHandler, ValidationError, model_va
 from policies.documents import bounds
 from policies.documents.data_schema import (
     BINARY,
+    NUMBER,
     CategoryFeature,
     Code,
     ColumnName,
@@ -29,13 +30,16 @@ from policies.documents.data_schema import (
     Image,
     Label,
     NumericFeature,
+    Scale,
 )
 from policies.documents.document import Closed, read_document
+from policies.documents.terms import TERMS
 from policies.documents.unaccountable import refusal_of
 from policies.refusals import Reason, Refused
 
 __all__ = [
     "BINARY",
+    "NUMBER",
     "CategoryFeature",
     "Code",
     "ColumnName",
@@ -54,6 +58,7 @@ __all__ = [
     "NumericFeature",
     "Personal",
     "Privacy",
+    "Scale",
     "Study",
     "bounds_broken",
     "load_study",
@@ -149,12 +154,19 @@ class Evaluation(Closed):
     """Metric sums over the patients whom the silo holds out, released once, after the last round."""
 
     bins: Annotated[int, Field(ge=2, le=256)] = 10
+    """Bins of the score. The sums of a number have none."""
     noise: Noise
+    largest_error: Annotated[float, Field(gt=0, le=1), bounds.within(1e-3, 1)] = 1.0
+    """Of a number: an error beyond this share of the label's range counts as this one in the noised figures. The noise
+    of the mean absolute error is in proportion to it, that of the mean squared error to its square."""
 
 
-Metric = Literal["auc", "accuracy", "balanced_accuracy", "calibration", "patients"]
+Metric = Literal["auc", "accuracy", "balanced_accuracy", "calibration", "patients", "mae", "r2", "mean_error"]
 """Metrics by domain, from the noised sums: area under the ROC curve (two classes only), share of right predictions,
-mean of the classes' shares, expected calibration error, number of held-out patients."""
+mean of the classes' shares, expected calibration error, number of held-out patients. If the label is a number: mean
+absolute error, share of the variance explained, mean of prediction less outcome, number of held-out patients."""
+_OF_NUMBERS: Final = frozenset({"mae", "r2", "mean_error", "patients"})
+_OF_CLASSES: Final = frozenset({"auc", "accuracy", "balanced_accuracy", "calibration", "patients"})
 
 
 class Personal(Closed):
@@ -211,7 +223,7 @@ class Study(Closed):
     encoder: EncoderPlan
     evaluation: Evaluation
     personal: Personal | None = None
-    publish: Annotated[tuple[Metric, ...], bounds.items(5)] = ()
+    publish: Annotated[tuple[Metric, ...], bounds.items(8)] = ()
     """Metrics of the last round's sums that the silos sign and the coordinator shows. Nothing else leaves the silos."""
     privacy: Privacy
     deadlines: Deadlines = Deadlines()
@@ -254,13 +266,39 @@ class Study(Closed):
         if len(set(self.publish)) != len(self.publish):
             msg = "publish lists a metric twice"
             raise ValueError(msg)
-        if "auc" in self.publish and self.data.label.count != BINARY:
-            msg = "publish lists auc, which is defined for two classes only; use balanced_accuracy"
-            raise ValueError(msg)
+        self._check_outcome()
         if self.privacy.mode == "distributed" and self.min_silos - 1 - self.privacy.colluders < 1:
             msg = "distributed noise needs min_silos > colluders + 1"
             raise ValueError(msg)
         return self
+
+    def _check_outcome(self) -> None:
+        label = self.data.label
+        known, kind = (_OF_CLASSES, "classes") if label.number is None else (_OF_NUMBERS, "a number")
+        foreign = [metric for metric in self.publish if metric not in known]
+        if foreign:
+            msg = (
+                f"publish lists {', '.join(foreign)}, but data.label is {kind}; choose among {', '.join(sorted(known))}"
+            )
+            raise ValueError(msg)
+        if "auc" in self.publish and label.count != BINARY:
+            msg = "publish lists auc, which is defined for two classes only; use balanced_accuracy"
+            raise ValueError(msg)
+        if label.number is None:
+            if self.evaluation.largest_error != 1:
+                msg = "evaluation.largest_error is for a number, but data.label is classes; leave it out"
+                raise ValueError(msg)
+            return
+        for term in TERMS:
+            if term.tables is not None and term.field is not None and getattr(self.encoder, term.field) > 0:
+                msg = (
+                    f"encoder.{term.field} has a table with a row for each class, but data.label is a number; leave"
+                    " it out"
+                )
+                raise ValueError(msg)
+        if self.evaluation.bins != Evaluation.model_fields["bins"].default:
+            msg = "evaluation.bins are those of a score, but data.label is a number; leave them out"
+            raise ValueError(msg)
 
     def _check_model(self) -> None:
         image, encoder = self.data.image, self.model.encoder
@@ -295,6 +333,9 @@ class Study(Closed):
             raise ValueError(msg)
         if heads.solver != "hierarchical":
             return
+        if self.data.label.number is not None:
+            msg = "heads.solver hierarchical is for classes, and data.label is a number; choose newton"
+            raise ValueError(msg)
         if not heads.domain_rounds:
             msg = "heads.solver hierarchical solves domain rounds, and heads.domain_rounds is 0; choose newton"
             raise ValueError(msg)
@@ -366,9 +407,13 @@ _ADDED: tuple[tuple[tuple[str, ...], object], ...] = (
     (("data", "features", "*", "outside"), "drop"),
     (("model", "channels"), [16, 32]),
     (("encoder", "sealing"), "ring32"),
+    (("data", "label", "minimum"), None),
+    (("data", "label", "maximum"), None),
+    (("data", "label", "scale"), "linear"),
     (("encoder", "rounds"), None),
     (("heads", "solver"), "newton"),
     (("heads", "pooled_share"), 0.3),
+    (("evaluation", "largest_error"), 1.0),
     (("privacy", "smallest_domain"), 0),
     (("pace",), "prompt"),
     (("pace_seconds",), 60),

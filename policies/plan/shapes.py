@@ -35,7 +35,7 @@ def prior_values(study: Study) -> int:
 
 
 def head_width(study: Study) -> int:
-    """W: weights of one head. K = k + 1 for two classes (one logit), C K for more (a softmax of C logits)."""
+    """W: weights of one head. K = k + 1 for two classes or a number (one row), C K for more (a softmax of C logits)."""
     return form_of(study.data.label.count).logits * (study.model.representation + 1)
 
 
@@ -70,9 +70,12 @@ def evidence_values(study: Study) -> int:
 
 
 def metric_cells(study: Study) -> tuple[int, int]:
-    """Cells of one domain's metric sum: (C, bins of the score), or (C, 2 x bins) for more than two classes."""
+    """Cells of one domain's metric sum: (C, bins of the score), (C, 2 x bins) for more than two classes.
+
+    If the label is a number: (1, cells of moments).
+    """
     form = form_of(study.data.label.count)
-    return form.classes, form.cells_per_bin * study.evaluation.bins
+    return form.classes, form.cells(study.evaluation.bins)
 
 
 def metric_values(study: Study) -> int:

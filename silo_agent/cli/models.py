@@ -6,6 +6,7 @@ The learning libraries take seconds to load, so each command loads them itself, 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import asdict
 from datetime import date
 from enum import StrEnum
@@ -25,13 +26,15 @@ from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
 
 if TYPE_CHECKING:
-    from silo_agent.learning.evaluation.evaluation import Quality
+    from silo_agent.learning.evaluation.evaluation import NumberQuality, Quality
     from silo_agent.learning.evaluation.sampling import Spread
     from silo_agent.models.evaluate import Cohorts, Evaluation
     from silo_agent.models.predict import Predictions
 
 PersonalOption = Annotated[bool, typer.Option("--personal", help="Use this hospital's own model, which never leaves.")]
-_COLUMNS = ("domain", "model", "records", "AUC", "accuracy", "balanced", "calibration")
+_OF_CLASSES = {"AUC": "auc", "accuracy": "accuracy", "balanced": "balanced_accuracy", "calibration": "calibration"}
+_OF_NUMBERS = {"absolute error": "mae", "R^2": "r2", "mean error": "mean_error"}
+"""Columns of the table, and the figures in them."""
 
 
 class UnknownDomain(StrEnum):
@@ -64,7 +67,9 @@ def evaluate(
     """Measure this silo's models on a labelled file, by domain. Nothing is released.
 
     Balanced: the mean of the classes' accuracies. Calibration: the expected calibration error, 0 at best. Below a
-    figure stands the 95 % interval that other patients of the same kind would give.
+    figure stands the 95 % interval that other patients of the same kind would give. If the label is a number: the mean
+    absolute error and the mean of prediction less outcome in the label's unit (of its natural logarithm with scale
+    log), and the share of the variance that is explained.
     """
     from silo_agent.models.evaluate import evaluate as evaluate_models
     from silo_agent.storage.state import State
@@ -80,11 +85,15 @@ def evaluate(
     if as_json:
         typer.echo(json.dumps(asdict(evaluation), indent=1, allow_nan=False))
         return
-    table = Table(*_COLUMNS, title=f"{evaluation.name}, round {evaluation.round}", pad_edge=False)
+    figures = _OF_CLASSES if hasattr(evaluation.shared[0], "auc") else _OF_NUMBERS
+    title = f"{evaluation.name}, round {evaluation.round}"
+    table = Table("domain", "model", "records", *figures, title=title, pad_edge=False)
     for m, domain in enumerate(evaluation.domains):
-        table.add_row(domain, "shared", *_figures(evaluation.shared[m], evaluation.shared_intervals[m]))
+        wanted = figures.values()
+        table.add_row(domain, "shared", *_figures(evaluation.shared[m], evaluation.shared_intervals[m], wanted))
         if evaluation.personal is not None and evaluation.personal_intervals is not None:
-            table.add_row("", "personal", *_figures(evaluation.personal[m], evaluation.personal_intervals[m]))
+            own = evaluation.personal[m], evaluation.personal_intervals[m]
+            table.add_row("", "personal", *_figures(*own, wanted))
     Console(markup=False, emoji=False).print(table)
     typer.echo("\n".join(_whom(evaluation)))
     if removed is not None:
@@ -105,7 +114,7 @@ def predict(
     out: Annotated[Path | None, typer.Option(help="A new .csv or .parquet file, readable by you alone.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compute the probability of every class for every record of a file. Without --out, print them as CSV."""
+    """Predict every record of a file: the probability of every class, or a number. Without --out, print them as CSV."""
     from silo_agent.learning.evaluation.unknown_domain import Way
     from silo_agent.models import predict as predicting
 
@@ -264,13 +273,8 @@ def _whom(evaluation: Evaluation) -> list[str]:
     return lines
 
 
-def _figures(quality: Quality, spread: Spread) -> tuple[str, ...]:
-    pairs = (
-        (quality.auc, spread.auc),
-        (quality.accuracy, spread.accuracy),
-        (quality.balanced_accuracy, spread.balanced_accuracy),
-        (quality.calibration, None),
-    )
+def _figures(quality: Quality | NumberQuality, spread: Spread, wanted: Iterable[str]) -> tuple[str, ...]:
+    pairs = ((getattr(quality, figure), getattr(spread, figure, None)) for figure in wanted)
     return (str(quality.records), *(_figure(value, interval) for value, interval in pairs))
 
 

@@ -27,6 +27,7 @@ from silo_agent.data.errors import DataError, Fault, Faults, Unfit
 from silo_agent.data.image_store import ImageStore, reserve
 from silo_agent.data.images import Images, Levels, Scale
 from silo_agent.data.inputs import ABSENT, Inputs, stack
+from silo_agent.data.outcome import place_parser
 from silo_agent.data.records import NOBODY, Records
 from silo_agent.data.table import Table, needed_columns, read_table
 
@@ -147,7 +148,7 @@ def _reading(path: Path, schema: DataSchema, identified_by: Sequence[str], fault
 
 def _fitting(reading: Reading, folder: Path, schema: DataSchema, room: Levels | None = None) -> Records:
     """Return the records without any fault. Every column is read first, so that `reading` has all faults."""
-    labels = np.array(reading.column(schema.label.column, _label(schema.label), 0), np.int64)
+    labels = np.array(reading.column(schema.label.column, _outcome(schema.label), 0), np.int64)
     domains = np.zeros(len(reading.table.rows), np.int64)
     for factor in schema.domain:
         parts = reading.column(factor.column, domain_parser(factor, schema.missing), 0)
@@ -186,7 +187,12 @@ def empty_records(schema: DataSchema) -> Records:
     return Records(np.zeros((0, schema.inputs), np.float32), none, none, none, (), images)
 
 
-def _label(label: Label) -> Callable[[Cell], int]:
+def _outcome(label: Label) -> Callable[[Cell], int]:
+    """Return a function that finds a cell's class, or the place of its number, and raises `Unfit` for other cells."""
+    return _class(label) if label.number is None else place_parser(label)
+
+
+def _class(label: Label) -> Callable[[Cell], int]:
     tables = [CodeTable(codes) for codes in label.codes]
     if label.count == BINARY:
         negative, positive = tables

@@ -25,8 +25,9 @@ class Records:
     """n records of P patients (without a patient column, each record counts as a patient). It may be empty.
 
     `inputs` float32 (n, d), or the `Inputs` that give them; d = 0 if the study reads only images. `labels` int64 (n,),
-    the class in [0, C); `domains` int64 (n,) in [0, M); `patients` int64 (n,), the index of the record's patient in
-    `identities`; `images` one per record if the study names an image column. Every patient has at least one record.
+    the class in [0, C), or the place of a number (`outcome`); `domains` int64 (n,) in [0, M); `patients` int64 (n,),
+    the index of the record's patient in `identities`; `images` one per record if the study names an image column. Every
+    patient has at least one record.
     """
 
     inputs: NDArray[np.float32] | Inputs
@@ -51,7 +52,7 @@ class Records:
             msg = "inputs must be finite"
             raise ValueError(msg)
         if self.labels.dtype != np.int64 or self.labels.min(initial=0) < 0:
-            msg = "labels must be int64, each the index of a class"
+            msg = "labels must be int64, each the index of a class or the place of a number"
             raise ValueError(msg)
         for array in (self.inputs, self.labels, self.domains, self.patients):
             if isinstance(array, np.ndarray):

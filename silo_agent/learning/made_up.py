@@ -1,12 +1,16 @@
-"""Made-up records of a study's schema: public, and of every domain and class that there are rows for."""
+"""Made-up records of a study's schema: public, and of every domain and label that there are rows for."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from policies.documents.study import Study
+from policies.plan.families import form_of
 from silo_agent.data.images import Images, Scale
 from silo_agent.data.records import Records
+
+_STRIDE = 104_729
+"""A prime: it visits every class in turn, and spreads places of numbers over their range."""
 
 
 def made_up_records(study: Study, count: int) -> Records:
@@ -16,7 +20,7 @@ def made_up_records(study: Study, count: int) -> Records:
     if data.image is not None:
         scale, size = Scale.of(data.image), (count, data.image.channels, data.image.height, data.image.width)
         images = Images(rng.integers(0, scale.top, size, scale.kind, endpoint=True), scale.top)
-    rows = np.arange(count, dtype=np.int64)
+    rows, labels = np.arange(count, dtype=np.int64), form_of(data.label.count).labels
     inputs = rng.uniform(-1.0, 1.0, (count, data.inputs)).astype(np.float32)
     names = tuple(str(row) for row in rows)
-    return Records(inputs, rows % data.label.count, rows % len(data.domains), rows, names, images)
+    return Records(inputs, rows * _STRIDE % labels, rows % len(data.domains), rows, names, images)

@@ -16,12 +16,15 @@ from typing import Final
 
 from policies.documents.study import Study
 from silo_agent.data.errors import DataError
+from silo_agent.data.outcome import half_range
 from silo_agent.data.reader import read_checked_records
 from silo_agent.data.records import NOBODY, Records
 from silo_agent.data.split import split
 from silo_agent.errors import SiloError
-from silo_agent.learning.evaluation.evaluation import Quality, quality
-from silo_agent.learning.evaluation.sampling import Spread, spread
+from silo_agent.learning.evaluation.evaluation import NumberQuality, Quality, quality
+from silo_agent.learning.evaluation.moments import number_quality
+from silo_agent.learning.evaluation.sampling import NO_SPREAD, Spread, spread
+from silo_agent.learning.families.family import is_of_classes
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
 from silo_agent.storage.folders import StudyFolder
@@ -81,8 +84,8 @@ class Evaluation:
     skipped: int
     faults: tuple[str, ...]
     domains: tuple[str, ...]
-    shared: tuple[Quality, ...]
-    personal: tuple[Quality, ...] | None
+    shared: tuple[Quality | NumberQuality, ...]
+    personal: tuple[Quality | NumberQuality, ...] | None
     shared_intervals: tuple[Spread, ...]
     personal_intervals: tuple[Spread, ...] | None
 
@@ -154,11 +157,14 @@ def _file(study: Study, data: Path | None, cohorts: Cohorts) -> tuple[Path, bool
 
 def _by_domain(
     predictor: SharedModel | PersonalModel, records: Records, study: Study, model: SharedModel
-) -> tuple[tuple[Quality, ...], tuple[Spread, ...]]:
-    probabilities = predictor.predict(records.inputs, records.domains, records.images)
+) -> tuple[tuple[Quality | NumberQuality, ...], tuple[Spread, ...]]:
+    said = predictor.predict(records.inputs, records.domains, records.images)
     bins, family = study.evaluation.bins, model.family
     masks = [records.domains == m for m in range(len(study.data.domains))]
+    if not is_of_classes(family):
+        half = half_range(study.data.label)
+        return tuple(number_quality(said[own], records.labels[own], half) for own in masks), (NO_SPREAD,) * len(masks)
     return (
-        tuple(quality(probabilities[own], records.labels[own], bins, family) for own in masks),
-        tuple(spread(probabilities[own], records.labels[own], records.patients[own], bins, family) for own in masks),
+        tuple(quality(said[own], records.labels[own], bins, family) for own in masks),
+        tuple(spread(said[own], records.labels[own], records.patients[own], bins, family) for own in masks),
     )

@@ -22,9 +22,10 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save
 
-from policies.documents.study import Study
+from policies.documents.study import Label, Study
 from policies.plan.cost import Cost
 from silo_agent.data.images import Images, Scale
+from silo_agent.data.outcome import scaled_back
 from silo_agent.errors import SiloError
 from silo_agent.learning.encoder.layers import Network, describe
 from silo_agent.learning.evaluation.unknown_domain import Model, domain_shares, network_of, predict_ensemble
@@ -36,7 +37,8 @@ from silo_agent.storage.durable import write_whole
 from silo_agent.storage.folders import StudyFolder
 
 TOLERANCE = 1e-5
-"""Largest difference between a probability of the ONNX graph and the model's own."""
+"""Largest difference between a probability of the ONNX graph and the model's own, and between a number's values on
+the scale of [-1, 1]."""
 _CHECKED_RECORDS = 8
 _PRIVATE_PREFIX = "personal-private-"
 _SUMS = "SHA256SUMS"
@@ -92,7 +94,7 @@ def export(
     study, prefix = model.study, _PRIVATE_PREFIX if personal else ""
     shares, counted = domain_shares(folder, len(study.data.domains))
     encoder, heads = network_of(model)
-    network = describe(encoder, heads, shares, model.family, inputs=study.data.inputs)
+    network = describe(encoder, heads, shares, model.family, inputs=study.data.inputs, label=study.data.label)
     kinds = [kind for kind in (Format.SAFETENSORS, Format.ONNX) if files in (kind, Format.BOTH)]
     names = {str(kind): f"{prefix}model.{kind}" for kind in kinds}
     digest = model.digest if isinstance(model, SharedModel) else hashlib.sha256(model.to_bytes()).hexdigest()
@@ -118,6 +120,9 @@ def export(
 def _metadata(card: Mapping[str, Any], card_json: bytes) -> dict[str, object]:
     """Return what is written into the model files themselves, in case they are separated from their card."""
     privacy = card["privacy"]
+    outcome: dict[str, object] = {"fedward.classes": [entry["codes"] for entry in card["classes"]]}
+    if "number" in card:
+        outcome = {"fedward.number": card["number"]}
     found: dict[str, object] = {
         "fedward.version": card["fedward"],
         "fedward.kind": card["kind"],
@@ -125,7 +130,7 @@ def _metadata(card: Mapping[str, Any], card_json: bytes) -> dict[str, object]:
         "fedward.model": card["model"]["sha256"],
         "fedward.card": hashlib.sha256(card_json).hexdigest(),
         "fedward.domains": card["domains"]["names"],
-        "fedward.classes": [entry["codes"] for entry in card["classes"]],
+        **outcome,
         "fedward.epsilon": privacy["epsilon"],
         "fedward.delta": privacy.get("delta"),
     }
@@ -150,11 +155,18 @@ def _onnx(ready: _Export) -> bytes:
     )
     for records in (1, _CHECKED_RECORDS):
         values, images = _random_records(ready.study, records)
-        difference = np.abs(onnx_graph.run(blob, values) - _own_answer(ready, values, images)).max()
+        difference = _difference(data.label, onnx_graph.run(blob, values), _own_answer(ready, values, images))
         if not difference <= TOLERANCE:
             msg = f"the ONNX graph differs from the model by {difference:.2g}, above {TOLERANCE:g}; nothing was written"
             raise ExportError(msg)
     return blob
+
+
+def _difference(label: Label, given: NDArray[np.float64], own: NDArray[np.float64]) -> float:
+    """The largest difference of two answers, the second as the model gives it."""
+    if label.number is None:
+        return float(np.abs(given - own).max())
+    return float(np.abs(scaled_back(label, given) - own).max())
 
 
 def _random_records(study: Study, records: int) -> tuple[dict[str, NDArray[np.generic]], Images | None]:

@@ -18,7 +18,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policies.accounting import accountant
-from policies.documents.study import CategoryFeature, Code, DataSchema, DomainColumn, Image, NumericFeature, Study
+from policies.documents.study import (
+    CategoryFeature,
+    Code,
+    DataSchema,
+    DomainColumn,
+    Image,
+    Label,
+    NumericFeature,
+    Study,
+)
 from policies.ledger.chain import UNBOUNDED
 from policies.plan.cost import Cost
 from policies.plan.release import plan
@@ -54,11 +63,21 @@ _NO_PROTECTION = (
     "It does not hide that the hospitals took part, nor what they publish elsewhere.",
     "It says nothing about the records on which the model is used: whoever sees a record's prediction learns of it.",
 )
+_ERRORS = {
+    "linear": "in the column's unit",
+    "log": "of the column's natural logarithm",
+    "log1p": "of the natural logarithm of 1 + the column",
+}
+"""What errors of a number are measured in."""
 _LIMITS = (
     "Not a medical device: a research result. A use in care needs its own evaluation, approval and supervision.",
     "Valid for records prepared exactly as this card says. Another laboratory, device or coding may need a new study.",
     "A record of unknown domain gets a mean of the known domains' predictions, whose quality was not measured.",
     "Noise can shift the probabilities of rare outcomes: look at the calibration on own data before using a threshold.",
+)
+_NUMBER_LIMITS = (
+    *_LIMITS[:-1],
+    "No value beyond the label's range is ever predicted. Noise can shift all values: look at the mean error first.",
 )
 
 
@@ -115,16 +134,22 @@ def model_card(
         "data": _data(study.data),
         "classes": [{"index": c, "codes": list(codes)} for c, codes in enumerate(study.data.label.codes)],
         "label": study.data.label.column,
+        **_number(study.data.label),
         "domains": _domains(study.data),
         "unknown_domain": {
             "weights": [float(share) for share in shares.values],
             "from": "noised domain counts" if shares.counted else "equal shares",
-            "how": "mean of the domains' probabilities with these weights",
+            "how": "mean of the domains' probabilities with these weights"
+            if study.data.label.number is None
+            else "mean of the domains' values with these weights, before they get their unit",
         },
         "architecture": _architecture(study, network),
         "privacy": _personal_privacy() if personal else _privacy(study, charged),
         "quality": None if quality is None else [dict(entry) for entry in quality],
-        "use": {"intended": study.purpose, "limits": list(_LIMITS)},
+        "use": {
+            "intended": study.purpose,
+            "limits": list(_LIMITS if study.data.label.number is None else _NUMBER_LIMITS),
+        },
     }
     return card
 
@@ -174,6 +199,14 @@ def _numeric(feature: NumericFeature) -> list[Json]:
         "formula": formula if feature.fill is None else f"{formula}; x = {_exact(feature.fill)} where absent",
     }
     return [entry] if feature.fill is None else [entry, _absent(feature.missing)]
+
+
+def _number(label: Label) -> Json:
+    """Return how a label that is a number is read; nothing of classes."""
+    if label.number is None:
+        return {}
+    minimum, maximum, scale = label.number
+    return {"number": {"minimum": minimum, "maximum": maximum, "scale": scale, "errors": _ERRORS[scale]}}
 
 
 def _exact(value: float) -> str:
@@ -252,7 +285,7 @@ def _architecture(study: Study, network: Network) -> Json:
     return {
         "encoder": study.model.encoder,
         "inputs": inputs,
-        "output": {"probabilities": {"type": "float64", "shape": ["n", study.data.label.count]}},
+        "output": {network.output: {"type": "float64", "shape": ["n", study.data.label.count]}},
         "layers": [{**asdict(layer), "inputs": list(layer.inputs)} for layer in network.layers],
         "tensors": {
             name: {"type": str(array.dtype), "shape": list(array.shape)} for name, array in network.tensors.items()

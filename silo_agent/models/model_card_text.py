@@ -37,9 +37,14 @@ def _head(card: Card) -> str:
 def _use(card: Card) -> str:
     network = card["architecture"]
     shapes = [f"`{name}` {value['type']} {_shape(value['shape'])}" for name, value in network["inputs"].items()]
-    output = _shape(network["output"]["probabilities"]["shape"])
+    (output, made), *_ = network["output"].items()
+    meaning = (
+        f"in the range of column {card['label']} below"
+        if "number" in card
+        else "one column per class in the order below"
+    )
     lines = ["## Use", "", f"Inputs: {', '.join(shapes)}."]
-    lines += [f"Output: `probabilities` float64 {output}, one column per class in the order below."]
+    lines += [f"Output: `{output}` float64 {_shape(made['shape'])}, {meaning}."]
     lines += ["`domain` is the index of the record's domain below, -1 where it is unknown."]
     if "onnx" in card["files"]:
         feed = ", ".join(f'"{name}": {name}' for name in network["inputs"])
@@ -48,7 +53,7 @@ def _use(card: Card) -> str:
             "```python",
             "import onnxruntime",
             f'session = onnxruntime.InferenceSession("{card["files"]["onnx"]}")',
-            f'probabilities = session.run(["probabilities"], {{{feed}}})[0]',
+            f'{output} = session.run(["{output}"], {{{feed}}})[0]',
             "```",
         ]
     return "\n".join(lines)
@@ -81,7 +86,7 @@ def _range(entry: Card) -> str:
 
 def _domains(card: Card) -> str:
     domains, unknown = card["domains"], card["unknown_domain"]
-    lines = ["## Domains and classes", ""]
+    lines = [f"## Domains and {'outcome' if 'number' in card else 'classes'}", ""]
     rows = [
         (number, name, f"{weight:.4f}")
         for number, (name, weight) in enumerate(zip(domains["names"], unknown["weights"], strict=True))
@@ -91,6 +96,10 @@ def _domains(card: Card) -> str:
     for factor in domains["factors"]:
         lines += [f"- column `{factor['column']}`: " + "; ".join(_place(place) for place in factor["places"])]
     lines += ["", f"Index of the domain: {domains['index']}.", ""]
+    if "number" in card:
+        number = card["number"]
+        lines += [f"Outcome: column {card['label']}, a number in [{number['minimum']:g}, {number['maximum']:g}]."]
+        return "\n".join([*lines, f"Scale: {number['scale']}; errors are {number['errors']}."])
     classes = [(entry["index"], ", ".join(map(str, entry["codes"]))) for entry in card["classes"]]
     lines += [_table(("class", f"codes in column {card['label']}"), classes)]
     return "\n".join(lines)

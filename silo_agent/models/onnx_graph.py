@@ -31,6 +31,7 @@ _SIMPLE: Mapping[str, tuple[str, Mapping[str, int]]] = {
     "flatten": ("Flatten", {"axis": 1}),
     "concatenate": ("Concat", {"axis": 1}),
     "softmax": ("Softmax", {"axis": -1}),
+    "exp": ("Exp", {}),
 }
 """Operations that are one node without weights."""
 
@@ -39,7 +40,7 @@ def build(network: Network, *, inputs: int, image: Image | None, classes: int, m
     """Serialise the graph, checked by `onnx.checker`. Texts of `metadata` stay as they are; other values become JSON.
 
     Inputs: `inputs` float32 (n, d) if d = `inputs` > 0, `images` float32 (n, c, h, w) if there are any, `domain`
-    int64 (n,). Output: `probabilities` float64 (n, C).
+    int64 (n,). Output: `network.output` float64 (n, `classes`): probabilities, or the value of a number.
     """
     graph = _Graph(network)
     for layer in network.layers:
@@ -51,7 +52,7 @@ def build(network: Network, *, inputs: int, image: Image | None, classes: int, m
         shape = [_BATCH, image.channels, image.height, image.width]
         entries.append(helper.make_tensor_value_info("images", TensorProto.FLOAT, shape))
     entries.append(helper.make_tensor_value_info("domain", TensorProto.INT64, [_BATCH]))
-    given = helper.make_tensor_value_info("probabilities", TensorProto.DOUBLE, [_BATCH, classes])
+    given = helper.make_tensor_value_info(network.output, TensorProto.DOUBLE, [_BATCH, classes])
     whole = helper.make_model(
         helper.make_graph(graph.nodes, "fedward", entries, [given], graph.constants),
         opset_imports=[helper.make_opsetid("", OPSET)],
@@ -64,9 +65,9 @@ def build(network: Network, *, inputs: int, image: Image | None, classes: int, m
 
 
 def run(blob: bytes, values: Mapping[str, NDArray[np.generic]]) -> NDArray[np.float64]:
-    """Return what the graph computes on the CPU for its inputs by name: float64 (n, C)."""
+    """Return what the graph computes on the CPU for its inputs by name: float64, its one output."""
     session = onnxruntime.InferenceSession(blob, providers=["CPUExecutionProvider"])
-    return np.asarray(session.run(["probabilities"], dict(values))[0], np.float64)
+    return np.asarray(session.run(None, dict(values))[0], np.float64)
 
 
 class _Graph:
@@ -89,6 +90,9 @@ class _Graph:
             "linear_by_domain": self._linear_by_domain,
             "two_classes": self._two_classes,
             "choose_domain": self._choose_domain,
+            "clipped": self._clipped,
+            "in_unit": self._in_unit,
+            "expm1": self._expm1,
         }
         if layer.operation in special:
             special[layer.operation](layer)
@@ -163,6 +167,24 @@ class _Graph:
         yes = self._node("Sigmoid", layer.inputs, f"{own}/yes")
         no = self._node("Sub", (self._constant(f"{own}/one", np.array(1.0)), yes), f"{own}/no")
         self._node("Concat", (no, yes), own, axis=_LAST)
+
+    def _clipped(self, layer: Layer) -> None:
+        ends = (self._constant(f"{layer.output}/{name}", np.array(end)) for name, end in (("low", -1.0), ("high", 1.0)))
+        self._node("Clip", (*layer.inputs, *ends), layer.output)
+
+    def _in_unit(self, layer: Layer) -> None:
+        """Compute minimum + half of the range times (x + 1), as `silo_agent.data.outcome` does."""
+        own, low, high = layer.output, layer.settings["minimum"], layer.settings["maximum"]
+        one = self._constant(f"{own}/one", np.array(1.0))
+        half = self._constant(f"{own}/half", np.array((high - low) / 2.0))
+        start = self._constant(f"{own}/start", np.array(float(low)))
+        moved = self._node("Add", (*layer.inputs, one), f"{own}/moved")
+        self._node("Add", (self._node("Mul", (moved, half), f"{own}/wide"), start), own)
+
+    def _expm1(self, layer: Layer) -> None:
+        own = layer.output
+        grown = self._node("Exp", layer.inputs, f"{own}/grown")
+        self._node("Sub", (grown, self._constant(f"{own}/one", np.array(1.0))), own)
 
     def _choose_domain(self, layer: Layer) -> None:
         """Choose a record's row of weights. Index -1 is the last row, and every negative domain becomes -1."""

@@ -1,4 +1,4 @@
-"""Predicts records without a label: the probabilities of every class, and how each row was predicted.
+"""Predicts records without a label: the probabilities of every class or a number, and how each row was predicted.
 
 Guarantees: nothing is guessed silently. A record of a domain that the study does not know is refused, unless the caller
 says how to predict it; its row then says so. Nothing is released and nothing is charged. The written predictions are as
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from policies.documents.study import Study
 from silo_agent.data.cells import text
 from silo_agent.data.images import Images
+from silo_agent.data.outcome import in_unit
 from silo_agent.data.unlabelled import UNKNOWN, Unlabelled, read_unlabelled
 from silo_agent.errors import SiloError
 from silo_agent.learning.device import choose_device
@@ -43,8 +44,9 @@ class PredictionError(SiloError):
 class Predictions:
     """One row per record, in the file's order. Private.
 
-    `domains` int64 (n,), -1 if unknown; `ways` as `OWN` or a `Way`; `probabilities` float64 (n, C); `note` says how
-    records of unknown domain were predicted, and is empty if there are none.
+    `domains` int64 (n,), -1 if unknown; `ways` as `OWN` or a `Way`; `probabilities` float64 (n, C), or (n, 1) with the
+    values of a label that is a number, in its unit; `note` says how records of unknown domain were predicted, and is
+    empty if there are none.
     """
 
     study: Study
@@ -60,13 +62,16 @@ class Predictions:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of a row's values: record, patient (if the study has it), domain, how, one per class, predicted."""
+        """Names of a row's values: record, patient (if the study has it), domain, how, one per class, predicted.
+
+        A number has the predicted value alone.
+        """
         patient = () if self.patients is None else ("patient",)
         return ("record", *patient, "domain", "how", *(f"probability_{name}" for name in self.classes), "predicted")
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The name of each class, which is its first code."""
+        """The name of each class, which is its first code; a number has none."""
         return tuple(text(codes[0]) for codes in self.study.data.label.codes)
 
     def rows(self) -> Iterator[tuple[int | str | float | None, ...]]:
@@ -75,7 +80,8 @@ class Predictions:
         for i, row in enumerate(self.probabilities):
             patient = () if self.patients is None else (self.patients[i],)
             domain = None if self.domains[i] == UNKNOWN else names[self.domains[i]]
-            yield (i + 1, *patient, domain, self.ways[i], *map(float, row), classes[int(row.argmax())])
+            known = (i + 1, *patient, domain, self.ways[i], *map(float, row))
+            yield (*known, classes[int(row.argmax())]) if classes else known
 
     def to_csv(self) -> str:
         """Return all rows below a header line. An unknown domain is an empty cell."""
@@ -88,7 +94,7 @@ class Predictions:
     def to_parquet(self) -> bytes:
         """Return the same rows with types. An unknown domain is null."""
         kinds = {"record": pa.int64(), "patient": pa.string(), "domain": pa.string(), "how": pa.string()}
-        kinds |= {"predicted": pa.string()}
+        kinds |= {"predicted": pa.string() if self.classes else pa.float64()}
         schema = pa.schema([(name, kinds.get(name, pa.float64())) for name in self.columns])
         cells = list(zip(*self.rows(), strict=True)) or [()] * len(self.columns)
         arrays = [pa.array(column, field.type) for column, field in zip(cells, schema, strict=True)]
@@ -158,6 +164,8 @@ def predict(
             pooled = _pooled_model(model, folder)
             found[~known] = predict_pooled(pooled or model, shares, inputs, images, chosen)
             note = f"the pooled head of round {pooled.round}" if pooled else f"mean of the heads, {basis}"
+    if schema.label.number is not None:
+        found = in_unit(schema.label, found)
     ways = tuple(OWN if own else str(unknown) for own in known)
     return Predictions(model.study, model.round, records.patients, records.domains, ways, found, note)
 

@@ -7,11 +7,13 @@ that several silos have signed.
 
 from __future__ import annotations
 
-from policies.documents.study import Study
+import math
+
+from policies.documents.study import Metric, Study
 from protos.messages import Figure, Publication
+from silo_agent.data.outcome import half_range
 from silo_agent.learning.evaluation.evaluation import Estimate, Results
 
-_DIGITS = {"patients": 0}
 _USUAL_DIGITS = 3
 
 
@@ -22,7 +24,16 @@ def publication(study: Study, results: Results) -> Publication:
         for metric in study.publish:
             estimate: Estimate | None = getattr(result, metric)
             if estimate is not None:
-                digits = _DIGITS.get(metric, _USUAL_DIGITS)
+                digits = _digits(study, metric)
                 value = None if estimate.value is None else round(estimate.value, digits)
                 figures.append(Figure(domain, metric, value, round(estimate.low, digits), round(estimate.high, digits)))
     return Publication(study.digest, tuple(figures))
+
+
+def _digits(study: Study, metric: Metric) -> int:
+    """Digits behind the point. Errors are rounded to a thousandth of half the label's range, or a little finer."""
+    if metric == "patients":
+        return 0
+    if metric in {"mae", "mean_error"}:
+        return _USUAL_DIGITS - math.floor(math.log10(half_range(study.data.label)))
+    return _USUAL_DIGITS

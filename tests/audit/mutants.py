@@ -21,6 +21,7 @@ from policies.refusals import Reason
 from protos.messages import Tensor
 from silo_agent.gate import Gate
 from silo_agent.learning.contributions.encoder import EncoderUpdates, train_encoder
+from silo_agent.learning.evaluation import moments
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.personal import PersonalModel
 from silo_agent.learning.private import clipping, dpsgd, gradients, release
@@ -411,6 +412,13 @@ def prior_beside_the_step() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def parts_that_count_whole() -> Iterator[None]:
+    """A patient's error, its sign and the outcome count 1 each, as if each were a release of its own."""
+    with patch.multiple(moments, _SIZE=1.0, _SIGNED=1.0, _OUTCOME=1.0):
+        yield
+
+
 @dataclass(frozen=True)
 class Mutant:
     """A fault, and the statistics that catch it."""
@@ -428,6 +436,7 @@ _NOISES = (
     "noise_of_shares",
 )
 MUTANTS = {
+    "parts of a number count whole": Mutant(parts_that_count_whole, ("one_patient_of_a_number",)),
     "no noise, encoder": Mutant(no_noise_in_encoder, ("noise_of_encoder", "on_the_grid")),
     "no noise, releases": Mutant(no_noise_in_releases, (*_NOISES, "on_the_grid")),
     "half noise": Mutant(partial(weakened, 0.5), ("noise_of_encoder", *_NOISES)),

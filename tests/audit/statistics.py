@@ -15,6 +15,7 @@ import numpy as np
 from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy.stats import binom
 
+from audit.numbers import one_patient_of_a_number
 from audit.scenes import begin, crowd, silo, study, summed
 from audit.verdicts import FIVE_SIGMA, RARE, Verdict, all_of, distributed_as, near, noise_like, tailed, uniform
 from bench import audit
@@ -504,6 +505,7 @@ STATISTICS: dict[str, Statistic] = {
         on_the_grid,
         one_patient_less,
         one_patient_of_a_rare_domain,
+        one_patient_of_a_number,
     )
 }
 FALSE_ALARMS = {
@@ -525,4 +527,5 @@ FALSE_ALARMS = {
     "on_the_grid": 5 * RARE,
     "one_patient_less": 0.0,
     "one_patient_of_a_rare_domain": 0.0,
+    "one_patient_of_a_number": 0.0,
 }

@@ -11,6 +11,7 @@ from policies.refusals import Refused
 from silo_agent import gate
 from silo_agent.learning import learner
 from silo_agent.learning.contributions import drawing, encoder
+from silo_agent.learning.evaluation import moments
 from silo_agent.learning.private import batches, dpsgd, gradients, release, rounded, sampling, step
 
 NINE = {
@@ -81,6 +82,9 @@ _REPLACED = (
 
 def _replaceable():
     return [
-        *(vars(module).copy() for module in (learner, drawing, encoder, dpsgd, gradients, release, torch.optim)),
+        *(
+            vars(module).copy()
+            for module in (learner, drawing, encoder, dpsgd, gradients, moments, release, torch.optim)
+        ),
         *(dict(vars(kind)) for kind in _REPLACED),
     ]

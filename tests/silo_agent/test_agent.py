@@ -91,6 +91,29 @@ def test_a_study_of_raw_inputs_whose_domains_are_solved_together(federate):
     assert np.ptp(model.heads, axis=0).max() > 0
 
 
+@pytest.mark.slow
+def test_a_study_of_a_number_from_the_offer_to_the_end(federate):
+    """Keys, ledger, noise, sealed sums, figures: nothing on the way asks for classes."""
+    label = {"positive": [], "negative": [], "minimum": 0, "maximum": 1}
+    study = tiny_study(
+        data={"label": label},
+        evaluation={"bins": 10},
+        publish=["mae", "r2", "mean_error", "patients"],
+        encoder={"l2r": 0.01},
+        personal={"epochs": 1, "mmd": 0.1, "ditto": 0.1},
+    )
+    coordinator, silos = federate(study)
+    for number in range(plan(study).last + 1):
+        coordinator.run_round(number)
+    for name, silo in silos.items():
+        coordinator.finish(name)
+        assert silo.agent.finished == [("tiny", "finished: all rounds are done")]
+        assert (silo.model(2).parent / "personal.safetensors").exists()
+    assert len({silo.model(2).read_bytes() for silo in silos.values()}) == 1
+    (results,) = {(silo.model(2).parent / "results.json").read_bytes() for silo in silos.values()}
+    assert set(json.loads(results)["by_domain"][0]) == {"mae", "r2", "mean_error", "patients"}
+
+
 def test_what_is_uploaded_says_only_what_the_study_implies(federation):
     coordinator, silos = federation
     coordinator.run_round(0)

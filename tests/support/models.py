@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from PIL import Image as Pillow
 
-from policies.documents.study import Study
+from policies.documents.study import Label, Study
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
 from support.studies import tiny_study
@@ -22,6 +22,9 @@ from support.studies import tiny_study
 GRAY = {"column": "scan", "channels": 1, "height": 16, "width": 20, "minimum": -100.0, "maximum": 3000.0}
 COLOUR = {"column": "scan", "channels": 3, "height": 24, "width": 24}
 THREE = {"column": "ill", "positive": [], "negative": [], "classes": [["well", 0], ["ill"], ["worse", "dead"]]}
+DAYS = {"column": "ill", "positive": [], "negative": [], "minimum": -1, "maximum": 2.5}
+DOSE = DAYS | {"minimum": 0.5, "maximum": 2.0, "scale": "log"}
+VISITS = DAYS | {"minimum": 0, "maximum": 5, "scale": "log1p"}
 MIXED = [
     {"kind": "number", "column": "age", "minimum": 18, "maximum": 90},
     {
@@ -55,6 +58,7 @@ STUDIES: Mapping[str, Mapping[str, Any]] = {
         "model": {"encoder": "cnn", "channels": [4, 6]},
         "encoder": {"cmi": 0.1},
     },
+    "mlp of a number": {"data": {"label": VISITS, "features": MIXED, "domain": WARDS}, "evaluation": {"bins": 10}},
     "cnn": {"data": {"features": [], "image": COLOUR}, "model": {"encoder": "cnn", "channels": [4], "hidden": []}},
     "resnet18": {"data": {"features": [], "image": COLOUR}, "model": {"encoder": "resnet18"}},
 }
@@ -96,7 +100,7 @@ def write_records(path: Path, study: Study, *, records: int = 24, seed: int = 3,
     rows[-2]["group"] = ""
     if label:
         for number, row in enumerate(rows):
-            row[schema.label.column] = schema.label.codes[number % schema.label.count][0]
+            row[schema.label.column] = _outcome(schema.label, number)
     return write_rows(path, rows)
 
 
@@ -107,6 +111,12 @@ def write_rows(path: Path, rows: Sequence[Mapping[str, object]]) -> Path:
         writer.writeheader()
         writer.writerows(rows)
     return path
+
+
+def _outcome(label: Label, number: int) -> object:
+    if label.number is not None:
+        return label.number[number % 2]
+    return label.codes[number % label.count][0]
 
 
 def _cell(feature: Any, rng: np.random.Generator) -> object:

@@ -97,7 +97,7 @@ def policy_document(data_set: str = "{data_set}", *, public: bool = False, **cha
             "clip": 10.0,
         },
         "split": {"encoder": 1.0, "heads": 1.0, "counts": 1.0, "metrics": 1.0},
-        "publish": ["auc", "accuracy", "balanced_accuracy", "calibration", "patients"],
+        "publish": ["auc", "accuracy", "balanced_accuracy", "calibration", "patients", "mae", "r2", "mean_error"],
         "retention_days": 365,
         "studies": None,
         "approvers": None,

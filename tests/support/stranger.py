@@ -89,7 +89,8 @@ def by_onnx(card, folder, feeds):
     import onnxruntime
 
     session = onnxruntime.InferenceSession(folder / card["files"]["onnx"])
-    return session.run(["probabilities"], feeds)[0]
+    (output,) = card["architecture"]["output"]
+    return session.run([output], feeds)[0]
 
 
 def by_tensors(card, folder, feeds):
@@ -98,7 +99,8 @@ def by_tensors(card, folder, feeds):
         weights = {role: tensors[name] for role, name in layer["tensors"].items()}
         compute = globals()["op_" + layer["operation"]]
         values[layer["output"]] = compute(*(values[name] for name in layer["inputs"]), **weights, **layer["settings"])
-    return values["probabilities"]
+    (output,) = card["architecture"]["output"]
+    return values[output]
 
 
 def read_safetensors(path):
@@ -184,6 +186,22 @@ def op_softmax(x):
 
 def op_choose_domain(x, domain, weight):
     return (weight[np.where(domain < 0, -1, domain)][:, :, None] * x).sum(axis=1)
+
+
+def op_clipped(x):
+    return np.minimum(np.maximum(x, -1), 1)
+
+
+def op_in_unit(x, minimum, maximum):
+    return minimum + (maximum - minimum) * (x + 1) / 2
+
+
+def op_exp(x):
+    return np.exp(x)
+
+
+def op_expm1(x):
+    return np.expm1(x)
 
 
 def main():

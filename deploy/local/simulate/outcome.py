@@ -10,12 +10,14 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
+from deploy.local.simulate.errors import SimulationError
 from policies.accounting import accountant
 from policies.documents.study import Study
 from policies.plan.cost import COHORTS
 from policies.plan.release import plan
 from silo_agent.data.records import Records
 from silo_agent.learning.evaluation.evaluation import Results, quality
+from silo_agent.learning.families.family import OfClasses, is_of_classes
 from silo_agent.learning.families.registry import family_of
 from silo_agent.learning.model import SharedModel
 
@@ -51,7 +53,7 @@ class Measured:
     @property
     def ranked(self) -> bool:
         """Whether the study's outcomes have an AUC; where not, the accuracy stands in its place."""
-        return family_of(self.study.data.label.count).has_auc
+        return classes_of(self.study).has_auc
 
     def value(self, own: Exact) -> float | None:
         """The AUC, or the accuracy where there is no such thing as an AUC."""
@@ -90,9 +92,18 @@ def mean(values: Sequence[float | None]) -> float:
     return float(np.mean(found)) if found else math.nan
 
 
+def classes_of(study: Study) -> OfClasses:
+    """The family of a study whose outcomes are classes. Raises `SimulationError` for a number."""
+    family = family_of(study.data.label.count)
+    if not is_of_classes(family):
+        msg = "a simulation measures classes, and data.label of this study is a number; give a study of classes"
+        raise SimulationError(msg)
+    return family
+
+
 def measure(study: Study, parts: Sequence[Records], said: Sequence[Array]) -> tuple[tuple[Exact, ...], Exact]:
     """Exact metrics by domain, and of all records together, from the probabilities (n, C) of each part's records."""
-    family = family_of(study.data.label.count)
+    family = classes_of(study)
     all_said = np.concatenate(said)
     all_labels = np.concatenate([records.labels for records in parts])
     domains = np.concatenate([records.domains for records in parts])

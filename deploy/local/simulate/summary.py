@@ -13,6 +13,7 @@ from rich.table import Table
 
 from deploy.local.simulate.outcome import Exact, Measured, Outcome, epsilons, mean
 from policies.documents.study import Study
+from silo_agent.learning.evaluation.evaluation import DomainResult
 
 Runs = Sequence[Measured]
 
@@ -95,9 +96,11 @@ def spread(values: Sequence[float | None]) -> str:
 
 def _published(runs: Sequence[Outcome], m: int) -> tuple[str, str]:
     """The published figure of a domain, and the ends of its interval; means over the runs that could tell it."""
-    results = [run.published.by_domain[m] for run in runs]
-    told = [own for own in (r.auc if run.ranked else r.accuracy for run, r in zip(runs, results, strict=True)) if own]
-    told = [own for own in told if own.value is not None]
+    results = [(run.ranked, run.published.by_domain[m]) for run in runs]
+    found = [
+        result.auc if ranked else result.accuracy for ranked, result in results if isinstance(result, DomainResult)
+    ]
+    told = [own for own in found if own is not None and own.value is not None]
     if not told:
         return "-", "too few to tell"
     return spread(

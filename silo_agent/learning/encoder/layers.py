@@ -16,10 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import nn
 
+from policies.documents.study import Label, Scale
+from silo_agent.data.outcome import ends
 from silo_agent.learning.encoder.encoder import Encoder
 from silo_agent.learning.families.family import Family
 
 Array = NDArray[np.float32] | NDArray[np.float64]
+PROBABILITIES, VALUE = "probabilities", "value"
+_BACK: Mapping[Scale, str | None] = {"linear": None, "log": "exp", "log1p": "expm1"}
+"""The operation that brings a number from its scale back to its unit."""
 OPERATIONS: Mapping[str, str] = {
     "conv2d": "2-d cross-correlation of a (n, c, h, w) map, zero padding on every side",
     "group_norm": "per record and group of neighbouring channels: (x - mean) / sqrt(variance + epsilon), variance over"
@@ -36,8 +41,12 @@ OPERATIONS: Mapping[str, str] = {
     "linear_by_domain": "in float64: sum over i of weight[m, r, i] x[:, i], plus bias[m, r]: (n, k) to (n, M, R)",
     "two_classes": "p = 1 / (1 + exp(-x)); the probabilities (1 - p, p): (n, M, 1) to (n, M, 2)",
     "softmax": "exp(x_c) / sum over c of exp(x_c), over the last axis",
+    "clipped": "min(max(x, -1), 1): (n, M, 1)",
     "choose_domain": "sum over m of weight[d, m] x[:, m, :], d the record's domain; a negative d means unknown and"
     " takes the last row of weight: (n, M, C) to (n, C)",
+    "in_unit": "minimum + (maximum - minimum) (x + 1) / 2, in float64",
+    "exp": "exp(x)",
+    "expm1": "exp(x) - 1",
 }
 
 
@@ -57,19 +66,31 @@ class Network:
     """Layers in the order in which they are computed, and the tensors that they name.
 
     The first values are `inputs` (n, d) if d > 0, `images` (n, c, h, w) if the study has images, and `domain` (n,). The
-    last value is `probabilities` (n, C).
+    last value is `output` (n, C): `PROBABILITIES`, or `VALUE` of a label that is a number.
     """
 
     layers: tuple[Layer, ...]
     tensors: Mapping[str, Array]
 
+    @property
+    def output(self) -> str:
+        """Name of the last value."""
+        return self.layers[-1].output
+
 
 def describe(
-    encoder: Encoder, heads: NDArray[np.float64], weights: NDArray[np.float64], family: Family, *, inputs: int
+    encoder: Encoder,
+    heads: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    family: Family,
+    *,
+    inputs: int,
+    label: Label,
 ) -> Network:
     """List a network. `heads` (M, W) as in the model; `weights` (M,) of the domains, for records of unknown domain.
 
-    `inputs` = d of the records. Raises TypeError if no operation here stands for a module.
+    `inputs` = d of the records; `label` says whether the outcome is a number, and in which unit. Raises TypeError if no
+    operation here stands for a module.
     """
     walk = _Walk(dict[str, Array](), [])
     value = "inputs"
@@ -78,9 +99,9 @@ def describe(
         if inputs:
             value = walk.add("concatenate", ("inputs", value), "joined")
     last = len(encoder.layers) - 1
-    for number, layer in enumerate(encoder.layers):
-        rows = encoder.representation if number == last else None
-        value = walk.through(layer, f"layers.{number}", value, rows)
+    for place, layer in enumerate(encoder.layers):
+        rows = encoder.representation if place == last else None
+        value = walk.through(layer, f"layers.{place}", value, rows)
     factor = 1.0 / math.sqrt(encoder.representation)
     if encoder.scale is None:
         value = walk.add("tanh", (value,), "squashed")
@@ -92,7 +113,14 @@ def describe(
     walk.add("linear_by_domain", (value,), "logits", {"weight": "heads.weight", "bias": "heads.bias"})
     walk.add(family.operation, ("logits",), "by_domain")
     walk.tensors["domains.weight"] = np.vstack([np.eye(len(heads)), weights])
-    walk.add("choose_domain", ("by_domain", "domain"), "probabilities", {"weight": "domains.weight"})
+    chosen = PROBABILITIES if label.number is None else "scaled"
+    walk.add("choose_domain", ("by_domain", "domain"), chosen, {"weight": "domains.weight"})
+    if label.number is not None:
+        low, high = ends(label)
+        back = _BACK[label.scale]
+        value = walk.add("in_unit", (chosen,), "along" if back else VALUE, settings={"minimum": low, "maximum": high})
+        if back:
+            walk.add(back, (value,), VALUE)
     return Network(tuple(walk.layers), walk.tensors)
 
 

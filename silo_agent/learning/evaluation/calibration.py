@@ -2,8 +2,8 @@
 
 It estimates the sum over score bins of |happened - claimed| / n. The family says what is claimed. Of two classes, it is
 the probability of the positive label. Of more classes, it is the probability that the prediction is right. The cells
-hold no means of claims, so these are estimated from the counts of the bin and its neighbours (`Family.claimed`). With
-ten bins this was measured to be wrong by .003 at most, and by .01 if the scores spread over two bins only.
+hold no means of claims, so these are estimated from the counts of the bin and its neighbours (`OfClasses.claimed`).
+With ten bins this was measured to be wrong by .003 at most, and by .01 if the scores spread over two bins only.
 
 Noise alone makes a sum of absolute values large, whatever the truth is. So the result is neither the sum itself nor its
 percentiles. It is the errors under which the observed sum would be the median, or in a tail of 2.5 % (test inversion).
@@ -14,7 +14,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from silo_agent.learning.families.family import Family
+from silo_agent.learning.families.family import OfClasses
 
 Cells = NDArray[np.float64]
 _DRAWS = 2000
@@ -23,7 +23,7 @@ _HALVINGS = 20
 
 
 def calibration_error(
-    cells: Cells, noise_sd: float, edges: NDArray[np.float64], rng: np.random.Generator, family: Family
+    cells: Cells, noise_sd: float, edges: NDArray[np.float64], rng: np.random.Generator, family: OfClasses
 ) -> tuple[float, float, float]:
     """(estimate, low, high) from the domain's cells (C, bins) or (C, 2 bins), which must hold patients.
 

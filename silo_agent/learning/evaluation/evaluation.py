@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from silo_agent.learning.evaluation import intervals
 from silo_agent.learning.evaluation.calibration import calibration_error
-from silo_agent.learning.families.family import Family
+from silo_agent.learning.families.family import OfClasses
 
 _DRAWS = 2000
 _LEVEL = (2.5, 97.5)
@@ -22,7 +22,7 @@ _LEVEL = (2.5, 97.5)
 
 @dataclass(frozen=True)
 class Estimate:
-    """A number and its 95 % interval. If the sum holds too few patients, `value` is None and the interval is [0, 1]."""
+    """A number and its 95 % interval. If the sum holds too few patients, `value` is None and the interval is whole."""
 
     value: float | None
     low: float
@@ -46,6 +46,20 @@ class DomainResult:
 
 
 @dataclass(frozen=True)
+class NumberResult:
+    """What a noised sum says of one domain. Errors are in the label's unit, or its natural logarithm's if scaled so.
+
+    `mae` is the mean absolute error, `r2` the share of the variance that the predictions explain (-1 where they are
+    worse than that), `mean_error` the mean of prediction less outcome.
+    """
+
+    mae: Estimate
+    r2: Estimate
+    mean_error: Estimate
+    patients: Estimate
+
+
+@dataclass(frozen=True)
 class Results:
     """The results of each domain from the noised metric sums, with 95 % intervals.
 
@@ -54,7 +68,7 @@ class Results:
 
     study: str
     domains: tuple[str, ...]
-    by_domain: tuple[DomainResult, ...]
+    by_domain: tuple[DomainResult | NumberResult, ...]
     noise_sd: float
 
 
@@ -69,6 +83,16 @@ class Quality:
     records: int
 
 
+@dataclass(frozen=True)
+class NumberQuality:
+    """The same figures of records, exact and private. None if there are no records; `r2` also if all are alike."""
+
+    mae: float | None
+    r2: float | None
+    mean_error: float | None
+    records: int
+
+
 _UNKNOWN = Estimate(None, 0.0, 1.0)
 
 
@@ -77,7 +101,7 @@ def score_histograms(
     labels: NDArray[np.int64],
     domains: NDArray[np.int64],
     weights: NDArray[np.float64],
-    family: Family,
+    family: OfClasses,
     *,
     count: int,
     bins: int,
@@ -99,7 +123,7 @@ def score_histograms(
 def results_from_histograms(
     sums: NDArray[np.float64],
     noise_sd: float,
-    family: Family,
+    family: OfClasses,
     *,
     count: int,
     bins: int,
@@ -136,7 +160,7 @@ def auc(scores: NDArray[np.float64], labels: NDArray[np.int64]) -> float | None:
     return float((ranks - positives * (positives + 1) / 2.0) / (positives * negatives))
 
 
-def quality(probabilities: NDArray[np.float64], labels: NDArray[np.int64], bins: int, family: Family) -> Quality:
+def quality(probabilities: NDArray[np.float64], labels: NDArray[np.int64], bins: int, family: OfClasses) -> Quality:
     """Exact metrics of records, `probabilities` (n, C). The calibration error is computed over the study's bins."""
     n, classes = probabilities.shape
     if not n:
@@ -157,7 +181,7 @@ def quality(probabilities: NDArray[np.float64], labels: NDArray[np.int64], bins:
     )
 
 
-def _bins_of(probabilities: NDArray[np.float64], bins: int, family: Family) -> NDArray[np.int64]:
+def _bins_of(probabilities: NDArray[np.float64], bins: int, family: OfClasses) -> NDArray[np.int64]:
     """The bin (n,) of every row's score; the outermost bins are open."""
     return np.asarray(np.searchsorted(family.edges(bins)[1:-1], family.scores(probabilities), "right"), np.int64)
 
@@ -176,7 +200,7 @@ def _domain_result(
     *,
     rng: np.random.Generator,
     area: Estimate | None,
-    family: Family,
+    family: OfClasses,
 ) -> DomainResult:
     shares = [intervals.share(own, where, noise_sd) for own, where in zip(cells, right, strict=True)]
     accuracy = intervals.share(cells.ravel(), right.ravel(), noise_sd)

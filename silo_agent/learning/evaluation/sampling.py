@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.special import stdtrit
 
 from silo_agent.learning.evaluation.evaluation import Quality, quality
-from silo_agent.learning.families.family import Family
+from silo_agent.learning.families.family import OfClasses
 
 Range = tuple[float, float]
 """(low, high)."""
@@ -37,17 +37,20 @@ class Spread:
     balanced_accuracy: Range | None
 
 
+NO_SPREAD: Final = Spread(None, None, None)
+
+
 def spread(
     probabilities: NDArray[np.float64],
     labels: NDArray[np.int64],
     patients: NDArray[np.int64],
     bins: int,
-    family: Family,
+    family: OfClasses,
 ) -> Spread:
     """The intervals around `quality` of the same records; `patients` (n,) says whose each of them is."""
     names, index = np.unique(patients, return_inverse=True)
     if len(names) < _FEWEST:
-        return Spread(None, None, None)
+        return NO_SPREAD
     groups = min(len(names), _GROUPS)
     group = index % groups
     whole = quality(probabilities, labels, bins, family)

@@ -1,4 +1,4 @@
-"""What a family of outcomes must provide: from a head's logits it computes probabilities, losses, sums, metric cells.
+"""What a family of outcomes must provide: from a head's logits it computes predictions, losses, sums, metric cells.
 
 Guarantees that everything that differs between kinds of label is in this interface and nowhere else. A family has no
 state and reads no record by itself. `heads` makes sums from its values, `private` adds noise, and `evaluation` makes
@@ -8,7 +8,7 @@ metrics.
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from typing import Protocol, TypeGuard
 
 import numpy as np
 import torch
@@ -25,9 +25,10 @@ Integers = NDArray[np.int64]
 class Family(Protocol):
     """One kind of outcome. n records, R logits, C classes, K = k + 1 weights in a row, W = R K weights in a head.
 
-    A record's terms in the sums of heads are H = S (x) z z' and g = e (x) z, with S (R, R) the `curvature` and e (R,)
-    the residual. Packed as (`hessian_factor` svec(H), g / `gradient_divisor`) their norm is at most 1 for every
-    record and every head. The noise rests on this bound, so each family proves it in its module's docstring.
+    A number has R = 1, and C = 1 stands for its predicted value. A record's terms in the sums of heads are
+    H = S (x) z z' and g = e (x) z, with S (R, R) the `curvature` and e (R,) the residual. Packed as (`hessian_factor`
+    svec(H), g / `gradient_divisor`) their norm is at most 1 for every record and every head. The noise rests on this
+    bound, so each family proves it in its module's docstring.
     """
 
     @property
@@ -51,11 +52,14 @@ class Family(Protocol):
         ...
 
     def residual(self, mean: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Residual e (n, R): expected less observed, the loss's derivative by the logits. `labels` int64 (n,)."""
+        """Residual e (n, R): expected less observed, the loss's derivative by the logits. `labels` int64 (n,).
+
+        Labels are indices of classes, or places of numbers (`data.outcome`).
+        """
         ...
 
     def curvature_norm(self, mean: torch.Tensor) -> torch.Tensor:
-        """||S||_F (n,), where S is the loss's second derivative by the logits."""
+        """||S||_F (n,), where S is the loss's second derivative by the logits, or a bound on it from above."""
         ...
 
     def curvature_sum(self, mean: torch.Tensor, z: torch.Tensor, weight: torch.Tensor) -> torch.Tensor:
@@ -74,18 +78,21 @@ class Family(Protocol):
     # --- prediction -----------------------------------------------------------------------------------------------
     @property
     def operation(self) -> str:
-        """Name of the operation from logits to probabilities in an export (`encoder.layers.OPERATIONS`)."""
+        """Name of the operation from logits to predictions in an export (`encoder.layers.OPERATIONS`)."""
         ...
 
     def probabilities(self, logits: Floats) -> Floats:
-        """Probabilities of the classes, (n, C), from logits (n, R)."""
+        """Predictions (n, C) from logits (n, R): probabilities of the classes, or a number's value in [-1, 1]."""
         ...
+
+
+class OfClasses(Family, Protocol):
+    """A family whose outcomes are classes: what its score's bins count."""
 
     def decisions(self, probabilities: Floats) -> Integers:
         """The predicted class (n,)."""
         ...
 
-    # --- metrics --------------------------------------------------------------------------------------------------
     @property
     def has_auc(self) -> bool:
         """Whether one score orders the records by their outcome. Only then is there an area under a curve."""
@@ -122,3 +129,8 @@ class Family(Protocol):
     def claimed(self, edges: Floats, counts: Floats) -> Floats:
         """Rows (bins, bins) that give the sum of a bin's claims from its own and its neighbours' `counts` (bins,)."""
         ...
+
+
+def is_of_classes(family: Family) -> TypeGuard[OfClasses]:
+    """Whether the outcomes are classes. Otherwise they are numbers, which `evaluation.moments` measures."""
+    return family.form.cells_per_bin > 0

@@ -16,7 +16,8 @@ from silo_agent.learning.families.registry import family_of
 from silo_agent.learning.terms.term import Batch
 
 _DOMAINS, _LABELS = (0, 0, 0, 1), (0, 0, 1, 1)
-"""Domains and labels of the made-up records. Some pairs of records share both, some share one, some share neither."""
+"""Domains and labels (the first or the last) of the made-up records. Some pairs of records share both, some share one,
+some share neither."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def made_up(k: int, like: torch.Tensor, kind: Kind, rng: np.random.Generator) ->
     batch = Batch(
         tensor(rng.uniform(-1, 1, (count, kind.inputs))),
         None if kind.image is None else tensor(rng.uniform(-1, 1, (count, *kind.image))),
-        torch.tensor(_LABELS, device=like.device),
+        torch.tensor(_LABELS, device=like.device) * (kind.family.form.labels - 1),
         torch.tensor(_DOMAINS, device=like.device),
         tensor(rng.uniform(0.5, 2.0, count)),
         tensor(rng.normal(size=(max(_DOMAINS) + 1, kind.family.form.logits * (k + 1)))),

@@ -85,6 +85,7 @@ def test_a_policy_of_version_3_keeps_the_digest_under_which_it_is_in_force(name,
     """The digests are those that version 0.5 computed for its samples."""
     older = yaml.safe_load((SAMPLES / f"{name}.yaml").read_text()) | {"version": 3}
     del older["data_set"]["file"], older["limits"]["memory_mib"]
+    older["publish"] = [metric for metric in older["publish"] if metric not in ("mae", "r2", "mean_error")]
     path = tmp_path / "policy.yaml"
     path.write_text(yaml.safe_dump(older))
     policy = load_policy(path)

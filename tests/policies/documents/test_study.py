@@ -10,6 +10,9 @@ from policies.documents.document import DocumentError
 from policies.documents.study import Study, load_study, parse_study
 from support.studies import tiny_study
 
+NUMBER = {"column": "y", "minimum": 0, "maximum": 30}
+DAYS = {"positive": [], "negative": [], "minimum": 0, "maximum": 30}
+
 
 def test_the_digest_names_the_meaning_and_not_the_spelling(make_study, tmp_path):
     study = make_study()
@@ -148,12 +151,33 @@ OUTSIDE = {"outside": "clip"}
         ({"publish": ["auc", "auc"]}, "twice"),
         ({"publish": ["loss"]}, "publish"),
         ({"publish": ["auc"], "data.label": {"column": "y", "classes": [[0], [1], [2]]}}, "two classes only"),
+        ({"data.label": {"column": "y", "minimum": 0}}, "minimum and maximum"),
+        ({"data.label": {"column": "y", "minimum": 0, "maximum": 1, "positive": [1]}}, "only one of them"),
+        ({"data.label": {"column": "y", "minimum": 1, "maximum": 1}}, "must lie below"),
+        ({"data.label": {"column": "y", "minimum": 0, "maximum": 1, "scale": "log"}}, "minimum of at least 1e-12"),
+        ({"data.label": {"column": "y", "minimum": -1, "maximum": 1, "scale": "log1p"}}, "minimum of at least 0"),
+        ({"data.label": {"column": "y", "minimum": 0, "maximum": 1e-13}}, "widen the range"),
+        ({"data.label": {"column": "y", "minimum": 0, "maximum": 1e13}}, "choose another unit"),
+        ({"data.label": {"column": "y", "positive": [1], "negative": [0], "scale": "log"}}, "leave it out"),
+        ({"evaluation.largest_error": 0.5}, "evaluation.largest_error is for a number"),
+        ({"data.label": NUMBER, "evaluation.largest_error": 0}, "evaluation.largest_error"),
+        ({"publish": ["mae"]}, "publish lists mae, but data.label is classes"),
+        ({"data.label": NUMBER, "publish": ["auc", "mae"]}, "publish lists auc, but data.label is a number"),
+        ({"data.label": NUMBER, "encoder.cmi": 0.1}, "encoder.cmi has a table with a row for each class"),
+        ({"data.label": NUMBER, "evaluation.bins": 20}, "evaluation.bins are those of a score"),
     ],
 )
 def test_images_classes_and_publications_that_make_no_sense_are_refused(changes, says, make_study):
     with pytest.raises(ValidationError) as caught:
         make_study(changes)
     assert says in str(caught.value)
+
+
+def test_a_number_has_a_range_and_no_classes(make_study):
+    study = make_study({"data.label": NUMBER, "publish": ["mae", "r2", "mean_error", "patients"], "encoder.l2r": 0.1})
+    label = study.data.label
+    assert (label.count, label.codes, label.number) == (1, (), (0, 30, "linear"))
+    assert make_study().data.label.number is None
 
 
 def test_an_image_may_stand_beside_features_or_alone(make_study):
@@ -183,6 +207,9 @@ def test_a_study_of_the_first_version_keeps_its_name():
         {"encoder": {"rounds": 0}},
         {"encoder": {"sealing": "ring64"}},
         {"data": {"label": {"positive": [], "negative": [], "classes": [[0], [1], [2]]}}},
+        {"data": {"label": DAYS}, "evaluation": {"bins": 10}},
+        {"data": {"label": DAYS | {"minimum": 1, "scale": "log"}}, "evaluation": {"bins": 10}},
+        {"data": {"label": DAYS}, "evaluation": {"bins": 10, "largest_error": 0.5}},
         {"data": {"image": IMAGE}, "model": {"encoder": "cnn"}},
         {"data": {"image": IMAGE}, "model": {"encoder": "cnn", "channels": [8]}},
         {"data": {"features": [{"kind": "number", "column": "x0", "minimum": 0, "maximum": 1, **OUTSIDE}]}},

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from policies.plan.families import MOMENT_CELLS
 from policies.plan.release import plan
 from policies.plan.shapes import (
     encoder_values,
@@ -52,6 +53,13 @@ def test_more_classes_widen_heads_tables_and_metrics(make_study):
     assert prior_values(study) == 2 * 3 * 4
     assert metric_cells(study) == (3, 20)
     assert plan(study).release(6, "metrics").values == 2 * 3 * 20
+
+
+def test_a_number_has_heads_of_one_row_and_fixed_cells(make_study):
+    study = make_study({"data.label": {"column": "y", "minimum": 0, "maximum": 30}})
+    assert head_width(study) == 5
+    assert metric_cells(study) == (1, MOMENT_CELLS)
+    assert plan(study).release(6, "metrics").values == 2 * MOMENT_CELLS == 2 * 11
 
 
 def test_an_image_network_adds_its_weights_and_its_features(make_study):

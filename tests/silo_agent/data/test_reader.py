@@ -6,6 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from policies.documents.study import Image, Label, NumericFeature, Study
+from policies.plan.families import TARGET_STEPS
 from silo_agent.data.errors import DataError
 from silo_agent.data.reader import read_records, read_sorted_records
 from silo_agent.data.split import split
@@ -41,6 +42,16 @@ def test_values_become_inputs_by_public_constants_alone(read):
     assert records.labels.tolist() == [1, 0, 0, 0]
     assert records.patients.tolist() == [0, 1, 0, 2]
     assert records.identities == ("p1", "p2", "p3")
+
+
+def test_a_number_as_label_becomes_its_place_and_other_cells_are_faults(read):
+    days = make_schema(label=Label(column="died", minimum=0, maximum=8))
+    rows = [f"{GOOD[:-1]}{cell}" for cell in ("0", "2", "8.0")]
+    assert read(*rows, schema=days).labels.tolist() == [0, TARGET_STEPS // 4, TARGET_STEPS]
+    dose = make_schema(label=Label(column="died", minimum=0.5, maximum=8, scale="log"))
+    assert read(f"{GOOD[:-1]}2", schema=dose).labels.tolist() == [TARGET_STEPS // 2]
+    for cell in ("", "9", "-1", "yes", "nan"):
+        assert fault(read, f"p1,50,10,f,yes,A,{cell}", schema=days).column == "died"
 
 
 def test_the_domain_is_the_product_of_its_factors_with_left_closed_bands(read):

@@ -10,11 +10,13 @@ from policies.plan.release import plan
 from policies.refusals import Reason, Refused
 from protos.messages import Place, Tensor
 from silo_agent.data.errors import DataError
+from silo_agent.data.outcome import targets
 from silo_agent.learning.contributions.drawing import Grid
 from silo_agent.learning.contributions.encoder import UPDATE_STEPS
 from silo_agent.learning.contributions.heads import HEAD_STEP
 from silo_agent.learning.errors import LearningError, SolutionError, SumError
 from silo_agent.learning.evaluation import evaluation
+from silo_agent.learning.evaluation.moments import number_quality
 from silo_agent.learning.families.registry import family_of
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.model import SharedModel
@@ -314,6 +316,92 @@ def test_three_classes_and_fedsrs_tables_fit_the_public_shapes(tmp_path):
     federation = LocalFederation.gather(tiny_study(**changes), kinds(tmp_path / "data", 40), tmp_path / "silos").run()
     assert federation.models["north"].prior.shape == (2 * 3 * 2,)
     assert len({model.digest for model in federation.models.values()}) == 1
+
+
+DAYS = {"data": {"label": {"positive": [], "negative": [], "minimum": 0, "maximum": 30}}}
+
+
+def stays(folder, count):
+    """Days in hospital by another linear law in each group, and now and then far from it."""
+    rng, laws, files = np.random.default_rng(6), np.array([[3.0, 4.0], [-5.0, 2.0]]), {}
+    for silo in ("north", "south", "west"):
+        rows = []
+        for number in range(count):
+            group, x = int(rng.integers(2)), rng.uniform(-1, 1, 2)
+            days = float(np.clip(11 + 3 * group + x @ laws[group] + 1.5 * rng.standard_t(4), 0, 30))
+            age, lactate = np.round((60 + 60 * x[0], 5 + 5 * x[1]), 4)
+            rows.append(f"{silo}-{number},{'ab'[group]},{age},{lactate},{days:.2f}")
+        files[silo] = folder / f"{silo}.csv"
+        files[silo].write_text("\n".join(["patient,group,age,lactate,ill", *rows]) + "\n")
+    return files
+
+
+def least_squares(federation):
+    """The heads of the pooled records at one place, and the held-out records with their outcomes in days."""
+    model = federation.models["north"]
+    heads = []
+    x, y, domains = (
+        np.concatenate([getattr(learner.cohort("training"), name)[:] for learner in federation.learners.values()])
+        for name in ("inputs", "labels", "domains")
+    )
+    z = np.hstack([model.features(x).numpy().astype(float), np.ones((len(x), 1))])
+    for m in range(len(model.heads)):
+        own = domains == m
+        heads.append(np.linalg.lstsq(z[own], targets(y[own]), rcond=None)[0])
+        assert np.abs(z[own] @ heads[-1]).max() < 1, "where predictions lie within the range"
+    return np.stack(heads)
+
+
+@pytest.mark.slow
+def test_unnoised_heads_of_a_number_are_least_squares_and_its_figures_are_exact(tmp_path):
+    study = tiny_study(**OPEN | DAYS | {"evaluation": {"noise": 0, "bins": 10}, "personal": PERSONAL})
+    federation = LocalFederation.gather(study, stays(tmp_path, 1200), tmp_path / "silos").run()
+    model = federation.models["north"]
+    np.testing.assert_allclose(model.heads, least_squares(federation), atol=1e-5)
+    held_out = [learner.cohort("evaluation") for learner in federation.learners.values()]
+    x, y, domains = (
+        np.concatenate([getattr(r, name)[:] for r in held_out]) for name in ("inputs", "labels", "domains")
+    )
+    for m, published in enumerate(federation.results["north"].by_domain):
+        exact = number_quality(model.predict(x[domains == m], domains[domains == m]), y[domains == m], 15.0)
+        assert exact.r2 > 0.4
+        assert published.patients.value == pytest.approx(exact.records, abs=0.01)
+        for name, within in (("mae", 0.01), ("mean_error", 0.01), ("r2", 0.01)):
+            found = getattr(published, name)
+            assert found.value == pytest.approx(getattr(exact, name), abs=within)
+            assert found.low < found.value < found.high
+    written = json.loads((tmp_path / "silos" / "north" / "results.json").read_text())
+    assert set(written["by_domain"][0]) == {"mae", "r2", "mean_error", "patients"}
+    personal = PersonalModel.load(tmp_path / "silos" / "north" / "personal.safetensors")
+    assert personal.predict(x, domains).shape == (len(x), 1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["local", "distributed"])
+def test_a_number_is_learned_by_domain_under_noise(tmp_path, mode):
+    changes = {
+        "model": {"hidden": [], "representation": 2},
+        "heads": {"pooled_rounds": 2, "domain_rounds": 3, "pooled_noise": 4.0, "domain_noise": 4.0, "clip": 0.3},
+        "encoder": {"learning_rate": 1e-6, "noise": 4.0},
+        "evaluation": {"noise": 2.0, "bins": 10},
+        "privacy": {"mode": mode, "count_noise": 4.0, "max_patients": 10_000},
+    }
+    federation = LocalFederation.gather(tiny_study(**changes | DAYS), stays(tmp_path, 2500), tmp_path / "silos").run()
+    assert len({model.digest for model in federation.models.values()}) == 1
+    model = federation.models["north"]
+    held_out = [learner.cohort("evaluation") for learner in federation.learners.values()]
+    x, y, domains = (
+        np.concatenate([getattr(r, name)[:] for r in held_out]) for name in ("inputs", "labels", "domains")
+    )
+    for m, published in enumerate(federation.results["north"].by_domain):
+        own = domains == m
+        exact = number_quality(model.predict(x[own], domains[own]), y[own], 15.0)
+        other = number_quality(model.predict(x[own], 1 - domains[own]), y[own], 15.0)
+        assert exact.r2 > max(0.3, other.r2)
+        assert abs(exact.mean_error) < 0.5
+        for name in ("mae", "mean_error", "r2"):
+            found = getattr(published, name)
+            assert found.low <= getattr(exact, name) <= found.high
 
 
 def test_images_are_learned_from(tmp_path):

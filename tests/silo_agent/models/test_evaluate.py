@@ -194,3 +194,17 @@ def test_a_damaged_model_is_an_error(folder):
     (folder / "model-2.safetensors").write_bytes(b"damaged")
     with pytest.raises(ModelFileError):
         evaluate(folder, 2, fresh(folder), COHORTS)
+
+
+def test_a_number_is_measured_by_its_errors_in_its_unit(tmp_path):
+    label = {"positive": [], "negative": [], "minimum": 0, "maximum": 10}
+    study = tiny_study(data={"label": label}, evaluation={"bins": 10})
+    heads = np.zeros((2, 3))
+    heads[1, 2] = 0.2  # everybody of domain b is predicted at 6, everybody of a at 5
+    SharedModel.start(study).with_heads(heads, 2).save(tmp_path / "model-2.safetensors")
+    rows = ["p1,a,50,5,4", "p2,a,50,5,8", "p3,b,50,5,3"]
+    (tmp_path / "test.csv").write_text("\n".join(["patient,group,age,lactate,ill", *rows]) + "\n")
+    first, second = evaluate(tmp_path, 2, tmp_path / "test.csv", COHORTS).shared
+    assert (first.mae, first.mean_error, first.records) == pytest.approx((2, -1, 2), abs=1e-4)
+    assert first.r2 == pytest.approx(1 - 10 / 8, abs=1e-4)
+    assert (second.mae, second.r2, second.records) == (pytest.approx(3, abs=1e-4), None, 1)

@@ -25,7 +25,8 @@ def card_of(study, *, personal=False, **options):
     model = random_model(study)
     encoder, heads = network_of(model)
     shares = np.full(len(heads), 1 / len(heads))
-    network = describe(encoder, heads, shares, model.family, inputs=study.data.inputs)
+    data = study.data
+    network = describe(encoder, heads, shares, model.family, inputs=data.inputs, label=data.label)
     given = {"version": "7.8.9", "files": {"onnx": "model.onnx"}, "quality": None, "charged": None}
     facts = ModelFacts("d" * 64, 2, personal)
     return model_card(study, facts, network, Shares(shares, counted=False), **{**given, **options})
@@ -42,6 +43,18 @@ def test_a_card_is_json_and_every_coordinate_of_the_input_stands_on_it(kind):
     assert card["domains"]["names"] == list(study.data.domains)
     assert [entry["codes"] for entry in card["classes"]] == [list(codes) for codes in study.data.label.codes]
     assert (card["data"]["image"] is None) == (study.data.image is None)
+
+
+def test_a_number_is_said_with_its_range_and_what_errors_are_measured_in():
+    card = card_of(study_of("mlp of a number"), quality=[{"domain": "a", "metrics": {"mae": None}}])
+    assert card["number"]["errors"] == "of the natural logarithm of 1 + the column"
+    assert card["classes"] == []
+    text = to_markdown(json.loads(to_json(card)))
+    assert "Outcome: column ill, a number in [0, 5]." in text
+    assert "`value` float64 (n, 1)" in text
+    assert 'value = session.run(["value"]' in text
+    assert "class" not in text.split("## Data")[1].split("## Architecture")[0]
+    assert "number" not in card_of(study_of("linear mlp"))
 
 
 def test_scaling_one_hot_order_and_absence_are_spelled_out():
@@ -94,7 +107,8 @@ def test_the_architecture_explains_every_operation_it_uses(kind):
     sizes = {name: np.prod(tensor["shape"]) for name, tensor in network["tensors"].items()}
     heads = sizes["heads.weight"] + sizes["heads.bias"]
     assert heads == shapes.head_width(study) * len(study.data.domains)
-    assert network["output"]["probabilities"]["shape"] == ["n", study.data.label.count]
+    name = "value" if study.data.label.number else "probabilities"
+    assert network["output"] == {name: {"type": "float64", "shape": ["n", study.data.label.count]}}
 
 
 # --- privacy ----------------------------------------------------------------------------------------------------------
@@ -172,7 +186,7 @@ def test_the_text_holds_what_the_json_holds(kind, personal):
     for section in (
         "Use",
         "Data",
-        "Domains and classes",
+        "Domains and classes" if study.data.label.number is None else "Domains and outcome",
         "Architecture",
         "Privacy",
         "Quality",

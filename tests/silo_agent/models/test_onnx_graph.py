@@ -13,8 +13,8 @@ from support.models import STUDIES, random_model, study_of
 def graph_of(study, **metadata):
     model = random_model(study)
     encoder, heads = network_of(model)
-    network = describe(encoder, heads, np.full(len(heads), 1 / len(heads)), model.family, inputs=study.data.inputs)
-    data = study.data
+    data, shares = study.data, np.full(len(heads), 1 / len(heads))
+    network = describe(encoder, heads, shares, model.family, inputs=data.inputs, label=data.label)
     return build(network, inputs=data.inputs, image=data.image, classes=data.label.count, metadata=metadata)
 
 
@@ -36,7 +36,8 @@ def test_inputs_and_output_are_named_typed_and_of_any_length(kind):
         wanted["images"] = (onnx.TensorProto.FLOAT, ["records", image.channels, image.height, image.width])
     assert found == wanted
     output = (onnx.TensorProto.DOUBLE, ["records", study.data.label.count])
-    assert {value.name: form(value) for value in graph.output} == {"probabilities": output}
+    name = "probabilities" if study.data.label.number is None else "value"
+    assert {value.name: form(value) for value in graph.output} == {name: output}
 
 
 def test_an_old_runtime_can_read_it():

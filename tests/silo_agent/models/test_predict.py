@@ -9,10 +9,21 @@ import pytest
 from pyarrow.csv import read_csv
 
 from silo_agent.data.errors import DataError
+from silo_agent.data.unlabelled import read_unlabelled
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.evaluation.unknown_domain import Way, predict_ensemble, predict_pooled
 from silo_agent.models.predict import PredictionError, check_output, load_model, predict
-from support.models import STUDIES, random_model, random_personal, study_of, write_records, write_rows
+from support.models import (
+    DAYS,
+    DOSE,
+    STUDIES,
+    VISITS,
+    random_model,
+    random_personal,
+    study_of,
+    write_records,
+    write_rows,
+)
 
 ROW = {"patient": "p", "group": "a", "age": 30, "lactate": 5}
 
@@ -141,7 +152,8 @@ def test_every_kind_of_study_is_predicted_from_csv_and_parquet_alike(tmp_path, k
     path = write_records(tmp_path / "r.csv", study)
     found = predict(random_model(study), path, folder=tmp_path, unknown=Way.ENSEMBLE)
     assert found.probabilities.shape == (24, study.data.label.count)
-    np.testing.assert_allclose(found.probabilities.sum(axis=1), 1.0)
+    if study.data.label.number is None:
+        np.testing.assert_allclose(found.probabilities.sum(axis=1), 1.0)
     pq.write_table(read_csv(path), tmp_path / "r.parquet")
     again = predict(random_model(study), tmp_path / "r.parquet", folder=tmp_path, unknown=Way.ENSEMBLE)
     np.testing.assert_array_equal(again.probabilities, found.probabilities)
@@ -166,6 +178,28 @@ def test_a_class_is_named_by_its_first_code(tmp_path):
     assert found.columns[4:] == ("probability_well", "probability_ill", "probability_worse", "predicted")
     names = np.array(["well", "ill", "worse"])
     assert [row[-1] for row in found.rows()] == names[found.probabilities.argmax(axis=1)].tolist()
+
+
+@pytest.mark.parametrize("label", [DAYS, DOSE, VISITS])
+def test_a_number_is_predicted_in_the_unit_of_its_column(tmp_path, label):
+    study = study_of("mlp of a number", data={"label": label})
+    low, high, scale = study.data.label.number
+    found = predict(random_model(study), write_records(tmp_path / "r.csv", study), folder=tmp_path, unknown=Way.POOLED)
+    assert found.columns[-2:] == ("how", "predicted")
+    values = np.array([row[-1] for row in found.rows()])
+    np.testing.assert_array_equal(values, found.probabilities[:, 0])
+    assert ((low <= values) & (values <= high)).all()
+    assert np.ptp(values) > 0.3 * (high - low)
+    own = np.array(found.ways) == "own"
+    records = read_unlabelled(tmp_path / "r.csv", study.data, unknown_allowed=True)
+    places = (random_model(study).predict(records.inputs[own], records.domains[own])[:, 0] + 1) / 2
+    one = {"linear": None, "log": 0, "log1p": 1}[scale]
+    wanted = low + (high - low) * places
+    if one is not None:
+        wanted = (one + low) * ((one + high) / (one + low)) ** places - one
+    np.testing.assert_allclose(values[own], wanted, atol=1e-6)
+    found.save(tmp_path / "out.parquet")
+    assert str(pq.read_table(tmp_path / "out.parquet").schema.field("predicted").type) == "double"
 
 
 def test_without_a_patient_column_there_is_none_in_the_output(tmp_path):

@@ -1,7 +1,7 @@
 import pytest
 
 from protos.messages import Publication
-from silo_agent.learning.evaluation.evaluation import DomainResult, Estimate, Results
+from silo_agent.learning.evaluation.evaluation import DomainResult, Estimate, NumberResult, Results
 from silo_agent.protocol.publishing import publication
 from support.studies import tiny_study
 
@@ -56,3 +56,15 @@ def test_processors_that_differ_in_the_last_digits_sign_the_same(noise):
     study = tiny_study(publish=["auc", "accuracy", "balanced_accuracy", "patients"])
     other = Results(RESULTS.study, RESULTS.domains, tuple(moved), RESULTS.noise_sd)
     assert publication(study, other).canonical() == publication(study, RESULTS).canonical()
+
+
+@pytest.mark.parametrize(
+    ("minimum", "maximum", "published"), [(0, 30, 1.23), (-1000, 1000, 1.0), (0, 1e9, 0.0), (0, 1e-6, 1.23456789)]
+)
+def test_errors_of_a_number_are_rounded_by_its_range(minimum, maximum, published):
+    label = {"positive": [], "negative": [], "minimum": minimum, "maximum": maximum}
+    study = tiny_study(publish=["mae", "r2"], data={"label": label}, evaluation={"bins": 10})
+    figure, share = Estimate(1.23456789, 1.2, 1.3), Estimate(0.43219, 0.4, 0.5)
+    results = Results("5" * 64, ("a",), (NumberResult(figure, share, figure, figure),), 1.5)
+    first, second = publication(study, results).figures
+    assert (first.metric, first.value, second.metric, second.value) == ("mae", published, "r2", 0.432)

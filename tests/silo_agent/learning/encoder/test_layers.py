@@ -13,7 +13,8 @@ def network(study):
     model = random_model(study)
     encoder, heads = network_of(model)
     shares = np.full(len(heads), 1 / len(heads))
-    return model, describe(encoder, heads, shares, model.family, inputs=study.data.inputs)
+    data = study.data
+    return model, describe(encoder, heads, shares, model.family, inputs=data.inputs, label=data.label)
 
 
 @pytest.mark.parametrize("kind", STUDIES)
@@ -28,7 +29,7 @@ def test_every_layer_stands_on_earlier_values_and_named_tensors(kind):
         assert layer.operation in OPERATIONS
         known.add(layer.output)
         used |= set(layer.tensors.values())
-    assert found.layers[-1].output == "probabilities"
+    assert found.output == found.layers[-1].output == ("value" if study.data.label.number else "probabilities")
     assert used == set(found.tensors)
 
 
@@ -79,13 +80,15 @@ def test_a_module_without_a_word_for_it_is_an_error(module, why):
     encoder, heads = network_of(model)
     encoder.layers.append(module)
     with pytest.raises(TypeError, match=why):
-        describe(encoder, heads, np.array([0.5, 0.5]), model.family, inputs=2)
+        describe(encoder, heads, np.array([0.5, 0.5]), model.family, inputs=2, label=study_of("linear mlp").data.label)
 
 
 def test_tensors_are_copies():
     model = random_model(study_of("linear mlp"))
     encoder, heads = network_of(model)
-    found = describe(encoder, heads, np.array([0.5, 0.5]), model.family, inputs=2)
+    found = describe(
+        encoder, heads, np.array([0.5, 0.5]), model.family, inputs=2, label=study_of("linear mlp").data.label
+    )
     before = {name: array.copy() for name, array in found.tensors.items()}
     with torch.no_grad():
         for parameter in encoder.parameters():
