@@ -28,7 +28,7 @@ MOST_INPUTS: Final = 16_384
 ColumnName = Annotated[str, Field(min_length=1, max_length=128), bounds.text(128)]
 Quantity = Annotated[float, Field(allow_inf_nan=False), bounds.within(-MOST, MOST, fix="choose another unit")]
 """A value of a column, in the column's own unit."""
-Outcome = Annotated[float, Field(allow_inf_nan=False), bounds.within(-1e12, 1e12, fix="choose another unit")]
+Outcome = Annotated[float, Field(allow_inf_nan=False), bounds.within(-1e11, 1e11, fix="choose another unit")]
 """A bound of a label that is a number. Errors and their intervals are published in its unit (`protos.messages`)."""
 Scale = Literal["linear", "log", "log1p"]
 """The scale of a label that is a number. log1p: the logarithm of 1 + x, for counts, among which is 0."""

@@ -1,7 +1,10 @@
+import numpy as np
 import pytest
 
 from protos.messages import Publication
+from silo_agent.data.outcome import half_range
 from silo_agent.learning.evaluation.evaluation import DomainResult, Estimate, NumberResult, Results
+from silo_agent.learning.evaluation.moments import results_from_moments
 from silo_agent.protocol.publishing import publication
 from support.studies import tiny_study
 
@@ -68,3 +71,12 @@ def test_errors_of_a_number_are_rounded_by_its_range(minimum, maximum, published
     results = Results("5" * 64, ("a",), (NumberResult(figure, share, figure, figure),), 1.5)
     first, second = publication(study, results).figures
     assert (first.metric, first.value, second.metric, second.value) == ("mae", published, "r2", 0.432)
+
+
+def test_the_widest_range_that_a_label_may_have_fits_into_a_figure():
+    label = {"positive": [], "negative": [], "minimum": -1e11, "maximum": 1e11}
+    study = tiny_study(publish=["mean_error"], data={"label": label}, evaluation={"bins": 10})
+    (found, *_) = results_from_moments(np.zeros(22), 1.0, half_range(study.data.label), count=2, largest_error=1.0)
+    results = Results("5" * 64, ("a",), (found,), 1.0)
+    (figure,) = publication(study, results).figures
+    assert (figure.value, figure.low, figure.high) == (None, -2e11, 2e11)
