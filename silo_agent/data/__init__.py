@@ -3,4 +3,4 @@
 Nothing here needs torch, and nothing here leaves the silo.
 """
 
-__all__ = ["cells", "errors", "image_store", "images", "inputs", "reader", "records", "split", "unlabelled"]
+__all__ = ["cells", "errors", "image_store", "images", "inputs", "reader", "records", "split", "table", "unlabelled"]
