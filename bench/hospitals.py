@@ -28,6 +28,7 @@ from deploy.local.watching import bars, watch
 from silo_agent.data.reader import read_records
 from silo_agent.data.records import Records
 from silo_agent.data.split import split
+from silo_agent.data.table import Written
 from silo_agent.learning.evaluation.evaluation import auc
 from silo_agent.learning.model import SharedModel
 
@@ -68,7 +69,8 @@ def draw_cohorts(source: Source, files: Mapping[str, Path], name: str) -> Cohort
     training, held_out, centres, complete_training, complete_held_out = {}, {}, {}, {}, {}
     for silo, file in files.items():
         policy = silo_policy(policy_text(source, name), silo, source.study_file)
-        records = read_records(file, source.study.data, policy.data_set.identified_by)
+        identified_by, written = policy.data_set.identified_by, Written.of(policy)
+        records = read_records(file, source.study.data, identified_by, written=written)
         centre = flamby.read_centre(file)
         training[silo], held_out[silo] = split(records, policy.data_set.id, policy.data_set.holdout)
         held = np.isin(records.identities, held_out[silo].identities)

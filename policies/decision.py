@@ -14,7 +14,7 @@ from datetime import UTC, date, datetime
 from typing import Final
 
 from policies.accounting import accountant
-from policies.documents.policy import Policy
+from policies.documents.policy import OLDEST, Policy
 from policies.documents.study import Study, require_bounds
 from policies.plan import memory, quorum
 from policies.plan.cost import Cost
@@ -23,6 +23,10 @@ from policies.plan.shapes import encoder_values
 from policies.refusals import Reason, Refused
 
 _MIB: Final = 1 << 20
+_STATE_IT: Final = (
+    "A policy of version 3 means commas and a header line; put one of version 4 into force, whose data_set.file says"
+    " how the file is parted"
+)
 _NAMED, _LETTERS = 6, 32
 """Most columns that a refusal lists, and most letters of each."""
 
@@ -131,22 +135,26 @@ def _check_unit(policy: Policy, study: Study) -> None:
 
 
 def check_file(policy: Policy, study: Study) -> None:
-    """Raise `Refused` unless the study expects the file to be parted as the policy says it is."""
+    """Raise `Refused` if a policy that cannot say how the file is parted is asked for something else than it means.
+
+    From version 4 on the policy says it, and the file is read so whatever the study expects.
+    """
+    if policy.version > OLDEST:
+        return
     unit, named = policy.data_set.unit, study.data.columns
     file = policy.data_set.file
     _require(
         study.data.delimiter == file.delimiter,
         Reason.FILE,
         f"study.data.delimiter is {study.data.delimiter!r}, and policy.data_set.file.delimiter is {file.delimiter!r}:"
-        f" the policy says how the file is parted into cells, because other cells would identify other {unit}s; write"
-        " the same delimiter into the study",
+        f" the policy says how the file is parted into cells, because other cells would identify other {unit}s."
+        f" {_STATE_IT}",
     )
     _require(
         named == file.columns,
         Reason.FILE,
         f"study.data.columns {_columns(named)}, and policy.data_set.file.columns {_columns(file.columns)}: the policy"
-        f" says which cell has which name, because other names would identify {unit}s by other cells; state the same"
-        " columns in the same order, or a header line in both (none)",
+        f" says which cell has which name, because other names would identify {unit}s by other cells. {_STATE_IT}",
     )
 
 

@@ -13,6 +13,7 @@ from policies.documents.study import Study, parse_study
 from policies.refusals import Refused
 from silo_agent.agent import Agent, UnknownDataError
 from silo_agent.config import AgentConfig
+from silo_agent.data.table import Written
 from silo_agent.gate import Gate
 from silo_agent.learning.apart import Apart
 from silo_agent.learning.device import choose_device, limit_threads
@@ -47,7 +48,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     http, http_thread = start_http_server(config.metrics_port, addr=config.metrics_host, registry=metrics.registry)
     session = session_name(config.state, credential, entropy)
     client = Client(config.coordinator, credential, session, stop, lambda up: metrics.connected.set(float(up)))
-    data_set = gate.policy.data_set
+    data_set, written = gate.policy.data_set, Written.of(gate.policy)
 
     def learner(study: Study) -> Learner:
         if study.name not in config.data:
@@ -62,6 +63,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
             identified_by=data_set.identified_by,
             entropy=entropy,
             device=config.device,
+            written=written,
         )
 
     def job(study: Study) -> Job:
@@ -73,6 +75,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
             data_set.identified_by,
             config.device,
             config.threads,
+            written,
         )
 
     apart = Apart(job)

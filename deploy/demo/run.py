@@ -23,6 +23,7 @@ from protos.status import StudyStatus
 from silo_agent.data.reader import read_fitting_records, read_records
 from silo_agent.data.records import Records
 from silo_agent.data.split import split
+from silo_agent.data.table import Written
 
 STUDY_SECONDS = 900.0
 
@@ -149,8 +150,9 @@ class Demo:
 
 def training_records(source: Source, silo: str, file: Path) -> Records:
     """The records that this silo's agent trains on."""
-    data_set = source.policy_of(silo).data_set
-    records = read_fitting_records(file, source.study.data, data_set.identified_by)
+    policy = source.policy_of(silo)
+    data_set = policy.data_set
+    records = read_fitting_records(file, source.study.data, data_set.identified_by, written=Written.of(policy))
     return split(records, data_set.id, data_set.holdout)[0]
 
 

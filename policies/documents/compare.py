@@ -87,6 +87,7 @@ def differences(old: Policy, new: Policy) -> tuple[Difference, ...]:
         *_studies(old, new),
         *_approvers(old, new),
         *_bound(old, new),
+        *_spelling(old, new),
         *_contact(old, new),
     ]
     order = (Change.LOOSER, Change.FIXED, Change.STRICTER, Change.NEUTRAL)
@@ -181,6 +182,17 @@ def _said(value: object) -> str:
     if isinstance(value, tuple):
         return ", ".join(value) or "a header line"
     return repr(value) if value == "\t" else str(value)
+
+
+def _spelling(old: Policy, new: Policy) -> Iterable[Difference]:
+    """Compare how the file spells things. It decides how a record is read, and not whether a study is taken."""
+    before, after = old.spelling, new.spelling
+    if before.missing != after.missing:
+        texts = ("as studies say" if marks is None else repr(list(marks)) for marks in (before.missing, after.missing))
+        yield Difference("spelling.missing", Change.NEUTRAL, "{} became {}".format(*texts))
+    for column in dict.fromkeys([*before.codes, *after.codes]):
+        if before.codes.get(column) != after.codes.get(column):
+            yield Difference("spelling.codes", Change.NEUTRAL, f"the codes of column {column} are read otherwise")
 
 
 def _contact(old: Policy, new: Policy) -> Iterable[Difference]:

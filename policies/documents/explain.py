@@ -10,10 +10,11 @@ bounds a test's two errors).
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 from policies.documents.policy import Policy
+from policies.documents.study import Code
 
 _MODES: Final = {
     "local": "this hospital hides every release with noise of its own, whatever the others do",
@@ -84,12 +85,25 @@ def _whose(policy: Policy) -> str:
     )
     delimiter = _DELIMITERS[data.file.delimiter]
     named = f"are {_listed(data.file.columns)}, in this order" if data.file.columns else "are named by its first line"
+    marks = policy.spelling.missing
+    missing = (
+        "" if marks is None else f" Cells of {_listed(map(repr, marks)) or 'nothing'} mean that nothing is recorded."
+    )
+    codes = (
+        f" Own codes stand in {_listed(f'{column} ({_codes(own)})' for column, own in policy.spelling.codes.items())}."
+        if policy.spelling.codes
+        else ""
+    )
     return (
         f"The data set {data.id}. {unit}. The data say in {_listed(data.identified_by)} whose record it is. The cells"
-        f" of a CSV file are parted by {delimiter}, and its columns {named}; no study can say otherwise."
-        f" {data.holdout:.0%} of the {data.unit}s are kept apart to measure models and never train one.{public}"
+        f" of a CSV file are parted by {delimiter}, and its columns {named}; no study can say otherwise.{missing}"
+        f"{codes} {data.holdout:.0%} of the {data.unit}s are kept apart to measure models and never train one.{public}"
         f" {policy.contact} answers for this policy."
     )
+
+
+def _codes(own: Mapping[str, Code | None]) -> str:
+    return ", ".join(f"{code} for {'not recorded' if meant is None else repr(meant)}" for code, meant in own.items())
 
 
 def _loss(policy: Policy) -> str:

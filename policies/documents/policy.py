@@ -1,10 +1,11 @@
 """The policy: what one silo allows, written by its data-protection officer.
 
-Guarantees: a policy that loads is complete and consistent. Only `data_set.public` may be left out, and the data are
-then private, so nothing is allowed by omission. Every field is enforced: by decision.py for each study, by ledger.py
-for the budget and for the fields that the ledger is bound to, by the agent's approval.py for signatures, and by its
-retention.py for the removal of files. The policy's digest is in every ledger entry. docs/policy.md explains the fields;
-`policy.schema.json` is generated from here (schema.py).
+Guarantees: a policy that loads is complete and consistent. Only `data_set.public` and `spelling` may be left out: the
+data are then private, and the file is read as studies say, so nothing is allowed by omission. Every field is enforced:
+by decision.py for each study, by ledger.py for the budget and for the fields that the ledger is bound to, by the
+agent's reader for the file, by its approval.py for signatures, and by its retention.py for the removal of files. The
+policy's digest is in every ledger entry. docs/policy.md explains the fields; `policy.schema.json` is generated from
+here (schema.py).
 """
 
 from __future__ import annotations
@@ -18,8 +19,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, model_validator
 
+from policies.documents import bounds
 from policies.documents.document import Closed, read_document
-from policies.documents.study import ColumnName, Metric, Name
+from policies.documents.study import Code, ColumnName, Metric, Name
 
 NoiseMode = Literal["local", "distributed"]
 Architecture = Literal["mlp", "cnn", "resnet18"]
@@ -98,6 +100,40 @@ class FileFormat(_Part):
     (or names its columns, as Parquet does)."""
 
 
+def _texts(content: object) -> object:
+    """Own codes as texts, because JSON has no other names: YAML reads 1 as a number."""
+    if not isinstance(content, dict):
+        return content
+    if any(isinstance(own, bool) for own in content):
+        msg = "a code of the file reads as a truth value; write it in quotes, as it stands in the file"
+        raise ValueError(msg)
+    texts = [str(own).strip() if isinstance(own, str | int) else own for own in content]
+    if len(set(texts)) != len(texts):
+        msg = "two codes of the file are the same text; keep one"
+        raise ValueError(msg)
+    return dict(zip(texts, content.values(), strict=True))
+
+
+OwnCodes = Annotated[
+    dict[Annotated[str, bounds.text(200)], Code | None], Field(min_length=1, max_length=1024), BeforeValidator(_texts)
+]
+
+
+class Spelling(_Part):
+    """How this hospital's file spells what studies ask for, where it differs from them. It takes precedence.
+
+    No cohort depends on it, because cohorts are drawn by the cells as they stand in the file. So the ledger is not
+    bound to it, and it may change from study to study.
+    """
+
+    missing: Annotated[tuple[Annotated[str, bounds.text(64)], ...], bounds.items(64)] | None = None
+    """Cells that mean "not recorded" in every column, instead of those that a study lists in `data.missing`; `null`
+    keeps the study's."""
+    codes: dict[ColumnName, OwnCodes] = Field(default_factory=dict, max_length=8192)
+    """By column: the file's own codes, each with the code that studies use for it, or `null` if it means "not
+    recorded". Codes that are not listed are taken as they are."""
+
+
 class DataSet(_Part):
     """Whose budget it is. All fields are fixed for the life of the data set: the ledger is bound to them."""
 
@@ -112,7 +148,7 @@ class DataSet(_Part):
     holdout: Annotated[float, Field(ge=0.05, le=0.5)]
     """Public fraction of the patients kept for evaluation, drawn by a public hash of the cells of `identified_by`."""
     file: FileFormat
-    """How the file is parted into rows and cells. A study that expects something else is refused."""
+    """How the file is parted into rows and cells, whatever a study expects."""
     public: bool = False
     """Whether the data are published. Studies may then run on them without noise, and the ledger says "unbounded". The
     field is fixed when the ledger is created, so that an edit of the policy cannot turn a hospital's protection off."""
@@ -201,6 +237,8 @@ class Policy(_Part):
     A study must state `privacy.smallest_domain` at least as large; 0 sets no limit."""
     limits: Limits
     split: Split
+    spelling: Spelling = Spelling()
+    """How this hospital's file spells what studies ask for. Without it the file is read as studies say."""
     publish: Annotated[tuple[Metric, ...], Field(max_length=8)]
     """Metrics that a study may publish from the noised sums; `[]` allows none."""
     retention_days: Annotated[int, Field(ge=1, le=36_500)]
@@ -220,6 +258,9 @@ class Policy(_Part):
         stated = content.get("version") if isinstance(content, dict) else None
         if not isinstance(content, dict) or not isinstance(stated, int) or isinstance(stated, bool):
             return content
+        if stated == OLDEST and "spelling" in content:
+            msg = f"version 3 has no spelling; write version: {VERSION} and all of its new fields"
+            raise ValueError(msg)
         if stated == OLDEST:
             return content | {part: _completed(content.get(part), part) for part in _MEANT}
         if 1 <= stated < OLDEST:
@@ -254,6 +295,12 @@ class Policy(_Part):
                 " header line has the listed columns only"
             )
             raise ValueError(msg)
+        if self.data_set.unit == "patient" and set(self.data_set.identified_by) & self.spelling.codes.keys():
+            msg = (
+                "spelling.codes names the column of data_set.identified_by; a patient is told by the cells as they"
+                " stand in the file, so remove that column"
+            )
+            raise ValueError(msg)
         if self.data_set.unit == "patient" and len(self.data_set.identified_by) > 1:
             msg = (
                 "data_set.identified_by lists several columns, but with data_set.unit patient one column must name the"
@@ -271,9 +318,12 @@ class Policy(_Part):
     def canonical(self) -> bytes:
         """Return the policy as canonical JSON (sorted keys, no spaces), which is hashed and signed.
 
-        A policy of version 3 has no field that it cannot state, so that its digest stays what it was.
+        A policy of version 3 has no field that it cannot state, so that its digest stays what it was. `spelling` stands
+        there only if it says something.
         """
         document = self.model_dump(mode="json")
+        if self.spelling == Spelling():
+            del document["spelling"]
         if self.version == OLDEST:
             for part, fields in _MEANT.items():
                 for field in fields:

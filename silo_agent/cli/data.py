@@ -45,6 +45,7 @@ def data_check(
     # Decoders and the Parquet reader take a while to load; the other commands stay quick.
     from silo_agent.data.errors import DataError
     from silo_agent.data.reader import check_records
+    from silo_agent.data.table import Written
 
     study, settings = load_study(study_file), AgentConfig.load(config)
     if study.name not in settings.data:
@@ -53,7 +54,8 @@ def data_check(
     path, policy = settings.data[study.name], load_policy(settings.policy)
     try:
         check_file(policy, study)
-        found = check_records(path, study.data, limit, policy.data_set.identified_by)
+        identified_by, written = policy.data_set.identified_by, Written.of(policy)
+        found = check_records(path, study.data, limit, identified_by, written=written)
     except (DataError, Refused) as error:
         msg = f"the agent would refuse {study.name}: {error}"
         raise StateError(msg) from None

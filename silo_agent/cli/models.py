@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from silo_agent.models.predict import Predictions
 
 PersonalOption = Annotated[bool, typer.Option("--personal", help="Use this hospital's own model, which never leaves.")]
+StudyFormOption = Annotated[
+    bool, typer.Option("--study-form", help="The file is written as the study says, and not as this hospital's files.")
+]
 _OF_CLASSES = {"AUC": "auc", "accuracy": "accuracy", "balanced": "balanced_accuracy", "calibration": "calibration"}
 _OF_NUMBERS = {"absolute error": "mae", "R^2": "r2", "mean error": "mean_error"}
 """Columns of the table, and the figures in them."""
@@ -62,6 +65,7 @@ def evaluate(
     held_out: Annotated[
         bool, typer.Option("--held-out", help="Score only the patients whom training never saw, by the policy.")
     ] = False,
+    study_form: StudyFormOption = False,
     as_json: AsJson = False,
 ) -> None:
     """Measure this silo's models on a labelled file, by domain. Nothing is released.
@@ -80,7 +84,13 @@ def evaluate(
     digest, committed = find_study(state, study)
     removed = state.removed(digest)
     evaluation = evaluate_models(
-        state.study_folder(digest), committed, data, cohorts, held_out=held_out, personal_kept=removed is None
+        state.study_folder(digest),
+        committed,
+        data,
+        cohorts,
+        held_out=held_out,
+        in_study_form=study_form,
+        personal_kept=removed is None,
     )
     if as_json:
         typer.echo(json.dumps(asdict(evaluation), indent=1, allow_nan=False))
@@ -105,16 +115,20 @@ def predict(
     data: Annotated[Path, typer.Argument(help="A CSV or Parquet file in the study's schema; it needs no label.")],
     config: ConfigOption = DEFAULT,
     *,
-    model: Annotated[Path | None, typer.Option(help="A model file, instead of the last round's.")] = None,
+    model: Annotated[
+        Path | None, typer.Option(help="A model file, instead of the last round's. Implies --study-form.")
+    ] = None,
     domain: Annotated[str | None, typer.Option(help="The domain of all records.")] = None,
     unknown_domain: Annotated[
         UnknownDomain | None, typer.Option(help="How to predict records of no domain that the study knows.")
     ] = None,
     personal: PersonalOption = False,
+    study_form: StudyFormOption = False,
     out: Annotated[Path | None, typer.Option(help="A new .csv or .parquet file, readable by you alone.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Predict every record of a file: the probability of every class, or a number. Without --out, print them as CSV."""
+    from silo_agent.data.table import Written
     from silo_agent.learning.evaluation.unknown_domain import Way
     from silo_agent.models import predict as predicting
 
@@ -131,6 +145,7 @@ def predict(
         folder=path.parent,
         domain=domain,
         unknown=None if unknown_domain is None else Way(unknown_domain),
+        written=None if model or study_form else Written.of(load_policy(AgentConfig.load(config).policy)),
         device=device,
     )
     if out is not None:
@@ -238,13 +253,14 @@ def _ways(predictions: Predictions) -> dict[str, int]:
 
 def _cohorts(settings: AgentConfig) -> Cohorts:
     """Return what divides this hospital's patients, as its ledger is bound to it. Raises `LedgerMismatchError`."""
+    from silo_agent.data.table import Written
     from silo_agent.models.evaluate import Cohorts
 
     policy, ledger = load_policy(settings.policy), StateFolder(settings.state).ledger
     if ledger.exists():
         require_match(ledger.name, read_history(ledger)[0], Genesis.of(policy))
     data_set = policy.data_set
-    return Cohorts(data_set.id, data_set.holdout, data_set.identified_by, settings.data)
+    return Cohorts(data_set.id, data_set.holdout, data_set.identified_by, settings.data, Written.of(policy))
 
 
 def _whom(evaluation: Evaluation) -> list[str]:

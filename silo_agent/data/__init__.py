@@ -3,4 +3,16 @@
 Nothing here needs torch, and nothing here leaves the silo.
 """
 
-__all__ = ["cells", "errors", "image_store", "images", "inputs", "outcome", "reader", "records", "split", "unlabelled"]
+__all__ = [
+    "cells",
+    "errors",
+    "image_store",
+    "images",
+    "inputs",
+    "outcome",
+    "reader",
+    "records",
+    "split",
+    "table",
+    "unlabelled",
+]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from policies.documents.study import Code
 
@@ -117,6 +117,23 @@ class CodeTable:
 
     def __str__(self) -> str:
         return "one of " + ", ".join(repr(code) for code in self.codes)
+
+
+class Spelling:
+    """Finds what one column's own codes of a hospital stand for in studies."""
+
+    def __init__(self, codes: Mapping[str, Code | None]) -> None:
+        forms = [(form, meant) for own, meant in codes.items() for form in (own, number(own)) if form is not None]
+        self._own = CodeTable([form for form, _ in forms])
+        self._meant = [meant for _, meant in forms]
+
+    def of(self, cell: Cell) -> Cell:
+        """Return the study's code for a cell, None if it means "not recorded", or the cell itself if it is not listed.
+
+        Null and an empty cell are the same here, as they are in CSV and Parquet.
+        """
+        place = self._own.find("" if cell is None else cell)
+        return cell if place is None else self._meant[place]
 
 
 class Absence:

@@ -12,7 +12,7 @@ For people inside the hospital, a record with a value outside the schema is a fa
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,30 +21,42 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from policies.documents.study import BINARY, CategoryFeature, DataSchema, DomainColumn, Label, NumericFeature
-from silo_agent.data.cells import Absence, Cell, CodeTable, identifier, number, shown, text
+from policies.documents.study import BINARY, CategoryFeature, Code, DataSchema, DomainColumn, Label, NumericFeature
+from silo_agent.data.cells import Absence, Cell, CodeTable, Spelling, identifier, number, shown, text
 from silo_agent.data.errors import DataError, Fault, Faults, Unfit
 from silo_agent.data.image_store import ImageStore, reserve
 from silo_agent.data.images import Images, Levels, Scale
 from silo_agent.data.inputs import ABSENT, Inputs, stack
 from silo_agent.data.outcome import place_parser
 from silo_agent.data.records import NOBODY, Records
-from silo_agent.data.table import Table, needed_columns, read_table
+from silo_agent.data.table import Table, Written, needed_columns, read_table
 
 T = TypeVar("T")
+Codes = Mapping[str, Mapping[str, Code | None]]
 _FARTHEST = 1.0 + 1e-9
 """Where rounding may put an end of a feature's range."""
 
 
 class Reading:
-    """Reads columns of one table and collects their faults. `fits` (n,) marks the rows without faults."""
+    """Reads columns of one table and collects their faults. `fits` (n,) marks the rows without faults.
 
-    def __init__(self, table: Table, faults: Faults) -> None:
+    `codes` has the file's own codes by column, which are read as what they stand for.
+    """
+
+    def __init__(self, table: Table, faults: Faults, codes: Codes) -> None:
         self.table, self.faults = table, faults
         self.fits = np.ones(len(table.rows), np.bool_)
+        self._spellings = {column: Spelling(own) for column, own in codes.items()}
 
     def column(self, name: str, parse: Callable[[Cell], T], instead: T) -> list[T]:
         """Parse every cell of a column. A cell that does not fit becomes `instead`, and a fault is added."""
+        spelling = self._spellings.get(name)
+        if spelling is None:
+            return self.as_it_stands(name, parse, instead)
+        return self.as_it_stands(name, lambda cell: parse(spelling.of(cell)), instead)
+
+    def as_it_stands(self, name: str, parse: Callable[[Cell], T], instead: T) -> list[T]:
+        """The same without the file's own codes: cells that say whose record it is stand for themselves."""
         known: dict[Hashable, T | Unfit] = {}
         parsed: list[T] = []
         for place, (row, cell) in enumerate(zip(self.table.rows, self.table.columns[name], strict=True)):
@@ -92,23 +104,31 @@ class Check:
         return "Check(<private>)"
 
 
-def read_records(path: Path, schema: DataSchema, identified_by: Sequence[str] = ()) -> Records:
+def read_records(
+    path: Path, schema: DataSchema, identified_by: Sequence[str] = (), *, written: Written | None = None
+) -> Records:
     """Read a CSV file (or Parquet, if the suffix is `.parquet`) strictly, for people inside the hospital.
 
     If there is no patient column, the policy's columns `identified_by` say whose record it is. Without these columns
-    the records have no identity, and `split` refuses them. Returns records in the file's order; no record at all is a
+    the records have no identity, and `split` refuses them. `written` says how the hospital writes the file; without it
+    the file is as the study says. Returns records in the file's order; no record at all is a
     normal result. Raises `DataError`, which lists file, row (1-based line of the file), column, what was found and what
     was expected.
     """
-    faults = Faults()
-    reading = _reading(path, schema, identified_by, faults)
+    schema = schema if written is None else written.schema(schema)
+    reading = _reading(path, schema, identified_by, Faults(), written)
     records = _fitting(reading, path.parent, schema)
     reading.finish()
     return records
 
 
 def read_fitting_records(
-    path: Path, schema: DataSchema, identified_by: Sequence[str] = (), *, room: Levels | None = None
+    path: Path,
+    schema: DataSchema,
+    identified_by: Sequence[str] = (),
+    *,
+    room: Levels | None = None,
+    written: Written | None = None,
 ) -> Records:
     """Read the same file for training. A record that does not fit the schema is left out, and nobody is told.
 
@@ -122,28 +142,35 @@ def read_fitting_records(
 
     Raises `DataError` only for faults that no single record decides: the file is absent, unreadable or lacks a column.
     """
-    return _fitting(_reading(path, schema, identified_by, Faults()), path.parent, schema, room)
+    schema = schema if written is None else written.schema(schema)
+    return _fitting(_reading(path, schema, identified_by, Faults(), written), path.parent, schema, room)
 
 
-def check_records(path: Path, schema: DataSchema, listed: int, identified_by: Sequence[str] = ()) -> Check:
+def check_records(
+    path: Path, schema: DataSchema, listed: int, identified_by: Sequence[str] = (), *, written: Written | None = None
+) -> Check:
     """Return what `read_fitting_records` would leave out, with the first `listed` faults. Raises `DataError` too."""
-    return read_checked_records(path, schema, listed, identified_by)[1]
+    return read_checked_records(path, schema, listed, identified_by, written=written)[1]
 
 
 def read_checked_records(
-    path: Path, schema: DataSchema, listed: int, identified_by: Sequence[str] = ()
+    path: Path, schema: DataSchema, listed: int, identified_by: Sequence[str] = (), *, written: Written | None = None
 ) -> tuple[Records, Check]:
     """Read the records that fit, as for training, and say what was left out. Only for people inside the hospital."""
+    schema = schema if written is None else written.schema(schema)
     faults = Faults(listed)
-    reading = _reading(path, schema, identified_by, faults)
+    reading = _reading(path, schema, identified_by, faults, written)
     records = _fitting(reading, path.parent, schema)
     left_out = reading.table.broken + len(reading.table.rows) - len(records)
     return records, Check(faults.first(), faults.total, len(records), left_out)
 
 
-def _reading(path: Path, schema: DataSchema, identified_by: Sequence[str], faults: Faults) -> Reading:
+def _reading(
+    path: Path, schema: DataSchema, identified_by: Sequence[str], faults: Faults, written: Written | None
+) -> Reading:
     identifying = () if schema.patient is not None else identified_by
-    return Reading(read_table(path, schema, faults, identified_by=identifying), faults)
+    table = read_table(path, schema, faults, identified_by=identifying)
+    return Reading(table, faults, {} if written is None else written.codes)
 
 
 def _fitting(reading: Reading, folder: Path, schema: DataSchema, room: Levels | None = None) -> Records:
@@ -308,7 +335,7 @@ def _names(reading: Reading, schema: DataSchema) -> Sequence[str]:
     """Return for every row whose it is: the patient's identifier, or the row's own identity."""
     if schema.patient is None:
         return reading.table.identities or (NOBODY,) * len(reading.table.rows)
-    return reading.column(schema.patient, patient_parser(schema.missing), "")
+    return reading.as_it_stands(schema.patient, patient_parser(schema.missing), "")
 
 
 def _patients(names: Sequence[str], schema: DataSchema) -> tuple[NDArray[np.int64], tuple[str, ...]]:
@@ -348,7 +375,7 @@ def read_sorted_records(path: Path, schema: DataSchema, column: str | None) -> S
     it: how many records were left out is not for anybody outside. Raises `DataError` as `read_fitting_records` does.
     """
     faults, more = Faults(), () if column is None else (column,)
-    reading = Reading(read_table(path, schema, faults, (*needed_columns(schema), *more)), faults)
+    reading = Reading(read_table(path, schema, faults, (*needed_columns(schema), *more)), faults, {})
     records = _fitting(reading, path.parent, schema)
     rows = reading.table.rows
     cells = [""] * len(rows) if column is None else reading.table.columns[column]

@@ -9,19 +9,53 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from policies.documents.study import DataSchema
+from policies.documents.policy import Policy
+from policies.documents.study import Code, DataSchema
 from silo_agent.data.cells import Cell, identity_text
 from silo_agent.data.csv_rows import split_rows
 from silo_agent.data.errors import DataError, Fault, Faults, Unfit
 
 _DECODED = "text in UTF-8, a number, or a time of the years 1 to 9999 in whole microseconds"
+
+
+@dataclass(frozen=True)
+class Written:
+    """How the hospital writes its file, by its policy. It takes precedence over what a study expects.
+
+    `missing` is None where the study's marks count. `codes` has the file's own codes by column, with what they stand
+    for in studies; identities are made of the cells as they stand in the file.
+    """
+
+    delimiter: str
+    columns: tuple[str, ...]
+    missing: tuple[str, ...] | None = None
+    codes: Mapping[str, Mapping[str, Code | None]] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, policy: Policy) -> Self:
+        """What a policy says."""
+        file, spelling = policy.data_set.file, policy.spelling
+        return cls(file.delimiter, file.columns, spelling.missing, spelling.codes)
+
+    @classmethod
+    def parse(cls, fields: Mapping[str, Any]) -> Self:
+        """Inverse of `dataclasses.asdict`, also after JSON, which has lists instead of tuples."""
+        missing = fields["missing"]
+        marks = None if missing is None else tuple(missing)
+        return cls(fields["delimiter"], tuple(fields["columns"]), marks, fields["codes"])
+
+    def schema(self, schema: DataSchema) -> DataSchema:
+        """The study's schema with what the policy says instead."""
+        missing = schema.missing if self.missing is None else self.missing
+        return schema.model_copy(update={"delimiter": self.delimiter, "columns": self.columns, "missing": missing})
 
 
 @dataclass(frozen=True, repr=False)
@@ -134,7 +168,7 @@ def _read_parquet(
     header = list(schema.columns) or list(file.schema_arrow.names)
     if len(header) != len(file.schema_arrow.names):
         found = f"{len(file.schema_arrow.names)} columns"
-        raise _refusal(path.name, found, f"the {len(header)} columns that the study lists")
+        raise _refusal(path.name, found, f"the {len(header)} columns that the policy or study lists")
     needed = _present(header, wanted, optional)
     places = _places(path.name, header, needed)
     content = file.read(columns=[file.schema_arrow.names[place] for place in places])

@@ -18,7 +18,7 @@ from silo_agent.data.cells import Absence, Cell, number, text
 from silo_agent.data.errors import Faults, Unfit
 from silo_agent.data.images import Images
 from silo_agent.data.reader import Reading, domain_parser, patient_parser, read_images, read_inputs
-from silo_agent.data.table import read_table
+from silo_agent.data.table import Written, read_table
 
 UNKNOWN = -1
 
@@ -44,14 +44,20 @@ class Unlabelled:
 
 
 def read_unlabelled(
-    path: Path, schema: DataSchema, *, domain: int | None = None, unknown_allowed: bool = False
+    path: Path,
+    schema: DataSchema,
+    *,
+    domain: int | None = None,
+    unknown_allowed: bool = False,
+    written: Written | None = None,
 ) -> Unlabelled:
     """Read a CSV file (or Parquet, if the suffix is `.parquet`).
 
     If `domain` is given, all records have this domain, whatever the file says. With `unknown_allowed`, a record's
     domain is unknown if its cell is empty or not listed in the schema; if the file lacks the column, all domains are
-    unknown. Raises `DataError` as `read_records` does.
+    unknown. `written` says how the hospital writes the file. Raises `DataError` as `read_records` does.
     """
+    schema = schema if written is None else written.schema(schema)
     factors = [factor.column for factor in schema.domain]
     read = [] if schema.patient is None else [schema.patient]
     read += [feature.column for feature in schema.features]
@@ -59,7 +65,8 @@ def read_unlabelled(
     needed = dict.fromkeys([*read, *(factors if domain is None else ())])
     optional = set(factors) - set(read) if unknown_allowed else set()
     faults = Faults()
-    reading = Reading(read_table(path, schema, faults, tuple(needed), optional), faults)
+    table = read_table(path, schema, faults, tuple(needed), optional)
+    reading = Reading(table, faults, {} if written is None else written.codes)
     domains = (
         _domains(reading, schema, lenient=unknown_allowed)
         if domain is None
@@ -68,7 +75,7 @@ def read_unlabelled(
     inputs = read_inputs(reading, schema)[:]
     patients = None
     if schema.patient is not None:
-        patients = tuple(reading.column(schema.patient, patient_parser(schema.missing), ""))
+        patients = tuple(reading.as_it_stands(schema.patient, patient_parser(schema.missing), ""))
     images = read_images(reading, path.parent, schema)
     reading.finish()
     return Unlabelled(inputs, domains, patients, images)

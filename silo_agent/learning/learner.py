@@ -25,6 +25,7 @@ from silo_agent.data.images import Levels
 from silo_agent.data.reader import empty_records, read_fitting_records
 from silo_agent.data.records import Records
 from silo_agent.data.split import split
+from silo_agent.data.table import Written
 from silo_agent.learning.contributions.contribution import Contribution, Integers, Opened, Setting
 from silo_agent.learning.contributions.counts import Counts
 from silo_agent.learning.contributions.encoder import EncoderUpdates
@@ -56,10 +57,12 @@ class Learner:
         identified_by: Sequence[str],
         entropy: Entropy,
         device: str,
+        written: Written | None = None,
     ) -> None:
         """`entropy` feeds what leaves the silo.
 
-        `data_set`, `holdout` and `identified_by` come from the policy and determine the two cohorts.
+        `data_set`, `holdout` and `identified_by` come from the policy and determine the two cohorts; `written` says how
+        the hospital writes its file (by default as the study says).
 
         Raises `Refused` if the training of the encoder's updates cannot be accounted for.
         """
@@ -67,7 +70,7 @@ class Learner:
         require_accountable(study, self._device)
         self.study = study
         self._data, self._data_set, self._holdout = data, data_set, holdout
-        self._identified_by = tuple(identified_by)
+        self._identified_by, self._written = tuple(identified_by), written
         self._records: tuple[Records, Records] | None = None
         self._room: Levels | None = None
         self._rehearsed = False
@@ -136,7 +139,9 @@ class Learner:
         """Read and split the records that fit the study."""
         if self._records is None:
             room = self._reserve()
-            records = read_fitting_records(self._data, self.study.data, self._identified_by, room=room)
+            records = read_fitting_records(
+                self._data, self.study.data, self._identified_by, room=room, written=self._written
+            )
             self._records = split(records, self._data_set, self._holdout)
 
     def contribution(self, release: Release, place: Place, model: SharedModel, silos: int) -> Integers:

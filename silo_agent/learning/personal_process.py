@@ -27,6 +27,7 @@ from silo_agent.data.image_store import reserve
 from silo_agent.data.reader import read_fitting_records
 from silo_agent.data.records import Records
 from silo_agent.data.split import split
+from silo_agent.data.table import Written
 from silo_agent.learning.device import choose_device, limit_threads
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel, train_round
@@ -51,6 +52,7 @@ class Job:
     identified_by: tuple[str, ...]
     device: str
     threads: int | None = None
+    written: Written | None = None
 
     def text(self) -> str:
         """The job as an argument of the process."""
@@ -60,7 +62,8 @@ class Job:
     def parse(cls, text: str) -> Job:
         """Inverse of `text`."""
         fields = json.loads(text)
-        return cls(**{**fields, "identified_by": tuple(fields["identified_by"])})
+        written = None if fields["written"] is None else Written.parse(fields["written"])
+        return cls(**{**fields, "identified_by": tuple(fields["identified_by"]), "written": written})
 
 
 def want_round(folder: StudyFolder, round_number: int) -> None:
@@ -109,7 +112,7 @@ def work_off(job: Job) -> None:
         study = SharedModel.load(folder.model(wanted)).study
         image = study.data.image
         room = None if image is None else reserve(image, study.privacy.max_patients)
-        records = read_fitting_records(Path(job.data), study.data, job.identified_by, room=room)
+        records = read_fitting_records(Path(job.data), study.data, job.identified_by, room=room, written=job.written)
         return split(records, job.data_set, job.holdout)[0]
 
     while wanted := _take(folder):

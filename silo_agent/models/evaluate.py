@@ -20,6 +20,7 @@ from silo_agent.data.outcome import half_range
 from silo_agent.data.reader import read_checked_records
 from silo_agent.data.records import NOBODY, Records
 from silo_agent.data.split import split
+from silo_agent.data.table import Written
 from silo_agent.errors import SiloError
 from silo_agent.learning.evaluation.evaluation import NumberQuality, Quality, quality
 from silo_agent.learning.evaluation.moments import number_quality
@@ -45,13 +46,14 @@ class NoFileError(SiloError):
 class Cohorts:
     """What decides who trains and who is held out: `data_set.id`, `holdout` and `identified_by` of the policy.
 
-    `files` has the hospital's file of each study, by the study's name.
+    `files` has the hospital's file of each study, by the study's name; `written` says how the hospital writes files.
     """
 
     data_set: str
     holdout: float
     identified_by: Sequence[str]
     files: Mapping[str, Path]
+    written: Written | None = None
 
 
 @dataclass(frozen=True)
@@ -97,12 +99,14 @@ def evaluate(
     cohorts: Cohorts,
     *,
     held_out: bool = False,
+    in_study_form: bool = False,
     personal_kept: bool = True,
 ) -> Evaluation:
     """Evaluate the models that a study's `folder` holds after a round, by default on the hospital's own file.
 
-    `held_out` leaves out all patients of the training cohort. `personal_kept` is False if the removal of the personal
-    model has begun. The model is then not looked for. Raises `NoModelError`, `NoFileError`, `DataError`.
+    `held_out` leaves out all patients of the training cohort. `in_study_form`: the file is written as the study says,
+    and not as this hospital's files are. `personal_kept` is False if the removal of the personal model has begun. The
+    model is then not looked for. Raises `NoModelError`, `NoFileError`, `DataError`.
     """
     path = StudyFolder(folder).model(round_number)
     if not path.exists():
@@ -113,7 +117,8 @@ def evaluate(
     file, own = _file(study, data, cohorts)
     # A file of other people need not have the columns that identify records here.
     identified_by = cohorts.identified_by if own or held_out else ()
-    records, check = read_checked_records(file, study.data, _LISTED, identified_by)
+    written = None if in_study_form else cohorts.written
+    records, check = read_checked_records(file, study.data, _LISTED, identified_by, written=written)
     if check.left_out and not check.kept:
         raise DataError(check.faults, check.total)
     patients = None

@@ -22,6 +22,7 @@ from policies.documents.study import Study
 from silo_agent.data.cells import text
 from silo_agent.data.images import Images
 from silo_agent.data.outcome import in_unit
+from silo_agent.data.table import Written
 from silo_agent.data.unlabelled import UNKNOWN, Unlabelled, read_unlabelled
 from silo_agent.errors import SiloError
 from silo_agent.learning.device import choose_device
@@ -130,12 +131,14 @@ def predict(
     folder: Path,
     domain: str | None = None,
     unknown: Way | None = None,
+    written: Written | None = None,
     device: str = "cpu",
 ) -> Predictions:
     """Predict every record of a CSV or Parquet file in the study's schema. The file needs no label column.
 
     `domain` names the domain of all records. Without it, the file's own columns give the domains. `unknown` says how to
-    predict records of no known domain. `folder` is the study's folder, with noised counts and the pooled model.
+    predict records of no known domain. `written` says how the hospital writes the file; without it the file is as the
+    study says. `folder` is the study's folder, with noised counts and the pooled model.
     Raises `PredictionError`, `DataError`, `ModelFileError`.
     """
     schema = model.study.data
@@ -146,7 +149,7 @@ def predict(
         msg = f"--domain {domain!r} is unknown: the study knows {', '.join(schema.domains)}; give one of these"
         raise PredictionError(msg)
     place = None if domain is None else schema.domains.index(domain)
-    records = read_unlabelled(data, schema, domain=place, unknown_allowed=unknown is not None)
+    records = read_unlabelled(data, schema, domain=place, unknown_allowed=unknown is not None, written=written)
     known = records.domains != UNKNOWN
     found = np.zeros((len(records), schema.label.count))
     chosen = choose_device(device)

@@ -67,6 +67,7 @@ POLICY: dict[str, Any] = {
         "memory_mib": 512,
     },
     "split": {"encoder": 1.0, "heads": 1.0, "counts": 1.0, "metrics": 1.0},
+    "spelling": {"missing": None, "codes": {}},
     "publish": ["auc", "accuracy", "balanced_accuracy", "calibration", "patients"],
     "retention_days": 365,
     "studies": None,

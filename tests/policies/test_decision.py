@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 from datetime import UTC, date, datetime, timedelta
 
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from policies.accounting import accountant
 from policies.decision import decide
+from policies.documents.policy import Policy
 from policies.documents.study import read_stored
 from policies.documents.unaccountable import WISHES
 from policies.plan import memory
@@ -77,36 +79,6 @@ REFUSALS = [
         {},
         ("study.data.patient is 'visit'", "policy.data_set.identified_by is 'pid'"),
     ),
-    (
-        Reason.FILE,
-        {},
-        {"data.columns": ["y", "pid", "age"]},
-        {},
-        ("study.data.columns names", "(y, pid, age)", "policy.data_set.file.columns says that the file has a header"),
-    ),
-    (
-        Reason.FILE,
-        RECORDS,
-        {"data.patient": None, "data.columns": ["group", "age", "sex", "y"]},
-        {},
-        ("study.data.columns", "(group, age, sex, y)", "policy.data_set.file.columns", "(age, group, sex, y)"),
-    ),
-    (
-        Reason.FILE,
-        {},
-        {"data.columns": ["age", "group", "sex", "y", "pid", *(digit * 40 for digit in "123")]},
-        {},
-        (f"without one (age, group, sex, y, pid, {'1' * 32} and 2 more),",),
-    ),
-    (Reason.FILE, RECORDS, {"data.patient": None}, {}, ("study.data.columns says that the file has a header line",)),
-    (
-        Reason.FILE,
-        RECORDS,
-        {"data.patient": None, "data.columns": ["age", "group", "sex", "y"], "data.delimiter": "."},
-        {},
-        ("study.data.delimiter is '.'", "policy.data_set.file.delimiter is ','"),
-    ),
-    (Reason.FILE, {"data_set.file.delimiter": ";"}, {}, {}, ("is ','", "is ';'", "into the study")),
     (
         Reason.MEMORY,
         {},
@@ -257,15 +229,46 @@ def test_a_study_of_layers_that_no_policy_allows_is_refused_without_any_work(mak
         assert refused.value.reason == reason
 
 
-def test_a_study_that_expects_what_the_policy_says_of_the_file_is_taken(make_policy, make_study):
-    decide(make_policy({"data_set.file.delimiter": ";"}), make_study({"data.delimiter": ";"}), **CALL)
-    columns = ["age", "group", "sex", "y"]
-    decide(make_policy(RECORDS), make_study({"data.patient": None, "data.columns": columns}), **CALL)
+FILES = [  # changes to the study that expect another file than a policy of version 3 means, and what the refusal says
+    (
+        {"data.columns": ["y", "pid", "age"]},
+        ("study.data.columns names", "(y, pid, age)", "policy.data_set.file.columns says that the file has a header"),
+    ),
+    (
+        {"data.columns": ["age", "group", "sex", "y", "pid", *(digit * 40 for digit in "123")]},
+        (f"without one (age, group, sex, y, pid, {'1' * 32} and 2 more)",),
+    ),
+    (
+        {"data.delimiter": "."},
+        ("study.data.delimiter is '.'", "policy.data_set.file.delimiter is ','", "one of version 4 into force"),
+    ),
+]
+
+
+@pytest.mark.parametrize(("changes", "names"), FILES)
+def test_a_policy_that_cannot_say_how_the_file_is_parted_refuses_what_it_does_not_mean(
+    changes, names, make_policy, make_study
+):
+    stated = json.loads(make_policy().canonical()) | {"version": 3}
+    del stated["data_set"]["file"], stated["limits"]["memory_mib"]
+    older, study = Policy.model_validate(stated), make_study({**changes, "privacy.max_patients": 1000})
+    with pytest.raises(Refused) as refused:
+        decide(older, study, **CALL)
+    assert refused.value.reason is Reason.FILE
+    for name in names:
+        assert name in refused.value.text
+    decide(older, make_study(), **CALL)
+
+
+@pytest.mark.parametrize("policy", [{}, {"data_set.file": {"delimiter": ";", "columns": ["pid", "y", "age", "group"]}}])
+@pytest.mark.parametrize("study", [{}, *(changes for changes, _ in FILES)])
+def test_from_version_4_on_the_policy_says_it_and_any_study_is_taken(policy, study, make_policy, make_study):
+    decide(make_policy(policy), make_study(study), **CALL)
 
 
 def test_every_reason_of_a_decision_is_tested():
     at_the_gate = {Reason.POLICY_CHANGED, Reason.FAULT}
-    elsewhere = {*at_the_gate, Reason.BOUNDS, *(wish.reason for wish in WISHES)}
+    elsewhere = {*at_the_gate, Reason.BOUNDS, Reason.FILE, *(wish.reason for wish in WISHES)}
     assert {row[0] for row in REFUSALS} | elsewhere == set(Reason)
 
 

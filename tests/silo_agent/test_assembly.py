@@ -1,6 +1,7 @@
 import signal
 import threading
 from datetime import timedelta
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from protos.messages import Task, Work
 from silo_agent import assembly
 from silo_agent.assembly import run_agent
 from silo_agent.config import AgentConfig
+from silo_agent.data.table import Written
 from silo_agent.protocol.client import Stopped
 from silo_agent.storage.retention import today
 from silo_agent.storage.state import Ending, State
@@ -72,6 +74,27 @@ def test_a_study_that_the_configuration_gives_no_file_for_is_refused(config, coo
     client.work.append(Work(Task.DECIDE, LocalCoordinator(study).place(0)))
     run_agent(config)
     assert client.answers[0].refusal == "no_data"
+
+
+def test_it_reads_the_file_as_its_policy_says(config, coordinator, monkeypatch):
+    """The learner of heads and the process of the personal model are told alike."""
+    document = policy_document("north-ward") | {"version": 4}
+    data_set = {**document["data_set"], "file": {"delimiter": ",", "columns": []}}
+    limits = {**document["limits"], "memory_mib": 64}
+    spelling = {"missing": ["?"], "codes": {"group": {"A": "a"}}}
+    write_yaml(config.policy, document | {"data_set": data_set, "limits": limits, "spelling": spelling})
+    told = []
+    monkeypatch.setattr(assembly, "Apart", lambda job: told.append(job(tiny_study())) or Mock())
+    real = assembly.Learner
+    monkeypatch.setattr(
+        assembly, "Learner", lambda *given, **named: told.append(named["written"]) or real(*given, **named)
+    )
+    client = coordinator.clients["north"]
+    client.work.append(Work(Task.DECIDE, coordinator.place(0)))
+    run_agent(config)
+    assert client.answers[0].member is not None
+    assert told == [told[0], Written(",", (), ("?",), {"group": {"A": "a"}})]
+    assert told[0].written == told[1]
 
 
 def test_it_ends_with_the_study_where_it_is_asked_to_and_lets_go_of_everything(config, coordinator):

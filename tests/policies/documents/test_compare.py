@@ -61,6 +61,10 @@ FIXED = {
     "data_set.public": True,
     "budget.delta": 1e-6,
 }
+SPELLINGS = {
+    "spelling.missing": ([".", ""], "as studies say became ['.', '']"),
+    "spelling.codes": ({"sex": {"M": "m", "F": "f"}}, "the codes of column sex are read otherwise"),
+}
 APPROVERS = (None, [ADA, GRACE, HEDY], [ADA, GRACE])
 
 
@@ -82,7 +86,7 @@ def fields(part, prefix=""):
 
 
 def test_every_field_is_compared(make_policy):
-    compared = {*LADDERS, *FIXED, "approvers", "contact"}
+    compared = {*LADDERS, *FIXED, *SPELLINGS, "approvers", "contact"}
     # These two have one value only.
     assert {*fields(make_policy())} - compared == {"version", "budget.relation"}
 
@@ -118,6 +122,16 @@ def test_what_the_ledger_is_bound_to_is_called_fixed(field, make_policy):
     (only,) = differences(make_policy(), make_policy({field: FIXED[field]}))
     assert (only.field, only.change) == (field, Change.FIXED)
     assert "fixed for the life of the data set" in only.text
+
+
+@pytest.mark.parametrize("field", SPELLINGS)
+def test_how_the_file_spells_things_is_neither_looser_nor_stricter(field, make_policy):
+    value, text = SPELLINGS[field]
+    old, new = make_policy(), make_policy({field: value})
+    (only,) = differences(old, new)
+    assert (only.field, only.change, only.text) == (field, Change.NEUTRAL, text)
+    assert [d.field for d in differences(new, old)] == [field]
+    assert differences(new, new) == ()
 
 
 def test_what_a_policy_of_version_3_could_not_state_may_be_stated_once_and_a_person_looks(make_policy):

@@ -21,6 +21,8 @@ CHANGES = {
     "data_set.file.delimiter": ";",
     "data_set.file.columns": ["pid", "visit", "y"],
     "data_set.public": True,
+    "spelling.missing": ["."],
+    "spelling.codes": {"sex": {"M": "m"}},
     "budget.epsilon": 3.0,
     "budget.delta": 1e-6,
     "budget.expires": "2027-12-31",
@@ -48,6 +50,14 @@ CHANGES = {
     "studies": ["1" * 64],
     "approvers": ["fedward://operator/ada", "fedward://operator/grace"],
 }
+
+
+def test_own_codes_and_marks_are_said(make_policy):
+    text = text_of(
+        make_policy({"spelling": {"missing": [".", ""], "codes": {"sex": {"M": "m", 9: None}, "y": {"yes": 1}}}})
+    )
+    assert "Cells of '.' and '' mean that nothing is recorded." in text
+    assert "Own codes stand in sex (M for 'm', 9 for not recorded) and y (yes for 1)." in text
 
 
 def text_of(policy):

@@ -109,6 +109,50 @@ def test_a_policy_of_version_3_states_nothing_that_its_version_does_not_have(par
         Policy.model_validate(stated)
 
 
+SPELLING = {"missing": ["."], "codes": {"sex": {1: "m", "2 ": "f", "x": None}, "y": {"yes": True, "no": 0.5}}}
+
+
+def test_own_codes_are_texts_and_stay_what_they_are_in_the_stored_policy(make_policy, tmp_path):
+    policy = make_policy({"spelling": SPELLING})
+    assert policy.spelling.codes["sex"] == {"1": "m", "2": "f", "x": None}
+    assert policy.spelling.codes["y"] == {"yes": True, "no": 0.5}
+    (tmp_path / "policy.json").write_bytes(policy.canonical())
+    stored = load_policy(tmp_path / "policy.json")
+    assert (stored, stored.digest) == (policy, policy.digest)
+    assert policy.digest != make_policy().digest
+
+
+def test_a_policy_that_spells_nothing_its_own_way_keeps_its_digest(make_policy):
+    assert b"spelling" not in make_policy().canonical()
+    assert make_policy({"spelling": {"missing": None, "codes": {}}}).digest == make_policy().digest
+
+
+def test_a_policy_of_version_3_has_no_spelling(make_policy):
+    stated = json.loads(make_policy().canonical()) | {"version": 3, "spelling": SPELLING}
+    del stated["data_set"]["file"], stated["limits"]["memory_mib"]
+    with pytest.raises(ValidationError, match="version 3 has no spelling; write version: 4"):
+        Policy.model_validate(stated)
+
+
+@pytest.mark.parametrize(
+    ("codes", "says"),
+    [
+        ({"pid": {"1": "2"}}, "spelling.codes names the column of data_set.identified_by"),
+        ({"sex": {}}, "codes.sex"),
+        ({"sex": {True: "m"}}, "write it in quotes"),
+        ({"sex": {1.5: "m"}}, "codes.sex"),
+        ({"sex": {"1": "m", 1: "f"}}, "the same text"),
+        ({"sex": {"\x07": "m"}}, "control character"),
+        ({"sex": {"a": 2**53 + 1}}, "codes.sex"),
+        ({"sex": ["m"]}, "codes.sex"),
+    ],
+)
+def test_own_codes_that_make_no_sense_are_refused(codes, says, make_policy):
+    with pytest.raises(ValidationError) as refused:
+        make_policy({"spelling": {"codes": codes}})
+    assert says in str(refused.value)
+
+
 @pytest.mark.parametrize("part", ["data_set", "limits"])
 @pytest.mark.parametrize("instead", [None, [], "file", 3])
 def test_a_part_that_is_none_is_refused_in_version_3_too(part, instead, make_policy):

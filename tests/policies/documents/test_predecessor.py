@@ -11,7 +11,7 @@ from policies.documents.predecessor import load_predecessor
 
 def written(path, policy, version=2):
     """A policy as version 2 wrote it (or 3), and the digest that it had."""
-    stated = policy.model_dump(mode="json") | {"version": version}
+    stated = json.loads(policy.canonical()) | {"version": version}
     del stated["data_set"]["file"], stated["limits"]["memory_mib"]
     if version < 3:
         del stated["data_set"]["identified_by"]

@@ -519,6 +519,34 @@ def test_held_out_patients_are_scored_alone_and_the_cohorts_are_named(hospital, 
     assert "Skipped: 2 records that do not fit the study" in said(other)
 
 
+def test_files_are_read_as_this_hospital_writes_them_or_as_the_study_says(hospital, studied):
+    def figures(*arguments):
+        found = json.loads(invoke("evaluate", "--json", studied.digest, *arguments, "-c", hospital).stdout)
+        return found["shared"], found["skipped"]
+
+    data, out = hospital.parent / "north.csv", hospital.parent / "out.csv"
+    before = figures()
+    document = policy_document("north-ward") | {"version": 4}
+    data_set = {**document["data_set"], "file": {"delimiter": ";", "columns": []}}
+    limits = {**document["limits"], "memory_mib": 64}
+    spelling = {"codes": {"group": {"A": "a"}, "ill": {"yes": 1}}}
+    write_yaml(
+        hospital.parent / "policy.yaml", document | {"data_set": data_set, "limits": limits, "spelling": spelling}
+    )
+    plain = hospital.parent / "plain.csv"
+    plain.write_text(data.read_text())
+    lines = data.read_text().replace(",a,", ",A,").replace(",", ";").splitlines()
+    data.write_text("\n".join(line[:-2] + ";yes" if line.endswith(";1") else line for line in lines) + "\n")
+    (hospital.parent / "state" / "ledger.sqlite3").unlink()
+    Ledger.create(hospital.parent / "state" / "ledger.sqlite3", replace(NORTH, delimiter=";"))
+    assert figures() == figures(plain, "--study-form") == before
+    for arguments in ((data,), (plain, "--study-form"), (plain, "--model", model_file(hospital))):
+        done = invoke("predict", studied.digest, *arguments, "--out", out, "-c", hospital)
+        assert done.exit_code == 0
+        assert ",a,own," in out.read_text()
+        out.unlink()
+
+
 def test_a_policy_that_divides_the_patients_otherwise_than_the_ledger_is_refused(hospital, studied, sentence):
     document = policy_document("north-ward")
     write_yaml(hospital.parent / "policy.yaml", {**document, "data_set": {**document["data_set"], "holdout": 0.3}})

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from silo_agent.data.cells import Absence, CodeTable, identifier, identity_text, number, shown, text
+from silo_agent.data.cells import Absence, CodeTable, Spelling, identifier, identity_text, number, shown, text
 
 
 def test_numbers_are_plain_decimal_and_finite():
@@ -75,3 +75,13 @@ def test_nothing_and_truth_tell_a_record_alike_in_csv_and_parquet():
     assert {identity_text(cell) for cell in (0.0, -0.0, "0", "-0.0", 0)} == {"0"}
     assert identity_text("?") == "?"
     assert identity_text("a") != identity_text("A")
+
+
+def test_a_hospitals_own_code_is_found_as_text_and_as_number_in_csv_and_parquet():
+    spelling = Spelling({"M": 1, "2": "f", "": 0, "u": None, "true": "yes"})
+    assert [spelling.of(cell) for cell in ("M", " M ", "2", 2, 2.0, "2.0", "", None, "u", True)] == [
+        *(1, 1, "f", "f", "f", "f", 0, 0, None, "yes")
+    ]
+    for other in ("m", "F", 3, "22", 2.5, float("inf")):
+        assert spelling.of(other) == other
+    assert Spelling({"007": "a", "7": "b"}).of("7") == "b"

@@ -1,4 +1,6 @@
+import json
 import math
+from dataclasses import asdict, replace
 
 import numpy as np
 import pyarrow as pa
@@ -8,18 +10,19 @@ import pytest
 from policies.documents.study import Image, Label, NumericFeature, Study
 from policies.plan.families import TARGET_STEPS
 from silo_agent.data.errors import DataError
-from silo_agent.data.reader import read_records, read_sorted_records
+from silo_agent.data.reader import read_fitting_records, read_records, read_sorted_records
 from silo_agent.data.split import split
+from silo_agent.data.table import Written
 from support.images import study_document, write_png, write_sites
 from support.tables import GOOD, HEADER, SCANS, make_schema, scans_schema
 
 
 @pytest.fixture
 def read(tmp_path):
-    def _read(*rows, header=HEADER, schema=None, name="site.csv", identified_by=()):
+    def _read(*rows, header=HEADER, schema=None, name="site.csv", identified_by=(), written=None):
         path = tmp_path / name
         path.write_text("\n".join((header, *rows)) + "\n", encoding="utf-8")
-        return read_records(path, schema or make_schema(), identified_by)
+        return read_records(path, schema or make_schema(), identified_by, written=written)
 
     return _read
 
@@ -294,7 +297,7 @@ def test_a_bad_parquet_value_and_a_file_that_is_none_are_named(tmp_path):
     with pytest.raises(DataError) as caught:
         read_records(path, make_schema())
     assert [(one.row, one.column) for one in caught.value.faults] == [(1, "died"), (1, "crp")]
-    with pytest.raises(DataError, match="the 2 columns that the study lists"):
+    with pytest.raises(DataError, match="the 2 columns that the policy or study lists"):
         read_records(path, make_schema(columns=("id", "age")))
     path.write_bytes(b"no parquet")
     with pytest.raises(DataError, match="unreadable"):
@@ -431,3 +434,63 @@ def test_records_come_with_the_text_of_another_column_and_misfits_are_counted(re
     assert read_sorted_records(path, make_schema(), None).texts == ("", "")
     with pytest.raises(DataError, match="'bed'"):
         read_sorted_records(path, make_schema(), "bed")
+
+
+# --- how the hospital writes its file ---------------------------------------------------------------------------------
+OWN = Written(
+    ";",
+    tuple(HEADER.split(",")),
+    (".",),
+    {"sex": {"W": "f", "M": "m"}, "died": {"ja": 1, "nein": 0}, "smoker": {"9": None}, "crp": {"<1": 1, "?": -1}},
+)
+OWN_ROWS = ("p1;50;<1;W;yes;A;ja", "p2;60;?;M;9;B;nein", "p3;70;10;f;.;A;0")
+SAME_ROWS = ("p1,50,1,f,yes,A,1", "p2,60,-1,m,,B,0", "p3,70,10,f,,A,0")
+
+
+def same(one, other):
+    assert one.identities == other.identities
+    for found, wanted in ((one.inputs[:], other.inputs[:]), (one.labels, other.labels), (one.domains, other.domains)):
+        assert found.tolist() == wanted.tolist()
+
+
+def test_a_file_is_read_as_the_hospital_writes_it_whatever_the_study_expects(read):
+    expected = read(*SAME_ROWS)
+    same(read(*OWN_ROWS[1:], header=OWN_ROWS[0], written=OWN), expected)
+    schema = make_schema(columns=("a", "b"), delimiter="|", missing=("p1", "50"))
+    same(read(*OWN_ROWS[1:], header=OWN_ROWS[0], schema=schema, written=OWN), expected)
+
+
+def test_the_studys_marks_count_where_the_hospital_says_nothing_of_them(read):
+    same(read(*SAME_ROWS, written=Written(",", ())), read(*SAME_ROWS))
+    with pytest.raises(DataError, match="column 'smoker'"):
+        read(*SAME_ROWS, written=Written(",", (), (".",)))
+
+
+def test_whose_a_record_is_follows_from_the_cells_as_they_stand(read):
+    with_codes = Written(",", (), None, {"id": {"p1": "p3"}, "age": {"50": 70}})
+    assert read(*SAME_ROWS, written=with_codes).identities == ("p1", "p2", "p3")
+    rows = make_schema(patient=None)
+    given = {"schema": rows, "identified_by": ("id", "age")}
+    assert read(*SAME_ROWS, written=with_codes, **given).identities == read(*SAME_ROWS, **given).identities
+
+
+def test_a_fault_quotes_what_stands_in_the_file(read):
+    one = fault(read, "p2,50,<2,f,yes,A,1", written=Written(",", (), None, {"crp": {"<2": 1000}}))
+    assert (one.column, one.found) == ("crp", "'<2'")
+
+
+def test_a_cell_that_cannot_be_compared_makes_its_own_record_unfit(tmp_path):
+    table = {name: ["p1", "p2"] if name == "id" else [1, 1] for name in HEADER.split(",")}
+    table |= {"sex": ["f", "f"], "smoker": ["yes", "no"], "scanner": ["A", "A"]}
+    path = tmp_path / "site.parquet"
+    pq.write_table(pa.table({**table, "age": pa.array([10**37, 50], pa.decimal128(38))}), path)
+    written = Written(",", (), None, {"age": {"50": 60}, "crp": {"1": 10**15}})
+    assert len(read_fitting_records(path, make_schema(), written=written)) == 0
+    found = read_fitting_records(path, make_schema(), written=replace(written, codes={"age": {"50": 60}}))
+    assert found.identities == ("p2",)
+
+
+def test_how_a_file_is_written_survives_json():
+    assert Written.parse(json.loads(json.dumps(asdict(OWN)))) == OWN
+    plain = Written(",", ())
+    assert Written.parse(json.loads(json.dumps(asdict(plain)))) == plain

@@ -1,14 +1,15 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.decision import check_file
 from policies.documents.policy import Policy
-from policies.refusals import Refused
 from silo_agent.data.reader import read_fitting_records
 from silo_agent.data.records import Records
 from silo_agent.data.split import split
+from silo_agent.data.table import Written
 from support.small_cohort import policy_document
 from support.studies import tiny_study
 
@@ -62,13 +63,13 @@ def test_records_of_which_nobody_said_what_identifies_them_are_not_split():
         split(make([0, 1], ["", "b"]), "set", 0.2)
 
 
-def cohorts(folder, study, policy):
+def cohorts(folder, study, policy, written=None):
     """Row of a headerless file -> whether it trains, for the rows that fit."""
     rows = np.random.default_rng(5).integers(0, 90, (200, 3))
     found = {}
     for number, row in enumerate(rows):
         (folder / "row.csv").write_text(",".join(f"{value}.0" for value in row) + ",1\n")
-        records = read_fitting_records(folder / "row.csv", study.data, policy.data_set.identified_by)
+        records = read_fitting_records(folder / "row.csv", study.data, policy.data_set.identified_by, written=written)
         training, evaluation = split(records, policy.data_set.id, policy.data_set.holdout)
         if len(records):
             found[number] = len(training) > len(evaluation)
@@ -93,12 +94,19 @@ def test_another_delimiter_would_move_records_to_the_other_cohort_so_the_policy_
         return tiny_study(data={**data, "delimiter": delimiter})
 
     honest, hostile = study(",", 1), study(".", "0,1")
-    check_file(policy, honest)
-    with pytest.raises(Refused, match=r"^file: study\.data\.delimiter is '\.'"):
-        check_file(policy, hostile)
     before, after = cohorts(quick_path, honest, policy), cohorts(quick_path, hostile, policy)
     assert len(before) == len(after) == 200
     assert sum(before[row] != after[row] for row in before) > 20
+    # The silo reads as its policy says: the same cells, whatever the study says stands between them.
+    written = Written.of(policy)
+    assert cohorts(quick_path, study(".", 1), policy, written) == cohorts(quick_path, honest, policy, written) == before
+    shuffled = honest.model_copy(update={"data": honest.data.model_copy(update={"columns": tuple(columns[::-1])})})
+    assert cohorts(quick_path, shuffled, policy, written) == before
+    # Own codes and marks make a record unfit or another input, and leave it in its cohort.
+    spelled = replace(written, missing=("7.0", ""), codes={"age": {"8": 80, "9": None}, "ill": {"1": 1}})
+    found = cohorts(quick_path, honest, policy, spelled)
+    assert 0 < len(found) < 200
+    assert all(before[row] == trains for row, trains in found.items())
 
 
 @pytest.mark.parametrize("holdout", [0.0, 1.0, float("nan")])

@@ -5,11 +5,13 @@ import os
 import subprocess
 import sys
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from structlog.testing import capture_logs
 
+from silo_agent.data.table import Written
 from silo_agent.learning import apart, personal_process
 from silo_agent.learning.apart import Apart
 from silo_agent.learning.model import SharedModel
@@ -68,6 +70,8 @@ def pretend(monkeypatch):
 
 def test_a_job_is_read_back_as_it_was_written(job):
     assert Job.parse(job.text()) == job
+    written = replace(job, written=Written(";", ("patient", "ill"), ("?",), {"ill": {"yes": 1, "9": None}}))
+    assert Job.parse(written.text()) == written
     assert json.loads(job.text())["identified_by"] == ["patient"]
 
 
