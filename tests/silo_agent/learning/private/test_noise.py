@@ -43,6 +43,29 @@ def test_a_small_sigma_gives_the_exact_law(sigma):
     assert not fits(draws, sigma * 1.05)
 
 
+@pytest.mark.parametrize(("far", "proposals"), [(4, 2**17), (5, 2**20), (6, 2**23)])
+def test_the_tails_are_those_of_the_law(far, proposals, monkeypatch):
+    """P(x) is how often x is proposed times how often it is accepted. Each is common enough to be counted alone."""
+    sigma, scale = 100.5, 101
+    x = round(far * sigma)
+    proposed = np.abs(noise._discrete_laplace(stream(6), scale, 400_000))
+    beyond = len(proposed) * 2 * math.exp(-x / scale) / (1 + math.exp(-1 / scale))
+    assert abs((proposed >= x).sum() - beyond) < 5 * math.sqrt(beyond)
+    once = iter([np.full(proposals, x)])
+    monkeypatch.setattr(noise, "_discrete_laplace", lambda *_: next(once))
+    counted = []
+    trials = noise._bernoulli_exp
+
+    def counting(*given):
+        counted.append(trials(*given))
+        return counted[-1]
+
+    monkeypatch.setattr(noise, "_bernoulli_exp", counting)
+    assert discrete_gaussian(stream(7), sigma, 1).tolist() == [x]
+    expected = proposals * math.exp(-((x - sigma**2 / scale) ** 2) / (2 * sigma**2))
+    assert abs(counted[0].sum() - expected) < 5 * math.sqrt(expected)
+
+
 def test_a_large_sigma_looks_normal():
     draws = discrete_gaussian(stream(6), 5000.25, 100_000)
     assert stats.kstest(draws, "norm", (0, 5000.25)).pvalue > FIVE_SIGMA
