@@ -18,7 +18,7 @@ import numpy as np
 from crypto.entropy import Entropy
 from deploy.local.simulate.entropy import RepeatableEntropy
 from deploy.local.simulate.errors import SimulationError
-from deploy.local.simulate.outcome import Outcome, classes_of, measure
+from deploy.local.simulate.outcome import Outcome, measure
 from deploy.local.simulate.silos import Cohorts, Silo
 from policies.documents.study import Study, require_bounds
 from policies.plan.cost import Cohort
@@ -55,7 +55,6 @@ def simulate(study: Study, cohorts: Cohorts, *, seed: int, device: str = "cpu") 
     would train.
     """
     require_bounds(study)
-    classes_of(study)
     strangers = sorted(set(cohorts.silos).difference(study.silos))
     if strangers or not cohorts.silos:
         msg = f"the study names the silos {', '.join(study.silos)}, not {', '.join(strangers) or 'none'}; use `renamed`"

@@ -4,7 +4,8 @@ The law of one seed. A number is normal around the middle of its range, with a d
 at the ends; codes and domains are equally likely; nothing is absent. Domain m's logit is `effect` times the standard
 score of a linear function of the inputs, along w_0 + `difference` v_m with random w_0 and v_m, and an intercept that
 gives the prevalence. With more than two classes each class has such a function, and the classes are about equally
-likely. Every patient has one record.
+likely. A number is normal around the middle of its range as the others are: `effect` times that standard score plus a
+standard normal, scaled; so effect^2 / (1 + effect^2) of its variance can be explained. Every patient has one record.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from scipy.special import expit
 from deploy.local.simulate.errors import SimulationError
 from deploy.local.simulate.silos import Cohorts, Silo, of_arrays
 from policies.documents.study import BINARY, CategoryFeature, Study
+from policies.plan.families import TARGET_STEPS
 from silo_agent.data.records import Records
 
 Array = NDArray[np.float64]
@@ -56,7 +58,7 @@ class MadeUp:
 class _Law:
     def __init__(self, study: Study, asked: MadeUp, rng: np.random.Generator) -> None:
         self._study, self._effect, self._rng = study, asked.effect, rng
-        outputs = 1 if study.data.label.count == BINARY else study.data.label.count
+        outputs = 1 if study.data.label.count <= BINARY else study.data.label.count
         size = (len(study.data.domains), outputs, study.data.inputs)
         self._slopes = rng.normal(size=size[1:]) + asked.difference * rng.normal(size=size)
         inputs = self._inputs(10_000)
@@ -64,7 +66,7 @@ class _Law:
         self._centre, self._spread = raw.mean(axis=0), raw.std(axis=0) + 1e-12
         sample = asked.effect * (raw - self._centre) / self._spread
         self._intercept = 0.0
-        if outputs == 1:
+        if study.data.label.count == BINARY:
             excess = lambda b: float(expit(sample + b).mean()) - asked.prevalence  # noqa: E731  # used once, below
             self._intercept = float(brentq(excess, -_INTERCEPT, _INTERCEPT))
 
@@ -73,7 +75,10 @@ class _Law:
         domains = rng.integers(len(self._study.data.domains), size=count)
         raw = np.einsum("nd,nrd->nr", inputs, self._slopes[domains])
         logits = self._effect * (raw - self._centre[domains]) / self._spread[domains] + self._intercept
-        if logits.shape[1] == 1:
+        if self._study.data.label.number is not None:
+            score = (logits[:, 0] + rng.normal(size=count)) / np.hypot(self._effect, 1.0)
+            labels = np.rint((np.clip(_DEVIATION * score, -1.0, 1.0) + 1.0) / 2.0 * TARGET_STEPS)
+        elif logits.shape[1] == 1:
             labels = (rng.random(count) < expit(logits[:, 0])).astype(np.int64)
         else:
             labels = np.argmax(logits + rng.gumbel(size=logits.shape), axis=1)

@@ -6,32 +6,36 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from deploy.local.simulate.errors import SimulationError
 from policies.accounting import accountant
 from policies.documents.study import Study
 from policies.plan.cost import COHORTS
 from policies.plan.release import plan
+from silo_agent.data.outcome import half_range
 from silo_agent.data.records import Records
 from silo_agent.learning.evaluation.evaluation import Results, quality
-from silo_agent.learning.families.family import OfClasses, is_of_classes
+from silo_agent.learning.evaluation.moments import number_quality
+from silo_agent.learning.families.family import is_of_classes
 from silo_agent.learning.families.registry import family_of
 from silo_agent.learning.model import SharedModel
 
 Array = NDArray[np.float64]
+Figure = Literal["auc", "accuracy", "r2"]
 
 
 @dataclass(frozen=True)
 class Exact:
-    """Exact metrics of test records: of one domain, or of all together.
+    """Exact metrics of test records: of one domain, or of all together. What the outcomes do not have is None.
 
-    `auc`: None with more than two classes or if a class is absent. `accuracy`: None without records. `calibration`: the
-    mean prediction over the observed rate, 1 where risks are right, None if nothing was observed. With more than two
-    classes it compares the predicted class's probability with how often it was right. `least`: records of the rarest
-    class.
+    `auc`: of two classes, if both are there. `accuracy`: of classes. `calibration`: the mean prediction over the
+    observed rate, 1 where risks are right, None if nothing was observed. With more than two classes it compares the
+    predicted class's probability with how often it was right. `least`: records of the rarest class; all records if the
+    outcome is a number. `r2`, `mae`: of a number, the explained share of its variance and the mean absolute error in
+    its unit.
     """
 
     auc: float | None
@@ -39,6 +43,8 @@ class Exact:
     calibration: float | None
     records: int
     least: int
+    r2: float | None = None
+    mae: float | None = None
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -51,24 +57,25 @@ class Measured:
     together: Exact
 
     @property
-    def ranked(self) -> bool:
-        """Whether the study's outcomes have an AUC; where not, the accuracy stands in its place."""
-        return classes_of(self.study).has_auc
+    def figure(self) -> Figure:
+        """What the study is judged by: AUC of two classes, accuracy of more, R2 of a number."""
+        family = family_of(self.study.data.label.count)
+        if not is_of_classes(family):
+            return "r2"
+        return "auc" if family.has_auc else "accuracy"
 
     def value(self, own: Exact) -> float | None:
-        """The AUC, or the accuracy where there is no such thing as an AUC."""
-        return own.auc if self.ranked else own.accuracy
+        """The figure that the study is judged by."""
+        found: float | None = getattr(own, self.figure)
+        return found
 
     @property
     def mean(self) -> float:
-        """Mean AUC (or accuracy) over the domains that have one; nan if none has."""
+        """Mean of the figure over the domains that have one; nan if none has."""
         return mean([self.value(own) for own in self.exact])
 
     def worst(self, least: int = 0) -> float:
-        """The least AUC (or accuracy) among domains with at least `least` test records of their rarest class.
-
-        nan if there is none.
-        """
+        """The least figure among domains whose rarest class has at least `least` test records; else nan."""
         found = [self.value(own) for own in self.exact if own.least >= least]
         return min((value for value in found if value is not None), default=math.nan)
 
@@ -92,24 +99,18 @@ def mean(values: Sequence[float | None]) -> float:
     return float(np.mean(found)) if found else math.nan
 
 
-def classes_of(study: Study) -> OfClasses:
-    """The family of a study whose outcomes are classes. Raises `SimulationError` for a number."""
-    family = family_of(study.data.label.count)
-    if not is_of_classes(family):
-        msg = "a simulation measures classes, and data.label of this study is a number; give a study of classes"
-        raise SimulationError(msg)
-    return family
-
-
 def measure(study: Study, parts: Sequence[Records], said: Sequence[Array]) -> tuple[tuple[Exact, ...], Exact]:
-    """Exact metrics by domain, and of all records together, from the probabilities (n, C) of each part's records."""
-    family = classes_of(study)
+    """Exact metrics by domain, and of all records together, from the predictions (n, C) of each part's records."""
+    label, family = study.data.label, family_of(study.data.label.count)
     all_said = np.concatenate(said)
     all_labels = np.concatenate([records.labels for records in parts])
     domains = np.concatenate([records.domains for records in parts])
 
     def exact(rows: NDArray[np.bool_]) -> Exact:
         own, labels = all_said[rows], all_labels[rows]
+        if not is_of_classes(family):
+            number = number_quality(own, labels, half_range(label))
+            return Exact(None, None, None, len(labels), len(labels), r2=number.r2, mae=number.mae)
         found = quality(own, labels, study.evaluation.bins, family)
         happened, claimed = family.claim(own, labels)
         observed = float(happened.sum())
@@ -118,7 +119,7 @@ def measure(study: Study, parts: Sequence[Records], said: Sequence[Array]) -> tu
             accuracy=found.accuracy,
             calibration=float(claimed.sum()) / observed if observed else None,
             records=len(labels),
-            least=int(np.bincount(labels, minlength=study.data.label.count).min()),
+            least=int(np.bincount(labels, minlength=label.count).min()),
         )
 
     by_domain = tuple(exact(domains == m) for m in range(len(study.data.domains)))

@@ -1,4 +1,4 @@
-"""A simulation as a drawing: AUC (or accuracy) by domain, one dot for each seed and a larger one for their mean."""
+"""A simulation as a drawing: the study's figure by domain, a dot for each seed and a larger one for their mean."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import matplotlib as mpl
 
 from deploy.local.drawing import COLOURS, MARKERS, STYLE, WASH, plain_axes
 from deploy.local.simulate.outcome import mean
-from deploy.local.simulate.summary import Simulated, title
+from deploy.local.simulate.summary import FIGURES, Simulated, title
 
 
 def draw(found: Simulated, path: Path) -> None:
@@ -29,8 +29,8 @@ def draw(found: Simulated, path: Path) -> None:
         )
     axes.set_yticks(places, rows)
     axes.set_ylim(places[-1] + 0.6, -0.6)
-    ranked = found.runs[0].ranked
-    axes.set_xlabel(f"{'AUC' if ranked else 'accuracy'} on {'test' if found.public is None else 'public test'} records")
+    records = "made-up" if found.public is None else "public"
+    axes.set_xlabel(f"{FIGURES[found.runs[0].figure]} on {records} test records")
     axes.set_title(title(found), loc="left", fontsize=9)
     figure.legend(loc="outside lower left", ncols=len(found.every), frameon=False, fontsize=9)
     with mpl.rc_context(STYLE):

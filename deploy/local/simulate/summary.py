@@ -5,17 +5,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 from rich import box
 from rich.table import Table
 
-from deploy.local.simulate.outcome import Exact, Measured, Outcome, epsilons, mean
+from deploy.local.simulate.outcome import Exact, Figure, Measured, Outcome, epsilons, mean
 from policies.documents.study import Study
-from silo_agent.learning.evaluation.evaluation import DomainResult
+from silo_agent.learning.evaluation.evaluation import Estimate
 
 Runs = Sequence[Measured]
+FIGURES: Final[Mapping[Figure, str]] = {"auc": "AUC", "accuracy": "accuracy", "r2": "R2"}
+"""What a study is judged by, as tables and drawings call it."""
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -42,10 +44,10 @@ class Simulated:
 
 def table(found: Simulated) -> Table:
     """Metrics by domain: the mean over the seeds, and +- their standard deviation."""
-    quality = "AUC" if found.runs[0].ranked else "accuracy"
+    figure = FIGURES[found.runs[0].figure]
     shown = Table(title=title(found), title_justify="left", box=box.SIMPLE, pad_edge=False)
     shown.add_column("")
-    for head in (quality, *found.others, "published", "95 % interval", "calibration", "test records"):
+    for head in (figure, *found.others, "published", "95 % interval", "calibration", "test records"):
         shown.add_column(head, justify="right", no_wrap=True)
     for m, name in enumerate(found.study.data.domains):
         own = [spread([run.value(run.exact[m]) for run in runs]) for runs in found.every.values()]
@@ -96,10 +98,7 @@ def spread(values: Sequence[float | None]) -> str:
 
 def _published(runs: Sequence[Outcome], m: int) -> tuple[str, str]:
     """The published figure of a domain, and the ends of its interval; means over the runs that could tell it."""
-    results = [(run.ranked, run.published.by_domain[m]) for run in runs]
-    found = [
-        result.auc if ranked else result.accuracy for ranked, result in results if isinstance(result, DomainResult)
-    ]
+    found: list[Estimate | None] = [getattr(run.published.by_domain[m], run.figure) for run in runs]
     told = [own for own in found if own is not None and own.value is not None]
     if not told:
         return "-", "too few to tell"

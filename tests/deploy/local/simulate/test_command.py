@@ -61,6 +61,14 @@ def test_made_up_records_give_table_json_and_plot(study, tmp_path):
     assert "<svg" in plot.read_text()
 
 
+def test_a_study_of_a_number_shows_what_is_explained(tmp_path):
+    label = {"column": "days", "positive": [], "negative": [], "minimum": 0, "maximum": 30}
+    document = tiny_document(data={"label": label}, evaluation={"bins": 10})
+    shown = run(write_yaml(tmp_path / "number.yaml", document), "--seeds", "1", "--patients", "300")
+    assert "R2" in shown
+    assert "10000" in shown
+
+
 def test_public_records_are_read_and_the_reason_is_kept(study, files, tmp_path):
     json_file = tmp_path / "out.json"
     shown = run(

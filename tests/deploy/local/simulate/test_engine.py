@@ -29,10 +29,10 @@ def cohorts_of(study, files):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["local", "distributed"])
-def test_it_gives_the_very_model_and_results_of_real_agents_with_the_same_draws(tmp_path, monkeypatch, mode):
+@pytest.mark.parametrize(("mode", "solver"), [("local", "newton"), ("distributed", "hierarchical")])
+def test_it_gives_the_very_model_and_results_of_real_agents_with_the_same_draws(tmp_path, monkeypatch, mode, solver):
     """The agents charge, seal, add and open; their learners alone draw from the simulation's source."""
-    study = tiny_study(privacy={"mode": mode})
+    study = tiny_study(privacy={"mode": mode}, heads={"solver": solver})
     monkeypatch.setattr(
         local_silos,
         "Learner",

@@ -6,6 +6,7 @@ import pytest
 from deploy.local.logistic import design, logistic
 from deploy.local.simulate.errors import SimulationError
 from deploy.local.simulate.made_up import MadeUp
+from silo_agent.data.outcome import targets
 from silo_agent.learning.evaluation.evaluation import auc
 from support.studies import tiny_study
 
@@ -53,6 +54,19 @@ def test_inputs_have_the_form_that_the_schema_gives():
     assert np.abs(records.inputs).max() <= 1
     assert (records.inputs[:, 2:].sum(axis=1) == 1).all()
     assert np.bincount(records.labels).min() > 2_000
+
+
+def test_a_number_can_be_explained_as_far_as_asked():
+    label = {"column": "days", "positive": [], "negative": [], "minimum": 0, "maximum": 30}
+    records = (
+        MadeUp(effect=1.0, difference=0.0, test=20_000)
+        .draw(tiny_study(data={"label": label}, evaluation={"bins": 10}), 1)
+        .test
+    )
+    inputs, outcome = design(records), targets(records.labels)
+    left = outcome - inputs @ np.linalg.lstsq(inputs, outcome, rcond=None)[0]
+    assert 1 - left.var() / outcome.var() == pytest.approx(0.5, abs=0.02)
+    assert outcome.std() == pytest.approx(0.4, abs=0.02)
 
 
 def test_a_study_with_images_needs_records():

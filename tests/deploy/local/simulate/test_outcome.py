@@ -8,6 +8,7 @@ import pytest
 from deploy.local.simulate.outcome import Exact, Measured, epsilons, mean, measure
 from deploy.local.simulate.silos import of_arrays
 from deploy.local.simulate.variants import without_noise
+from policies.plan.families import TARGET_STEPS
 from support.studies import tiny_study
 
 
@@ -52,6 +53,19 @@ def test_more_than_two_classes_are_judged_by_their_accuracy():
     run = Measured(study, 1, by_domain, together)
     assert (run.mean, run.worst()) == (0.75, 0.5)
     assert together.calibration == pytest.approx(0.8 / 0.75)
+
+
+def test_a_number_is_judged_by_what_is_explained_of_it():
+    label = {"column": "ill", "positive": [], "negative": [], "minimum": 0, "maximum": 10}
+    study = tiny_study(data={"label": label}, evaluation={"bins": 10})
+    places = np.array([0, 1, 2, 3]) * TARGET_STEPS // 4
+    records = of_arrays(np.zeros((4, 2)), places, [0, 0, 1, 1])
+    (first, second), together = measure(study, [records], [np.array([[-1.0], [-0.5], [0.0], [0.0]])])
+    run = Measured(study, 1, (first, second), together)
+    assert run.value(first) == 1.0
+    assert run.worst() == run.value(second) == pytest.approx(-1.0)
+    assert second.mae == pytest.approx(1.25)
+    assert (together.records, together.least, together.auc, together.calibration) == (4, 4, None, None)
 
 
 def test_epsilon_is_told_by_cohort():
