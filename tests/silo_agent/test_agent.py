@@ -86,7 +86,8 @@ def test_a_study_of_raw_inputs_whose_domains_are_solved_together(federate):
     (blob,) = {silo.model(3).read_bytes() for silo in silos.values()}
     model = SharedModel.from_bytes(blob)
     assert not len(model.encoder)
-    assert not np.array_equal(model.gathered.frame, np.eye(3))
+    assert model.gathered.own.weight > 0
+    assert model.gathered.pooled.weight > 0
     assert 0.3 <= model.gathered.share < 0.95
     assert np.ptp(model.heads, axis=0).max() > 0
 

@@ -50,7 +50,7 @@ STUDIES: Mapping[str, Mapping[str, Any]] = {
     "linear mlp": {"model": {"hidden": []}},
     "raw inputs": {
         "data": {"features": MIXED},
-        "model": {"encoder": "raw", "hidden": [], "representation": 9},
+        "model": {"encoder": "raw", "hidden": [], "representation": 10},
         "encoder": {"rounds": 0},
     },
     "stochastic cnn with features": {
