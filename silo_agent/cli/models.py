@@ -34,7 +34,8 @@ PersonalOption = Annotated[bool, typer.Option("--personal", help="Use this hospi
 StudyFormOption = Annotated[
     bool, typer.Option("--study-form", help="The file is written as the study says, and not as this hospital's files.")
 ]
-_COLUMNS = ("domain", "model", "records", "AUC", "accuracy", "balanced", "calibration")
+_COLUMNS = ("domain", "model", "records")
+_METRICS = ("AUC", "accuracy", "balanced", "calibration")
 
 
 class UnknownDomain(StrEnum):
@@ -91,6 +92,8 @@ def evaluate(
         typer.echo(json.dumps(asdict(evaluation), indent=1, allow_nan=False))
         return
     table = Table(*_COLUMNS, title=f"{evaluation.name}, round {evaluation.round}", pad_edge=False)
+    for metric in _METRICS:
+        table.add_column(metric, no_wrap=True)  # figures stay whole; long names of domains take more lines
     for m, domain in enumerate(evaluation.domains):
         table.add_row(domain, "shared", *_figures(evaluation.shared[m], evaluation.shared_intervals[m]))
         if evaluation.personal is not None and evaluation.personal_intervals is not None:
@@ -257,7 +260,9 @@ def _cohorts(settings: AgentConfig) -> Cohorts:
 def _whom(evaluation: Evaluation) -> list[str]:
     """Say whose records the figures are of, and what was skipped."""
     found, lines = evaluation.patients, []
-    if found is not None:
+    if found is None:
+        lines.append(f"Scored: all records of {evaluation.file}.")
+    else:
         training, held_out, all_of = found.training, found.held_out, f"{found.unit}s of {evaluation.file}"
         if evaluation.scored == "held out":
             lines.append(
