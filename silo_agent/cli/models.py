@@ -97,7 +97,9 @@ def evaluate(
         return
     figures = _OF_CLASSES if hasattr(evaluation.shared[0], "auc") else _OF_NUMBERS
     title = f"{evaluation.name}, round {evaluation.round}"
-    table = Table("domain", "model", "records", *figures, title=title, pad_edge=False)
+    table = Table("domain", "model", "records", title=title, pad_edge=False)
+    for figure in figures:
+        table.add_column(figure, no_wrap=True)  # figures stay whole; long names of domains take more lines
     for m, domain in enumerate(evaluation.domains):
         wanted = figures.values()
         table.add_row(domain, "shared", *_figures(evaluation.shared[m], evaluation.shared_intervals[m], wanted))
@@ -266,7 +268,9 @@ def _cohorts(settings: AgentConfig) -> Cohorts:
 def _whom(evaluation: Evaluation) -> list[str]:
     """Say whose records the figures are of, and what was skipped."""
     found, lines = evaluation.patients, []
-    if found is not None:
+    if found is None:
+        lines.append(f"Scored: all records of {evaluation.file}.")
+    else:
         training, held_out, all_of = found.training, found.held_out, f"{found.unit}s of {evaluation.file}"
         if evaluation.scored == "held out":
             lines.append(
