@@ -959,44 +959,29 @@ def test_only_what_enough_agree_on_is_shown(publishing):
     assert one is liar
 
 
-def test_a_signature_of_somebody_else_is_refused(publishing):
+OUTSIDE = {
+    "another metric": (lambda p: (*p, Figure("a", "accuracy", 0.5, 0.0, 1.0)), "does not publish accuracy of 'a'"),
+    "another domain": (lambda p: (*p, Figure("c", "auc", 0.5, 0.0, 1.0)), "the study does not publish auc of 'c'"),
+    "free text": (lambda p: (replace(p[0], domain="the name of a patient"), *p[1:]), "does not publish auc of 'the"),
+    "less than all": (lambda p: p[1:], "it lacks auc of 'a'"),
+}
+"""Changes of the figures, and the refusal's sentence."""
+
+
+def test_nothing_is_published_that_the_study_does_not_list_and_nothing_less(publishing):
+    """Another's signature, other figures, another study, what is too large or no publication: each is refused."""
     scene, silo = publishing
     other = list(scene.silos.values())[1]
-    fields = silo.signed(silo.publication())
-    for signature in (other.signed(silo.publication())["signature"], silo.credential.sign(fields["publication"]), b"x"):
+    publication = silo.publication()
+    fields = silo.signed(publication)
+    for signature in (other.signed(publication)["signature"], silo.credential.sign(fields["publication"]), b"x"):
         with refused(Code.UNAUTHENTICATED, "does not fit the signed bytes"):
             confirm_metrics(scene, silo, publication=fields["publication"], signature=signature)
-    assert silo.name in scene.status().waiting_for
-
-
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        (lambda p: (*p, Figure("a", "accuracy", 0.5, 0.0, 1.0)), "the study does not publish accuracy of 'a'"),
-        (lambda p: (*p, Figure("c", "auc", 0.5, 0.0, 1.0)), "the study does not publish auc of 'c'"),
-        (lambda p: (replace(p[0], domain="the name of a patient"), *p[1:]), "the study does not publish auc of 'the"),
-        (lambda p: p[1:], "it lacks auc of 'a'"),
-    ],
-    ids=["another metric", "another domain", "free text", "less than all"],
-)
-def test_nothing_is_published_that_the_study_does_not_list_and_nothing_less(publishing, change, sentence):
-    scene, silo = publishing
-    publication = silo.publication()
-    wrong = replace(publication, figures=change(publication.figures))
-    with refused(Code.INVALID_ARGUMENT, sentence):
-        confirm_metrics(scene, silo, **silo.signed(wrong))
-    confirm_metrics(scene, silo, **silo.signed(publication))
-    assert silo.name not in scene.status().waiting_for
-
-
-def test_another_study_s_figures_are_refused(publishing):
-    scene, silo = publishing
+    for change, sentence in OUTSIDE.values():
+        with refused(Code.INVALID_ARGUMENT, sentence):
+            confirm_metrics(scene, silo, **silo.signed(replace(publication, figures=change(publication.figures))))
     with refused(Code.INVALID_ARGUMENT, "confirm.publication: is about the study ffffffffffff"):
-        confirm_metrics(scene, silo, **silo.signed(replace(silo.publication(), study="f" * 64)))
-
-
-def test_a_publication_that_is_too_large_or_none_is_refused(publishing):
-    scene, silo = publishing
+        confirm_metrics(scene, silo, **silo.signed(replace(publication, study="f" * 64)))
     place = codec.place_to_wire(Place(scene.study.digest, plan(scene.study).last, 1))
     blob = b" " * (MAX_PUBLICATION + 1)
     request = silo_pb2.ConfirmRequest(
@@ -1011,6 +996,9 @@ def test_a_publication_that_is_too_large_or_none_is_refused(publishing):
     with refused(Code.INVALID_ARGUMENT, "publication: is not a publication in canonical JSON"):
         blob = b'{"patient": 17}'
         confirm_metrics(scene, silo, publication=blob, signature=silo.credential.sign(Publication.to_sign(blob)))
+    assert silo.name in scene.status().waiting_for
+    confirm_metrics(scene, silo, **fields)
+    assert silo.name not in scene.status().waiting_for
 
 
 def test_a_confirmation_that_publishes_nothing_is_refused_where_the_study_asks(publishing):

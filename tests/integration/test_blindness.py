@@ -185,7 +185,8 @@ def spooled(federation):
     return sorted(federation.place.party(COORDINATOR).glob(f"data/spool/*/*/*/{PLANTED}.sealed"))
 
 
-@pytest.mark.parametrize("held", [pytest.param(Tensor.HEADS, marks=pytest.mark.slow), Tensor.ENCODER])
+@pytest.mark.slow
+@pytest.mark.parametrize("held", [Tensor.HEADS, Tensor.ENCODER])
 def test_a_planted_pattern_is_nowhere_at_the_coordinator(federation, held):
     with Silos(federation, held) as silos:
         federation.begin()

@@ -98,6 +98,7 @@ def went_on(federation: DropoutFederation, status: StudyStatus) -> None:
     assert not [entry for name in FIVE for entry in federation.entries(name, "disputed")]
 
 
+@pytest.mark.slow
 def test_silos_that_vanish_before_and_after_their_upload_and_among_the_reveals(credentials, tmp_path):
     falls = {**BEFORE_UPLOAD, **AFTER_UPLOAD, **AMONG_REVEALS}
     federation, status = run(tmp_path, study(rounds=6), credentials, falls)

@@ -102,6 +102,7 @@ def metric(text, name):
     return next(line.split()[-1] for line in text.splitlines() if line.startswith(name))
 
 
+@pytest.mark.slow
 def test_a_silo_that_dies_goes_on_in_the_same_attempt(tmp_path):
     federation = build(tmp_path)
     with federation:

@@ -2,8 +2,8 @@
 
 Same models, same results, same ledgers, same training logs, bit for bit (docs/design/threat-model.md,
 "Invariants" 1, 3, 4, 5 and 9).
-`make test` takes one of every kind of the coordinator's writes, `make test-slow` one of every kind of a silo's and one
-in `STRIDE` of all, and `make reliability` every one.
+`make test-slow` takes one of every kind of write, before it and after it, and one in `STRIDE` of all; `make
+reliability` takes every one.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from support.crash_federation import HUB, CrashFederation, credentials_of, descr
 from support.crash_points import Crash
 from support.small_cohort import study_document
 
+pytestmark = pytest.mark.slow
 STRIDE = int(os.environ.get("FEDWARD_CRASH_STRIDE", "9"))
 """Every point would take half an hour: 1 does so."""
 SILO = "south"
@@ -57,14 +58,13 @@ def test_two_undisturbed_runs_are_the_same(undisturbed, credentials, tmp_path):
     assert again.outcome() == undisturbed.outcome()
 
 
-@pytest.mark.parametrize("party", [HUB, pytest.param(SILO, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("party", [HUB, SILO])
 def test_a_party_killed_at_any_kind_of_durable_write_changes_nothing(party, undisturbed, credentials, tmp_path):
     crashes = kinds_of(undisturbed.writes(party))
     assert len(crashes) >= KINDS[party], "there were more kinds of durable writes"
     require_unchanged(party, crashes, undisturbed, credentials, tmp_path)
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("party", [HUB, SILO])
