@@ -16,6 +16,7 @@ from pathlib import Path
 
 import structlog
 
+from coordinator import cosigning
 from coordinator.config import CoordinatorConfig
 from coordinator.server import Server
 from policies.documents.study import Study
@@ -34,6 +35,9 @@ from support.fork_server import ForkedPopen
 from support.placed_entropy import PlacedEntropy
 from support.task_points import TaskCrash
 
+PATIENCE = "patience"
+"""File beside the coordinator's configuration: seconds until a second silo is asked to cosign a ledger."""
+
 
 def _begin(folder: Path, crash: Crash | TaskCrash | None) -> None:
     log = os.open(folder / "log.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -50,6 +54,9 @@ def _begin(folder: Path, crash: Crash | TaskCrash | None) -> None:
 def coordinator(folder: Path, crash: Crash | None) -> None:
     _begin(folder, crash)
     moving_clock.install()
+    patience = folder / PATIENCE
+    if patience.exists():
+        cosigning.PATIENCE_SECONDS = float(patience.read_text())
     server = Server(CoordinatorConfig.load(folder / "coordinator.yaml"))
     asked = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: asked.set())
