@@ -184,10 +184,10 @@ class Guard:
             try:
                 request = next(given, None)
             except grpc.RpcError:
-                if not call.ended_here:  # the caller has gone, or gRPC has found the message too large
+                if not call.ended_here:  # the caller has gone, or gRPC has ended the call for too large a message
                     self._count(grpc.StatusCode.CANCELLED, call.caller, call.method, "no message", context.peer())
                 raise
-            if request is None:
+            if request is None:  # there is none, it cannot be parsed, or gRPC has found it too large and says so first
                 code, msg = grpc.StatusCode.INVALID_ARGUMENT, "the message is missing or malformed"
                 self._count(code, call.caller, call.method, msg, context.peer())
                 if context.is_active():
