@@ -33,6 +33,20 @@ from policies.documents.data_schema import (
     Scale,
 )
 from policies.documents.document import Closed, read_document
+from policies.documents.sections import (
+    OF_CLASSES,
+    OF_NUMBERS,
+    Deadlines,
+    EncoderPlan,
+    Evaluation,
+    Expected,
+    HeadPlan,
+    Metric,
+    Model,
+    Name,
+    Personal,
+    Privacy,
+)
 from policies.documents.terms import TERMS
 from policies.documents.unaccountable import refusal_of
 from policies.refusals import Reason, Refused
@@ -48,6 +62,7 @@ __all__ = [
     "DomainColumn",
     "EncoderPlan",
     "Evaluation",
+    "Expected",
     "Feature",
     "HeadPlan",
     "Image",
@@ -66,147 +81,6 @@ __all__ = [
     "read_stored",
     "require_bounds",
 ]
-
-Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$", max_length=63)]
-Noise = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False), bounds.within(1e-3, 1e6, zero=True)]
-"""A noise multiplier; 0 only in a study of public data (`privacy.mode: none`)."""
-Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-Coefficient = Annotated[float, Field(ge=0, allow_inf_nan=False), bounds.within(0, 100)]
-Seconds = Annotated[Positive, bounds.within(0.01, 30 * 86_400, fix="choose at most 30 days")]
-
-
-class Model(Closed):
-    """An encoder phi with values in [-1, 1]^k / sqrt(k), so that ||phi|| <= 1, and one linear head per domain.
-
-    An image passes through its own network. The output is put beside the features, and both enter the `hidden` layers
-    and the projection to the representation. Architectures are names: the silo builds them from its own list
-    (`silo_agent.learning`), and code never comes from outside.
-    """
-
-    encoder: Literal["mlp", "cnn", "resnet18", "raw"] = "mlp"
-    """raw: no network; the heads read the inputs themselves, divided by a public number, and `representation` is their
-    number. mlp: a network on the inputs alone. cnn: a 3x3 convolution with GroupNorm and a halving per entry of
-    `channels`. resnet18: ResNet-18 (He et al. 2016) with GroupNorm."""
-    channels: Annotated[tuple[Annotated[int, Field(ge=4, le=512)], ...], Field(min_length=1, max_length=6)] = (16, 32)
-    """Channels of the cnn, one entry for each convolution."""
-    hidden: Annotated[tuple[Annotated[int, Field(ge=1, le=4096)], ...], Field(max_length=8)] = (32,)
-    representation: Annotated[int, Field(ge=1, le=256)] = 16
-    gain: Annotated[Positive, bounds.within(1e-6, 1e3)] = 1.0
-    """Scale of the last layer's orthogonal initial weights."""
-    seed: Annotated[int, Field(ge=0, lt=2**32)]
-    """Public seed of the common initial weights."""
-
-
-class HeadPlan(Closed):
-    """Second-order heads (FedDAR Eq. 8 at the common head): rounds on one pooled head, then on the domain heads."""
-
-    solver: Literal["newton", "hierarchical"] = "newton"
-    """newton: each round's sums give the next heads by one Newton step. hierarchical: the domain rounds' sums are all
-    kept and give the heads of all domains together, each drawn to what they share as far as they are alike
-    (docs/design/heads.md, "All releases together"). It is the better choice for a new study; the encoder must then be
-    finished before the domain rounds."""
-    pooled_share: Annotated[float, Field(ge=0, le=0.9)] = 0.3
-    """hierarchical only: how much of a domain round's release, by square, is the sum of all domains at least. It grows
-    as far as the domains turn out not to differ."""
-    pooled_rounds: Annotated[int, Field(ge=1, le=200)] = 2
-    domain_rounds: Annotated[int, Field(ge=0, le=200)] = 4
-    pooled_noise: Noise
-    domain_noise: Noise
-    """Noise multipliers: standard deviation of the sum's noise for an l2 sensitivity of 1."""
-    clip: Annotated[float, Field(gt=0, le=1), bounds.within(1e-6, 1)] = 1.0
-    """tau: a record's joint term (curvature, gradient) is scaled down to this norm, and the sums are in units of tau.
-    1 clips nothing. Below 1 the noise is small compared with the terms of most patients, and rare, badly predicted
-    patients count less, as in DP-SGD. Scores then keep their order better, but probabilities of a rare outcome come out
-    too low."""
-    repair: Annotated[Positive, bounds.within(1e-6, 1e6)] = 1.0
-    """c of docs/design/heads.md, "Repair": eigenvalues below c * sd_H * sqrt(2K) are raised to this value."""
-    max_step: Annotated[Positive, bounds.within(1e-6, 1e6)] = 8.0
-    """Trust region: a head moves at most this far (l2) in one round."""
-
-
-class EncoderPlan(Closed):
-    """DP-SGD on the encoder with the heads frozen."""
-
-    rounds: Annotated[int, Field(ge=0, le=400)] | None = None
-    """In how many of the first rounds the encoder is trained. None: in every round but the last, or with
-    `heads.solver: hierarchical` in every pooled round but the last. 0: never; the heads then read the features of the
-    public random network."""
-    steps: Annotated[int, Field(ge=1, le=10_000)]
-    sampling_rate: Annotated[float, Field(ge=1e-9, le=1)]
-    batch_size: Annotated[int, Field(ge=1, le=1_000_000)]
-    """Public denominator of the gradient sum. It is never derived from a private count."""
-    learning_rate: Annotated[Positive, bounds.within(1e-9, 1e3)]
-    clip: Annotated[Positive, bounds.within(1e-6, 1e6)] = 1.0
-    noise: Noise
-    l2r: Annotated[float, Field(ge=0, le=100)] = 0.0
-    cmi: Annotated[float, Field(ge=0, le=100)] = 0.0
-    prior: Literal["averaged", "local"] = "averaged"
-    """FedSR's r(z|y). It is trained in the same DP step, and averaged over silos or kept at the silo."""
-    weight_clip: Annotated[float, Field(ge=1, le=100)] = 3.0
-    """FedDAR's domain weights u_m are clipped to [1/weight_clip, weight_clip]."""
-    max_update: Annotated[Positive, bounds.within(1e-9, 1e6)] = 2.0
-    """Public bound on every coordinate of a silo's update, which is clamped to it before it is summed."""
-    sealing: Literal["ring32", "ring64", "ckks"] = "ring32"
-    """How the sum of the updates is sealed: integers mod 2^32 or 2^64 under masks, or masked CKKS ciphertexts."""
-
-
-class Evaluation(Closed):
-    """Metric sums over the patients whom the silo holds out, released once, after the last round."""
-
-    bins: Annotated[int, Field(ge=2, le=256)] = 10
-    """Bins of the score. The sums of a number have none."""
-    noise: Noise
-    largest_error: Annotated[float, Field(gt=0, le=1), bounds.within(1e-3, 1)] = 1.0
-    """Of a number: an error beyond this share of the label's range counts as this one in the noised figures. The noise
-    of the mean absolute error is in proportion to it, that of the mean squared error to its square."""
-
-
-Metric = Literal["auc", "accuracy", "balanced_accuracy", "calibration", "patients", "mae", "r2", "mean_error"]
-"""Metrics by domain, from the noised sums: area under the ROC curve (two classes only), share of right predictions,
-mean of the classes' shares, expected calibration error, number of held-out patients. If the label is a number: mean
-absolute error, share of the variance explained, mean of prediction less outcome, number of held-out patients."""
-_OF_NUMBERS: Final = frozenset({"mae", "r2", "mean_error", "patients"})
-_OF_CLASSES: Final = frozenset({"auc", "accuracy", "balanced_accuracy", "calibration", "patients"})
-
-
-class Personal(Closed):
-    """The personal model, which never leaves the silo: Ditto distance and MK-MMD against the frozen shared encoder."""
-
-    epochs: Annotated[int, Field(ge=1, le=1000)] = 2
-    learning_rate: Annotated[Positive, bounds.within(1e-9, 10)] = 0.05
-    batch_size: Annotated[int, Field(ge=2, le=4096)] = 64
-    ditto: Coefficient = 0.1
-    mmd: Coefficient = 0.1
-
-
-class Privacy(Closed):
-    """What the study asks of every silo's budget, in addition to the noise of each part."""
-
-    delta: Annotated[float, Field(gt=0, lt=1e-2), bounds.within(1e-12, 1e-2)]
-    mode: Literal["local", "distributed", "none"]
-    """Who carries the noise of head, count and metric sums (docs/design/noise.md, "Distributed noise"). Encoder noise
-    is always local. `none`: no noise anywhere, for data that every silo's policy declares public; everything is sealed
-    all the same."""
-    colluders: Annotated[int, Field(ge=0, le=1000)] = 1
-    """t: silos that may share what they know with the coordinator. Recovery from a dropout needs more shares than they
-    hold, and distributed noise protects against them."""
-    count_noise: Noise
-    max_patients: Annotated[int, Field(ge=1, le=10_000_000)] = 100_000
-    """Public bound on the number of patients of one silo. Statistics are clamped to the range that it implies, never
-    refused."""
-    smallest_domain: Annotated[int, Field(ge=0, le=10_000_000)] = 0
-    """Least number of patients, by the opened and noised sums of all silos, with which a domain gets its own results.
-    Below it, the head stays where the pooled rounds left it, and no figure of the domain is reported."""
-
-
-class Deadlines(Closed):
-    """Seconds that each phase may last before the attempt is aborted."""
-
-    offer: Seconds = 120.0
-    keys: Seconds = 120.0
-    train: Seconds = 1800.0
-    open: Seconds = 300.0
-    solve: Seconds = 300.0
 
 
 class Study(Closed):
@@ -227,6 +101,8 @@ class Study(Closed):
     """Metrics of the last round's sums that the silos sign and the coordinator shows. Nothing else leaves the silos."""
     privacy: Privacy
     deadlines: Deadlines = Deadlines()
+    expected: Expected | None = None
+    """What the author expects of the data. Forecasts read it; nothing that is computed from records does."""
     pace: Literal["prompt", "padded"] = "prompt"
     """When a silo says what it had to read or compute from records. prompt: when it is done. padded: at the next
     multiple of `pace_seconds` after it was asked, so that the time of a computation does not show."""
@@ -267,6 +143,7 @@ class Study(Closed):
             msg = "publish lists a metric twice"
             raise ValueError(msg)
         self._check_outcome()
+        self._check_expected()
         if self.privacy.mode == "distributed" and self.min_silos - 1 - self.privacy.colluders < 1:
             msg = "distributed noise needs min_silos > colluders + 1"
             raise ValueError(msg)
@@ -274,7 +151,7 @@ class Study(Closed):
 
     def _check_outcome(self) -> None:
         label = self.data.label
-        known, kind = (_OF_CLASSES, "classes") if label.number is None else (_OF_NUMBERS, "a number")
+        known, kind = (OF_CLASSES, "classes") if label.number is None else (OF_NUMBERS, "a number")
         foreign = [metric for metric in self.publish if metric not in known]
         if foreign:
             msg = (
@@ -298,6 +175,23 @@ class Study(Closed):
                 raise ValueError(msg)
         if self.evaluation.bins != Evaluation.model_fields["bins"].default:
             msg = "evaluation.bins are those of a score, but data.label is a number; leave them out"
+            raise ValueError(msg)
+
+    def _check_expected(self) -> None:
+        expected, domains = self.expected, len(self.data.domains)
+        if expected is None:
+            return
+        if len(expected.patients) not in {1, len(self.silos)}:
+            msg = (
+                f"expected.patients has {len(expected.patients)} numbers; write one, or one for each of the"
+                f" {len(self.silos)} silos"
+            )
+            raise ValueError(msg)
+        if expected.shares and (len(expected.shares) != domains or abs(sum(expected.shares) - 1) > _ROUNDED):
+            msg = f"expected.shares must be {domains} numbers, one for each domain, with sum 1"
+            raise ValueError(msg)
+        if expected.prevalence is not None and self.data.label.count != BINARY:
+            msg = "expected.prevalence is for a label of two classes; leave it out"
             raise ValueError(msg)
 
     def _check_model(self) -> None:
@@ -415,6 +309,7 @@ _ADDED: tuple[tuple[tuple[str, ...], object], ...] = (
     (("heads", "pooled_share"), 0.3),
     (("evaluation", "largest_error"), 1.0),
     (("privacy", "smallest_domain"), 0),
+    (("expected",), None),
     (("pace",), "prompt"),
     (("pace_seconds",), 60),
 )
@@ -471,5 +366,7 @@ def require_bounds(study: Study) -> None:
 
 _WIDEST: Final = 512
 """Weights of a head whose posterior is computed within seconds."""
+_ROUNDED: Final = 0.01
+"""How far shares that an author has rounded may sum from 1."""
 _LISTED: Final = 3
 """Most broken bounds that a refusal names."""

@@ -1,0 +1,167 @@
+"""The sections of a study: model, heads, encoder, evaluation, privacy, deadlines, and what its author expects."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, Literal
+
+from pydantic import Field
+
+from policies.documents import bounds
+from policies.documents.document import Closed
+
+Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$", max_length=63)]
+Noise = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False), bounds.within(1e-3, 1e6, zero=True)]
+"""A noise multiplier; 0 only in a study of public data (`privacy.mode: none`)."""
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+Coefficient = Annotated[float, Field(ge=0, allow_inf_nan=False), bounds.within(0, 100)]
+Seconds = Annotated[Positive, bounds.within(0.01, 30 * 86_400, fix="choose at most 30 days")]
+
+
+class Model(Closed):
+    """An encoder phi with values in [-1, 1]^k / sqrt(k), so that ||phi|| <= 1, and one linear head per domain.
+
+    An image passes through its own network. The output is put beside the features, and both enter the `hidden` layers
+    and the projection to the representation. Architectures are names: the silo builds them from its own list
+    (`silo_agent.learning`), and code never comes from outside.
+    """
+
+    encoder: Literal["mlp", "cnn", "resnet18", "raw"] = "mlp"
+    """raw: no network; the heads read the inputs themselves, divided by a public number, and `representation` is their
+    number. mlp: a network on the inputs alone. cnn: a 3x3 convolution with GroupNorm and a halving per entry of
+    `channels`. resnet18: ResNet-18 (He et al. 2016) with GroupNorm."""
+    channels: Annotated[tuple[Annotated[int, Field(ge=4, le=512)], ...], Field(min_length=1, max_length=6)] = (16, 32)
+    """Channels of the cnn, one entry for each convolution."""
+    hidden: Annotated[tuple[Annotated[int, Field(ge=1, le=4096)], ...], Field(max_length=8)] = (32,)
+    representation: Annotated[int, Field(ge=1, le=256)] = 16
+    gain: Annotated[Positive, bounds.within(1e-6, 1e3)] = 1.0
+    """Scale of the last layer's orthogonal initial weights."""
+    seed: Annotated[int, Field(ge=0, lt=2**32)]
+    """Public seed of the common initial weights."""
+
+
+class HeadPlan(Closed):
+    """Second-order heads (FedDAR Eq. 8 at the common head): rounds on one pooled head, then on the domain heads."""
+
+    solver: Literal["newton", "hierarchical"] = "newton"
+    """newton: each round's sums give the next heads by one Newton step. hierarchical: the domain rounds' sums are all
+    kept and give the heads of all domains together, each drawn to what they share as far as they are alike
+    (docs/design/heads.md, "All releases together"). It is the better choice for a new study; the encoder must then be
+    finished before the domain rounds."""
+    pooled_share: Annotated[float, Field(ge=0, le=0.9)] = 0.3
+    """hierarchical only: how much of a domain round's release, by square, is the sum of all domains at least. It grows
+    as far as the domains turn out not to differ."""
+    pooled_rounds: Annotated[int, Field(ge=1, le=200)] = 2
+    domain_rounds: Annotated[int, Field(ge=0, le=200)] = 4
+    pooled_noise: Noise
+    domain_noise: Noise
+    """Noise multipliers: standard deviation of the sum's noise for an l2 sensitivity of 1."""
+    clip: Annotated[float, Field(gt=0, le=1), bounds.within(1e-6, 1)] = 1.0
+    """tau: a record's joint term (curvature, gradient) is scaled down to this norm, and the sums are in units of tau.
+    1 clips nothing. Below 1 the noise is small compared with the terms of most patients, and rare, badly predicted
+    patients count less, as in DP-SGD. Scores then keep their order better, but probabilities of a rare outcome come out
+    too low."""
+    repair: Annotated[Positive, bounds.within(1e-6, 1e6)] = 1.0
+    """c of docs/design/heads.md, "Repair": eigenvalues below c * sd_H * sqrt(2K) are raised to this value."""
+    max_step: Annotated[Positive, bounds.within(1e-6, 1e6)] = 8.0
+    """Trust region: a head moves at most this far (l2) in one round."""
+
+
+class EncoderPlan(Closed):
+    """DP-SGD on the encoder with the heads frozen."""
+
+    rounds: Annotated[int, Field(ge=0, le=400)] | None = None
+    """In how many of the first rounds the encoder is trained. None: in every round but the last, or with
+    `heads.solver: hierarchical` in every pooled round but the last. 0: never; the heads then read the features of the
+    public random network."""
+    steps: Annotated[int, Field(ge=1, le=10_000)]
+    sampling_rate: Annotated[float, Field(ge=1e-9, le=1)]
+    batch_size: Annotated[int, Field(ge=1, le=1_000_000)]
+    """Public denominator of the gradient sum. It is never derived from a private count."""
+    learning_rate: Annotated[Positive, bounds.within(1e-9, 1e3)]
+    clip: Annotated[Positive, bounds.within(1e-6, 1e6)] = 1.0
+    noise: Noise
+    l2r: Annotated[float, Field(ge=0, le=100)] = 0.0
+    cmi: Annotated[float, Field(ge=0, le=100)] = 0.0
+    prior: Literal["averaged", "local"] = "averaged"
+    """FedSR's r(z|y). It is trained in the same DP step, and averaged over silos or kept at the silo."""
+    weight_clip: Annotated[float, Field(ge=1, le=100)] = 3.0
+    """FedDAR's domain weights u_m are clipped to [1/weight_clip, weight_clip]."""
+    max_update: Annotated[Positive, bounds.within(1e-9, 1e6)] = 2.0
+    """Public bound on every coordinate of a silo's update, which is clamped to it before it is summed."""
+    sealing: Literal["ring32", "ring64", "ckks"] = "ring32"
+    """How the sum of the updates is sealed: integers mod 2^32 or 2^64 under masks, or masked CKKS ciphertexts."""
+
+
+class Evaluation(Closed):
+    """Metric sums over the patients whom the silo holds out, released once, after the last round."""
+
+    bins: Annotated[int, Field(ge=2, le=256)] = 10
+    """Bins of the score. The sums of a number have none."""
+    noise: Noise
+    largest_error: Annotated[float, Field(gt=0, le=1), bounds.within(1e-3, 1)] = 1.0
+    """Of a number: an error beyond this share of the label's range counts as this one in the noised figures. The noise
+    of the mean absolute error is in proportion to it, that of the mean squared error to its square."""
+
+
+Metric = Literal["auc", "accuracy", "balanced_accuracy", "calibration", "patients", "mae", "r2", "mean_error"]
+"""Metrics by domain, from the noised sums: area under the ROC curve (two classes only), share of right predictions,
+mean of the classes' shares, expected calibration error, number of held-out patients. If the label is a number: mean
+absolute error, share of the variance explained, mean of prediction less outcome, number of held-out patients."""
+OF_NUMBERS: Final = frozenset({"mae", "r2", "mean_error", "patients"})
+OF_CLASSES: Final = frozenset({"auc", "accuracy", "balanced_accuracy", "calibration", "patients"})
+
+
+class Personal(Closed):
+    """The personal model, which never leaves the silo: Ditto distance and MK-MMD against the frozen shared encoder."""
+
+    epochs: Annotated[int, Field(ge=1, le=1000)] = 2
+    learning_rate: Annotated[Positive, bounds.within(1e-9, 10)] = 0.05
+    batch_size: Annotated[int, Field(ge=2, le=4096)] = 64
+    ditto: Coefficient = 0.1
+    mmd: Coefficient = 0.1
+
+
+class Privacy(Closed):
+    """What the study asks of every silo's budget, in addition to the noise of each part."""
+
+    delta: Annotated[float, Field(gt=0, lt=1e-2), bounds.within(1e-12, 1e-2)]
+    mode: Literal["local", "distributed", "none"]
+    """Who carries the noise of head, count and metric sums (docs/design/noise.md, "Distributed noise"). Encoder noise
+    is always local. `none`: no noise anywhere, for data that every silo's policy declares public; everything is sealed
+    all the same."""
+    colluders: Annotated[int, Field(ge=0, le=1000)] = 1
+    """t: silos that may share what they know with the coordinator. Recovery from a dropout needs more shares than they
+    hold, and distributed noise protects against them."""
+    count_noise: Noise
+    max_patients: Annotated[int, Field(ge=1, le=10_000_000)] = 100_000
+    """Public bound on the number of patients of one silo. Statistics are clamped to the range that it implies, never
+    refused."""
+    smallest_domain: Annotated[int, Field(ge=0, le=10_000_000)] = 0
+    """Least number of patients, by the opened and noised sums of all silos, with which a domain gets its own results.
+    Below it, the head stays where the pooled rounds left it, and no figure of the domain is reported."""
+
+
+class Expected(Closed):
+    """What the study's author expects of the data: public guesses, written down before anybody looked.
+
+    Rules and forecasts start from them. Nothing that a silo computes from records depends on them.
+    """
+
+    patients: Annotated[tuple[Annotated[int, Field(ge=1, le=10_000_000)], ...], Field(min_length=1, max_length=256)]
+    """Patients of each silo that are fit for training, in the order of `silos`; one number stands for every silo."""
+    shares: Annotated[tuple[Annotated[float, Field(ge=0, le=1)], ...], Field(max_length=256)] = ()
+    """Share of the patients in each domain, in the order of the domains. Empty: all domains are equally frequent."""
+    prevalence: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """Share of the patients who have the outcome, of two classes. None: one half, and of more classes equal shares."""
+    effect: Annotated[float, Field(gt=0, lt=1)] | None = None
+    """How well the features tell the outcome without noise: AUC for classes, R^2 for a number. None: a common range."""
+
+
+class Deadlines(Closed):
+    """Seconds that each phase may last before the attempt is aborted."""
+
+    offer: Seconds = 120.0
+    keys: Seconds = 120.0
+    train: Seconds = 1800.0
+    open: Seconds = 300.0
+    solve: Seconds = 300.0
