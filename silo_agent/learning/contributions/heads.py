@@ -113,6 +113,8 @@ class Heads:
         if not len(model.evidence):
             return model.with_heads(heads, place.round)
         evidence = self._gathered(self._opened(release, total, place, silos), place, model)
+        if place.round == self._setting.study.heads.pooled_rounds:
+            evidence = evidence.emptied()
         return model.with_heads(heads, place.round, evidence.turned(values[model.heads.size : -1], float(values[-1])))
 
     # --- opened sums ----------------------------------------------------------------------------------------------
@@ -131,13 +133,13 @@ class Heads:
         return heads if pooled else self._large_domains(heads, model)
 
     def _gathered(self, opened: _Sums, place: Place, model: SharedModel) -> Evidence:
-        """The evidence with this round's sums, if it is a round of the domains."""
-        if shapes.is_pooled(self._setting.study, place.round):
+        """The evidence with this round's sums. Those that an unfinished encoder gave are left out."""
+        study = self._setting.study
+        if place.round <= study.encoder_rounds:
             return model.gathered
-        clip = self._setting.study.heads.clip
-        return model.gathered.plus(
-            clip * opened.hessian, clip * opened.gradient, model.heads, noise_sd=clip * opened.noise_sd
-        )
+        clip, pooled = study.heads.clip, shapes.is_pooled(study, place.round)
+        add = model.gathered.before if pooled else model.gathered.plus
+        return add(clip * opened.hessian, clip * opened.gradient, model.heads, noise_sd=clip * opened.noise_sd)
 
     def _next(
         self, evidence: Evidence, opened: _Sums, place: Place, model: SharedModel
@@ -147,9 +149,10 @@ class Heads:
         if shapes.is_pooled(study, place.round):
             heads, frame = self._newton(opened, place, model), evidence.frame
             if place.round == study.heads.pooled_rounds:
-                sd = hessian_noise_sd(opened.noise_sd, family)
+                pooled = evidence.pooled
+                sd = hessian_noise_sd(pooled.weight**-0.5, family)
                 edge = newton.noise_edge(sd, model.heads.shape[1], study.heads.repair)
-                frame = hierarchical.frame_of(opened.hessian[0], edge, family.form.logits)
+                frame = hierarchical.frame_of(pooled.hessian[0] / pooled.weight, edge, family.form.logits)
             return heads, frame, evidence.share
         scale = hierarchical.Scale(family.hessian_factor, family.gradient_divisor)
         solved = hierarchical.solve(evidence, scale, family.form.logits, study.heads.pooled_share)

@@ -62,7 +62,7 @@ class Evidence:
 
     `frame` A (K, K), symmetric: domain rounds release the terms of A z. `share` in [0, 1): how much of the next domain
     round's release, by square, is the pooled block. `own` and `pooled`: what the domain rounds have released, in the
-    frame, without clipping's unit.
+    frame, without clipping's unit. Before there is a frame, `pooled` holds what the pooled rounds have released.
     """
 
     frame: Floats
@@ -89,6 +89,15 @@ class Evidence:
             return replace(self, own=added)
         together = self.pooled.plus(pooled**2 * precision, hessian[-1:] / pooled, gradient[-1:] / pooled, heads)
         return replace(self, own=added, pooled=together)
+
+    def before(self, hessian: Floats, gradient: Floats, heads: Floats, noise_sd: float) -> Self:
+        """Add the opened block of a pooled round, (1, W, W) and (1, W), from which the frame will follow."""
+        return replace(self, pooled=self.pooled.plus(1.0 / noise_sd**2, hessian, gradient, heads))
+
+    def emptied(self) -> Self:
+        """The same without releases: those of the pooled rounds are in other coordinates than what follows."""
+        empty = (Gathered.nothing(len(part.gradient), *part.heads.shape) for part in (self.own, self.pooled))
+        return replace(self, own=next(empty), pooled=next(empty))
 
     def turned(self, triangle: Floats, share: float) -> Self:
         """The same with the solver's frame, as its triangle (K(K+1)/2,), and its share for the next round."""

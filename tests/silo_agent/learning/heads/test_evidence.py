@@ -48,6 +48,18 @@ def test_its_size_is_the_plans(classes):
     assert shapes.evidence_values(tiny_study()) == 0
 
 
+def test_the_frame_follows_from_all_pooled_rounds_and_the_domain_rounds_begin_with_nothing():
+    rng = np.random.default_rng(2)
+    hessians, empty = [symmetric(rng, 1), symmetric(rng, 1)], Evidence.start(M, R, K, 0.3)
+    evidence = empty
+    for hessian, noise in zip(hessians, (1.0, 2.0), strict=True):
+        evidence = evidence.before(hessian, np.zeros((1, W)), np.zeros((M, W)), noise_sd=noise)
+    mean = evidence.pooled.hessian / evidence.pooled.weight
+    np.testing.assert_allclose(mean, (4 * hessians[0] + hessians[1]) / 5)
+    assert evidence.own.weight == 0
+    assert np.array_equal(evidence.emptied().to_array(), empty.to_array())
+
+
 @pytest.mark.parametrize("share", [0.0, 0.4])
 def test_it_keeps_the_means_of_all_releases_weighted_by_their_precision(share):
     rng = np.random.default_rng(1)
