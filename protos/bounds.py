@@ -69,7 +69,8 @@ class Count:
             texts = (item for item in value if isinstance(item, str)) if isinstance(value, tuple) else ()
             return next((wrong for text in texts if (wrong := _NAME.fault(text))), "")
         if isinstance(value, tuple):
-            return f"has {len(value)} items, above {self.most}"
+            few = len(value) < self.least
+            return f"has {len(value)} items, {f'below {self.least}' if few else f'above {self.most}'}"
         if self.least == self.most:
             return f"is not {self.most} bytes"
         return f"is empty or above {self.most} bytes" if self.least else f"is above {self.most} bytes"

@@ -135,6 +135,11 @@ def test_a_sentence_is_short_and_plain(said, handed_on):
     assert Answer(PLACE, "s", refusal="clip", explanation=sentence(said)).explanation == handed_on
 
 
+def test_a_list_with_too_few_items_is_told_from_one_with_too_many():
+    assert Count(1, 2).fault(()) == "has 0 items, below 1"
+    assert Count(1, 2).fault(("a", "b", "c")) == "has 3 items, above 2"
+
+
 def test_names_are_as_long_as_a_digest():
     assert Text(MAX_NAME).fault(SHA) == ""
     assert bounds.fault(PLACE) is None
