@@ -267,8 +267,8 @@ def calibrate(study: Study, epsilon: float) -> Study:
 
 
 def _scaled(study: Study, training: float, evaluation: float) -> Study:
-    factors = dict.fromkeys(noise_fields(["training"]), training)
-    factors |= dict.fromkeys(noise_fields(["evaluation"]), evaluation)
+    factors = dict.fromkeys(noise_fields(["training"], study), training)
+    factors |= dict.fromkeys(noise_fields(["evaluation"], study), evaluation)
     return with_fields(study, {field: field_of(study, field) * factor for field, factor in factors.items()})
 
 

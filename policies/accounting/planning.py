@@ -104,7 +104,7 @@ def advise(study: Study, target: float, delta: float) -> Advice:
     scaled = accountant.calibrate(at_delta, target)
     return Advice(
         target,
-        _rounded(study, {field: field_of(scaled, field) for field in noise_fields(COHORTS)}, target, delta),
+        _rounded(study, {field: field_of(scaled, field) for field in noise_fields(COHORTS, study)}, target, delta),
         _encoder_only(study, target, delta),
         _fewer_rounds(study, target, delta),
     )

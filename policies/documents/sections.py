@@ -59,7 +59,13 @@ class HeadPlan(Closed):
     """tau: a record's joint term (curvature, gradient) is scaled down to this norm, and the sums are in units of tau.
     1 clips nothing. Below 1 the noise is small compared with the terms of most patients, and rare, badly predicted
     patients count less, as in DP-SGD. Scores then keep their order better, but probabilities of a rare outcome come out
-    too low."""
+    too low, unless `calibration` corrects them."""
+    calibration: Literal["none", "pooled", "domain"] = "none"
+    """One round more, after the last of the heads, that releases how far the predicted risks are from the observed
+    rates, without a clip, and moves nothing but the intercepts (docs/design/heads.md, "Calibration"). pooled: all by
+    the same shift. domain: each domain's own, drawn to the common one as far as noise and few patients demand."""
+    calibration_noise: Noise = 0.0
+    """Noise multiplier of that round; 0 if there is none."""
     repair: Annotated[Positive, bounds.within(1e-6, 1e6)] = 1.0
     """c of docs/design/heads.md, "Repair": eigenvalues below c * sd_H * sqrt(2K) are raised to this value."""
     max_step: Annotated[Positive, bounds.within(1e-6, 1e6)] = 8.0

@@ -222,8 +222,14 @@ class Study(Closed):
 
     def _check_rounds(self) -> None:
         heads, classes = self.heads, self.data.label.count
-        if self.encoder_rounds >= self.rounds > 0 and self.encoder.rounds:
-            msg = f"encoder.rounds {self.encoder_rounds} must lie below the {self.rounds} rounds of the heads"
+        if self.encoder_rounds >= self.head_rounds > 0 and self.encoder.rounds:
+            msg = f"encoder.rounds {self.encoder_rounds} must lie below the {self.head_rounds} rounds of the heads"
+            raise ValueError(msg)
+        if heads.calibration != "none" and classes not in {BINARY, NUMBER}:
+            msg = (
+                f"heads.calibration {heads.calibration} is for two classes or a number, and data.label has {classes}"
+                " classes; leave it out"
+            )
             raise ValueError(msg)
         if heads.solver != "hierarchical":
             return
@@ -255,6 +261,11 @@ class Study(Closed):
             "evaluation.noise": self.evaluation.noise,
             "privacy.count_noise": self.privacy.count_noise,
         }
+        if self.heads.calibration != "none":
+            noises["heads.calibration_noise"] = self.heads.calibration_noise
+        elif self.heads.calibration_noise:
+            msg = "heads.calibration_noise is that of a round which heads.calibration none leaves out; leave it out too"
+            raise ValueError(msg)
         for field, noise in noises.items():
             if (noise == 0) != (self.privacy.mode == "none"):
                 msg = (
@@ -266,6 +277,11 @@ class Study(Closed):
     @property
     def rounds(self) -> int:
         """Number of training rounds. Round 0 sums the domain counts before them, one more round the metrics after."""
+        return self.head_rounds + (self.heads.calibration != "none")
+
+    @property
+    def head_rounds(self) -> int:
+        """Number of training rounds without the calibration, which is the last one if there is any."""
         return self.heads.pooled_rounds + self.heads.domain_rounds
 
     @property
@@ -273,7 +289,7 @@ class Study(Closed):
         """Number of rounds, from the first, in which the encoder is trained."""
         if self.encoder.rounds is not None:
             return self.encoder.rounds
-        return (self.heads.pooled_rounds if self.heads.solver == "hierarchical" else self.rounds) - 1
+        return (self.heads.pooled_rounds if self.heads.solver == "hierarchical" else self.head_rounds) - 1
 
     def canonical(self) -> bytes:
         """Return the study as canonical JSON (sorted keys, no spaces), which travels and is hashed.
@@ -307,6 +323,8 @@ _ADDED: tuple[tuple[tuple[str, ...], object], ...] = (
     (("encoder", "rounds"), None),
     (("heads", "solver"), "newton"),
     (("heads", "pooled_share"), 0.3),
+    (("heads", "calibration"), "none"),
+    (("heads", "calibration_noise"), 0.0),
     (("evaluation", "largest_error"), 1.0),
     (("privacy", "smallest_domain"), 0),
     (("expected",), None),

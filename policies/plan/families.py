@@ -32,6 +32,7 @@ class Form:
         cells_per_bin: cells that one bin of the score has in a metric sum; 0 if there is no score.
         labels: number of values that a record's label may have. They count from 0.
         moments: cells of a metric sum that belong to no bin.
+        calibration_values: values of one block of the calibration's sum; 0 if there is no calibration.
     """
 
     name: FamilyName
@@ -40,6 +41,7 @@ class Form:
     cells_per_bin: int
     labels: int
     moments: int = 0
+    calibration_values: int = 0
 
     def cells(self, bins: int) -> int:
         """Cells in a row of a domain's metric table."""
@@ -54,7 +56,15 @@ def form_of(classes: int) -> Form:
     number itself.
     """
     if classes == NUMBER:
-        return Form("squared", 1, logits=1, cells_per_bin=0, labels=TARGET_STEPS + 1, moments=MOMENT_CELLS)
+        return Form(
+            "squared",
+            1,
+            logits=1,
+            cells_per_bin=0,
+            labels=TARGET_STEPS + 1,
+            moments=MOMENT_CELLS,
+            calibration_values=2,
+        )
     if classes == BINARY:
-        return Form("bernoulli", classes, logits=1, cells_per_bin=1, labels=classes)
+        return Form("bernoulli", classes, logits=1, cells_per_bin=1, labels=classes, calibration_values=3)
     return Form("categorical", classes, logits=classes, cells_per_bin=2, labels=classes)

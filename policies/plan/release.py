@@ -11,7 +11,7 @@ The plan, with R training rounds, `study.rounds`, and E rounds that train the en
 | tensor | rounds | cohort | release |
 | --- | --- | --- | --- |
 | counts | 0 | training | one Gaussian of `privacy.count_noise` |
-| heads | 1 .. R | training | one Gaussian, `heads.pooled_noise` in pooled rounds, then `heads.domain_noise` |
+| heads | 1 .. R | training | one Gaussian of `heads.pooled_noise`, then `.domain_noise`, at last `.calibration_noise` |
 | encoder | 1 .. E | training | `encoder.steps` Poisson-sampled Gaussians of `encoder.noise` |
 | metrics | R+1 | evaluation | one Gaussian of `evaluation.noise` |
 
@@ -59,6 +59,10 @@ KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
         "metrics": Kind("evaluation", ("evaluation.noise",)),
     }
 )
+
+
+CALIBRATION_NOISE: Final = "heads.calibration_noise"
+"""Sets the noise of the heads' last sum in studies that calibrate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -198,15 +202,23 @@ def encoder_release(study: Study) -> Release:
     )
 
 
-def noise_fields(cohorts: Iterable[Cohort]) -> tuple[str, ...]:
-    """Fields of a study, as `part.field`, that set the noise of the releases that read these cohorts."""
+def noise_fields(cohorts: Iterable[Cohort], study: Study | None = None) -> tuple[str, ...]:
+    """Fields of a study, as `part.field`, that set the noise of the releases that read these cohorts.
+
+    Without a study, those that every study has.
+    """
     wanted = set(cohorts)
-    return tuple(field for kind in KINDS.values() if kind.cohort in wanted for field in kind.noises)
+    every = tuple(field for kind in KINDS.values() if kind.cohort in wanted for field in kind.noises)
+    calibrated = study is not None and study.heads.calibration != "none" and "training" in wanted
+    return (*every, CALIBRATION_NOISE) if calibrated else every
 
 
 def _heads(study: Study, number: int) -> Release:
     heads = study.heads
-    noise = heads.pooled_noise if shapes.is_pooled(study, number) else heads.domain_noise
+    if shapes.is_calibration(study, number):
+        noise = heads.calibration_noise
+    else:
+        noise = heads.pooled_noise if shapes.is_pooled(study, number) else heads.domain_noise
     return _release(study, "heads", noise=noise, values=shapes.head_values(study, number))
 
 

@@ -43,14 +43,18 @@ def head_values(study: Study, round_number: int) -> int:
     """Length of the heads' sum: for each head an upper triangle and a gradient, W(W+1)/2 + W values.
 
     A pooled round has one head, a later round M, one for each domain. With the hierarchical solver the sum of all
-    domains stands beside these.
+    domains stands beside these. The calibration has a few values for each block.
     """
+    if is_calibration(study, round_number):
+        return head_blocks(study, round_number) * form_of(study.data.label.count).calibration_values
     width = head_width(study)
     return head_blocks(study, round_number) * (width * (width + 1) // 2 + width)
 
 
 def head_blocks(study: Study, round_number: int) -> int:
     """Blocks of the heads' sum in a round: see `head_values`."""
+    if is_calibration(study, round_number):
+        return 1 if study.heads.calibration == "pooled" else len(study.data.domains) + 1
     if is_pooled(study, round_number):
         return 1
     return len(study.data.domains) + (study.heads.solver == "hierarchical")
@@ -87,3 +91,8 @@ def metric_values(study: Study) -> int:
 def is_pooled(study: Study, round_number: int) -> bool:
     """Whether this round moves one pooled head (docs/design/heads.md, "Pooled rounds first")."""
     return round_number <= study.heads.pooled_rounds
+
+
+def is_calibration(study: Study, round_number: int) -> bool:
+    """Whether this round moves the intercepts alone (docs/design/heads.md, "Calibration")."""
+    return round_number > study.head_rounds

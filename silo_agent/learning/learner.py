@@ -97,7 +97,7 @@ class Learner:
             made_up = made_up_records(self.study, chunk_rows(self.study))
             start = SharedModel.start(self.study)
             planned = plan(self.study)
-            for number in (self.study.rounds, planned.last, 0):
+            for number in dict.fromkeys((self.study.head_rounds, self.study.rounds, planned.last, 0)):
                 for release in planned.round(number):
                     contribution = self._contributions[Tensor(release.tensor)]
                     contribution.rehearse(release, made_up, Place(self.study.digest, number, 1), start)

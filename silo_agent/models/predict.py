@@ -178,10 +178,13 @@ def _part(records: Unlabelled, chosen: NDArray[np.bool_]) -> tuple[NDArray[np.fl
 
 
 def _pooled_model(model: Model, folder: Path) -> SharedModel | None:
-    """Return the shared model after the last pooled round, if the silo still has it. A personal model has none."""
+    """Return the shared model after the last pooled round, if the silo still has it. A personal model has none.
+
+    Without domain rounds it is the model itself, with the calibration's intercepts if there is one.
+    """
     number = model.study.heads.pooled_rounds
     path = StudyFolder(folder).model(number)
-    if isinstance(model, SharedModel) and model.round <= number:
+    if isinstance(model, SharedModel) and (model.round <= number or not model.study.heads.domain_rounds):
         return model
     if not isinstance(model, SharedModel) or not path.exists():
         return None

@@ -22,6 +22,7 @@ from protos.messages import Tensor
 from silo_agent.gate import Gate
 from silo_agent.learning.contributions.encoder import EncoderUpdates, train_encoder
 from silo_agent.learning.evaluation import moments
+from silo_agent.learning.heads import calibration
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.personal import PersonalModel
 from silo_agent.learning.private import clipping, dpsgd, gradients, release
@@ -419,6 +420,18 @@ def parts_that_count_whole() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def blocks_that_count_whole() -> Iterator[None]:
+    """The domains' blocks of the calibration and their sum count 1 each, as if each were a release of its own."""
+
+    def whole(sums, *, pooled):
+        total = sums.sum(axis=0)
+        return total if pooled else np.concatenate([sums.ravel(), total])
+
+    with patch.object(calibration, "blocks", whole):
+        yield
+
+
 @dataclass(frozen=True)
 class Mutant:
     """A fault, and the statistics that catch it."""
@@ -436,6 +449,7 @@ _NOISES = (
     "noise_of_shares",
 )
 MUTANTS = {
+    "blocks of the calibration count whole": Mutant(blocks_that_count_whole, ("one_patient_of_the_calibration",)),
     "parts of a number count whole": Mutant(parts_that_count_whole, ("one_patient_of_a_number",)),
     "no noise, encoder": Mutant(no_noise_in_encoder, ("noise_of_encoder", "on_the_grid")),
     "no noise, releases": Mutant(no_noise_in_releases, (*_NOISES, "on_the_grid")),

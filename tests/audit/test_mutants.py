@@ -12,6 +12,7 @@ from silo_agent import gate
 from silo_agent.learning import learner
 from silo_agent.learning.contributions import drawing, encoder
 from silo_agent.learning.evaluation import moments
+from silo_agent.learning.heads import calibration
 from silo_agent.learning.private import batches, dpsgd, gradients, release, rounded, sampling, step
 
 NINE = {
@@ -84,7 +85,7 @@ def _replaceable():
     return [
         *(
             vars(module).copy()
-            for module in (learner, drawing, encoder, dpsgd, gradients, moments, release, torch.optim)
+            for module in (learner, drawing, encoder, calibration, dpsgd, gradients, moments, release, torch.optim)
         ),
         *(dict(vars(kind)) for kind in _REPLACED),
     ]

@@ -33,5 +33,5 @@ def renamed(study: Study, silos: Sequence[str]) -> Study:
 
 def without_noise(study: Study) -> Study:
     """The study as it would be on public data: no noise, all else as it was."""
-    changed: dict[str, object] = dict.fromkeys(noise_fields(COHORTS), 0.0)
+    changed: dict[str, object] = dict.fromkeys(noise_fields(COHORTS, study), 0.0)
     return with_fields(study, {**changed, "privacy.mode": "none"})

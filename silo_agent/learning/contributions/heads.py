@@ -20,7 +20,7 @@ from silo_agent.learning.contributions.counts import noised_counts
 from silo_agent.learning.contributions.drawing import Grid, draw, summed
 from silo_agent.learning.each_record import Rows, chunk_rows, sum_records
 from silo_agent.learning.errors import SolutionError
-from silo_agent.learning.heads import hierarchical, newton
+from silo_agent.learning.heads import calibration, hierarchical, newton
 from silo_agent.learning.heads.evidence import Evidence, mixed
 from silo_agent.learning.heads.sums import hessian_noise_sd, pack, rounding_slack, second_order_sums, unpack
 from silo_agent.learning.model import HEAD_BOUND, SharedModel
@@ -54,6 +54,8 @@ class Heads:
     def _statistic(
         self, release: Release, cohort: Records, place: Place, model: SharedModel, *, strict: bool = False
     ) -> NDArray[np.float64]:
+        if shapes.is_calibration(self._setting.study, place.round):
+            return self._intercepts(release, cohort, model, strict=strict)
         setting, blocks = self._setting, shapes.head_blocks(self._setting.study, place.round)
         encoder, weights, together = model.build_encoder(), cohort.weights, chunk_rows(setting.study)
         most, clip = setting.study.privacy.max_patients, setting.study.heads.clip
@@ -80,6 +82,30 @@ class Heads:
 
         return sum_records(len(cohort), release.values, term, rows=together, strict=strict)
 
+    def _intercepts(
+        self, release: Release, cohort: Records, model: SharedModel, *, strict: bool
+    ) -> NDArray[np.float64]:
+        """The calibration's blocks."""
+        setting, study = self._setting, self._setting.study
+        encoder, together = model.build_encoder(), chunk_rows(study)
+        slack = rounding_slack(study.privacy.max_patients, together, model.heads.shape[1], 1.0)
+
+        def term(rows: Rows) -> NDArray[np.float64]:
+            images = None if cohort.images is None else cohort.images.subset(rows)
+            sums = calibration.intercept_sums(
+                steady_features(encoder, cohort.inputs[rows], images, setting.device),
+                cohort.labels[rows],
+                cohort.domains[rows],
+                cohort.weights[rows],
+                model.heads,
+                family=setting.family,
+                slack=slack,
+                norm_bound=encoder.norm_bound,
+            )
+            return calibration.blocks(sums, pooled=study.heads.calibration == "pooled")
+
+        return sum_records(len(cohort), release.values, term, rows=together, strict=strict)
+
     def open(self, _release: Release, total: Integers, _place: Place, model: SharedModel, _silos: int) -> Opened:
         """Pass the sum on. The model stays as it is until the sum is solved and the solution is adopted."""
         return Opened(model, unsolved=total)
@@ -87,8 +113,11 @@ class Heads:
     def solve(self, release: Release, total: Integers, place: Place, model: SharedModel, silos: int) -> Integers:
         """Heads from the opened sums, (M W,) on the public grid of `HEAD_STEP`.
 
-        With the hierarchical solver the triangle of the frame and the share of the next round follow on the same grid.
+        With the hierarchical solver the triangle of the frame and the share of the next round follow on the same grid,
+        except in the calibration, which moves the intercepts alone.
         """
+        if shapes.is_calibration(self._setting.study, place.round):
+            return to_grid(self._calibrated(release, total, silos, model).ravel(), HEAD_STEP, HEAD_BOUND)
         opened = self._opened(release, total, place, silos)
         if not len(model.evidence):
             return to_grid(self._newton(opened, place, model).ravel(), HEAD_STEP, HEAD_BOUND)
@@ -110,7 +139,7 @@ class Heads:
             raise SolutionError(msg)
         values = from_grid(solution, HEAD_STEP)
         heads = values[: model.heads.size].reshape(model.heads.shape)
-        if not len(model.evidence):
+        if not len(model.evidence) or shapes.is_calibration(self._setting.study, place.round):
             return model.with_heads(heads, place.round)
         evidence = self._gathered(self._opened(release, total, place, silos), place, model)
         if place.round == self._setting.study.heads.pooled_rounds:
@@ -125,6 +154,21 @@ class Heads:
         blocks = shapes.head_blocks(study, place.round)
         sums = family.centred(*unpack(statistic, blocks, shapes.head_width(study), family))
         return _Sums(*sums, sd or ROUNDING_MARGIN * rounding_sd(silos=silos, step=Grid.of(study).step))
+
+    def _calibrated(self, release: Release, total: Integers, silos: int, model: SharedModel) -> NDArray[np.float64]:
+        """The heads (M, W) with the intercepts that the calibration gives them."""
+        study = self._setting.study
+        statistic, sd = summed(study, total, release, silos)
+        shifts = calibration.shifts(
+            statistic,
+            sd or ROUNDING_MARGIN * rounding_sd(silos=silos, step=Grid.of(study).step),
+            self._setting.family,
+            self._small_domains(),
+            pooled=study.heads.calibration == "pooled",
+        )
+        heads = model.heads.copy()
+        heads[:, -1] += shifts
+        return heads
 
     def _newton(self, opened: _Sums, place: Place, model: SharedModel) -> NDArray[np.float64]:
         plan, pooled = self._setting.study.heads, shapes.is_pooled(self._setting.study, place.round)
@@ -160,10 +204,13 @@ class Heads:
 
     def _large_domains(self, heads: NDArray[np.float64], model: SharedModel) -> NDArray[np.float64]:
         """The heads, and the model's own for domains that have too few patients by the noised counts."""
+        return np.where(self._small_domains()[:, None], model.heads, heads)
+
+    def _small_domains(self) -> NDArray[np.bool_]:
+        """Which domains (M,) have too few patients by the noised counts."""
         study = self._setting.study
         smallest, domains = study.privacy.smallest_domain, len(study.data.domains)
-        small = noised_counts(self._setting.folder) < smallest if smallest else np.zeros(domains, np.bool_)
-        return np.where(small[:, None], model.heads, heads)
+        return noised_counts(self._setting.folder) < smallest if smallest else np.zeros(domains, np.bool_)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

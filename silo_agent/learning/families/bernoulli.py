@@ -69,6 +69,21 @@ class Bernoulli:
         """The sum Z' diag(weight p (1 - p)) Z."""
         return weighted_gram(z, weight * self.curvature_norm(mean))
 
+    @property
+    def intercept_scale(self) -> tuple[float, ...]:
+        """The factors 1, 2 and 2."""
+        return (1.0, 2.0, 2.0)
+
+    def intercept_terms(self, mean: torch.Tensor, error: torch.Tensor) -> torch.Tensor:
+        """The residual p - y, 2 S and 2 S (1 - 2 p), for S = p (1 - p).
+
+        Let q = |p - y|. The squared norm is q^2 (1 + 4 (1 - q)^2 (1 + (1 - 2 q)^2)), at most q^2 (1 + 8 (1 - q)^2), and
+        this is at most 1 iff 8 q^2 (1 - q) <= 1 + q. The left side is at most 32 / 27 and at most 8 q^2, which is below
+        1 for q < 1/3; for larger q the right side is above 32 / 27.
+        """
+        curvature = mean * (1.0 - mean)
+        return torch.cat([error, 2.0 * curvature, 2.0 * curvature * (1.0 - 2.0 * mean)], dim=1)
+
     def centred(self, hessian: Floats, gradient: Floats) -> tuple[Floats, Floats]:
         """The sums unchanged, because every direction of a single row of weights moves a prediction."""
         return hessian, gradient

@@ -84,6 +84,15 @@ class Categorical:
             sums.addmm_(curvature * u, pair_products(own.T.contiguous()).T)
         return kronecker_matrix(sums, count, width)
 
+    @property
+    def intercept_scale(self) -> tuple[float, ...]:
+        """None: a study with more than two classes has no calibration."""
+        return ()
+
+    def intercept_terms(self, mean: torch.Tensor, error: torch.Tensor) -> torch.Tensor:  # noqa: ARG002 - there are none
+        """No value."""
+        return mean[:, :0]
+
     def centred(self, hessian: Floats, gradient: Floats) -> tuple[Floats, Floats]:
         """P H P and P g, where P subtracts the mean over the classes' rows.
 

@@ -66,6 +66,19 @@ class Family(Protocol):
         """Sum of weight S (x) z z' over the records of one head, (W, W). `z` (n, K), `weight` (n,) >= 0."""
         ...
 
+    @property
+    def intercept_scale(self) -> tuple[float, ...]:
+        """What the values of `intercept_terms` are multiplied by, (V,); V = `form.calibration_values`."""
+        ...
+
+    def intercept_terms(self, mean: torch.Tensor, error: torch.Tensor) -> torch.Tensor:
+        """A record's terms in the sums of the calibration (n, V), from means (n, R) and residuals (n, R).
+
+        They are the residual, the curvature, and if there are three values, how the curvature grows with the logit.
+        For every record their norm is at most 1.
+        """
+        ...
+
     def centred(self, hessian: Floats, gradient: Floats) -> tuple[Floats, Floats]:
         """Opened sums (D, W, W) and (D, W) without their part along directions that no prediction depends on."""
         ...

@@ -67,6 +67,16 @@ class Squared:
         """The sum Z' diag(weight) Z."""
         return z.T @ (weight[:, None] * z)
 
+    @property
+    def intercept_scale(self) -> tuple[float, ...]:
+        """The factors sqrt(1 - r) / 2 and sqrt(r)."""
+        return (math.sqrt(1.0 - SHARE) / MOST_RESIDUAL, math.sqrt(SHARE))
+
+    def intercept_terms(self, mean: torch.Tensor, error: torch.Tensor) -> torch.Tensor:
+        """The residual and the curvature 1, scaled: the squared norm is at most (1 - r) + r, because |e| <= 2."""
+        residual, curvature = self.intercept_scale
+        return torch.cat([residual * error, torch.full_like(mean, curvature)], dim=1)
+
     def centred(self, hessian: Floats, gradient: Floats) -> tuple[Floats, Floats]:
         """The sums unchanged, because every direction of a single row of weights moves a prediction."""
         return hessian, gradient

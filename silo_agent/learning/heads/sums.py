@@ -68,6 +68,29 @@ def second_order_sums(
     return hessian.cpu().numpy(), gradient.cpu().numpy()
 
 
+def predicted(
+    features: torch.Tensor,
+    labels: NDArray[np.int64],
+    domains: NDArray[np.int64],
+    weights: NDArray[np.float64],
+    heads: NDArray[np.float64],
+    *,
+    family: Family,
+    norm_bound: float,
+) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Expected outcomes (n, 1) and residuals (n, 1) under the heads of a family with one logit, and weights (n,).
+
+    The weights are 0 for records whose logits overflow. Raises ValueError if the heads do not fit.
+    """
+    z, device = _bounded(features, norm_bound), features.device
+    if heads.shape[1] != z.shape[1]:
+        msg = f"heads of {heads.shape[1]} weights do not fit {z.shape[1] - 1} features and a bias"
+        raise ValueError(msg)
+    logits = _by_row(z * _tensor(heads, device)[_tensor(domains, device)])
+    mean, weight = _sound(family.mean(logits), _tensor(weights, device))
+    return mean, family.residual(mean, _tensor(labels, device)), weight
+
+
 def rounding_slack(patients: int, rows: int, width: int, clip: float) -> float:
     """Twice what rounding moves the sum of so many patients' terms by in l2, at most, for terms of norm 1.
 

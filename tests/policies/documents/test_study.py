@@ -36,6 +36,7 @@ def test_a_missing_study_is_named(tmp_path):
         load_study(tmp_path / "study.yaml")
 
 
+CALIBRATED = {"heads.calibration": "pooled", "heads.calibration_noise": 25.0}
 RAW = {"model.encoder": "raw", "model.hidden": [], "model.representation": 5, "encoder.rounds": 0}
 THREE = {"column": "y", "classes": [[0], [1], [2]]}
 
@@ -87,6 +88,10 @@ THREE = {"column": "y", "classes": [[0], [1], [2]]}
         ({"heads.solver": "hierarchical", "encoder.rounds": 2}, "must lie below heads.pooled_rounds 2"),
         ({"heads.solver": "hierarchical", "model.representation": 250, "data.label": THREE}, "these have 753"),
         ({"encoder.rounds": 5}, "must lie below the 5 rounds"),
+        (CALIBRATED | {"encoder.rounds": 5}, "must lie below the 5 rounds"),
+        (CALIBRATED | {"heads.calibration_noise": 0}, "heads.calibration_noise is 0; noise must be 0"),
+        (CALIBRATED | {"heads.calibration": "none"}, "heads.calibration none leaves out"),
+        (CALIBRATED | {"data.label": THREE}, "is for two classes or a number, and data.label has 3"),
         (RAW | {"model.representation": 4}, "model.representation is 4; make it 5"),
         (RAW | {"model.hidden": [8]}, "make it an empty list"),
         (RAW | {"encoder.rounds": None}, "set encoder.rounds to 0"),
@@ -109,6 +114,12 @@ def test_widths_and_domains_follow_from_the_schema(make_study):
     assert study.data.domains == ("a young", "a middle", "a old", "b young", "b middle", "b old")
     assert study.data.inputs == 2 + 3
     assert study.rounds == 5
+
+
+def test_a_calibration_is_one_round_more_in_which_no_encoder_is_trained(make_study):
+    plain, study = make_study(), make_study(CALIBRATED)
+    assert (study.rounds, study.head_rounds, study.encoder_rounds) == (6, 5, plain.encoder_rounds)
+    assert study.digest != plain.digest
 
 
 def test_unknown_fields_are_refused(make_study):

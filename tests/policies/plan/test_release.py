@@ -111,6 +111,11 @@ def test_the_fields_that_set_noise_set_every_noise_and_no_other(make_study):
     assert set(noise_fields(["evaluation"])) == {"evaluation.noise"}
     fields = {field: 50.0 + number for number, field in enumerate(noise_fields(COHORTS))}
     assert {release.noise for release in plan(make_study(fields))} == set(fields.values())
+    calibrated = make_study({"heads.calibration": "pooled", "heads.calibration_noise": 25})
+    assert noise_fields(["evaluation"], calibrated) == ("evaluation.noise",)
+    fields = {field: 50.0 + number for number, field in enumerate(noise_fields(COHORTS, calibrated))}
+    changes = {**fields, "heads.calibration": "pooled"}
+    assert {release.noise for release in plan(make_study(changes))} == set(fields.values())
 
 
 def test_a_release_that_cannot_be_accounted_for_does_not_exist(make_study):

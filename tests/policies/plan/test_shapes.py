@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from policies.plan.families import MOMENT_CELLS
 from policies.plan.release import plan
 from policies.plan.shapes import (
@@ -10,6 +12,8 @@ from policies.plan.shapes import (
     metric_cells,
     prior_values,
 )
+
+NUMBER = {"data.label": {"column": "y", "minimum": 0, "maximum": 30}}
 
 
 def test_sizes_by_hand(make_study):
@@ -29,6 +33,18 @@ def test_the_hierarchical_solver_adds_the_sum_of_all_domains_and_the_encoder_end
     releases = plan(study)
     assert [releases.tensors(number) for number in (2, 3, 4)] == [("heads", "encoder"), ("heads",), ("heads",)]
     assert "encoder" not in plan(make_study({"encoder.rounds": 0})).tensor_costs()
+
+
+@pytest.mark.parametrize(
+    ("label", "calibration", "values"),
+    [({}, "pooled", 3), ({}, "domain", 9), (NUMBER, "pooled", 2), (NUMBER, "domain", 6)],
+)
+def test_the_calibration_releases_a_few_values_in_the_last_round(make_study, label, calibration, values):
+    study = make_study({**label, "heads.calibration": calibration, "heads.calibration_noise": 25})
+    assert [head_values(study, number) for number in (1, 2, 3, 5, 6)] == [20, 20, 40, 40, values]
+    release = plan(study).release(6, "heads")
+    assert (release.values, release.noise, release.cohort, plan(study).last) == (values, 25.0, "training", 7)
+    assert plan(study).tensors(6) == ("heads",)
 
 
 def test_raw_inputs_have_no_weights(make_study):

@@ -664,3 +664,49 @@ def test_a_learner_that_would_upload_a_batch_statistic_is_not_built(tmp_path, mo
     with pytest.raises(Refused) as caught:
         bare_learner(tmp_path, **changes)
     assert caught.value.reason is Reason.BATCH_STATISTICS
+
+
+@pytest.mark.parametrize("calibration", ["pooled", "domain"])
+@pytest.mark.parametrize("solver", ["newton", "hierarchical"])
+def test_the_calibration_brings_risks_that_the_clip_made_too_low_to_the_observed_rate(tmp_path, calibration, solver):
+    """A clip of a twentieth makes the risk of a rare outcome far too low; nothing but the intercepts moves."""
+    changes = {
+        "model": {"hidden": [], "representation": 2, "encoder": "raw"},
+        "heads": {
+            "solver": solver,
+            "pooled_rounds": 3,
+            "domain_rounds": 2,
+            "clip": 0.05,
+            "calibration": calibration,
+            **dict.fromkeys(("pooled_noise", "domain_noise", "calibration_noise"), 2.0),
+        },
+        "encoder": {"rounds": 0},
+        "privacy": {"max_patients": 10_000},
+    }
+    study = tiny_study(**changes)
+    rng, files = np.random.default_rng(4), {}
+    for silo in study.silos:
+        files[silo] = write_patients(tmp_path / f"{silo}.csv", rng, SLOPES / 4, patients=1500)
+        header, *rows = files[silo].read_text().splitlines()
+        rare = [row for row in rows if row.endswith(",0") or rng.random() < 0.15]
+        files[silo].write_text("\n".join([header, *rare]) + "\n")
+    federation = LocalFederation.gather(study, files, tmp_path / "silos")
+    for number in range(study.rounds):
+        federation.run_round(number)
+    before = federation.models["north"]
+    federation.run_round(study.rounds)
+    assert len({model.digest for model in federation.models.values()}) == 1
+    calibrated = federation.models["north"]
+    assert calibrated.round == study.rounds
+    moved = calibrated.heads - before.heads
+    assert not moved[:, :-1].any()
+    assert moved[:, -1].min() > 0.1
+    assert (np.ptp(moved[:, -1]) == 0) == (calibration == "pooled")
+    cohorts = [learner.cohort("training") for learner in federation.learners.values()]
+    observed = np.concatenate([records.labels for records in cohorts]).sum()
+    claimed = [
+        sum(model.predict(records.inputs, records.domains)[:, 1].sum() for records in cohorts)
+        for model in (before, calibrated)
+    ]
+    assert claimed[0] / observed < 0.8
+    assert claimed[1] / observed == pytest.approx(1, abs=0.1)

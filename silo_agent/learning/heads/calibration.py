@@ -1,0 +1,123 @@
+"""The last round of the heads: how far predictions are from outcomes, unclipped, and the intercepts that follow.
+
+Source: docs/design/heads.md, "Calibration". `intercept_sums` reads records; adding or removing one patient moves its
+result by at most 1 in l2, because no record's terms are longer (`Family.intercept_terms`). `shifts` reads opened sums
+alone. M domains, V = `Form.calibration_values`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from silo_agent.learning.families.family import Family, is_of_classes
+from silo_agent.learning.heads.sums import predicted
+
+Floats = NDArray[np.float64]
+
+_POOLED_SHARE: Final = 0.5
+"""How much of a domain calibration's release, by square, is the sum of all domains."""
+_SPREADS: Final = np.concatenate([[0.0], np.geomspace(0.02, 2.0, 12)])
+"""Grid of the prior deviations of a shift, in logits (of a number: in halves of the label's range)."""
+_NO_SHIFT: Final = 0.5
+"""Prior weight of the deviation 0."""
+_LEAST: Final = 1e-6
+"""No sum of curvatures is taken as less."""
+_STEEPEST: Final = 1.0 / 16.0
+"""Least factor by which a shift may change the curvature in the model of `_bent`."""
+
+
+def intercept_sums(
+    features: torch.Tensor,
+    labels: NDArray[np.int64],
+    domains: NDArray[np.int64],
+    weights: NDArray[np.float64],
+    heads: Floats,
+    *,
+    family: Family,
+    slack: float = 0.0,
+    norm_bound: float = 1.0,
+) -> Floats:
+    """Sums (M, V) over patients of what an intercept's step needs, at the heads (M, W) that all silos hold.
+
+    Arguments as of `sums.second_order_sums`. A record whose logits overflow under these heads enters as zero.
+    """
+    mean, error, weight = predicted(
+        features, labels, domains, weights / (1.0 + slack), heads, family=family, norm_bound=norm_bound
+    )
+    terms = (weight[:, None] * family.intercept_terms(mean, error)).cpu().numpy()
+    return np.stack([np.bincount(domains, column, minlength=len(heads)) for column in terms.T], axis=1)
+
+
+def blocks(sums: Floats, *, pooled: bool) -> Floats:
+    """The values that are released, flat: (V,) for one common shift, else ((M + 1) V,), the sum of all domains last.
+
+    A patient's rows have norms that add up to at most 1. So have the rows as one vector and their sum; together they
+    enter with squares that add up to 1 (`evidence.mixed`).
+    """
+    whole = sums.sum(axis=0, keepdims=True)
+    if pooled:
+        return np.asarray(whole.ravel())
+    return np.concatenate([math.sqrt(1.0 - _POOLED_SHARE) * sums, math.sqrt(_POOLED_SHARE) * whole]).ravel()
+
+
+def shifts(opened: Floats, noise_sd: float, family: Family, small: NDArray[np.bool_], *, pooled: bool) -> Floats:
+    """What is added to each domain's intercept (M,), from opened `blocks` with `noise_sd` on every value.
+
+    `small` (M,): domains with too few patients for a shift of their own.
+    """
+    scale = np.array(family.intercept_scale)
+    read = opened.reshape(-1, len(scale)) / scale
+    deviation = noise_sd / scale[0]
+    if pooled:
+        own, whole, variance = None, read[0], deviation**2
+    else:
+        own = read[:-1] / math.sqrt(1.0 - _POOLED_SHARE)
+        alone, together = (1.0 - _POOLED_SHARE) / len(own), _POOLED_SHARE
+        whole = (alone * own.sum(axis=0) + math.sqrt(together) * read[-1]) / (alone + together)
+        variance = deviation**2 / (alone + together)
+    curvature = max(float(whole[1]), _LEAST)
+    growth = float(np.clip(whole[2] / curvature, -1.0, 1.0)) if is_of_classes(family) else 0.0
+    step = _shrunk(whole[:1], np.array([curvature]), np.array([variance]))
+    common = _bent(step, growth)
+    if own is None:
+        return np.broadcast_to(common, small.shape).copy()
+    # What is left of a domain's error after the common shift, and its curvature there.
+    curvatures = np.maximum(own[:, 1], _LEAST)
+    left = own[:, 0] + curvatures * _straight(common, growth)
+    curvatures = curvatures * np.exp(growth * common)
+    sampling = curvatures if is_of_classes(family) else 0.0
+    steps = _shrunk(left, curvatures, deviation**2 / (1.0 - _POOLED_SHARE) + sampling)
+    return common + np.where(small, 0.0, _bent(steps, growth))
+
+
+def _shrunk(error: Floats, curvature: Floats, variance: Floats) -> Floats:
+    """Posterior means (B,) of steps x ~ N(0, s^2), given -error = curvature x + noise of `variance`, all (B,).
+
+    The mean over a grid of s, weighted by how well it explains the errors. Nothing is chosen, so nothing jumps.
+    """
+    square = _SPREADS[:, None] ** 2
+    total = square * curvature**2 + variance
+    prior = np.where(_SPREADS > 0, (1.0 - _NO_SHIFT) / (len(_SPREADS) - 1), _NO_SHIFT)
+    log_weight = np.log(prior) - 0.5 * (error**2 / total + np.log(total)).sum(axis=1)
+    likely = np.exp(log_weight - log_weight.max())
+    return np.asarray((likely / likely.sum()) @ (-square * curvature * error / total))
+
+
+def _bent(step: Floats, growth: float) -> Floats:
+    """The shift d with (exp(growth d) - 1) / growth = step: curvature grows with the shift, as of rare outcomes.
+
+    Newton's step alone takes it as constant. Where predictions were half as large as they should be, it ended a fifth
+    too high.
+    """
+    factor = np.maximum(1.0 + growth * step, _STEEPEST)
+    return np.asarray(np.log(factor) / growth if abs(growth) > _LEAST else step)
+
+
+def _straight(shift: Floats, growth: float) -> Floats:
+    """Inverse of `_bent`."""
+    return np.asarray(np.expm1(growth * shift) / growth if abs(growth) > _LEAST else shift)
