@@ -259,7 +259,7 @@ def _check_model(policy: Policy, study: Study) -> None:
             Reason.REPRESENTATION_TOO_LARGE,
             f"study.model.representation is {model.representation}"
             if study.head_inputs == model.representation
-            else f"study.model makes heads that read {study.head_inputs} values (representation, skip, random_features)",
+            else f"study.model (representation, skip, random_features) has heads read {study.head_inputs} values",
             f"policy.limits.representation allows {limits.representation}",
         ),
         (

@@ -44,6 +44,9 @@ class Model(Closed):
     made from `seed` and never trained. With `encoder: raw` or `skip`."""
     gain: Annotated[Positive, bounds.within(1e-6, 1e3)] = 1.0
     """Scale of the last layer's orthogonal initial weights."""
+    first_biases: Annotated[float, Field(ge=0, le=100)] = 0.0
+    """The hidden layers' first biases lie evenly between this and its negative. With 0 the network starts as an odd
+    function of its inputs, and finds squares and products slowly."""
     seed: Annotated[int, Field(ge=0, lt=2**32)]
     """Public seed of the common initial weights."""
 

@@ -211,6 +211,7 @@ class Study(Closed):
         faults = {
             f"model.representation is {model.representation}; make it {inputs}": model.representation != inputs,
             "model.hidden lists layers; make it an empty list": bool(model.hidden),
+            "model.first_biases are those of hidden layers; leave them out": model.first_biases > 0,
             "the encoder is trained; set encoder.rounds to 0": self.encoder_rounds > 0,
             "encoder.l2r and encoder.cmi are terms of an encoder; leave them out": self.encoder.l2r + self.encoder.cmi
             > 0,
@@ -338,6 +339,7 @@ _ADDED: tuple[tuple[tuple[str, ...], object], ...] = (
     (("model", "channels"), [16, 32]),
     (("model", "skip"), False),
     (("model", "random_features"), 0),
+    (("model", "first_biases"), 0.0),
     (("encoder", "sealing"), "ring32"),
     (("data", "label", "minimum"), None),
     (("data", "label", "maximum"), None),

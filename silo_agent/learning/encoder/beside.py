@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from policies.documents.study import CategoryFeature, DataSchema, Model
 
-SPREAD: Final = 1.5
+SPREAD: Final = 1.25
 """Deviation of W'x, if numbers are spread evenly over their ranges. Measured: docs/design/heads.md, "What a head
 reads"."""
 _STREAM: Final = 0x52414E44

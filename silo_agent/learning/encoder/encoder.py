@@ -114,7 +114,9 @@ class Encoder(nn.Module):
 
 
 def build_encoder(model: Model, data: DataSchema, *, stochastic: bool) -> Encoder:
-    """An encoder at the common start, from `model.seed`: the image network's start, then orthogonal weights, biases 0.
+    """An encoder at the common start, from `model.seed`: the image network's start, then orthogonal weights.
+
+    The hidden layers' biases are even in +-`model.first_biases`, all others 0.
 
     The last layer's weights are orthogonal times `model.gain`. In the layer that joins image and record, each of the
     two has its own orthogonal weights. In one common matrix, the many image features would leave almost no weight for
@@ -134,6 +136,9 @@ def build_encoder(model: Model, data: DataSchema, *, stochastic: bool) -> Encode
             blocks = (layer.in_features,) if layer is not linears[0] else (data.inputs, layer.in_features - data.inputs)
             start = _blocks(generator, rows, blocks) * (model.gain if last else 1.0)
             layer.weight[:rows].copy_(torch.from_numpy(start.astype(np.float32)))
+            if model.first_biases and not last:
+                biases = model.first_biases * _even(generator, layer.out_features)
+                layer.bias.copy_(torch.from_numpy(biases.astype(np.float32)))
     return encoder
 
 
@@ -210,13 +215,17 @@ def _orthogonal(generator: np.random.PCG64, rows: int, columns: int) -> NDArray[
     differs between machines in the last bits, and every silo must start from the same digest.
     """
     count, length = min(rows, columns), max(rows, columns)
-    raw = generator.random_raw(count * length).reshape(count, length)
-    basis = (raw >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1.0
+    basis = _even(generator, count * length).reshape(count, length)
     for i in range(count):
         basis[i] /= np.sqrt(_row_sums(basis[i : i + 1] ** 2))
         rest = basis[i + 1 :]
         rest -= _row_sums(rest * basis[i])[:, None] * basis[i]
     return basis if rows <= columns else basis.T.copy()
+
+
+def _even(generator: np.random.PCG64, count: int) -> NDArray[np.float64]:
+    """Numbers (count,) spread evenly over [-1, 1), the same on every platform."""
+    return (generator.random_raw(count) >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1.0
 
 
 def _row_sums(values: NDArray[np.float64]) -> NDArray[np.float64]:
