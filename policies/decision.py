@@ -255,9 +255,11 @@ def _check_model(policy: Policy, study: Study) -> None:
             f"policy.limits.encoder_weights allows {limits.encoder_weights}",
         ),
         (
-            model.representation <= limits.representation,
+            study.head_inputs <= limits.representation,
             Reason.REPRESENTATION_TOO_LARGE,
-            f"study.model.representation is {model.representation}",
+            f"study.model.representation is {model.representation}"
+            if study.head_inputs == model.representation
+            else f"study.model (representation, skip, random_features) has heads read {study.head_inputs} values",
             f"policy.limits.representation allows {limits.representation}",
         ),
         (

@@ -80,7 +80,7 @@ class _Network(nn.Module):
     def __init__(self, model: Model, data: DataSchema, heads: int) -> None:
         super().__init__()
         self.encoder = build_encoder(model, data, stochastic=False)
-        self.heads = nn.Linear(model.representation, heads)
+        self.heads = nn.Linear(self.encoder.width, heads)
         with torch.no_grad():
             self.heads.weight.zero_()
             self.heads.bias.zero_()

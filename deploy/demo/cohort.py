@@ -5,10 +5,14 @@ the study's schema publishes (`exam/study.yaml`); no real patient is in it. The 
 FedDAR (Table 6): 7,681 patients, the share of every group at every site, and one site with a single group.
 What a study makes of the files is left to the study.
 
-The law. A patient of group m has a latent state z in the unit ball of R^16, whose variances fall like 1/j. The risk is
-`sigmoid(a_m <w_m, z> + b_m)` with `w_m` proportional to `w_0 + 0.8 v_m`: the groups share the state and differ in the
-direction that matters. `a_m` gives every group a logit spread of 2.2, `b_m` its prevalence. The 22 record features are
-noisy linear views of z in clinical units, so no single column is the state and no group is favoured by a column.
+The linear law. A patient of group m has a latent state z in the unit ball of R^16, whose variances fall like 1/j. The
+risk is `sigmoid(a_m <w_m, z> + b_m)` with `w_m` proportional to `w_0 + 0.8 v_m`: the groups share the state and differ
+in the direction that matters. `a_m` gives every group a logit spread of 2.2, `b_m` its prevalence. The 22 record
+features are noisy linear views of z in clinical units, so no single column is the state and no group is favoured by a
+column.
+
+The nonlinear law differs in the risk alone: beside the linear part, and as large, stands a curved part that all groups
+share, made of products and squares of six projections of z. No linear model of the columns can see it.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ import csv
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -99,6 +103,10 @@ HEADER: Final = (PATIENT, GROUP, *(c.name for c in MEASUREMENTS), OXYGEN, LABEL)
 FEATURES: Final = len(MEASUREMENTS) + 1
 
 
+LawName = Literal["linear", "nonlinear"]
+_PROJECTIONS: Final = 6
+
+
 @dataclass(frozen=True)
 class Cohort:
     """Where the files lie: one of every site (in the order of `SITE_PATIENTS`), one test file of every group."""
@@ -109,8 +117,8 @@ class Cohort:
     patients: int
 
 
-class _Law:
-    """State, risk and appearance of a patient, drawn once per cohort."""
+class Law:
+    """State, risk and appearance of a patient, drawn once per cohort. The risk is linear in the state."""
 
     def __init__(self, rng: np.random.Generator) -> None:
         self._rng = rng
@@ -123,11 +131,20 @@ class _Law:
         self._direction = _unit(common + _HETEROGENEITY * own)
         view = np.linalg.qr(rng.normal(size=(FEATURES, _STATE)))[0]
         self._view = view / np.linalg.norm(self._mix @ view.T, axis=0)[:, None]
+        self._prepare()
         self._slope, self._intercept = np.zeros(len(GROUPS)), np.zeros(len(GROUPS))
         for group in range(len(GROUPS)):
-            score = self.states(20_000, group) @ self._direction[group]
+            score = self._score(self.states(20_000, group), group)
             self._slope[group] = _LOGIT_SPREAD / score.std()
             self._intercept[group] = _intercept(self._slope[group] * score, PREVALENCE[group])
+
+    def _prepare(self) -> None:
+        """Draw what the score needs beside the directions."""
+
+    def _score(self, states: Array, group: int) -> Array:
+        """What the risk rises with (n,), in any unit."""
+        score: Array = states @ self._direction[group]
+        return score
 
     def states(self, count: int, group: int) -> Array:
         """Latent states (count, 16), at most 1 in norm."""
@@ -137,7 +154,7 @@ class _Law:
 
     def labels(self, states: Array, group: int) -> npt.NDArray[np.int64]:
         """Outcomes (n,) drawn from the group's risk."""
-        risk = _sigmoid(self._slope[group] * (states @ self._direction[group]) + self._intercept[group])
+        risk = _sigmoid(self._slope[group] * self._score(states, group) + self._intercept[group])
         return (self._rng.random(len(states)) < risk).astype(np.int64)
 
     def appearance(self, states: Array) -> Array:
@@ -145,6 +162,30 @@ class _Law:
         noise = self._rng.normal(size=(len(states), FEATURES))
         scores: Array = states @ self._view.T + _PATIENT_NOISE * noise
         return scores
+
+
+class NonlinearLaw(Law):
+    """The same with as much of the risk in products and squares of six projections of the state as in the state."""
+
+    def _prepare(self) -> None:
+        self._axes = _unit(self._rng.normal(size=(_PROJECTIONS, _STATE)))
+        self._axes /= (self.states(20_000, 0) @ self._axes.T).std(axis=0)[:, None]
+        drawn = [self.states(20_000, group) for group in range(len(GROUPS))]
+        self._straight = [(own @ self._direction[group]).std() for group, own in enumerate(drawn)]
+        self._curved = [self._curve(own).std() for own in drawn]
+
+    def _curve(self, states: Array) -> Array:
+        a, b, c, d, e, f = (states @ self._axes.T).T
+        curve: Array = a * b + 0.7 * (c**2 - 1.0) + np.abs(d) * e - 0.7 * (f**2 - 1.0)
+        return curve
+
+    def _score(self, states: Array, group: int) -> Array:
+        straight = (states @ self._direction[group]) / self._straight[group]
+        score: Array = straight + self._curve(states) / self._curved[group]
+        return score
+
+
+LAWS: Final[dict[LawName, type[Law]]] = {"linear": Law, "nonlinear": NonlinearLaw}
 
 
 def _unit(vectors: Array) -> Array:
@@ -166,34 +207,56 @@ def _intercept(logits: Array, prevalence: float) -> float:
     return (low + high) / 2
 
 
-def generate(folder: Path, seed: int) -> Cohort:
+def generate(folder: Path, seed: int, *, law: LawName = "linear", times: int = 1) -> Cohort:
     """Write `site-1.csv` to `site-6.csv` and `public-test-<group>.csv` into `folder`, which is created.
 
-    The test patients are drawn from the same laws, have one record each and belong to no site.
+    Every site has `times` as many patients as `SITE_PATIENTS` says. The test patients are drawn from the same laws,
+    have one record each and belong to no site.
     """
     folder.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(seed)
-    law = _Law(rng)
+    drawn = LAWS[law](rng)
     sites = []
     for number, (patients, shares) in enumerate(zip(SITE_PATIENTS, SITE_SHARES, strict=True), start=1):
         path = folder / f"site-{number}.csv"
-        groups = rng.choice(len(GROUPS), size=patients, p=np.array(shares) / sum(shares))
-        visits = 1 + rng.choice(len(VISITS), size=patients, p=VISITS)
-        _write(path, _rows(law, rng, groups, visits, f"S{number}"))
+        groups = rng.choice(len(GROUPS), size=patients * times, p=np.array(shares) / sum(shares))
+        visits = 1 + rng.choice(len(VISITS), size=patients * times, p=VISITS)
+        _write(path, _rows(drawn, rng, groups, visits, f"S{number}"))
         sites.append(path)
     tests = {}
     for group, name in enumerate(GROUPS):
         path = folder / f"public-test-{name.lower()}.csv"
         groups = np.full(TEST_PATIENTS, group)
-        _write(path, _rows(law, rng, groups, np.ones(TEST_PATIENTS, dtype=np.int64), f"T{group + 1}"))
+        _write(path, _rows(drawn, rng, groups, np.ones(TEST_PATIENTS, dtype=np.int64), f"T{group + 1}"))
         tests[name] = path
-    return Cohort(tuple(sites), tests, sum(SITE_PATIENTS))
+    return Cohort(tuple(sites), tests, sum(SITE_PATIENTS) * times)
 
 
 def _rows(
-    law: _Law, rng: np.random.Generator, groups: npt.NDArray[np.int64], visits: npt.NDArray[np.int64], prefix: str
+    law: Law, rng: np.random.Generator, groups: npt.NDArray[np.int64], visits: npt.NDArray[np.int64], prefix: str
 ) -> Iterator[list[str]]:
     """The lines of one file: patients in random order of group, the visits of one patient together."""
+    seen = seen_by_record(law, rng, groups, visits)
+    for row, who in enumerate(seen.patients):
+        measured = (f"{v[row]:.{c.digits}f}" for v, c in zip(seen.measured, MEASUREMENTS, strict=True))
+        device = OXYGEN_DEVICES[seen.devices[row]]
+        yield [f"{prefix}-{who + 1:05d}", GROUPS[groups[who]], *measured, device, str(seen.labels[row])]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Seen:
+    """Records (n,): whose they are, their outcome, `measured` (21, n) in the columns' units, the device's place."""
+
+    patients: npt.NDArray[np.int64]
+    labels: npt.NDArray[np.int64]
+    measured: tuple[Array, ...]
+    devices: npt.NDArray[np.int64]
+
+
+def seen_by_record(
+    law: Law, rng: np.random.Generator, groups: npt.NDArray[np.int64], visits: npt.NDArray[np.int64]
+) -> Seen:
+    """Records of patients of these groups (p,) with so many visits (p,)."""
     scores, labels = np.zeros((len(groups), FEATURES)), np.zeros(len(groups), dtype=np.int64)
     for group in np.unique(groups):
         of_group = groups == group
@@ -201,12 +264,8 @@ def _rows(
         scores[of_group], labels[of_group] = law.appearance(states), law.labels(states, int(group))
     patient = np.repeat(np.arange(len(groups)), visits)
     seen = scores[patient] + _VISIT_NOISE * rng.normal(size=(len(patient), FEATURES))
-    values = [column.measure(seen[:, j]) for j, column in enumerate(MEASUREMENTS)]
-    devices = np.searchsorted(_OXYGEN_STEPS, seen[:, -1])
-    for row, who in enumerate(patient):
-        measured = (f"{v[row]:.{c.digits}f}" for v, c in zip(values, MEASUREMENTS, strict=True))
-        device = OXYGEN_DEVICES[devices[row]]
-        yield [f"{prefix}-{who + 1:05d}", GROUPS[groups[who]], *measured, device, str(labels[who])]
+    values = tuple(column.measure(seen[:, j]) for j, column in enumerate(MEASUREMENTS))
+    return Seen(patient, labels[patient], values, np.searchsorted(_OXYGEN_STEPS, seen[:, -1]))
 
 
 def _write(path: Path, rows: Iterator[list[str]]) -> None:

@@ -77,7 +77,7 @@ class Demo:
         """Each silo's own file; made-up patients come with public test files."""
         source, folder = self._source, self._request.data
         if not source.files:
-            made = cohort.generate(self._request.out / "data", self._request.seed)
+            made = cohort.generate(self._request.out / "data", self._request.seed, law=source.law, times=source.times)
             self._tests = list(made.tests.values())
             return dict(zip(source.study.silos, made.sites, strict=True))
         if folder is None:

@@ -9,6 +9,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from deploy.demo.cohort import LawName
 from deploy.local.silo_policies import silo_policy
 from policies.documents.document import Closed, read_document
 from policies.documents.policy import Policy
@@ -16,11 +17,16 @@ from policies.documents.study import Name, Study, load_study
 
 
 class DataFiles(Closed):
-    """`data.yaml`: title of the study, and each silo's file below the folder that the user gives."""
+    """`data.yaml`: title of the study, and each silo's file below the folder that the user gives.
+
+    If there are no files, the data are made up: by which law, and how many times the patients of the cohort.
+    """
 
     title: Annotated[str, Field(min_length=1)]
     files: dict[Name, str] = Field(default_factory=dict)
     """Empty if the data are made up."""
+    law: LawName = "linear"
+    times: Annotated[int, Field(ge=1, le=20)] = 1
 
 
 @dataclass(frozen=True)
@@ -33,6 +39,8 @@ class Source:
     """Text of every silo's policy, with `silo_policies.DATA_SET` for its data set."""
     title: str
     files: Mapping[str, str]
+    law: LawName
+    times: int
 
     def policy_of(self, silo: str) -> Policy:
         """A silo's policy; its data set is named after it."""
@@ -44,4 +52,4 @@ def load_source(folder: Path) -> Source:
     data = read_document(folder / "data.yaml", DataFiles)
     study_file = folder / "study.yaml"
     policy = (folder / "policy.yaml").read_text(encoding="utf-8")
-    return Source(load_study(study_file), study_file, policy, data.title, data.files)
+    return Source(load_study(study_file), study_file, policy, data.title, data.files, data.law, data.times)

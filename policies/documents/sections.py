@@ -20,6 +20,9 @@ Seconds = Annotated[Positive, bounds.within(0.01, 30 * 86_400, fix="choose at mo
 class Model(Closed):
     """An encoder phi with values in [-1, 1]^k / sqrt(k), so that ||phi|| <= 1, and one linear head per domain.
 
+    Heads read the representation, and beside it the inputs and random features of them if the study says so
+    (docs/design/heads.md, "What a head reads").
+
     An image passes through its own network. The output is put beside the features, and both enter the `hidden` layers
     and the projection to the representation. Architectures are names: the silo builds them from its own list
     (`silo_agent.learning`), and code never comes from outside.
@@ -33,8 +36,17 @@ class Model(Closed):
     """Channels of the cnn, one entry for each convolution."""
     hidden: Annotated[tuple[Annotated[int, Field(ge=1, le=4096)], ...], Field(max_length=8)] = (32,)
     representation: Annotated[int, Field(ge=1, le=256)] = 16
+    skip: bool = False
+    """Whether heads read the inputs too, beside the encoder's output: first the k values of the representation, then
+    the inputs, divided by a public number."""
+    random_features: Annotated[int, Field(ge=0, le=256)] = 0
+    """Public random features of the inputs, which heads read after the inputs themselves: cosines of random directions,
+    made from `seed` and never trained. With `encoder: raw` or `skip`."""
     gain: Annotated[Positive, bounds.within(1e-6, 1e3)] = 1.0
     """Scale of the last layer's orthogonal initial weights."""
+    first_biases: Annotated[float, Field(ge=0, le=100)] = 0.0
+    """The hidden layers' first biases lie evenly between this and its negative. With 0 the network starts as an odd
+    function of its inputs, and finds squares and products slowly."""
     seed: Annotated[int, Field(ge=0, lt=2**32)]
     """Public seed of the common initial weights."""
 

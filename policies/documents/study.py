@@ -201,6 +201,7 @@ class Study(Closed):
             raise ValueError(msg)
         if encoder == "raw":
             self._check_raw()
+        self._check_beside()
         if image is not None and encoder == "cnn" and min(image.height, image.width) >> len(self.model.channels) < 1:
             msg = f"model.channels halves the image {len(self.model.channels)} times, and nothing of it is left"
             raise ValueError(msg)
@@ -210,6 +211,7 @@ class Study(Closed):
         faults = {
             f"model.representation is {model.representation}; make it {inputs}": model.representation != inputs,
             "model.hidden lists layers; make it an empty list": bool(model.hidden),
+            "model.first_biases are those of hidden layers; leave them out": model.first_biases > 0,
             "the encoder is trained; set encoder.rounds to 0": self.encoder_rounds > 0,
             "encoder.l2r and encoder.cmi are terms of an encoder; leave them out": self.encoder.l2r + self.encoder.cmi
             > 0,
@@ -219,6 +221,25 @@ class Study(Closed):
         if found:
             msg = f"model.encoder raw has no network for the {inputs} inputs, but {'; '.join(found)}"
             raise ValueError(msg)
+
+    def _check_beside(self) -> None:
+        model, reads = self.model, self.head_inputs
+        if not (model.skip or model.random_features):
+            return
+        faults = {
+            "model.skip puts the inputs beside an encoder, and with model.encoder raw the heads read them anyway; leave"
+            " it out": model.skip and model.encoder == "raw",
+            "model.random_features stand beside the inputs; set model.skip to true, or model.encoder to raw": not (
+                model.skip or model.encoder == "raw"
+            ),
+            "data.features is empty, so there are no inputs to read; list features, or leave out model.skip and"
+            " model.random_features": self.data.inputs == 0,
+            f"a head reads {reads} values, and at most {_MOST_READ} are allowed; list fewer features or make"
+            " model.representation or model.random_features smaller": reads > _MOST_READ,
+        }
+        found = [fault for fault, there in faults.items() if there]
+        if found:
+            raise ValueError("; ".join(found))
 
     def _check_rounds(self) -> None:
         heads, classes = self.heads, self.data.label.count
@@ -245,13 +266,18 @@ class Study(Closed):
                 " heads.solver hierarchical the encoder must not change any more when the last pooled round is summed"
             )
             raise ValueError(msg)
-        width = (1 if classes == BINARY else classes) * (self.model.representation + 1)
+        width = (1 if classes == BINARY else classes) * self.head_row
         if width > _WIDEST:
             msg = (
                 f"heads.solver hierarchical solves heads of at most {_WIDEST} weights, and these have {width}; make"
-                " model.representation smaller or choose newton"
+                f" {self._what_widens()} smaller or choose newton"
             )
             raise ValueError(msg)
+
+    def _what_widens(self) -> str:
+        if self.model.random_features:
+            return "model.representation or model.random_features"
+        return "model.representation"
 
     def _check_noise(self) -> None:
         noises = {
@@ -291,6 +317,17 @@ class Study(Closed):
             return self.encoder.rounds
         return (self.heads.pooled_rounds if self.heads.solver == "hierarchical" else self.head_rounds) - 1
 
+    @property
+    def head_inputs(self) -> int:
+        """Number of values that a head reads of a record: representation, inputs beside it, random features."""
+        model = self.model
+        return model.representation + (self.data.inputs if model.skip else 0) + model.random_features
+
+    @property
+    def head_row(self) -> int:
+        """K: weights in one row of a head, one for each value that it reads, and the bias."""
+        return self.head_inputs + 1
+
     def canonical(self) -> bytes:
         """Return the study as canonical JSON (sorted keys, no spaces), which travels and is hashed.
 
@@ -316,6 +353,9 @@ _ADDED: tuple[tuple[tuple[str, ...], object], ...] = (
     (("data", "label", "classes"), []),
     (("data", "features", "*", "outside"), "drop"),
     (("model", "channels"), [16, 32]),
+    (("model", "skip"), False),
+    (("model", "random_features"), 0),
+    (("model", "first_biases"), 0.0),
     (("encoder", "sealing"), "ring32"),
     (("data", "label", "minimum"), None),
     (("data", "label", "maximum"), None),
@@ -384,6 +424,8 @@ def require_bounds(study: Study) -> None:
 
 _WIDEST: Final = 512
 """Weights of a head whose posterior is computed within seconds."""
+_MOST_READ: Final = 512
+"""Values that a head may read if the inputs stand beside the encoder."""
 _ROUNDED: Final = 0.01
 """How far shares that an author has rounded may sum from 1."""
 _LISTED: Final = 3

@@ -26,7 +26,7 @@ _CELL: Final = 64
 _RECORD: Final = 96
 """Bytes of a record beside its inputs: class, domain, patient, identity, places."""
 _PHI: Final = 32
-"""Bytes of one value of the representation in the heads' sums: the value, its error, their products, in float64."""
+"""Bytes of one value that a head reads, in the heads' sums: the value, its error, their products, in float64."""
 _WEIGHT: Final = 128
 """Bytes of a weight: the model, its start, gradient, noise, change, integers, masks and sealed bytes."""
 _SUMMED: Final = 96
@@ -70,10 +70,10 @@ def needed(study: Study) -> Memory:
 
 
 def _record_bytes(study: Study) -> int:
-    data, model = study.data, study.model
+    data = study.data
     cells = len(data.features) + len(data.domain) + 2 + (data.image is not None)
     pixels = 0 if data.image is None else _image_bytes(data.image)
-    return _RECORD + _CELL * cells + _FLOAT * data.inputs + pixels + _PHI * (model.representation + 1)
+    return _RECORD + _CELL * cells + _FLOAT * data.inputs + pixels + _PHI * study.head_row
 
 
 def _image_bytes(image: Image) -> int:
@@ -89,8 +89,8 @@ def _widest(study: Study) -> int:
 
 
 def _layer_values(study: Study) -> int:
-    """Values of all layers of the encoder for one record, its inputs included."""
-    return sum(shapes.layer_widths(study))
+    """Values of all layers of the encoder for one record, its inputs included, and what stands beside its output."""
+    return sum(shapes.layer_widths(study)) + study.head_inputs - study.model.representation
 
 
 def _personal(study: Study, values: int, weights: int) -> int:

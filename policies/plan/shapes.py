@@ -35,8 +35,8 @@ def prior_values(study: Study) -> int:
 
 
 def head_width(study: Study) -> int:
-    """W: weights of one head. K = k + 1 for two classes or a number (one row), C K for more (a softmax of C logits)."""
-    return form_of(study.data.label.count).logits * (study.model.representation + 1)
+    """W: weights of one head. K for two classes or a number (one row), C K for more (a softmax of C logits)."""
+    return form_of(study.data.label.count).logits * study.head_row
 
 
 def head_values(study: Study, round_number: int) -> int:
@@ -68,7 +68,7 @@ def evidence_values(study: Study) -> int:
     """
     if study.heads.solver != "hierarchical":
         return 0
-    width, features, domains = head_width(study), study.model.representation + 1, len(study.data.domains)
+    width, features, domains = head_width(study), study.head_row, len(study.data.domains)
     block = width * (width + 1) // 2 + width
     return features * (features + 1) // 2 + 1 + sum(1 + blocks * block + domains * width for blocks in (domains, 1))
 

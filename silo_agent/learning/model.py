@@ -40,9 +40,9 @@ class SharedModel:
     """The model after a round.
 
     `encoder` float32 (shapes.encoder_values,). `prior` float32 (shapes.prior_values,): r(z|y) if it is averaged, else
-    empty. `heads` float64 (M, W), W = shapes.head_width, rows of k weights and a bias. `evidence` float64
-    (shapes.evidence_values,): what the hierarchical solver keeps from round to round (`heads.evidence`); empty for the
-    other solver. `round` is the last round that the model contains; 0 is the public start.
+    empty. `heads` float64 (M, W), W = shapes.head_width, rows of weights for what a head reads, and a bias. `evidence`
+    float64 (shapes.evidence_values,): what the hierarchical solver keeps from round to round (`heads.evidence`); empty
+    for the other solver. `round` is the last round that the model contains; 0 is the public start.
     """
 
     study: Study
@@ -226,8 +226,7 @@ def _tensors(study: Study) -> tuple[str, ...]:
 
 def _evidence_shape(study: Study) -> tuple[int, int, int]:
     """M, R, K of a study's heads."""
-    features = study.model.representation + 1
-    return len(study.data.domains), shapes.head_width(study) // features, features
+    return len(study.data.domains), shapes.head_width(study) // study.head_row, study.head_row
 
 
 def _logits(phi: NDArray[np.float64], own: NDArray[np.float64]) -> NDArray[np.float64]:

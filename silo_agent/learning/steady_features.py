@@ -36,7 +36,7 @@ def steady_features(
     images: Images | None = None,
     device: torch.device | str = "cpu",
 ) -> torch.Tensor:
-    """Return phi of all rows, float32 (n, k) on `device`, as `encoder.features`. The encoder is moved there."""
+    """Return what heads read of all rows, float32 (n, width), as `encoder.features`. The encoder is moved."""
     device = torch.device(device)
     with steady_kernels(device):
         rows = _rows(encoder, inputs.shape[1], None if images is None else images.shape, device)

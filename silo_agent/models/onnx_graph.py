@@ -27,6 +27,7 @@ _LAST = 2
 _SIMPLE: Mapping[str, tuple[str, Mapping[str, int]]] = {
     "relu": ("Relu", {}),
     "tanh": ("Tanh", {}),
+    "cos": ("Cos", {}),
     "add": ("Add", {}),
     "flatten": ("Flatten", {"axis": 1}),
     "concatenate": ("Concat", {"axis": 1}),

@@ -56,6 +56,29 @@ def test_equal_seeds_write_equal_files_and_others_do_not(made, tmp_path):
     assert made.sites[0].read_bytes() != other.sites[0].read_bytes()
 
 
+def test_the_nonlinear_law_shows_the_same_patients_other_outcomes_that_no_line_of_the_state_tells():
+    laws = [law(np.random.default_rng(3)) for law in cohort.LAWS.values()]
+    explained = []
+    for law in laws:
+        states = law.states(4000, 1)
+        score = law._score(states, 1)
+        design = np.column_stack([states, np.ones(len(states))])
+        rest = score - design @ np.linalg.lstsq(design, score, rcond=None)[0]
+        explained.append(1 - rest.var() / score.var())
+        assert abs(law.labels(states, 1).mean() - cohort.PREVALENCE[1]) < 0.03
+    assert explained[0] == pytest.approx(1)
+    assert 0.4 < explained[1] < 0.7
+
+
+def test_a_cohort_may_be_made_of_several_times_as_many_patients(tmp_path, monkeypatch):
+    monkeypatch.setattr(cohort, "SITE_PATIENTS", (20, 10))
+    monkeypatch.setattr(cohort, "SITE_SHARES", cohort.SITE_SHARES[:2])
+    monkeypatch.setattr(cohort, "TEST_PATIENTS", 2)
+    made = cohort.generate(tmp_path, 1, law="nonlinear", times=3)
+    assert made.patients == 90
+    assert [len({row[cohort.PATIENT] for row in rows(path)}) for path in made.sites] == [60, 30]
+
+
 def test_groups_are_mixed_as_in_the_table(made):
     for path, patients, shares in zip(made.sites, cohort.SITE_PATIENTS, cohort.SITE_SHARES, strict=True):
         groups = Counter({row[cohort.PATIENT]: row[cohort.GROUP] for row in rows(path)}.values())

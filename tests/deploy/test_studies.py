@@ -13,7 +13,7 @@ from policies.plan.release import plan
 from policies.refusals import Reason, Refused
 
 DEMO = Path(__file__).parents[2] / "deploy" / "demo"
-CLAIMS = [("exam", 3.9), ("heart-disease", 8.0)]
+CLAIMS = [("exam", 3.9), ("nonlinear", 3.9), ("nonlinear-30k", 3.9), ("heart-disease", 8.0)]
 ALL = [*(name for name, _ in CLAIMS), "heart-disease-public"]
 
 

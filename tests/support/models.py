@@ -53,6 +53,15 @@ STUDIES: Mapping[str, Mapping[str, Any]] = {
         "model": {"encoder": "raw", "hidden": [], "representation": 10},
         "encoder": {"rounds": 0},
     },
+    "raw inputs and random features": {
+        "model": {"encoder": "raw", "hidden": [], "representation": 2, "random_features": 5},
+        "encoder": {"rounds": 0},
+    },
+    "stochastic mlp beside its inputs and random features": {
+        "data": {"label": THREE, "features": MIXED},
+        "model": {"skip": True, "random_features": 3},
+        "encoder": {"cmi": 0.1},
+    },
     "stochastic cnn with features": {
         "data": {"label": THREE, "features": MIXED, "image": GRAY},
         "model": {"encoder": "cnn", "channels": [4, 6]},

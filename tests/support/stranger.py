@@ -136,8 +136,12 @@ def op_scale(x, factor):
     return x * factor
 
 
-def op_concatenate(a, b):
-    return np.concatenate([a, b], axis=1)
+def op_concatenate(*parts):
+    return np.concatenate(parts, axis=1)
+
+
+def op_cos(x):
+    return np.cos(x)
 
 
 def op_flatten(x):

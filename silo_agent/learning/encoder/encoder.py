@@ -1,9 +1,10 @@
 """The shared encoder phi: from a record's d inputs, its image or both, to R^k. Its architectures are on a fixed list.
 
-Guarantees a public bound of ||phi(x)||, `norm_bound`, for every input and all weights: 1 by its last layer
-tanh(.) / sqrt(k), and for raw inputs what their ranges imply. Clamping the norms was measured to destroy information.
-The start is a pure function of the
-public seed, bit-identical on every platform. `private.dpsgd` trains the encoder.
+Guarantees a public bound of what heads read, `norm_bound`, for every input and all weights: phi is at most 1 long by
+its last layer tanh(.) / sqrt(k), and inputs and random features (`beside`) are as long as their ranges imply. Nothing
+is clamped to a shorter norm: that was measured to destroy information, and the clip of a record's term bounds the
+release anyway. The start is a pure function of the public seed, bit-identical on every platform. `private.dpsgd` trains
+the encoder.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
-from policies.documents.study import CategoryFeature, DataSchema, Model
+from policies.documents.study import DataSchema, Model
 from policies.plan import architectures
 from silo_agent.data.images import Images
 from silo_agent.data.inputs import Inputs
 from silo_agent.learning.encoder import image_networks
+from silo_agent.learning.encoder.beside import Beside, longest, raw_scale
 
 MIN_DEVIATION = 1e-3
 """Added to every deviation, because noise may push a raw deviation far down and a KL term must stay finite."""
@@ -32,7 +34,7 @@ _MAP_VALUES = 1 << 24
 
 
 class Encoder(nn.Module):
-    """Linear/Tanh stack on records and image features: phi = tanh(a(x)) / sqrt(k).
+    """Linear/Tanh stack on records and image features: phi = tanh(a(x)) / sqrt(k), and beside it what heads read too.
 
     Stochastic (FedSR): a ~ N(mean(x), deviation(x)^2). The map from a to phi is one-to-one, so the KL divergence of
     FedSR's q(z|x) from r(z|y) equals that of the Gaussians of a. If nothing is drawn, phi is taken at the mean. An
@@ -46,7 +48,11 @@ class Encoder(nn.Module):
         self.stochastic = stochastic
         self.scale = raw_scale(data) if model.encoder == "raw" else None
         """What raw inputs are divided by; None if there is a network."""
-        self.norm_bound = 1.0 if self.scale is None else _longest(data) / self.scale
+        self.beside = Beside(model, data)
+        own = 1.0 if self.scale is None else longest(data) / self.scale
+        self.norm_bound = math.hypot(own, self.beside.norm_bound)
+        self.width = model.representation + self.beside.width
+        """Number of values that a head reads: the k of phi, then those beside it."""
         self.image_network: nn.Module | None = None
         self.largest_map = 0
         """Values of the largest map that one image becomes; 0 if no image is read."""
@@ -93,28 +99,24 @@ class Encoder(nn.Module):
             return a / self.scale
         return torch.tanh(a) / math.sqrt(self.representation)
 
+    def read(self, a: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        """Return what a head reads, (n, `width`): phi for the values a, then what stands beside it for the inputs."""
+        phi = self.squash(a)
+        return torch.cat([phi, self.beside(x)], dim=1) if self.beside.width else phi
+
     def forward(self, x: torch.Tensor, images: torch.Tensor | None = None) -> torch.Tensor:
-        """Return phi (n, k) at the mean of a."""
-        return self.squash(self.moments(x, images)[0])
+        """Return what a head reads, (n, `width`), at the mean of a."""
+        return self.read(self.moments(x, images)[0], x)
 
-
-def raw_scale(data: DataSchema) -> float:
-    """What raw inputs are divided by: about their norm.
-
-    A category has one input that is 1. A number in [-1, 1] has a mean square of about 1/5: hardly any column fills its
-    public range evenly, and a scale that is a little too small costs less than one that is too large.
-    """
-    categories = sum(isinstance(feature, CategoryFeature) for feature in data.features)
-    return math.sqrt(categories + (len(data.features) - categories) / 5.0)
-
-
-def _longest(data: DataSchema) -> float:
-    """The largest norm of a record's inputs: one input of a category is 1, those of a number lie in [-1, 1]."""
-    return math.sqrt(sum(1 if isinstance(feature, CategoryFeature) else feature.width for feature in data.features))
+    def extra_repr(self) -> str:
+        """Name what has no layer of its own, so that networks which compute alike print alike."""
+        return f"width={self.width}, beside={self.beside}"
 
 
 def build_encoder(model: Model, data: DataSchema, *, stochastic: bool) -> Encoder:
-    """An encoder at the common start, from `model.seed`: the image network's start, then orthogonal weights, biases 0.
+    """An encoder at the common start, from `model.seed`: the image network's start, then orthogonal weights.
+
+    The hidden layers' biases are even in +-`model.first_biases`, all others 0.
 
     The last layer's weights are orthogonal times `model.gain`. In the layer that joins image and record, each of the
     two has its own orthogonal weights. In one common matrix, the many image features would leave almost no weight for
@@ -134,6 +136,9 @@ def build_encoder(model: Model, data: DataSchema, *, stochastic: bool) -> Encode
             blocks = (layer.in_features,) if layer is not linears[0] else (data.inputs, layer.in_features - data.inputs)
             start = _blocks(generator, rows, blocks) * (model.gain if last else 1.0)
             layer.weight[:rows].copy_(torch.from_numpy(start.astype(np.float32)))
+            if model.first_biases and not last:
+                biases = model.first_biases * _even(generator, layer.out_features)
+                layer.bias.copy_(torch.from_numpy(biases.astype(np.float32)))
     return encoder
 
 
@@ -145,7 +150,7 @@ def features(
     *,
     rows: int | None = None,
 ) -> torch.Tensor:
-    """Return phi of all rows, float32 (n, k) on `device`, without gradients. The encoder is moved there.
+    """Return what heads read of all rows, float32 (n, `width`) on `device`, without gradients. The encoder is moved.
 
     Rows pass in chunks, so memory is bounded for any n. If images become large maps, the chunks are small. With `rows`,
     the network always sees exactly so many: the last chunk is filled up with zeros (`learning.steady_features`).
@@ -210,13 +215,17 @@ def _orthogonal(generator: np.random.PCG64, rows: int, columns: int) -> NDArray[
     differs between machines in the last bits, and every silo must start from the same digest.
     """
     count, length = min(rows, columns), max(rows, columns)
-    raw = generator.random_raw(count * length).reshape(count, length)
-    basis = (raw >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1.0
+    basis = _even(generator, count * length).reshape(count, length)
     for i in range(count):
         basis[i] /= np.sqrt(_row_sums(basis[i : i + 1] ** 2))
         rest = basis[i + 1 :]
         rest -= _row_sums(rest * basis[i])[:, None] * basis[i]
     return basis if rows <= columns else basis.T.copy()
+
+
+def _even(generator: np.random.PCG64, count: int) -> NDArray[np.float64]:
+    """Numbers (count,) spread evenly over [-1, 1), the same on every platform."""
+    return (generator.random_raw(count) >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1.0
 
 
 def _row_sums(values: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -31,10 +31,11 @@ OPERATIONS: Mapping[str, str] = {
     " all values of the group (divisor: their number), then times weight plus bias of the channel",
     "relu": "max(x, 0)",
     "tanh": "tanh(x)",
+    "cos": "cos(x)",
     "max_pool2d": "largest value of every window; padding never wins",
     "global_average": "mean over height and width: (n, c, h, w) to (n, c)",
     "flatten": "(n, c, h, w) to (n, c h w), row-major",
-    "concatenate": "columns of the first input, then of the second",
+    "concatenate": "columns of the first input, then of the second, and so on",
     "add": "elementwise sum",
     "linear": "x weight' + bias",
     "scale": "x times factor",
@@ -108,7 +109,8 @@ def describe(
     else:
         factor = 1.0 / encoder.scale
     value = walk.add("scale", (value,), "representation", settings={"factor": factor})
-    by_head = heads.reshape(len(heads), -1, encoder.representation + 1).astype(np.float64)
+    value = walk.beside(encoder, value)
+    by_head = heads.reshape(len(heads), -1, encoder.width + 1).astype(np.float64)
     walk.tensors |= {"heads.weight": by_head[:, :, :-1].copy(), "heads.bias": by_head[:, :, -1].copy()}
     walk.add("linear_by_domain", (value,), "logits", {"weight": "heads.weight", "bias": "heads.bias"})
     walk.add(family.operation, ("logits",), "by_domain")
@@ -141,6 +143,18 @@ class _Walk:
     ) -> str:
         self.layers.append(Layer(operation, inputs, output, tensors or {}, settings or {}))
         return output
+
+    def beside(self, encoder: Encoder, value: str) -> str:
+        """List what heads read beside the encoder's output `value`, and return the name of all that they read."""
+        own, parts = encoder.beside, [value]
+        if own.scale is not None:
+            parts.append(self.add("scale", ("inputs",), "beside.inputs", settings={"factor": 1.0 / own.scale}))
+        if own.random:
+            names = {"weight": "beside.weight", "bias": "beside.bias"}
+            self.tensors |= {"beside.weight": own.weight.numpy(), "beside.bias": own.bias.numpy()}
+            cosines = self.add("cos", (self.add("linear", ("inputs",), "beside.along", names),), "beside.cosines")
+            parts.append(self.add("scale", (cosines,), "beside.random", settings={"factor": own.factor}))
+        return value if len(parts) == 1 else self.add("concatenate", tuple(parts), "read")
 
     def through(self, module: nn.Module, name: str, value: str, rows: int | None = None) -> str:
         """List a module's layers and return its output's name. `rows`: how many outputs of a linear layer to keep."""

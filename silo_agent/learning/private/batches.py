@@ -11,6 +11,7 @@ from torch import nn
 
 from policies.documents.study import DataSchema
 from silo_agent.data.records import Records
+from silo_agent.learning.encoder.encoder import Encoder
 from silo_agent.learning.families.family import Family
 from silo_agent.learning.families.registry import family_of
 from silo_agent.learning.terms.term import Batch
@@ -74,8 +75,10 @@ class Batches:
         return whole
 
 
-def made_up(k: int, like: torch.Tensor, kind: Kind, rng: np.random.Generator) -> tuple[Batch, NDArray[np.float64]]:
-    """Four made-up records of a kind, public, all different, and normals (4, k) for a stochastic encoder.
+def made_up(
+    encoder: Encoder, like: torch.Tensor, kind: Kind, rng: np.random.Generator
+) -> tuple[Batch, NDArray[np.float64]]:
+    """Four made-up records of a kind, public, all different, heads for an encoder, and its normals (4, k).
 
     They have the type and the device of `like`.
     """
@@ -90,10 +93,10 @@ def made_up(k: int, like: torch.Tensor, kind: Kind, rng: np.random.Generator) ->
         torch.tensor(_LABELS, device=like.device) * (kind.family.form.labels - 1),
         torch.tensor(_DOMAINS, device=like.device),
         tensor(rng.uniform(0.5, 2.0, count)),
-        tensor(rng.normal(size=(max(_DOMAINS) + 1, kind.family.form.logits * (k + 1)))),
+        tensor(rng.normal(size=(max(_DOMAINS) + 1, kind.family.form.logits * (encoder.width + 1)))),
         kind.family,
     )
-    return batch, rng.normal(size=(count, k))
+    return batch, rng.normal(size=(count, encoder.representation))
 
 
 def picked(batch: Batch, rows: slice | NDArray[np.int64]) -> Batch:

@@ -184,7 +184,7 @@ def require_accountable(study: Study, device: torch.device | str = "cpu") -> Non
     trained = _untrained(model, data, study.encoder).double().train()
     rng = np.random.default_rng(0)
     make_up_weights(trained, rng)
-    batch, latent = made_up(trained.encoder.representation, next(trained.parameters()), Kind.of(data), rng)
+    batch, latent = made_up(trained.encoder, next(trained.parameters()), Kind.of(data), rng)
     hooked, optimizer = _prepare(trained, study.encoder)
 
     def losses(part: slice) -> torch.Tensor:
@@ -247,7 +247,7 @@ def _rows(untrained: _Trained, plan: EncoderPlan) -> int:
 def _is_steady(trained: _Trained, plan: EncoderPlan, kind: Kind, rows: int) -> bool:
     rng = np.random.default_rng(1)
     make_up_weights(trained, rng)
-    batch, latent = made_up(trained.encoder.representation, next(trained.parameters()), kind, rng)
+    batch, latent = made_up(trained.encoder, next(trained.parameters()), kind, rng)
     for values in (batch.x, batch.images):
         if values is not None:
             values[HOSTILE] = math.nan
@@ -271,6 +271,7 @@ def _small(model: Model, data: DataSchema) -> tuple[Model, DataSchema]:
         "hidden": tuple(min(width, _NARROW) for width in model.hidden),
         "channels": tuple(min(width, _NARROW) for width in model.channels),
         "representation": min(model.representation, _NARROW),
+        "random_features": min(model.random_features, _NARROW),
     }
     image = data.image
     if image is not None:
@@ -293,7 +294,7 @@ def _losses(trained: _Trained, batch: Batch, plan: EncoderPlan, latent: NDArray[
     drawn = mean
     if deviation is not None and latent is not None:
         drawn = mean + deviation * torch.from_numpy(latent).to(mean)
-    phi = trained.encoder.squash(drawn)
+    phi = trained.encoder.read(drawn, batch.x)
     moments = None
     if deviation is not None and trained.prior is not None:
         moments = Latent(mean, deviation, trained.prior)

@@ -8,7 +8,7 @@ from silo_agent.learning.terms.term import Seen
 
 
 def losses(seen: Seen) -> torch.Tensor:
-    """|phi|^2 of every record, (b,)."""
+    """|phi|^2 of every record, (b,). What heads read beside the encoder's output adds a constant."""
     return squared_norm(seen.phi)
 
 

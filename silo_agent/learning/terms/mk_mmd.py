@@ -26,13 +26,16 @@ _PAIRS = 2
 def loss(seen: Seen, _own: Network, anchor: Network) -> torch.Tensor:
     """Squared MK-MMD between the features and those of the constant model, a scalar; 0 for fewer than two records.
 
+    Features are the encoder's output. What heads read beside it is the same in both models.
+
     The kernel weights are chosen anew for every batch, and its gradient treats them as constants.
     """
     if len(seen.phi) < _PAIRS:
         return seen.phi.new_zeros(())
     with torch.no_grad():
         reference = anchor.encoder(seen.batch.x, seen.batch.images)
-    statistics = pair_statistics(seen.phi, reference)
+    own = anchor.encoder.representation
+    statistics = pair_statistics(seen.phi[:, :own], reference[:, :own])
     return mk_mmd(statistics, kernel_weights(statistics))
 
 

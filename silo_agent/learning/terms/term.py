@@ -45,7 +45,10 @@ class Latent:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Seen:
-    """A batch with its features: `phi` (b, k), and `latent` if the features are drawn at random."""
+    """A batch with what heads read of it: `phi` (b, width), the encoder's output (b, k) first.
+
+    `latent` if the output is drawn at random.
+    """
 
     batch: Batch
     phi: torch.Tensor

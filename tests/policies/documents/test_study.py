@@ -38,6 +38,7 @@ def test_a_missing_study_is_named(tmp_path):
 
 CALIBRATED = {"heads.calibration": "pooled", "heads.calibration_noise": 25.0}
 RAW = {"model.encoder": "raw", "model.hidden": [], "model.representation": 5, "encoder.rounds": 0}
+SCANS = {"model.encoder": "cnn", "data.features": [], "data.image": {"column": "scan", "height": 8, "width": 8}}
 THREE = {"column": "y", "classes": [[0], [1], [2]]}
 
 
@@ -97,6 +98,17 @@ THREE = {"column": "y", "classes": [[0], [1], [2]]}
         (RAW | {"encoder.rounds": None}, "set encoder.rounds to 0"),
         (RAW | {"encoder.cmi": 0.1}, "leave them out"),
         (RAW | {"personal": {}}, "personal trains an encoder of its own"),
+        (RAW | {"model.first_biases": 1}, "model.first_biases are those of hidden layers"),
+        (RAW | {"model.skip": True}, "with model.encoder raw the heads read them anyway; leave it out"),
+        ({"model.random_features": 8}, "set model.skip to true, or model.encoder to raw"),
+        (SCANS | {"model.skip": True}, "data.features is empty"),
+        (SCANS | {"model.random_features": 8}, "to raw; data.features is empty"),
+        ({"model.skip": True, "model.representation": 256, "model.random_features": 256}, "a head reads 517 values"),
+        (
+            {"model.skip": True, "heads.solver": "hierarchical", "model.random_features": 256}
+            | {"heads.pooled_rounds": 3, "data.label": THREE},
+            "these have 798; make model.representation or model.random_features smaller",
+        ),
     ],
 )
 def test_a_study_that_makes_no_sense_is_refused(changes, says, make_study):
@@ -126,6 +138,14 @@ def test_unknown_fields_are_refused(make_study):
     content = {**make_study().model_dump(), "code": "import os"}
     with pytest.raises(ValidationError, match="code"):
         Study.model_validate(content)
+
+
+def test_what_a_head_reads_follows_from_the_model(make_study):
+    assert make_study().head_inputs == 4
+    assert make_study({"model.skip": True}).head_inputs == 4 + 5
+    assert make_study({"model.skip": True, "model.random_features": 7}).head_inputs == 4 + 5 + 7
+    raw = make_study(RAW | {"model.random_features": 7})
+    assert (raw.head_inputs, raw.head_row) == (12, 13)
 
 
 UNNOISED = ("heads.pooled_noise", "heads.domain_noise", "encoder.noise", "evaluation.noise", "privacy.count_noise")

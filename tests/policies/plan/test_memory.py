@@ -24,6 +24,8 @@ def of(**changes):
         ("records", {}, {"model": {"representation": 3}}),
         ("records", CNN, {**CNN, "data": {"image": IMAGE | {"height": 65}}}),
         ("records", CNN, {**CNN, "data": {"image": IMAGE | {"maximum": 256}}}),
+        ("records", {}, {"model": {"skip": True}}),
+        ("heads", {"model": {"skip": True}}, {"model": {"skip": True, "random_features": 1}}),
         ("encoder", {}, {"model": {"hidden": [4]}}),
         ("encoder", {}, {"encoder": {"cmi": 0.1}}),
         ("encoder", CNN, {**CNN, "model": {"encoder": "cnn", "channels": [16]}}),

@@ -53,6 +53,14 @@ def test_raw_inputs_have_no_weights(make_study):
     assert head_width(make_study(raw)) == 6
 
 
+def test_heads_widen_with_what_stands_beside_the_encoder_and_the_encoder_does_not(make_study):
+    plain, wide = make_study(), make_study({"model.skip": True, "model.random_features": 7})
+    assert head_width(wide) == 4 + 5 + 7 + 1
+    assert head_values(wide, 1) == 17 * 18 // 2 + 17
+    assert plan(wide).release(1, "heads").values == head_values(wide, 1)
+    assert encoder_values(wide) == encoder_values(plain)
+
+
 def test_cmi_widens_the_encoder_and_may_add_tables(make_study):
     averaged = make_study({"encoder.cmi": 0.1})
     assert encoder_values(averaged) == 5 * 8 + 8 + 8 * 8 + 8

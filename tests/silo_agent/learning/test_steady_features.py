@@ -21,7 +21,12 @@ from silo_agent.learning.steady_features import steady_features
 from silo_agent.logs import TrainingLog
 from support.entropy import SeededEntropy
 
-KINDS = [{"hidden": (33, 10), "inputs": 5}, {"hidden": (), "inputs": 35}, {"encoder": "cnn", "image": 12, "inputs": 3}]
+KINDS = [
+    {"skip": True, "random_features": 37, "inputs": 5},
+    {"hidden": (33, 10), "inputs": 5},
+    {"hidden": (), "inputs": 35},
+    {"encoder": "cnn", "image": 12, "inputs": 3},
+]
 
 
 def model_of(study, seed=3):

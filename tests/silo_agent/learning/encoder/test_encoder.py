@@ -115,6 +115,14 @@ def test_features_of_many_rows_and_of_none(monkeypatch):
     assert not whole.requires_grad
 
 
+def test_first_biases_are_those_of_hidden_layers_and_leave_the_weights_as_they_are_in_the_first():
+    plain, biased = (build_encoder(model(first_biases=b), data(), stochastic=False) for b in (0.0, 2.0))
+    assert torch.equal(plain.layers[0].weight, biased.layers[0].weight)
+    assert not plain.layers[0].bias.any()
+    assert 1.0 < biased.layers[0].bias.abs().max() <= 2.0
+    assert not biased.layers[2].bias.any()
+
+
 def test_an_encoder_without_hidden_layers_is_linear_before_the_squashing():
     encoder = build_encoder(model(hidden=()), data(), stochastic=False)
     x = torch.randn(3, 5)

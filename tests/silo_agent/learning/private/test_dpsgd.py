@@ -80,7 +80,7 @@ def one_at_a_time(study, records, latent, weights=(0.5, 1.0, 2.0)):
         d = torch.tensor(records.domains[i : i + 1])
         images = None if records.images is None else torch.tensor(records.images.take(slice(i, i + 1)))
         mean, deviation = encoder.moments(x, images)
-        phi = encoder.squash(mean if deviation is None else mean + deviation * latent[i : i + 1])
+        phi = encoder.read(mean if deviation is None else mean + deviation * latent[i : i + 1], x)
         loss = weights[int(d)] * cross_entropy(family(study), phi, heads, d, y) + plan.l2r * squared_norm(phi)
         if deviation is not None:
             loss = loss + plan.cmi * gaussian_kl(mean, deviation, *prior(y))
@@ -89,9 +89,10 @@ def one_at_a_time(study, records, latent, weights=(0.5, 1.0, 2.0)):
     return np.array(gradients)
 
 
-@pytest.mark.parametrize("cmi", [0.0, 0.3])
-def test_a_step_sums_clipped_gradients_of_one_record_at_a_time(make_study, make_records, silent, monkeypatch, cmi):
-    study, records = make_study(cmi=cmi), make_records(40)
+@pytest.mark.usefixtures("silent")
+@pytest.mark.parametrize("kind", [{}, {"cmi": 0.3}, {"cmi": 0.3, "skip": True, "random_features": 6}])
+def test_a_step_sums_clipped_gradients_of_one_record_at_a_time(make_study, make_records, monkeypatch, kind):
+    study, records = make_study(**kind), make_records(40)
     plan = study.encoder.model_copy(update={"l2r": 0.2, "steps": 1, "sampling_rate": 1.0, "clip": 0.7})
     study = study.model_copy(update={"encoder": plan})
     latent = np.random.default_rng(5).normal(size=(40, study.model.representation))
