@@ -222,9 +222,11 @@ class Study(Closed):
 
     def _check_rounds(self) -> None:
         heads, classes = self.heads, self.data.label.count
-        if self.encoder_rounds >= self.rounds > 0 and self.encoder.rounds:
-            msg = f"encoder.rounds {self.encoder_rounds} must lie below the {self.rounds} rounds of the heads"
+        if self.encoder_rounds >= self.head_rounds > 0 and self.encoder.rounds:
+            msg = f"encoder.rounds {self.encoder_rounds} must lie below the {self.head_rounds} rounds of the heads"
             raise ValueError(msg)
+        if self.encoder.sealed_steps:
+            self._check_sealed_steps()
         if heads.solver != "hierarchical":
             return
         if self.data.label.number is not None:
@@ -247,6 +249,29 @@ class Study(Closed):
             )
             raise ValueError(msg)
 
+    def _check_sealed_steps(self) -> None:
+        encoder = self.encoder
+        faults = {
+            f"encoder.sampling_rate is {encoder.sampling_rate:g}; make it 1, for all patients take part": (
+                encoder.sampling_rate != 1
+            ),
+            f"encoder.sealing is {encoder.sealing}; make it ring64, which alone holds the sums of a step": (
+                encoder.sealing != "ring64"
+            ),
+            "encoder.prior is local; make it averaged, because a silo's own share of the noise does not cover its"
+            " table": encoder.cmi > 0 and encoder.prior == "local",
+            f"privacy.max_patients {self.privacy.max_patients} of {len(self.silos)} silos exceed the {_MOST_SUMMED}"
+            " patients whose gradients ring64 holds; lower it": (
+                self.privacy.max_patients * len(self.silos) > _MOST_SUMMED
+            ),
+            f"{self.encoder_rounds} x {encoder.steps} steps make {self.rounds} rounds; have at most {_MOST_ROUNDS} by a"
+            " lower encoder.rounds or encoder.steps": self.rounds > _MOST_ROUNDS,
+        }
+        found = [fault for fault, there in faults.items() if there]
+        if found:
+            msg = f"with encoder.sealed_steps every step is a round of its own, but {'; '.join(found)}"
+            raise ValueError(msg)
+
     def _check_noise(self) -> None:
         noises = {
             "heads.pooled_noise": self.heads.pooled_noise,
@@ -266,14 +291,24 @@ class Study(Closed):
     @property
     def rounds(self) -> int:
         """Number of training rounds. Round 0 sums the domain counts before them, one more round the metrics after."""
+        return self.head_rounds + (self.encoder_steps if self.encoder.sealed_steps else 0)
+
+    @property
+    def head_rounds(self) -> int:
+        """Number of training rounds that sum the heads."""
         return self.heads.pooled_rounds + self.heads.domain_rounds
 
     @property
     def encoder_rounds(self) -> int:
-        """Number of rounds, from the first, in which the encoder is trained."""
+        """Number of rounds of the heads, from the first, after which the encoder is trained."""
         if self.encoder.rounds is not None:
             return self.encoder.rounds
-        return (self.heads.pooled_rounds if self.heads.solver == "hierarchical" else self.rounds) - 1
+        return (self.heads.pooled_rounds if self.heads.solver == "hierarchical" else self.head_rounds) - 1
+
+    @property
+    def encoder_steps(self) -> int:
+        """Number of steps in which the encoder is trained, in all rounds together."""
+        return self.encoder_rounds * self.encoder.steps
 
     def canonical(self) -> bytes:
         """Return the study as canonical JSON (sorted keys, no spaces), which travels and is hashed.
@@ -305,6 +340,9 @@ _ADDED: tuple[tuple[tuple[str, ...], object], ...] = (
     (("data", "label", "maximum"), None),
     (("data", "label", "scale"), "linear"),
     (("encoder", "rounds"), None),
+    (("encoder", "schedule"), "constant"),
+    (("encoder", "momentum"), 0.0),
+    (("encoder", "sealed_steps"), False),
     (("heads", "solver"), "newton"),
     (("heads", "pooled_share"), 0.3),
     (("evaluation", "largest_error"), 1.0),
@@ -364,6 +402,10 @@ def require_bounds(study: Study) -> None:
         raise Refused(Reason.BOUNDS, "; ".join(faults[:_LISTED]) + more)
 
 
+_MOST_ROUNDS: Final = 400
+"""The most that a policy may allow (`limits.rounds`)."""
+_MOST_SUMMED: Final = 1 << 25
+"""Patients of all silos whose gradients of norm 2^20 take half of what a sum of ring64 holds; half is for noise."""
 _WIDEST: Final = 512
 """Weights of a head whose posterior is computed within seconds."""
 _ROUNDED: Final = 0.01

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from policies.documents.study import Study
+from policies.plan import shapes
 from silo_agent.data.cells import text
 from silo_agent.data.images import Images
 from silo_agent.data.outcome import in_unit
@@ -179,7 +180,7 @@ def _part(records: Unlabelled, chosen: NDArray[np.bool_]) -> tuple[NDArray[np.fl
 
 def _pooled_model(model: Model, folder: Path) -> SharedModel | None:
     """Return the shared model after the last pooled round, if the silo still has it. A personal model has none."""
-    number = model.study.heads.pooled_rounds
+    number = shapes.last_pooled(model.study)
     path = StudyFolder(folder).model(number)
     if isinstance(model, SharedModel) and model.round <= number:
         return model

@@ -146,7 +146,7 @@ class Heads:
         study, family = self._setting.study, self._setting.family
         if shapes.is_pooled(study, place.round):
             heads, frame = self._newton(opened, place, model), evidence.frame
-            if place.round == study.heads.pooled_rounds:
+            if place.round == shapes.last_pooled(study):
                 sd = hessian_noise_sd(opened.noise_sd, family)
                 edge = newton.noise_edge(sd, model.heads.shape[1], study.heads.repair)
                 frame = hierarchical.frame_of(opened.hessian[0], edge, family.form.logits)
