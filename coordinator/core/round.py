@@ -124,10 +124,18 @@ def _spares(state: Round) -> bool:
     """Whether the current sum can do without a silo's work from now on.
 
     With distributed noise every silo's share of the noise must be in the sum. So nobody is spared before the list of
-    the survivors is given out, unless the tensor's noise is always local.
+    the survivors is given out, unless the tensor's noise is local.
     """
-    local = state.phase in (Phase.GATHER, Phase.ADD) and KINDS[state.tensors[state.cursor]].local_noise
+    local = state.phase in (Phase.GATHER, Phase.ADD) and _is_local(state)
     return state.recovers or state.phase in ADDED or local
+
+
+def _is_local(state: Round) -> bool:
+    """Whether the current tensor's noise is local in every mode. The encoder's is not if it is its round's first sum.
+
+    Then it is a sealed step (docs/design/sums.md, "Voided lists").
+    """
+    return state.cursor > 0 and KINDS[state.tensors[state.cursor]].local_noise
 
 
 def _lose(state: Round, silos: tuple[str, ...], why: str, now: float) -> Outcome:
@@ -189,7 +197,7 @@ def _gather(state: Round, now: float) -> Outcome:
     effects: list[Effect] = []
     if missing := set(listed).difference(state.present):
         return _unlisted(state, missing, now)
-    if state.losses and not (state.recovers or KINDS[tensor].local_noise):
+    if state.losses and not (state.recovers or _is_local(state)):
         gone = tuple(sorted(state.lost))
         return _abort(state, f"{', '.join(gone)} cannot be missing from the {tensor} with distributed noise", now, gone)
     if spare := tuple(name for name in state.present if name not in listed):

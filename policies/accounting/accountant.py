@@ -58,7 +58,7 @@ accepted here could show (docs/design/noise.md, "Integer noise").
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
 from typing import Any, Final, NamedTuple
 
@@ -248,28 +248,34 @@ def _gaussian(precision: float, grid: float) -> Any:
     )
 
 
-def calibrate(study: Study, epsilon: float) -> Study:
+def calibrate(study: Study, epsilon: float, *, keep: Collection[str] = ()) -> Study:
     """The study with its noise scaled so that a run without repeated rounds costs at most `epsilon` at its delta.
 
     One factor scales all training noise (counts, heads, encoder), another the evaluation noise, so that each cohort
-    costs between 99.9 % and 100 % of the target. Raises `CostError` for a target outside (0, 32] and for a study
-    without noise.
+    costs between 99.9 % and 100 % of the target. Noise of the fields in `keep` stays as it is; what they name must cost
+    less than the target. Raises `CostError` for a target outside (0, 32] and for a study without noise.
     """
+    require_aim(study, epsilon)
+    training = _factor(study, epsilon, "training", keep)
+    evaluation = _factor(study, epsilon, "evaluation", keep)
+    return _scaled(study, training, evaluation, keep)
+
+
+def require_aim(study: Study, epsilon: float) -> None:
+    """Raise `CostError` for a target outside (0, 32] and for a study without noise."""
     if study.privacy.mode == "none":
         msg = "a study without noise has no epsilon to aim at; choose another privacy.mode and give it noise"
         raise CostError(msg)
     if not 0 < epsilon <= MAX_TARGET:
         msg = f"epsilon {epsilon!r} cannot be aimed at; choose one above 0 and at most {MAX_TARGET:g}"
         raise CostError(msg)
-    training = _factor(study, epsilon, "training")
-    evaluation = _factor(study, epsilon, "evaluation")
-    return _scaled(study, training, evaluation)
 
 
-def _scaled(study: Study, training: float, evaluation: float) -> Study:
+def _scaled(study: Study, training: float, evaluation: float, keep: Collection[str]) -> Study:
     factors = dict.fromkeys(noise_fields(["training"], study), training)
     factors |= dict.fromkeys(noise_fields(["evaluation"], study), evaluation)
-    return with_fields(study, {field: field_of(study, field) * factor for field, factor in factors.items()})
+    changed = {field: field_of(study, field) * factor for field, factor in factors.items() if field not in keep}
+    return with_fields(study, changed)
 
 
 def field_of(study: Study, field: str) -> float:
@@ -287,7 +293,7 @@ def with_fields(study: Study, fields: Mapping[str, object]) -> Study:
     return study
 
 
-def _factor(study: Study, target: float, cohort: str) -> float:
+def _factor(study: Study, target: float, cohort: str, keep: Collection[str]) -> float:
     """A factor on a cohort's noise with which the cohort costs between 99.9 % and 100 % of `target`.
 
     The search brackets the logarithm of the factor, then interpolates between the logarithms of the epsilons at both
@@ -296,7 +302,7 @@ def _factor(study: Study, target: float, cohort: str) -> float:
 
     def cost(log_factor: float) -> float:
         factor = math.exp(log_factor)
-        planned = (c for c in plan(_scaled(study, factor, factor)).costs() if c.cohort == cohort)
+        planned = (c for c in plan(_scaled(study, factor, factor, keep)).costs() if c.cohort == cohort)
         return _cohort_epsilon(_merge(planned), study.privacy.delta, rounded_up=True)
 
     high, step = 0.0, 0.25

@@ -78,6 +78,8 @@ class Advice:
     """Only the encoder's noise is changed."""
     domain_rounds: int | None
     """Most rounds on the domain heads that fit the target with the noise unchanged; never more than the study has."""
+    split: Noises | None = None
+    """The noise with a given share of the budget for the encoder (`split`), if a share was given."""
 
 
 def price(study: Study, delta: float) -> Prices:
@@ -95,10 +97,11 @@ def price(study: Study, delta: float) -> Prices:
     )
 
 
-def advise(study: Study, target: float, delta: float) -> Advice:
-    """Ways in which the whole study costs at most `target` at `delta`.
+def advise(study: Study, target: float, delta: float, encoder_share: float | None = None) -> Advice:
+    """Ways in which the whole study costs at most `target` at `delta`. `encoder_share`: see `split`.
 
-    Raises `CostError` for a study without noise, a target outside (0, 32], or a target that no rounded noise meets.
+    Raises `CostError` for a study without noise, a target outside (0, 32], or a target that no rounded noise meets, and
+    what `split` raises.
     """
     at_delta = with_fields(study, {"privacy.delta": delta})
     scaled = accountant.calibrate(at_delta, target)
@@ -107,7 +110,48 @@ def advise(study: Study, target: float, delta: float) -> Advice:
         _rounded(study, {field: field_of(scaled, field) for field in noise_fields(COHORTS, study)}, target, delta),
         _encoder_only(study, target, delta),
         _fewer_rounds(study, target, delta),
+        None if encoder_share is None else split(study, target, delta, encoder_share),
     )
+
+
+def split(study: Study, target: float, delta: float, encoder_share: float) -> Noises:
+    """Noise with which the study costs at most `target`, and the encoder takes this share of it.
+
+    Shares are those of squares, in which Gaussian releases add up: with a share s the encoder alone costs what a
+    Gaussian of sqrt(s) times the mu of the target costs. Noise of counts and heads is scaled by one factor, so that all
+    together cost the target. Raises `CostError` for a share outside (0, 1), a study that trains no encoder, a share so
+    small or large that no noise of the encoder gives it, and as `advise`.
+    """
+    if not 0 < encoder_share < 1:
+        msg = f"the encoder's share {encoder_share!r} must lie between 0 and 1; encoder.rounds 0 leaves the encoder out"
+        raise CostError(msg)
+    accountant.require_aim(study, target)
+    at_delta = with_fields(study, {"privacy.delta": delta})
+    if "encoder" not in plan(study).tensor_costs():
+        msg = "the study trains no encoder (encoder.rounds is 0), so it cannot have a share of the budget"
+        raise CostError(msg)
+    alone = accountant.gaussian_epsilon(math.sqrt(encoder_share) * _mu(target, delta), delta)
+
+    def cost(noise: float) -> float:
+        return accountant.epsilon(plan(with_fields(study, {"encoder.noise": noise})).tensor_costs()["encoder"], delta)
+
+    if cost(_MOST_NOISE) > alone:
+        msg = f"no noise of the encoder costs as little as {encoder_share:g} of epsilon {target:g}; raise the share"
+        raise CostError(msg)
+    own = {"encoder.noise": _up(_least(cost, study.encoder.noise, alone))}
+    scaled = accountant.calibrate(with_fields(at_delta, own), target, keep=own)
+    return _rounded(study, {field: field_of(scaled, field) for field in noise_fields(COHORTS)}, target, delta)
+
+
+def _mu(epsilon: float, delta: float) -> float:
+    """The mu of the Gaussian that costs this epsilon, from below."""
+    low, high = 0.0, 1.0
+    while accountant.gaussian_epsilon(high, delta) <= epsilon:
+        low, high = high, 2 * high
+    while high - low > _CLOSE * _CLOSE * high:
+        middle = (low + high) / 2
+        low, high = (middle, high) if accountant.gaussian_epsilon(middle, delta) <= epsilon else (low, middle)
+    return low
 
 
 def _encoder_only(study: Study, target: float, delta: float) -> Noises | None:

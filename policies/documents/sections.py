@@ -96,6 +96,16 @@ class EncoderPlan(Closed):
     batch_size: Annotated[int, Field(ge=1, le=1_000_000)]
     """Public denominator of the gradient sum. It is never derived from a private count."""
     learning_rate: Annotated[Positive, bounds.within(1e-9, 1e3)]
+    schedule: Literal["constant", "cosine"] = "constant"
+    """How the learning rate goes on over all steps of the study. cosine: from `learning_rate` along half a cosine
+    towards 0."""
+    momentum: Annotated[float, Field(ge=0, lt=1), bounds.within(0, 0.999)] = 0.0
+    """Momentum of the noised gradients, as of torch's SGD: a step goes on with this share of the step before.
+    Steps become longer by 1 / (1 - momentum), so choose a lower `learning_rate`."""
+    sealed_steps: bool = False
+    """False: a silo takes `steps` steps of its own in a round and adds its noise whole. True: every step is a round of
+    its own, in which all patients take part. The silos' gradient sums are opened like those of the heads, with noise as
+    `privacy.mode` says."""
     clip: Annotated[Positive, bounds.within(1e-6, 1e6)] = 1.0
     noise: Noise
     l2r: Annotated[float, Field(ge=0, le=100)] = 0.0

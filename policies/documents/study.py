@@ -252,6 +252,8 @@ class Study(Closed):
                 " classes; leave it out"
             )
             raise ValueError(msg)
+        if self.encoder.sealed_steps:
+            self._check_sealed_steps()
         if heads.solver != "hierarchical":
             return
         if self.data.label.number is not None:
@@ -279,6 +281,29 @@ class Study(Closed):
             return "model.representation or model.random_features"
         return "model.representation"
 
+    def _check_sealed_steps(self) -> None:
+        encoder = self.encoder
+        faults = {
+            f"encoder.sampling_rate is {encoder.sampling_rate:g}; make it 1, for all patients take part": (
+                encoder.sampling_rate != 1
+            ),
+            f"encoder.sealing is {encoder.sealing}; make it ring64, which alone holds the sums of a step": (
+                encoder.sealing != "ring64"
+            ),
+            "encoder.prior is local; make it averaged, because a silo's own share of the noise does not cover its"
+            " table": encoder.cmi > 0 and encoder.prior == "local",
+            f"privacy.max_patients {self.privacy.max_patients} of {len(self.silos)} silos exceed the {_MOST_SUMMED}"
+            " patients whose gradients ring64 holds; lower it": (
+                self.privacy.max_patients * len(self.silos) > _MOST_SUMMED
+            ),
+            f"{self.encoder_rounds} x {encoder.steps} steps make {self.rounds} rounds; have at most {_MOST_ROUNDS} by a"
+            " lower encoder.rounds or encoder.steps": self.rounds > _MOST_ROUNDS,
+        }
+        found = [fault for fault, there in faults.items() if there]
+        if found:
+            msg = f"with encoder.sealed_steps every step is a round of its own, but {'; '.join(found)}"
+            raise ValueError(msg)
+
     def _check_noise(self) -> None:
         noises = {
             "heads.pooled_noise": self.heads.pooled_noise,
@@ -303,19 +328,25 @@ class Study(Closed):
     @property
     def rounds(self) -> int:
         """Number of training rounds. Round 0 sums the domain counts before them, one more round the metrics after."""
-        return self.head_rounds + (self.heads.calibration != "none")
+        sealed = self.encoder_steps if self.encoder.sealed_steps else 0
+        return self.head_rounds + sealed + (self.heads.calibration != "none")
 
     @property
     def head_rounds(self) -> int:
-        """Number of training rounds without the calibration, which is the last one if there is any."""
+        """Number of training rounds that sum the heads. A calibration follows as the last round, if there is any."""
         return self.heads.pooled_rounds + self.heads.domain_rounds
 
     @property
     def encoder_rounds(self) -> int:
-        """Number of rounds, from the first, in which the encoder is trained."""
+        """Number of rounds of the heads, from the first, after which the encoder is trained."""
         if self.encoder.rounds is not None:
             return self.encoder.rounds
         return (self.heads.pooled_rounds if self.heads.solver == "hierarchical" else self.head_rounds) - 1
+
+    @property
+    def encoder_steps(self) -> int:
+        """Number of steps in which the encoder is trained, in all rounds together."""
+        return self.encoder_rounds * self.encoder.steps
 
     @property
     def head_inputs(self) -> int:
@@ -361,6 +392,9 @@ _ADDED: tuple[tuple[tuple[str, ...], object], ...] = (
     (("data", "label", "maximum"), None),
     (("data", "label", "scale"), "linear"),
     (("encoder", "rounds"), None),
+    (("encoder", "schedule"), "constant"),
+    (("encoder", "momentum"), 0.0),
+    (("encoder", "sealed_steps"), False),
     (("heads", "solver"), "newton"),
     (("heads", "pooled_share"), 0.3),
     (("heads", "calibration"), "none"),
@@ -422,6 +456,10 @@ def require_bounds(study: Study) -> None:
         raise Refused(Reason.BOUNDS, "; ".join(faults[:_LISTED]) + more)
 
 
+_MOST_ROUNDS: Final = 400
+"""The most that a policy may allow (`limits.rounds`)."""
+_MOST_SUMMED: Final = 1 << 25
+"""Patients of all silos whose gradients of norm 2^20 take half of what a sum of ring64 holds; half is for noise."""
 _WIDEST: Final = 512
 """Weights of a head whose posterior is computed within seconds."""
 _MOST_READ: Final = 512

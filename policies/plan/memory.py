@@ -59,7 +59,7 @@ def needed(study: Study) -> Memory:
     weights = shapes.encoder_values(study) + terms.table_values(study)
     record = _FLOAT * (weights + MAPS * widest)
     layers = _layer_values(study)
-    summed = max(shapes.head_values(study, number) for number in range(1, study.rounds + 1))
+    summed = max(shapes.head_values(study, number) for number in (1, study.rounds))
     summed += len(study.data.domains) * (1 + shapes.metric_values(study)) + shapes.evidence_values(study)
     return Memory(
         records=patients * _record_bytes(study) + _FLOAT * min(patients, _FORWARD) * layers,

@@ -32,10 +32,11 @@ def note_limit(study: Study, round_number: int, kind: str) -> int:
     """
     silos, tensors = len(study.silos), len(plan(study).round(round_number))
     heads = len(study.data.domains) * shapes.head_width(study)
+    kept = shapes.encoder_values(study) + shapes.momentum_values(study)
     limits: dict[str, int] = {
         "greeting": BASE_BYTES + GREETING_BYTES * silos,
         "shares": BASE_BYTES + SHARES_BYTES * silos * tensors,
         "reveal": BASE_BYTES + REVEAL_BYTES * silos,
-        "model": MAX_MODEL + VALUE_BYTES * (shapes.encoder_values(study) + heads + shapes.evidence_values(study)),
+        "model": MAX_MODEL + VALUE_BYTES * (kept + heads + shapes.evidence_values(study)),
     }
     return limits.get(kind, MAX_NOTE)

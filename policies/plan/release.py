@@ -15,6 +15,9 @@ The plan, with R training rounds, `study.rounds`, and E rounds that train the en
 | encoder | 1 .. E | training | `encoder.steps` Poisson-sampled Gaussians of `encoder.noise` |
 | metrics | R+1 | evaluation | one Gaussian of `evaluation.noise` |
 
+With `encoder.sealed_steps` each of the first E rounds of the heads is followed by `encoder.steps` rounds, which sum the
+encoder alone: one Gaussian of `encoder.noise` on all patients.
+
 Metrics have a round of their own, so that at most one tensor of a round needs the noise of everybody who takes part,
 and this tensor is the round's first (docs/design/sums.md, "Voided lists").
 
@@ -48,7 +51,7 @@ class Kind:
     solved: bool = False
     """Whether one silo of the roster solves the opened sum; the others then check and adopt its solution."""
     local_noise: bool = False
-    """Whether every silo draws the whole noise, whatever `privacy.mode` says."""
+    """Whether every silo draws the whole noise, whatever `privacy.mode` says, except in sealed steps."""
 
 
 KINDS: Final[Mapping[str, Kind]] = MappingProxyType(
@@ -181,15 +184,21 @@ def plan(study: Study) -> Plan:
     domains = len(study.data.domains)
     counts = _release(study, "counts", noise=study.privacy.count_noise, values=domains)
     metrics = _release(study, "metrics", noise=study.evaluation.noise, values=domains * shapes.metric_values(study))
-    trained = study.encoder_rounds
-    heads = [
-        (_heads(study, number), *([encoder] if number <= trained else [])) for number in range(1, study.rounds + 1)
-    ]
-    return Plan(study.name, ((counts,), *heads, (metrics,)))
+    training = tuple(_training(study, number, encoder) for number in range(1, study.rounds + 1))
+    return Plan(study.name, ((counts,), *training, (metrics,)))
+
+
+def _training(study: Study, number: int, encoder: Release) -> tuple[Release, ...]:
+    """What a training round sums."""
+    if shapes.head_round(study, number) is None:
+        return (encoder,)
+    heads = _heads(study, number)
+    updated = number <= study.encoder_rounds and not study.encoder.sealed_steps
+    return (heads, encoder) if updated else (heads,)
 
 
 def encoder_release(study: Study) -> Release:
-    """The encoder's update, the same in every round that has one."""
+    """The encoder's update or sealed step, the same in every round that has one."""
     encoder = study.encoder
     return _release(
         study,
@@ -197,7 +206,7 @@ def encoder_release(study: Study) -> Release:
         noise=encoder.noise,
         values=shapes.encoder_values(study) + shapes.prior_values(study),
         sampling_rate=encoder.sampling_rate,
-        count=encoder.steps,
+        count=1 if encoder.sealed_steps else encoder.steps,
         ring=encoder.sealing,
     )
 
@@ -242,5 +251,5 @@ def _release(
         values=values,
         ring=ring,
         solved=kind.solved,
-        resendable=kind.local_noise or study.privacy.mode != "distributed",
+        resendable=(kind.local_noise and not study.encoder.sealed_steps) or study.privacy.mode != "distributed",
     )

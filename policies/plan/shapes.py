@@ -88,11 +88,53 @@ def metric_values(study: Study) -> int:
     return classes * cells
 
 
+def momentum_values(study: Study) -> int:
+    """Length of the momentum that the shared model keeps: that of sealed steps. Otherwise a silo keeps its own."""
+    encoder = study.encoder
+    if not encoder.sealed_steps or not encoder.momentum or not study.encoder_rounds:
+        return 0
+    return encoder_values(study) + prior_values(study)
+
+
 def is_pooled(study: Study, round_number: int) -> bool:
     """Whether this round moves one pooled head (docs/design/heads.md, "Pooled rounds first")."""
-    return round_number <= study.heads.pooled_rounds
+    return round_number <= last_pooled(study)
 
 
 def is_calibration(study: Study, round_number: int) -> bool:
     """Whether this round moves the intercepts alone (docs/design/heads.md, "Calibration")."""
-    return round_number > study.head_rounds
+    number = head_round(study, round_number)
+    return number is not None and number > study.head_rounds
+
+
+def last_pooled(study: Study) -> int:
+    """Number of the round that sums the pooled head for the last time."""
+    return _round_of_heads(study, study.heads.pooled_rounds)
+
+
+def head_round(study: Study, round_number: int) -> int | None:
+    """The how manieth round of the heads this training round is, from 1; None if it is a sealed step."""
+    block = _block(study)
+    trained = study.encoder_rounds * block
+    if round_number > trained:
+        return study.encoder_rounds + round_number - trained
+    rounds, within = divmod(round_number - 1, block)
+    return None if within else rounds + 1
+
+
+def sealed_step(study: Study, round_number: int) -> int | None:
+    """Which of the study's sealed steps this training round is, from 0; None if it sums heads."""
+    if head_round(study, round_number) is not None:
+        return None
+    rounds, within = divmod(round_number - 1, _block(study))
+    return rounds * study.encoder.steps + within - 1
+
+
+def _round_of_heads(study: Study, number: int) -> int:
+    """The training round that is this round of the heads, the inverse of `head_round`."""
+    return number + min(number - 1, study.encoder_rounds) * (_block(study) - 1)
+
+
+def _block(study: Study) -> int:
+    """Training rounds from one round of the heads to the next, while the encoder is trained."""
+    return 1 + (study.encoder.steps if study.encoder.sealed_steps else 0)

@@ -53,6 +53,9 @@ class Standing:
 def plan(
     study_file: Annotated[Path, typer.Argument(metavar="STUDY", help="study.yaml")],
     target_epsilon: Annotated[float | None, typer.Option(help="Recommend noise for a study of this price.")] = None,
+    encoder_share: Annotated[
+        float | None, typer.Option(help="With a target: the encoder's share of the budget, between 0 and 1.")
+    ] = None,
     config: Annotated[
         Path | None,
         typer.Option(
@@ -66,6 +69,9 @@ def plan(
     as_json: AsJson = False,
 ) -> None:
     """Price a study before anybody trains."""
+    if encoder_share is not None and target_epsilon is None:
+        msg = "--encoder-share is a share of --target-epsilon; give both"
+        raise typer.BadParameter(msg)
     try:
         study = load_study(study_file)
     except Refused as refusal:
@@ -78,7 +84,7 @@ def plan(
     delta = study.privacy.delta if policy is None else policy.budget.delta
     prices = price(study, delta)
     standing = None if settings is None or policy is None else _standing(settings, policy, study)
-    advice = None if target_epsilon is None else advise(study, target_epsilon, delta)
+    advice = None if target_epsilon is None else advise(study, target_epsilon, delta, encoder_share)
     refused = _below_the_quorum(study)
     if as_json:
         document = _document(study, prices, standing, advice) | {"sums": _sums(study, refused)}
@@ -192,6 +198,9 @@ def _advice_lines(study: Study, advice: Advice) -> list[str]:
     else:
         lines.append(f"# Or the encoder's noise alone, which costs {advice.encoder_only.epsilon:.4f}")
         lines += _yaml(advice.encoder_only)
+    if advice.split is not None:
+        lines.append(f"# Or all noise, with the given share for the encoder, which costs {advice.split.epsilon:.4f}")
+        lines += _yaml(advice.split)
     rounds, planned = advice.domain_rounds, study.heads.domain_rounds
     if rounds is None:
         lines.append(f"# With unchanged noise, no number of domain rounds costs at most {target:g}.")

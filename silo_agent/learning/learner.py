@@ -29,6 +29,7 @@ from silo_agent.data.table import Written
 from silo_agent.learning.contributions.contribution import Contribution, Integers, Opened, Setting
 from silo_agent.learning.contributions.counts import Counts
 from silo_agent.learning.contributions.encoder import EncoderUpdates
+from silo_agent.learning.contributions.encoder_steps import EncoderSteps
 from silo_agent.learning.contributions.heads import Heads
 from silo_agent.learning.contributions.metrics import Metrics
 from silo_agent.learning.device import choose_device
@@ -79,7 +80,7 @@ class Learner:
         self._contributions: Mapping[Tensor, Contribution] = {
             Tensor.COUNTS: Counts(setting),
             Tensor.HEADS: self._heads,
-            Tensor.ENCODER: EncoderUpdates(setting),
+            Tensor.ENCODER: (EncoderSteps if study.encoder.sealed_steps else EncoderUpdates)(setting),
             Tensor.METRICS: Metrics(setting),
         }
 

@@ -42,7 +42,8 @@ class SharedModel:
     `encoder` float32 (shapes.encoder_values,). `prior` float32 (shapes.prior_values,): r(z|y) if it is averaged, else
     empty. `heads` float64 (M, W), W = shapes.head_width, rows of weights for what a head reads, and a bias. `evidence`
     float64 (shapes.evidence_values,): what the hierarchical solver keeps from round to round (`heads.evidence`); empty
-    for the other solver. `round` is the last round that the model contains; 0 is the public start.
+    for the other solver. `momentum` float32 (shapes.momentum_values,): that of the sealed steps, of the encoder and then of the
+    averaged prior; empty if there is none. `round` is the last round that the model contains; 0 is the public start.
     """
 
     study: Study
@@ -51,6 +52,7 @@ class SharedModel:
     prior: NDArray[np.float32]
     heads: NDArray[np.float64]
     evidence: NDArray[np.float64]
+    momentum: NDArray[np.float32]
 
     def __post_init__(self) -> None:
         shape = (len(self.study.data.domains), shapes.head_width(self.study))
@@ -59,6 +61,7 @@ class SharedModel:
             (self.prior, (shapes.prior_values(self.study),), np.float32),
             (self.heads, shape, np.float64),
             (self.evidence, (shapes.evidence_values(self.study),), np.float64),
+            (self.momentum, (shapes.momentum_values(self.study),), np.float32),
         ]
         for array, size, kind in wanted:
             if array.shape != size or array.dtype != kind or not np.isfinite(array).all():
@@ -104,7 +107,8 @@ class SharedModel:
         evidence = np.zeros(0)
         if shapes.evidence_values(study):
             evidence = Evidence.start(*_evidence_shape(study), study.heads.pooled_share).to_array()
-        return cls(study, 0, encoder, prior, heads, evidence)
+        momentum = np.zeros(shapes.momentum_values(study), np.float32)
+        return cls(study, 0, encoder, prior, heads, evidence, momentum)
 
     @property
     def gathered(self) -> Evidence:
@@ -139,10 +143,28 @@ class SharedModel:
 
         Raises ValueError for another length.
         """
-        if total.shape != (len(self.encoder) + len(self.prior),):
-            msg = f"an update of {len(self.encoder) + len(self.prior)} values was expected, {total.shape} came"
+        return self._moved(total / silos)
+
+    def with_step(self, gradient: NDArray[np.float64], rate: float, round_number: int) -> Self:
+        """The model after a round that was a sealed step, with this learning rate.
+
+        `gradient` is the opened mean gradient, of the encoder and then of the averaged prior. A weight moves by at most
+        `encoder.max_update`. Raises ValueError for another length.
+        """
+        plan, going = self.study.encoder, gradient
+        momentum = self.momentum
+        if len(momentum):
+            going = plan.momentum * momentum.astype(np.float64) + gradient
+            momentum = going.astype(np.float32)
+        moved = self._moved(np.clip(-rate * going, -plan.max_update, plan.max_update))
+        return replace(moved, momentum=momentum, round=round_number)
+
+    def _moved(self, change: NDArray[np.float64]) -> Self:
+        """The model with encoder and averaged prior moved. Raises ValueError for another length."""
+        if change.shape != (len(self.encoder) + len(self.prior),):
+            msg = f"an update of {len(self.encoder) + len(self.prior)} values was expected, {change.shape} came"
             raise ValueError(msg)
-        moved = np.concatenate([self.encoder, self.prior]).astype(np.float64) + total / silos
+        moved = np.concatenate([self.encoder, self.prior]).astype(np.float64) + change
         encoder, prior = np.split(moved.astype(np.float32), [len(self.encoder)])
         return replace(self, encoder=encoder, prior=prior)
 
@@ -185,7 +207,7 @@ class SharedModel:
         """SHA-256 over study, round and tensors (little-endian), lowercase hex."""
         content = hashlib.sha256(bytes.fromhex(self.study.digest))
         content.update(self.round.to_bytes(8, "little"))
-        for array in (self.encoder, self.prior, self.heads, self.evidence):
+        for array in (self.encoder, self.prior, self.heads, self.evidence, self.momentum):
             content.update(array.astype(array.dtype.newbyteorder("<")).tobytes())
         return content.hexdigest()
 
@@ -196,6 +218,7 @@ class SharedModel:
             "prior": self.prior,
             "heads": self.heads,
             "evidence": self.evidence,
+            "momentum": self.momentum,
         }
         return files.encode(_KIND, self.study, self.round, {name: tensors[name] for name in _tensors(self.study)})
 
@@ -207,7 +230,9 @@ class SharedModel:
             msg = "the model file lacks a tensor; export it again"
             raise ModelFileError(msg)
         encoder, prior, heads = (np.array(tensors[name]) for name in ("encoder", "prior", "heads"))
-        return cls(study, round_number, encoder, prior, heads, np.array(tensors.get("evidence", np.zeros(0))))
+        evidence = np.array(tensors.get("evidence", np.zeros(0)))
+        momentum = np.array(tensors.get("momentum", np.zeros(0, np.float32)))
+        return cls(study, round_number, encoder, prior, heads, evidence, momentum)
 
     def save(self, path: Path) -> None:
         """Write the model durably."""
@@ -220,8 +245,9 @@ class SharedModel:
 
 
 def _tensors(study: Study) -> tuple[str, ...]:
-    """Names of the tensors in a model's file. A study without evidence has the file of version 0.5."""
-    return ("encoder", "prior", "heads", *(("evidence",) if shapes.evidence_values(study) else ()))
+    """Names of the tensors in a model's file. A study without evidence and momentum has the file of version 0.5."""
+    kept = {"evidence": shapes.evidence_values(study), "momentum": shapes.momentum_values(study)}
+    return ("encoder", "prior", "heads", *(name for name, values in kept.items() if values))
 
 
 def _evidence_shape(study: Study) -> tuple[int, int, int]:

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from policies.documents.study import Study
+from policies.plan import shapes
 from silo_agent.data.cells import text
 from silo_agent.data.images import Images
 from silo_agent.data.outcome import in_unit
@@ -182,7 +183,7 @@ def _pooled_model(model: Model, folder: Path) -> SharedModel | None:
 
     Without domain rounds it is the model itself, with the calibration's intercepts if there is one.
     """
-    number = model.study.heads.pooled_rounds
+    number = shapes.last_pooled(model.study)
     path = StudyFolder(folder).model(number)
     if isinstance(model, SharedModel) and (model.round <= number or not model.study.heads.domain_rounds):
         return model

@@ -16,6 +16,7 @@ import torch
 
 from bench.audit import weakened
 from crypto.stream import KEY_BYTES, KeyStream
+from policies.plan import release as planned
 from policies.plan.release import plan
 from policies.refusals import Reason
 from protos.messages import Tensor
@@ -409,7 +410,29 @@ def prior_beside_the_step() -> Iterator[None]:
     """The noised step is given the encoder alone; the two tables of r(z|y) are left to be trained without noise."""
     sgd = torch.optim.SGD
 
-    with patch.object(torch.optim, "SGD", lambda parameters, lr: sgd(list(parameters)[:-2], lr)):
+    with patch.object(torch.optim, "SGD", lambda parameters, **rates: sgd(list(parameters)[:-2], **rates)):
+        yield
+
+
+@contextmanager
+def shares_of_all_silos() -> Iterator[None]:
+    """Distributed noise is shared among all silos, colluders and the patient's own included."""
+    whole = release.share_sd
+
+    def share(charged, *, mode, silos, **rest):
+        full = whole(charged, mode="local" if mode == "distributed" else mode, silos=silos, **rest)
+        return full / np.sqrt(silos) if mode == "distributed" else full
+
+    with patch.object(release, "share_sd", share):
+        yield
+
+
+@contextmanager
+def sealed_steps_sent_again() -> Iterator[None]:
+    """A draw of a sealed step is sent again under another roster, as an update that carries its whole noise may be."""
+    step = planned.encoder_release
+
+    with patch.object(planned, "encoder_release", lambda study: replace(step(study), resendable=True)):
         yield
 
 
@@ -454,8 +477,8 @@ MUTANTS = {
     "no noise, encoder": Mutant(no_noise_in_encoder, ("noise_of_encoder", "on_the_grid")),
     "no noise, releases": Mutant(no_noise_in_releases, (*_NOISES, "on_the_grid")),
     "half noise": Mutant(partial(weakened, 0.5), ("noise_of_encoder", *_NOISES)),
-    "noise 3 % too small": Mutant(partial(weakened, 0.97), ("noise_of_encoder", *_NOISES)),
-    "double clip": Mutant(double_clip, ("canary_means", "one_patient_less")),
+    "noise 3 % too small": Mutant(partial(weakened, 0.97), ("noise_of_encoder", *_NOISES, "noise_of_sealed_steps")),
+    "double clip": Mutant(double_clip, ("canary_means", "one_patient_less", "one_patient_of_a_sealed_step")),
     "per-batch clip": Mutant(clip_of_the_batch, ("canary_means",)),
     "biases outside the clip": Mutant(biases_outside_the_clip, ("one_patient_of_a_rare_domain",)),
     "domain weights after the clip": Mutant(weights_after_the_clip, ("one_patient_of_a_rare_domain",)),
@@ -463,7 +486,7 @@ MUTANTS = {
     "the encoder's sampler is cut": Mutant(encoders_sampler_cut, ("tails_of_the_encoder",)),
     "the releases' sampler is cut": Mutant(releases_sampler_cut, ("tails_of_heads",)),
     "shuffle for Poisson": Mutant(shuffle_for_poisson, ("batches",)),
-    "records for patients": Mutant(records_for_patients, ("batches", "canary_means")),
+    "records for patients": Mutant(records_for_patients, ("batches", "canary_means", "one_patient_of_a_sealed_step")),
     "fixed seed": Mutant(fixed_seed, ("fresh_noise",)),
     "one seed for all silos": Mutant(seed_of_the_program, ("fresh_noise",)),
     "scale from N": Mutant(scale_from_patients, ("scale_without_patients", "canary_means")),
@@ -474,6 +497,8 @@ MUTANTS = {
     "no cosigning awaited": Mutant(partial(signatures_that_suffice, lambda _: True), ("ledger_covers",)),
     "one signature is enough": Mutant(partial(signatures_that_suffice, _any_of_the_newest), ("ledger_covers",)),
     "old signatures are enough": Mutant(partial(signatures_that_suffice, _two_of_any_head), ("ledger_covers",)),
+    "shares of all silos": Mutant(shares_of_all_silos, ("noise_of_shares", "noise_of_sealed_steps")),
+    "sealed steps sent again": Mutant(sealed_steps_sent_again, ("sealed_steps_anew",)),
     "pooled rounds draw less": Mutant(pooled_rounds_with_domain_noise, ("noise_of_pooled_heads",)),
     "rounding forgotten": Mutant(rounding_forgotten, ("noise_on_a_coarse_grid",)),
     "r(z|y) without noise feeds the upload": Mutant(prior_without_noise, ("one_patient_less",)),

@@ -18,6 +18,7 @@ from scipy.stats import binom
 from audit.intercepts import one_patient_of_the_calibration
 from audit.numbers import one_patient_of_a_number
 from audit.scenes import begin, crowd, silo, study, summed
+from audit.sealed import noise_of_sealed_steps, one_patient_of_a_sealed_step, sealed_steps_anew
 from audit.verdicts import FIVE_SIGMA, RARE, Verdict, all_of, distributed_as, near, noise_like, tailed, uniform
 from bench import audit
 from crypto.entropy import SystemEntropy
@@ -508,6 +509,9 @@ STATISTICS: dict[str, Statistic] = {
         one_patient_of_a_rare_domain,
         one_patient_of_a_number,
         one_patient_of_the_calibration,
+        noise_of_sealed_steps,
+        one_patient_of_a_sealed_step,
+        sealed_steps_anew,
     )
 }
 FALSE_ALARMS = {
@@ -531,4 +535,7 @@ FALSE_ALARMS = {
     "one_patient_of_a_rare_domain": 0.0,
     "one_patient_of_a_number": 0.0,
     "one_patient_of_the_calibration": 0.0,
+    "noise_of_sealed_steps": 2 * FIVE_SIGMA,
+    "one_patient_of_a_sealed_step": 0.0,
+    "sealed_steps_anew": 0.0,
 }

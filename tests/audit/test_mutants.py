@@ -7,6 +7,7 @@ from audit.mutants import MUTANTS, NAMED
 from audit.scenes import crowd, silo, study
 from audit.statistics import STATISTICS
 from policies.ledger.ledger import read_ledger
+from policies.plan import release as planned
 from policies.refusals import Refused
 from silo_agent import gate
 from silo_agent.learning import learner
@@ -85,7 +86,18 @@ def _replaceable():
     return [
         *(
             vars(module).copy()
-            for module in (learner, drawing, encoder, calibration, dpsgd, gradients, moments, release, torch.optim)
+            for module in (
+                learner,
+                drawing,
+                encoder,
+                calibration,
+                dpsgd,
+                gradients,
+                moments,
+                release,
+                planned,
+                torch.optim,
+            )
         ),
         *(dict(vars(kind)) for kind in _REPLACED),
     ]

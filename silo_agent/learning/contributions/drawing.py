@@ -17,7 +17,7 @@ from policies.documents.study import Study
 from policies.plan.release import Release
 from protos.messages import Place
 from silo_agent.learning.contributions.contribution import Integers, Setting
-from silo_agent.learning.private.release import grid, noised, sum_sd
+from silo_agent.learning.private import release as private
 
 
 @dataclass(frozen=True)
@@ -32,13 +32,24 @@ class Grid:
     def of(cls, study: Study) -> Grid:
         """The grid that `study.privacy.max_patients` implies."""
         limit = ring_of("ckks").limit(len(study.silos))
-        return cls(*grid(study.privacy.max_patients, limit), limit)
+        return cls(*private.grid(study.privacy.max_patients, limit), limit)
 
 
-def draw(setting: Setting, statistic: NDArray[np.float64], release: Release, place: Place, *, silos: int) -> Integers:
-    """The statistic, float64 (d,) of l2 sensitivity 1, as this silo's noised integers (d,). Raises `ReleaseError`."""
-    privacy, on = setting.study.privacy, Grid.of(setting.study)
-    integers = noised(
+def draw(
+    setting: Setting,
+    statistic: NDArray[np.float64],
+    release: Release,
+    place: Place,
+    *,
+    silos: int,
+    grid: Grid | None = None,
+) -> Integers:
+    """The statistic, float64 (d,) of l2 sensitivity 1, as this silo's noised integers (d,). Raises `ReleaseError`.
+
+    `grid`: None for that of `Grid.of`.
+    """
+    privacy, on = setting.study.privacy, grid or Grid.of(setting.study)
+    integers = private.noised(
         statistic,
         release,
         mode=privacy.mode,
@@ -57,5 +68,5 @@ def summed(study: Study, total: Integers, release: Release, silos: int) -> tuple
     """The opened sum (d,) in units of the statistic, and the standard deviation of the noise on each coordinate."""
     step = Grid.of(study).step
     privacy = study.privacy
-    sd = sum_sd(release, mode=privacy.mode, silos=silos, colluders=privacy.colluders, step=step)
+    sd = private.sum_sd(release, mode=privacy.mode, silos=silos, colluders=privacy.colluders, step=step)
     return from_grid(total, step), sd

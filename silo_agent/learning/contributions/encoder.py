@@ -49,6 +49,8 @@ class EncoderUpdates:
             mode=setting.study.privacy.mode,
             entropy=setting.entropy,
             device=setting.device,
+            first=(place.round - 1) * plan.steps,
+            steps=setting.study.encoder_steps,
         )
         setting.log.record(place, release)
         if update.prior is not None and plan.prior == "local":

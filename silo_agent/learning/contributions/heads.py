@@ -142,7 +142,7 @@ class Heads:
         if not len(model.evidence) or shapes.is_calibration(self._setting.study, place.round):
             return model.with_heads(heads, place.round)
         evidence = self._gathered(self._opened(release, total, place, silos), place, model)
-        if place.round == self._setting.study.heads.pooled_rounds:
+        if place.round == shapes.last_pooled(self._setting.study):
             evidence = evidence.emptied()
         return model.with_heads(heads, place.round, evidence.turned(values[model.heads.size : -1], float(values[-1])))
 
@@ -179,7 +179,7 @@ class Heads:
     def _gathered(self, opened: _Sums, place: Place, model: SharedModel) -> Evidence:
         """The evidence with this round's sums. Those that an unfinished encoder gave are left out."""
         study = self._setting.study
-        if place.round <= study.encoder_rounds:
+        if (shapes.head_round(study, place.round) or 0) <= study.encoder_rounds:
             return model.gathered
         clip, pooled = study.heads.clip, shapes.is_pooled(study, place.round)
         add = model.gathered.before if pooled else model.gathered.plus
@@ -192,7 +192,7 @@ class Heads:
         study, family = self._setting.study, self._setting.family
         if shapes.is_pooled(study, place.round):
             heads, frame = self._newton(opened, place, model), evidence.frame
-            if place.round == study.heads.pooled_rounds:
+            if place.round == shapes.last_pooled(study):
                 pooled = evidence.pooled
                 sd = hessian_noise_sd(pooled.weight**-0.5, family)
                 edge = newton.noise_edge(sd, model.heads.shape[1], study.heads.repair)

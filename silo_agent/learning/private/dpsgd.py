@@ -21,7 +21,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -50,6 +50,7 @@ from silo_agent.learning.private.noise import gaussian
 from silo_agent.learning.private.release import Mode, check_noise
 from silo_agent.learning.private.rounded import RoundedGaussian
 from silo_agent.learning.private.sampling import PatientSampler
+from silo_agent.learning.private.schedule import learning_rate
 from silo_agent.learning.private.steady import HOSTILE, is_steady, steady_kernels
 from silo_agent.learning.private.step import Step
 from silo_agent.learning.terms.cmi import Prior
@@ -68,6 +69,8 @@ the expected batch. Small chunks leave few made-up rows, large ones call the net
 _PERIODS = (32, 4)
 """Chunks of whole 32s, else of whole fours, where memory allows: kernels take rows in groups, and what is left over in
 another way. Of a stochastic encoder 248 rows were not steady on a processor on which 224 and 256 are."""
+SEALED_NORM = Grid.of(1.0, 0.0).norm
+"""l2 norm of a patient's integers in a sealed step, 2^20."""
 _FLOAT = 4
 _MAPS = 16
 """Memory of a pass through an image network, counted in maps of its largest size. The outputs of all its layers take
@@ -124,48 +127,113 @@ def train_encoder(
     entropy: Entropy,
     device: torch.device | str = "cpu",
     log: Log | None = None,
+    first: int = 0,
+    steps: int | None = None,
 ) -> EncoderUpdate:
     """Train a copy of `encoder` (and of `prior`) and return the change, sampled and noised as it was charged.
 
     `release` gives the number of steps, the sampling rate and the noise; `plan` gives the rest. The loss of a record is
     the sum of the plan's terms (`terms.of_upload`) under the frozen `heads` (M, W). In it, the cross-entropy is
     multiplied by u_m of `domain_weights` (M,). `prior` must be given exactly if a term is stochastic. If there are no
-    patients, the update is noise alone. `mode` is the study's; it is `none` exactly if `release.noise` is 0.
+    patients, the update is noise alone. `mode` is the study's; it is `none` exactly if `release.noise` is 0. `first` is
+    the number of the study's steps before these, and `steps` how many it has in all (None: these); the learning rate
+    follows from both. The momentum begins at zero in every round.
 
     Raises `LearningError` if encoder, plan and mode do not fit together, `Refused` if terms or parts cannot be
     accounted for (terms/registry.py, accountable.py).
     """
     check_noise(release.noise, mode)
-    require_per_record(terms.of_upload(plan))
-    stochastic = terms.is_stochastic(plan)
-    if (prior is not None) != stochastic or encoder.stochastic != stochastic:
-        msg = "a prior and a stochastic encoder belong to a study with encoder.cmi above 0, and only to it"
-        raise LearningError(msg)
-    device = torch.device(device)
-    trained = _Trained(copy.deepcopy(encoder), copy.deepcopy(prior)).to(device).train()
-    start = flatten(trained)
     key = entropy.bytes(32)
-    hooked, optimizer = _prepare(trained, plan)
-    sampler = PatientSampler(records.patients, release.sampling_rate, KeyStream(key, b"dpsgd sampling"))
-    latent = KeyStream(key, b"dpsgd latent")
-    kind = Kind(records.inputs.shape[1], None if records.images is None else records.images.shape, family)
     grid = Grid.of(plan.clip, release.noise)
-    with steady_kernels(device), _noise(key, grid, release, len(start)) as noise:
-        rows = _steady_rows(_Trained(encoder, prior), plan, kind, device)
-        gradients = Gradients(hooked, lambda batch, own: _losses(trained, batch, plan, own), grid, rows)
-        batches = Batches(records, heads, domain_weights, family, device=device, rows=rows)
-        step = Step(optimizer, grid, plan.batch_size, noise)
+    run = _Run(encoder, prior, plan, records, grid=grid, family=family, key=key, device=device)
+    sampler = PatientSampler(records.patients, release.sampling_rate, KeyStream(key, b"dpsgd sampling"))
+    start = flatten(run.trained)
+    with steady_kernels(run.device), _noise(key, run.grid, release, len(start)) as noise:
+        gradients = run.gradients(heads, domain_weights)
+        whole = release.count if steps is None else steps
+        rates = (learning_rate(plan, first + number, whole) for number in range(release.count))
+        step = Step(run.optimizer, run.grid, plan.batch_size, noise, rates)
         for _ in range(release.count):
-            drawn = sampler.draw()
-            own = gaussian(latent, (len(drawn), encoder.representation)) if stochastic else None
-            for first in range(0, max(len(drawn), 1), rows):
-                part = slice(first, first + rows)
-                gradients.add(step.totals, batches, drawn[part], None if own is None else own[part])
+            gradients(step.totals, sampler.draw())
             step.take()
-    hooked.remove_hooks()
+    run.hooked.remove_hooks()
     if log is not None:
         log.info("encoder trained", steps=release.count)
-    return _update(trained, start, plan)
+    return _update(run.trained, start, plan)
+
+
+def sum_gradients(
+    encoder: Encoder,
+    heads: NDArray[np.float64],
+    records: Records,
+    plan: EncoderPlan,
+    *,
+    family: Family,
+    domain_weights: NDArray[np.float64],
+    prior: Prior | None,
+    entropy: Entropy,
+    device: torch.device | str = "cpu",
+) -> NDArray[np.int64]:
+    """The exact sum of all patients' clipped gradients in units of clip / `SEALED_NORM`, int64 (n,), without noise.
+
+    One record of each patient enters, at random. A patient's integers have an l2 norm of at most `SEALED_NORM`, or are
+    all zero. Losses, errors and the order of the values are those of `train_encoder`; the averaged prior comes last.
+    """
+    key = entropy.bytes(32)
+    grid = Grid.of(plan.clip, 0.0)
+    run = _Run(encoder, prior, plan, records, grid=grid, family=family, key=key, device=device)
+    sampler = PatientSampler(records.patients, 1.0, KeyStream(key, b"dpsgd sampling"))
+    totals = [torch.zeros(one.numel(), dtype=torch.int64, device=run.device) for one in run.trained.parameters()]
+    with steady_kernels(run.device):
+        run.gradients(heads, domain_weights)(totals, sampler.draw())
+    run.hooked.remove_hooks()
+    return np.concatenate([np.zeros(0, np.int64), *(total.cpu().numpy() for total in totals)])
+
+
+class _Run:
+    """A copy of the network that gradients by record are taken of, and what clips them."""
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        prior: Prior | None,
+        plan: EncoderPlan,
+        records: Records,
+        *,
+        grid: Grid,
+        family: Family,
+        key: bytes,
+        device: torch.device | str,
+    ) -> None:
+        require_per_record(terms.of_upload(plan))
+        self._stochastic = terms.is_stochastic(plan)
+        if (prior is not None) != self._stochastic or encoder.stochastic != self._stochastic:
+            msg = "a prior and a stochastic encoder belong to a study with encoder.cmi above 0, and only to it"
+            raise LearningError(msg)
+        self.device, self.grid = torch.device(device), grid
+        self.trained = _Trained(copy.deepcopy(encoder), copy.deepcopy(prior)).to(self.device).train()
+        self.hooked, self.optimizer = _prepare(self.trained, plan)
+        self._untrained, self._plan, self._records, self._family = _Trained(encoder, prior), plan, records, family
+        self._latent = KeyStream(key, b"dpsgd latent")
+
+    def gradients(
+        self, heads: NDArray[np.float64], domain_weights: NDArray[np.float64]
+    ) -> Callable[[Sequence[torch.Tensor], NDArray[np.int64]], None]:
+        """What adds the integers of a step's records to totals. To be called, and used, among `steady_kernels`."""
+        records, plan = self._records, self._plan
+        kind = Kind(records.inputs.shape[1], None if records.images is None else records.images.shape, self._family)
+        rows = _steady_rows(self._untrained, plan, kind, self.device)
+        each = Gradients(self.hooked, lambda batch, own: _losses(self.trained, batch, plan, own), self.grid, rows)
+        batches = Batches(records, heads, domain_weights, self._family, device=self.device, rows=rows)
+
+        def add(totals: Sequence[torch.Tensor], drawn: NDArray[np.int64]) -> None:
+            width = self.trained.encoder.representation
+            own = gaussian(self._latent, (len(drawn), width)) if self._stochastic else None
+            for begin in range(0, max(len(drawn), 1), rows):
+                part = slice(begin, begin + rows)
+                each.add(totals, batches, drawn[part], None if own is None else own[part])
+
+        return add
 
 
 def require_accountable(study: Study, device: torch.device | str = "cpu") -> None:
@@ -206,7 +274,7 @@ def _prepare(trained: _Trained, plan: EncoderPlan) -> tuple[GradSampleModule, to
     """Gradients by record, and the optimizer of the one step that clips and noises them. Raises `Refused`."""
     accountable.require_layers(trained)
     hooked = GradSampleModule(trained, loss_reduction="sum")
-    optimizer = torch.optim.SGD(trained.parameters(), lr=plan.learning_rate)
+    optimizer = torch.optim.SGD(trained.parameters(), lr=plan.learning_rate, momentum=plan.momentum)
     accountable.require_noised(trained, optimizer)
     return hooked, optimizer
 

@@ -5,6 +5,8 @@ Guarantees that no float is made of a sum before its noise was added. What comes
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -16,8 +18,12 @@ from silo_agent.learning.private.clipping import Grid
 class Step:
     """Adds up the integers of a step's patients, adds the step's noise, and moves the weights once."""
 
-    def __init__(self, optimizer: torch.optim.SGD, grid: Grid, batch_size: int, noise: Ahead | None) -> None:
+    def __init__(
+        self, optimizer: torch.optim.SGD, grid: Grid, batch_size: int, noise: Ahead | None, rates: Iterable[float]
+    ) -> None:
+        """`rates`: the learning rates of the steps, one for each."""
         self._optimizer, self._noise, self._worth = optimizer, noise, grid.unit / batch_size
+        self._rates = iter(rates)
         self.params = [parameter for group in optimizer.param_groups for parameter in group["params"]]
         self.totals = [torch.zeros(one.numel(), dtype=torch.int64, device=one.device) for one in self.params]
 
@@ -35,5 +41,8 @@ class Step:
             # What the noise covers ends here. The rest reads noised integers and public constants.
             parameter.grad = (total.double() * self._worth).to(parameter.dtype).view_as(parameter)
             total.zero_()
+        rate = next(self._rates)
+        for group in self._optimizer.param_groups:
+            group["lr"] = rate
         self._optimizer.step()
         self._optimizer.zero_grad()

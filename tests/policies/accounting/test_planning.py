@@ -5,7 +5,7 @@ import math
 import pytest
 
 from policies.accounting import accountant, overlap
-from policies.accounting.planning import advise, price
+from policies.accounting.planning import advise, price, split
 from policies.errors import CostError
 from policies.plan.release import plan
 
@@ -127,3 +127,35 @@ def test_a_study_of_one_round_has_no_encoder_to_advise_on(make_study):
 def test_a_target_that_cannot_be_is_a_named_error(target, make_study):
     with pytest.raises(CostError, match="cannot be aimed at"):
         advise(make_study(), target, DELTA)
+
+
+SEALED = {"encoder.sealed_steps": True, "encoder.sampling_rate": 1.0, "encoder.sealing": "ring64"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "share"),
+    [(SEALED, 0.4), (SEALED, 0.05), pytest.param({}, 0.4, marks=pytest.mark.slow)],
+)
+def test_a_share_of_the_budget_goes_to_the_encoder_and_the_rest_is_spent(changes, share, make_study):
+    noises = split(make_study(changes), 2.0, DELTA, share)
+    assert 0.99 * 2.0 <= epsilon_with(make_study, noises.fields, **changes) == noises.epsilon <= 2.0
+    fields = make_study({**changes, **noises.fields})
+    alone = accountant.epsilon(plan(fields).tensor_costs()["encoder"], DELTA)
+    mu = next(mu for mu in (number / 1000 for number in range(1, 5000)) if accountant.gaussian_epsilon(mu, DELTA) > 2)
+    assert alone == pytest.approx(accountant.gaussian_epsilon(math.sqrt(share) * mu, DELTA), rel=0.01)
+    before, after = make_study(changes), fields
+    assert after.heads.pooled_noise / before.heads.pooled_noise == pytest.approx(
+        after.privacy.count_noise / before.privacy.count_noise, rel=0.01
+    )
+    assert advise(make_study(SEALED), 2.0, DELTA, 0.4).split == split(make_study(SEALED), 2.0, DELTA, 0.4)
+
+
+@pytest.mark.parametrize("share", [0.0, 1.0, -0.2, math.nan])
+def test_a_share_that_is_none_is_refused(share, make_study):
+    with pytest.raises(CostError, match="must lie between 0 and 1"):
+        split(make_study(SEALED), 2.0, DELTA, share)
+
+
+def test_an_encoder_that_is_not_trained_has_no_share(make_study):
+    with pytest.raises(CostError, match="trains no encoder"):
+        split(make_study({"encoder.rounds": 0}), 2.0, DELTA, 0.4)

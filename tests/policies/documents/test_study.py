@@ -272,3 +272,23 @@ def test_a_study_that_asks_for_no_smallest_domain_keeps_its_name(make_study):
     asked = make_study({"privacy.smallest_domain": 20})
     assert asked.digest != make_study().digest
     assert parse_study(asked.canonical(), asked.digest).privacy.smallest_domain == 20
+
+
+SEALED = {"encoder.sealed_steps": True, "encoder.sampling_rate": 1.0, "encoder.sealing": "ring64"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"encoder.sampling_rate": 0.5}, "make it 1"),
+        ({"encoder.sealing": "ring32"}, "make it ring64"),
+        ({"encoder.cmi": 0.1, "encoder.prior": "local"}, "make it averaged"),
+        ({"encoder.steps": 99}, "4 x 99 steps make 401 rounds; have at most 400"),
+        ({"privacy.max_patients": 10_000_000}, "lower it"),
+    ],
+)
+def test_sealed_steps_that_cannot_be_summed_are_refused_with_the_fix(make_study, changes, said):
+    study = make_study(SEALED)
+    assert (study.rounds, study.head_rounds, study.encoder_steps) == (5 + 4 * 20, 5, 80)
+    with pytest.raises(ValidationError, match=said):
+        make_study({**SEALED, **changes})

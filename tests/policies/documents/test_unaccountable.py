@@ -85,7 +85,7 @@ def test_what_is_switched_off_is_no_wish_but_an_unknown_field(off):
     [
         {"personal": {"early_stopping": True}},
         {"personal": {"adversary": 0.1}},
-        {"encoder": {"momentum": 0.9}},
+        {"encoder": {"nesterov": True}},
         {"encoder": {"mmdx": 1}},
         {"model": {"encoder": "vgg"}},
         {"encoder": {"noise": -1}},

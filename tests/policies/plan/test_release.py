@@ -124,3 +124,27 @@ def test_a_release_that_cannot_be_accounted_for_does_not_exist(make_study):
     for wrong in ({"noise": float("nan")}, {"noise": -1.0}, {"count": 0}, {"sampling_rate": 0.0}, {"cohort": "all"}):
         with pytest.raises(CostError):
             replace(release, **wrong)
+
+
+SEALED = {"encoder.sealed_steps": True, "encoder.sampling_rate": 1.0, "encoder.sealing": "ring64"}
+
+
+@given(
+    pooled=st.integers(1, 4),
+    trained=st.integers(0, 3),
+    steps=st.integers(1, 5),
+    mode=st.sampled_from(("distributed", "local")),
+)
+def test_a_sealed_step_is_a_round_of_its_own_with_the_noise_of_the_mode(make_study, pooled, trained, steps, mode):
+    domain, trained = 2, min(trained, pooled + 1)
+    changes = {"heads.pooled_rounds": pooled, "heads.domain_rounds": domain, "encoder.rounds": trained}
+    study = make_study({**SEALED, **changes, "encoder.steps": steps, "privacy.mode": mode})
+    planned = plan(study)
+    training = [planned.tensors(number) for number in range(1, study.rounds + 1)]
+    assert training == [("heads",), *[("encoder",)] * steps] * trained + [("heads",)] * (pooled + domain - trained)
+    sealed = [release for release in planned if release.tensor == "encoder"]
+    assert {release.cost for release in sealed} <= {Cost("training", 1.0, 1.5, 1)}
+    assert len(sealed) == trained * steps
+    assert {release.resendable for release in sealed} <= {mode == "local"}
+    pooled_noise = [release.noise for release in planned if release.tensor == "heads"]
+    assert pooled_noise == [15.0] * pooled + [20.0] * domain

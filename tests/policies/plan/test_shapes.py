@@ -6,11 +6,15 @@ from policies.plan.families import MOMENT_CELLS
 from policies.plan.release import plan
 from policies.plan.shapes import (
     encoder_values,
+    head_round,
     head_values,
     head_width,
     is_pooled,
+    last_pooled,
     metric_cells,
+    momentum_values,
     prior_values,
+    sealed_step,
 )
 
 NUMBER = {"data.label": {"column": "y", "minimum": 0, "maximum": 30}}
@@ -95,3 +99,24 @@ def test_an_image_network_adds_its_weights_and_its_features(make_study):
 
 def test_a_round_is_pooled_until_the_domains_begin(make_study):
     assert [is_pooled(make_study(), number) for number in (1, 2, 3)] == [True, True, False]
+
+
+SEALED = {"encoder.sealed_steps": True, "encoder.sampling_rate": 1.0, "encoder.sealing": "ring64"}
+
+
+def test_sealed_steps_follow_their_round_of_the_heads(make_study):
+    study = make_study({**SEALED, "encoder.steps": 3, "encoder.rounds": 2})
+    rounds = range(1, study.rounds + 1)
+    assert study.rounds == 5 + 2 * 3
+    assert [head_round(study, number) for number in rounds] == [1, None, None, None, 2, None, None, None, 3, 4, 5]
+    assert [sealed_step(study, number) for number in rounds] == [None, 0, 1, 2, None, 3, 4, 5, None, None, None]
+    assert (last_pooled(study), last_pooled(make_study())) == (5, 2)
+    assert [number for number in rounds if is_pooled(study, number)] == [1, 2, 3, 4, 5]
+    assert [head_values(study, number) for number in (1, 5, 9, 11)] == [20, 20, 40, 40]
+
+
+def test_momentum_is_kept_with_the_model_if_the_steps_are_sealed(make_study):
+    study = make_study({**SEALED, "encoder.momentum": 0.9, "encoder.cmi": 0.1})
+    assert momentum_values(study) == encoder_values(study) + prior_values(study)
+    for without in (SEALED, {"encoder.momentum": 0.9}, {**SEALED, "encoder.momentum": 0.9, "encoder.rounds": 0}):
+        assert momentum_values(make_study(without)) == 0

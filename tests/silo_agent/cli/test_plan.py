@@ -229,6 +229,18 @@ def test_what_is_recommended_can_be_pasted_and_costs_what_is_said(study):
     assert 0.79 < reached <= 0.8
     advice = json.loads(invoke("plan", study, "--target-epsilon", "0.8", "--json").output)["advice"]
     assert advice["scaled"]["fields"]["heads.pooled_noise"] == pasted["heads"]["pooled_noise"]
+    assert advice["split"] is None
+
+
+def test_a_share_for_the_encoder_is_recommended_if_it_is_asked_for(quick_path):
+    steps = {"sealed_steps": True, "sampling_rate": 1.0, "sealing": "ring64", "noise": 20.0}
+    study = write_yaml(quick_path / "sealed.yaml", tiny_document(encoder=steps))
+    given = ("plan", study, "--target-epsilon", "0.8", "--encoder-share", "0.4")
+    block = invoke(*given).output.partition("the given share for the encoder, which costs ")[2]
+    pasted = yaml.safe_load("encoder:" + block.partition("encoder:")[2].partition("#")[0])
+    advice = json.loads(invoke(*given, "--json").output)["advice"]
+    assert advice["split"]["fields"]["encoder.noise"] == pasted["encoder"]["noise"]
+    assert "give both" in invoke("plan", study, "--encoder-share", "0.4").output
 
 
 def test_what_cannot_be_reached_is_said(quick_path):

@@ -10,6 +10,7 @@ from deploy.local.simulate.entropy import RepeatableEntropy
 from deploy.local.simulate.errors import SimulationError
 from deploy.local.simulate.silos import Cohorts, Silo
 from policies.errors import PolicyError
+from policies.plan.release import plan
 from silo_agent.data.reader import read_fitting_records
 from silo_agent.learning.learner import Learner
 from support import local_silos
@@ -18,8 +19,7 @@ from support.local_coordinator import LocalCoordinator
 from support.local_federation import HOLDOUT
 from support.studies import tiny_study
 
-LAST = 3
-"""Round of the tiny study's metrics."""
+SEALED = {"sealed_steps": True, "sampling_rate": 1.0, "sealing": "ring64", "momentum": 0.9, "schedule": "cosine"}
 
 
 def cohorts_of(study, files):
@@ -29,10 +29,18 @@ def cohorts_of(study, files):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("mode", "solver"), [("local", "newton"), ("distributed", "hierarchical")])
-def test_it_gives_the_very_model_and_results_of_real_agents_with_the_same_draws(tmp_path, monkeypatch, mode, solver):
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"privacy": {"mode": "local"}},
+        {"privacy": {"mode": "distributed"}, "heads": {"solver": "hierarchical"}},
+        {"privacy": {"mode": "distributed"}, "encoder": SEALED},
+    ],
+    ids=["local", "hierarchical", "sealed steps"],
+)
+def test_it_gives_the_very_model_and_results_of_real_agents_with_the_same_draws(tmp_path, monkeypatch, changes):
     """The agents charge, seal, add and open; their learners alone draw from the simulation's source."""
-    study = tiny_study(privacy={"mode": mode}, heads={"solver": solver})
+    study = tiny_study(**changes)
     monkeypatch.setattr(
         local_silos,
         "Learner",
@@ -47,12 +55,12 @@ def test_it_gives_the_very_model_and_results_of_real_agents_with_the_same_draws(
         for name in study.silos:
             credential = load(authority.credential("silo", name))
             silos[name] = stack.enter_context(closing(local_silos.LocalSilo(tmp_path / name, credential, coordinator)))
-        for number in range(LAST + 1):
+        for number in range(plan(study).last + 1):
             coordinator.run_round(number)
         files = {name: silo.data for name, silo in silos.items()}
         simulated = simulate(study, cohorts_of(study, files), seed=7)
-        assert silos["south"].model(2).read_bytes() == simulated.model.to_bytes()
-        published = json.loads((silos["south"].model(2).parent / "results.json").read_bytes())
+        assert silos["south"].model(study.rounds).read_bytes() == simulated.model.to_bytes()
+        published = json.loads((silos["south"].model(study.rounds).parent / "results.json").read_bytes())
     domains = [own.patients.value for own in simulated.published.by_domain]
     assert domains == [own["patients"]["value"] for own in published["by_domain"]]
 

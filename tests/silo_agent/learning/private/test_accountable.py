@@ -259,7 +259,7 @@ def test_a_local_layer_that_the_loss_reads_is_refused(make_study, monkeypatch):
 def test_a_prior_that_is_trained_beside_the_step_is_refused_by_name(make_study, monkeypatch):
     """The step is given the encoder alone: r(z|y), the last two tables, would be trained elsewhere, without noise."""
     sgd = torch.optim.SGD
-    monkeypatch.setattr(torch.optim, "SGD", lambda parameters, lr: sgd(list(parameters)[:-2], lr))
+    monkeypatch.setattr(torch.optim, "SGD", lambda parameters, **rates: sgd(list(parameters)[:-2], **rates))
     study = make_study(cmi=0.3)
     for refused in (
         refusal(require_accountable, study),

@@ -12,8 +12,9 @@ from silo_agent.learning.errors import LearningError
 from silo_agent.learning.families.registry import family_of
 from silo_agent.learning.private import dpsgd
 from silo_agent.learning.private.batches import Batches
-from silo_agent.learning.private.dpsgd import train_encoder
+from silo_agent.learning.private.dpsgd import SEALED_NORM, sum_gradients, train_encoder
 from silo_agent.learning.private.noise import gaussian
+from silo_agent.learning.private.schedule import learning_rate
 from silo_agent.learning.private.step import Step
 from silo_agent.learning.terms.cmi import Prior, gaussian_kl
 from silo_agent.learning.terms.cross_entropy import cross_entropy
@@ -463,3 +464,77 @@ def test_latent_noise_is_standard_normal_and_separate_from_the_steps_noise(make_
     latent = [stream for stream, shape in asked if shape == (20, 4)]
     assert len(latent) == 1
     assert latent[0] not in {stream for stream, shape in asked if shape != (20, 4)}
+
+
+# --- momentum, schedule, sums of one step -----------------------------------------------------------------------------
+@pytest.mark.usefixtures("silent")
+def test_momentum_and_schedule_move_the_weights_as_by_hand(make_study, make_records):
+    """The rate is so small that the gradient stays the same, and rounding of the weights is all that differs."""
+    study, records = make_study(), make_records(20)
+    fixed = {"sampling_rate": 1.0, "clip": 0.7, "batch_size": 1, "learning_rate": 1e-3}
+    (gradient,) = (-train(study, records, steps=1, **fixed).vector / 1e-3,)
+    moved = train(study, records, steps=3, momentum=0.5, schedule="cosine", **fixed).vector
+    rates = [learning_rate(study.encoder.model_copy(update={**fixed, "schedule": "cosine"}), i, 3) for i in range(3)]
+    expected = -gradient * (rates[0] + rates[1] * 1.5 + rates[2] * 1.75)
+    np.testing.assert_allclose(moved, expected, rtol=0.05, atol=2e-4)
+
+
+@pytest.mark.usefixtures("silent")
+def test_a_later_round_goes_on_along_the_schedule(make_study, make_records):
+    study, records = make_study(), make_records(20)
+    plan = study.encoder.model_copy(update={"steps": 1, "sampling_rate": 1.0, "schedule": "cosine"})
+    whole = {"family": family(study), "domain_weights": np.ones(DOMAINS), "prior": None, "mode": "local"}
+    encoder = build_encoder(study.model, study.data, stochastic=False)
+    first, last = (
+        train_encoder(
+            encoder, heads_of(study), records, plan, charged(plan), entropy=SeededEntropy(0), first=at, steps=4, **whole
+        ).vector
+        for at in (0, 3)
+    )
+    np.testing.assert_allclose(last, first * learning_rate(plan, 3, 4) / learning_rate(plan, 0, 4), atol=1e-6)
+
+
+def summed(study, records, heads=None, **changes):
+    plan = study.encoder.model_copy(update=changes)
+    prior = Prior(study.model.representation, study.data.label.count) if plan.cmi > 0 else None
+    return sum_gradients(
+        build_encoder(study.model, study.data, stochastic=plan.cmi > 0),
+        heads_of(study) if heads is None else heads,
+        records,
+        plan,
+        family=family(study),
+        domain_weights=np.array((0.5, 1.0, 2.0)),
+        prior=prior,
+        entropy=SeededEntropy(0),
+    )
+
+
+@pytest.mark.parametrize("cmi", [0.0, 0.3])
+def test_a_sealed_steps_sum_is_that_of_clipped_gradients_of_one_record_at_a_time(
+    make_study, make_records, monkeypatch, cmi
+):
+    study, records = make_study(cmi=cmi), make_records(40)
+    latent = np.random.default_rng(5).normal(size=(40, study.model.representation))
+    monkeypatch.setattr(dpsgd, "gaussian", lambda stream, shape: latent.copy())
+    gradients = one_at_a_time(study, records, torch.tensor(latent, dtype=torch.float32))
+    norms = np.linalg.norm(gradients, axis=1)
+    clipped = gradients * np.minimum(1, 0.7 / norms)[:, None]
+    total = summed(study, records, clip=0.7)
+    assert len(total) == shapes.encoder_values(study) + shapes.prior_values(study)
+    np.testing.assert_allclose(total / SEALED_NORM * 0.7, clipped.sum(axis=0), atol=1e-3)
+    assert not summed(study, records.of_patients(np.zeros(40, bool)), clip=0.7).any()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_patient_more_moves_a_sealed_steps_sum_by_its_own_integers_and_by_no_more_than_the_norm(
+    make_study, make_records, seed
+):
+    """Heads are steep enough for every gradient to be clipped. The integers are exact, and so is the bound."""
+    study, records = make_study(), make_records(70, seed=seed)
+    heads = heads_of(study, seed) * 100
+    whole = summed(study, records, heads, clip=0.01)
+    for patient in np.random.default_rng(seed).choice(70, 3, replace=False):
+        fewer = whole - summed(study, records.of_patients(np.arange(70) != patient), heads, clip=0.01)
+        alone = summed(study, records.of_patients(np.arange(70) == patient), heads, clip=0.01)
+        np.testing.assert_array_equal(fewer, alone)
+        assert sum(int(value) ** 2 for value in fewer) <= SEALED_NORM**2
