@@ -9,7 +9,7 @@ SEED ?= 100
 WORKERS ?= 2
 CONSTRAINTS := constraints.txt
 
-.PHONY: help demo test test-slow reliability ledger-faults lint proto clean audit bench-exam bench-heart bench-mnist bench-sealed bench-round bench-startup bench-noise bench-private-heads bench-encoder-pays bench-feddar bench-hessian abuse mutants
+.PHONY: help demo test test-slow reliability ledger-faults lint proto clean audit bench-exam bench-heart bench-mnist bench-sealed bench-round bench-startup bench-noise bench-private-heads bench-encoder-pays bench-feddar bench-hessian abuse mutants bench-real
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -52,14 +52,17 @@ audit: $(VENV)/.installed ## An attacker's lower bounds on epsilon, with and wit
 mutants: $(VENV)/.installed ## Plant 100 faults into each module that privacy stands on; at most six hours.
 	$(BIN)/python -m bench.mutants
 
-bench-exam: $(VENV)/.installed ## Three seeds of the demo's study against hospitals alone and FedAvg.
-	$(BIN)/python -m bench.exam
+bench-exam: $(VENV)/.installed ## The demo's study on eight seeds, one also as processes, beside FedAvg and the open fit.
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m bench.exam --processes
 
 bench-private-heads: $(VENV)/.installed ## Solvers of private heads and FedAvg with DP-SGD, 20 seeds at four epsilons; ten minutes.
 	$(BIN)/python -m bench.private_heads
 
 bench-encoder-pays: $(VENV)/.installed ## Raw inputs, random features and a trained encoder at three sizes; half an hour.
 	$(BIN)/python -m bench.encoder_pays
+
+bench-real: $(VENV)/.installed ## Three public data sets at four epsilons beside other ways to use them; DATA=folder.
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m bench.real --processes $(if $(DATA),--data $(DATA))
 
 bench-heart: $(VENV)/.installed ## Five splits of the four UCI hospitals, with and without noise; DATA=folder.
 	$(BIN)/python -m bench.heart $(if $(DATA),--data $(DATA))

@@ -32,18 +32,19 @@ def alone(study: Study, cohorts: Cohorts, *, seed: int) -> Measured:
         raise SimulationError(msg)
     parts, found = cohorts.measured, []
     for silo in cohorts.silos.values():
-        said = [_risks(silo.training, records) for records in parts]
+        said = _risks(silo.training, parts)
         found.append(measure(study, parts, [np.stack([1.0 - own, own], axis=1) for own in said]))
     by_domain = [_mean([own[m] for own, _ in found]) for m in range(len(study.data.domains))]
     return Measured(study, seed, tuple(by_domain), _mean([own for _, own in found]))
 
 
-def _risks(training: Records, test: Records) -> Array:
-    """Predicted risks (n,) of the test records."""
+def _risks(training: Records, tests: Sequence[Records]) -> list[Array]:
+    """Predicted risks (n,) of each part of the test records."""
     rate = float(training.labels.mean()) if len(training) else 0.5
     if not 0 < rate < 1:
-        return np.full(len(test), rate)
-    return np.asarray(expit(design(test) @ logistic(training)), np.float64)
+        return [np.full(len(test), rate) for test in tests]
+    weights = logistic(training)
+    return [np.asarray(expit(design(test) @ weights), np.float64) for test in tests]
 
 
 def _mean(own: Sequence[Exact]) -> Exact:

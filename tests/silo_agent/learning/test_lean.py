@@ -12,27 +12,26 @@ LEAN = "from silo_agent.learning.lean import load_lean; load_lean(); load_lean()
 TRAIN = """
 import json, sys
 from dataclasses import replace
-from pathlib import Path
 import numpy as np
-from policies.documents.study import load_study
 from policies.plan.release import encoder_release
 from silo_agent.data.records import Records
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
 from silo_agent.learning.private.dpsgd import require_accountable, train_encoder
 from support.entropy import SeededEntropy
+from support.studies import tiny_study
 
-study = load_study(Path("deploy/demo/exam/study.yaml"))
+study = tiny_study()
 rng = np.random.default_rng(1)
 records = Records(
-    rng.normal(size=(40, study.data.inputs)).astype(np.float32), rng.integers(0, 2, 40), rng.integers(0, 5, 40),
+    rng.normal(size=(40, study.data.inputs)).astype(np.float32), rng.integers(0, 2, 40), rng.integers(0, 2, 40),
     np.arange(40), tuple(map(str, range(40))),
 )
 require_accountable(study)
 model = SharedModel.start(study)
 update = train_encoder(
     model.build_encoder(), model.heads, records, study.encoder, replace(encoder_release(study), count=2),
-    family=model.family, domain_weights=np.ones(5), prior=model.build_prior(), mode="local", entropy=SeededEntropy(1),
+    family=model.family, domain_weights=np.ones(2), prior=model.build_prior(), mode="local", entropy=SeededEntropy(1),
 )
 names = ("opacus.privacy_engine", "scipy.stats", "torch._dynamo", "torch.distributed.tensor", "sympy")
 loaded = [name for name in names if name in sys.modules]

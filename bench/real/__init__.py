@@ -1,0 +1,1 @@
+"""Private studies of real patients beside what else could be done with their records."""
