@@ -46,6 +46,11 @@ class Asked:
         return sum(self.patients)
 
     @property
+    def aside(self) -> int:
+        """Held-out patients of all silos."""
+        return max(round(self.total * self.held_out / (1.0 - self.held_out)), 1)
+
+    @property
     def is_stated(self) -> bool:
         """Whether the author expects one effect."""
         return len(self.effects) == 1

@@ -31,7 +31,7 @@ from silo_agent.learning.families.family import is_of_classes
 from silo_agent.learning.families.registry import family_of
 from silo_agent.learning.forecast import plain
 from silo_agent.learning.forecast.asked import Asked
-from silo_agent.learning.forecast.law import Law
+from silo_agent.learning.forecast.law import Law, area_of
 from silo_agent.learning.forecast.walk import Walk
 
 Floats = NDArray[np.float64]
@@ -40,13 +40,15 @@ Figure = Literal["auc", "accuracy", "r2"]
 DRAWS: Final = 24
 """Draws of a stated effect; of each effect of a range, half as many."""
 LEAST: Final = 20
-"""Held-out patients of the rarest class with whom a domain counts. With fewer, its figure is mostly chance."""
+"""Held-out patients of the rarer class with whom a domain counts. Of fewer, nothing worth the name is published."""
 LEVEL: Final = 0.9
 _MOST_VALUES: Final = 600_000
 """Most inputs of the made-up patients of one draw. More patients than that would need are stood for by fewer."""
 _MOST_PATIENTS: Final = 20_000
 _PUBLISHED: Final = 3
 """Draws of which the published intervals are computed, which takes longer than anything else."""
+_TESTED, _FEWEST = 8000, 400
+"""Patients on whom models are measured, all together and of one domain at least."""
 _UNSURE: Final = 0.01
 """Deviation by which a stated effect may be wrong."""
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108  # a folder with a name of its own is made below it
@@ -143,32 +145,47 @@ def figure_of(study: Study) -> Figure:
     return "r2" if count == NUMBER else "auc" if count == BINARY else "accuracy"
 
 
-def reached(study: Study, asked: Asked, effect: float, *, times: float, draws: int = 4, seed: int = 1) -> float:
+def reached(study: Study, asked: Asked, effect: float, *, times: float, draws: int = 3, seed: int = 1) -> float:
     """Mean figure of the study if every sum held `times` as many patients under the same noise."""
     rng = np.random.default_rng(seed)
     return float(np.nanmean([_draw(study, asked, effect, rng, times=times, bare=True).own[0] for _ in range(draws)]))
 
 
-def by_domain(study: Study, probabilities: Floats, records: Records) -> tuple[float, float]:
-    """Mean and worst figure over the domains that have at least `LEAST` patients of the rarest class.
+def counted(study: Study, asked: Asked) -> tuple[int, ...]:
+    """Domains that a forecast is about: those with at least `LEAST` held-out patients of the rarer class, as expected.
 
-    If none has so many, over those that have a figure; nan if there is none.
+    If none has so many, all that have patients.
     """
-    label, family = study.data.label, family_of(study.data.label.count)
-    found, sizes = [], []
-    for domain in range(len(study.data.domains)):
-        rows = records.domains == domain
-        labels, said = records.labels[rows], probabilities[rows]
-        if is_of_classes(family):
-            own = quality(said, labels, study.evaluation.bins, family)
-            value, size = own.auc if family.has_auc else own.accuracy, _rarest(labels, label.count)
+    rarest = min(asked.prevalence, 1.0 - asked.prevalence) if study.data.label.count == BINARY else 1.0
+    aside = asked.aside * rarest
+    large = tuple(m for m, share in enumerate(asked.shares) if share * aside >= LEAST)
+    return large or tuple(m for m, share in enumerate(asked.shares) if share > 0)
+
+
+@dataclass(frozen=True)
+class _Test:
+    """Patients on whom models are measured, as many of each domain. `risks` (n,): of two classes, else empty."""
+
+    study: Study
+    records: Records
+    risks: Floats
+
+    def measure(self, said: Floats) -> tuple[float, float]:
+        """Mean and worst figure over the domains, of predictions (n, C)."""
+        found = [self._figure(said, self.records.domains == m) for m in np.unique(self.records.domains)]
+        return float(np.mean(found)), min(found)
+
+    def _figure(self, said: Floats, rows: NDArray[np.bool_]) -> float:
+        if len(self.risks):
+            # The law knows every patient's risk, so the AUC is that of many patients.
+            return area_of(self.risks[rows][np.argsort(said[rows, 1], kind="stable")])
+        label, family = self.study.data.label, family_of(self.study.data.label.count)
+        labels = self.records.labels[rows]
+        if not is_of_classes(family):
+            value = number_quality(said[rows], labels, half_range(label)).r2
         else:
-            value, size = number_quality(said, labels, half_range(label)).r2, len(labels)
-        if value is not None:
-            found.append(value)
-            sizes.append(size)
-    large = [value for value, size in zip(found, sizes, strict=True) if size >= LEAST] or found
-    return (float(np.mean(large)), min(large)) if large else (math.nan, math.nan)
+            value = quality(said[rows], labels, self.study.evaluation.bins, family).accuracy
+        return math.nan if value is None else value
 
 
 def _draw(
@@ -181,30 +198,28 @@ def _draw(
     times: float = 1.0,
     bare: bool = False,
 ) -> _Drawn:
-    law = Law(study, asked, effect, rng)
+    law, about = Law(study, asked, effect, rng), counted(study, asked)
     count = min(asked.total, _most(study))
     training, each = law.patients(count), asked.total / count
-    aside = round(asked.total * asked.held_out / (1.0 - asked.held_out))
-    held_out = law.patients(max(min(aside, _MOST_PATIENTS), 2))
+    test = _Test(study, *law.of_domains(np.repeat(about, max(_TESTED // len(about), _FEWEST))))
+    coin, width = _coin(study, test.records), math.nan
     with _folder() as folder:
-        walk = Walk(study, folder, each * times)
-        model = walk.train(training, rng)
-        own = by_domain(study, model.predict(held_out.inputs, held_out.domains), held_out)
-        coin = _coin(study, held_out)
+        model = Walk(study, folder, each * times).train(training, rng)
+        own = test.measure(model.predict(test.records.inputs, test.records.domains))
         if bare:
             return _Drawn(own, own, None, math.nan, coin)
-        width = math.nan
         if published:
-            width = _width(Walk(study, folder, max(aside, 2) / len(held_out)).measure(model, held_out, rng))
+            held_out = law.patients(max(min(asked.aside, _MOST_PATIENTS), 2))
+            width = _width(Walk(study, folder, asked.aside / len(held_out)).measure(model, held_out, rng))
     with _folder() as folder:
         quiet = Walk(without_noise(study), folder, each).train(training, rng)
-        plainly = by_domain(study, quiet.predict(held_out.inputs, held_out.domains), held_out)
+        plainly = test.measure(quiet.predict(test.records.inputs, test.records.domains))
     if study.data.label.count > BINARY:
         return _Drawn(own, plainly, None, width, coin)
     number = study.data.label.number is not None
-    together = by_domain(study, plain.predictions(training, held_out, number=number), held_out)
+    together = test.measure(plain.predictions(training, test.records, number=number))
     mine = law.patients(max(min(round(asked.total / len(asked.patients)), _most(study)), 2))
-    alone = by_domain(study, plain.predictions(mine, held_out, number=number), held_out)
+    alone = test.measure(plain.predictions(mine, test.records, number=number))
     return _Drawn(own, max(plainly, together), alone, width, coin)
 
 
@@ -240,10 +255,6 @@ def _near(effect: float, unsure: float, study: Study, rng: np.random.Generator) 
 
 def _most(study: Study) -> int:
     return max(min(_MOST_PATIENTS, _MOST_VALUES // max(study.data.inputs, 1)), 500)
-
-
-def _rarest(labels: NDArray[np.int64], classes: int) -> int:
-    return int(np.bincount(labels, minlength=classes).min())
 
 
 def _coin(study: Study, records: Records) -> float:

@@ -47,7 +47,8 @@ _UNEVEN: Final = 0.6
 _DIFFERENCE: Final = 0.8
 _APART: Final = 0.2
 """Deviation of the domains' prevalences, in logits."""
-_HALVINGS: Final = 40
+_HALVINGS, _COARSE = 30, 8
+"""Steps of a bisection, and of how many sorted scores one is looked at."""
 _STEEPEST: Final = 30.0
 _OUTCOME: Final = (0.15, 0.4)
 """Deviations of an outcome that is a number, on [-1, 1]."""
@@ -139,9 +140,16 @@ class Law:
 
     def patients(self, count: int) -> Records:
         """Patients who follow the law, each with one record."""
-        rng, label = self._rng, self._study.data.label
-        inputs = self._inputs(count)
-        domains = rng.choice(len(self._asked.shares), size=count, p=self._asked.shares)
+        shares = np.array(self._asked.shares)
+        return self.of_domains(self._rng.choice(len(shares), size=count, p=shares))[0]
+
+    def of_domains(self, domains: NDArray[np.int64]) -> tuple[Records, Floats]:
+        """A patient of each of these domains (n,), and the probability (n,) of the outcome that each has.
+
+        With more than two classes, or a number, there is no such probability, and the second part is empty.
+        """
+        rng, label, count = self._rng, self._study.data.label, len(domains)
+        inputs, risks = self._inputs(count), np.zeros(0)
         scores = np.einsum("nd,nrd->nr", inputs, self._directions[domains])
         scores = (scores - self._centre[domains]) / self._deviation[domains]
         if label.number is not None:
@@ -149,12 +157,13 @@ class Law:
             scaled = np.clip(self._outcome_spread * value, -1.0, 1.0)
             labels = np.rint((scaled + 1.0) / 2.0 * TARGET_STEPS)
         elif scores.shape[1] == 1:
-            labels = rng.random(count) < _sigmoid(self._effect * scores[:, 0] + self._offsets[domains])
+            risks = _sigmoid(self._effect * scores[:, 0] + self._offsets[domains])
+            labels = rng.random(count) < risks
         else:
             labels = np.argmax(self._effect * scores + rng.gumbel(size=scores.shape), axis=1)
-        names = tuple(str(number) for number in range(count))
-        index = np.arange(count, dtype=np.int64)
-        return Records(inputs.astype(np.float32), labels.astype(np.int64), domains.astype(np.int64), index, names)
+        names, index = tuple(map(str, range(count))), np.arange(count, dtype=np.int64)
+        records = Records(inputs.astype(np.float32), labels.astype(np.int64), domains.astype(np.int64), index, names)
+        return records, risks
 
     def _inputs(self, count: int) -> Floats:
         rng = self._rng
@@ -182,23 +191,23 @@ class Law:
 def _slope(standard: Floats, prevalence: float, area: float) -> float:
     """The deviation of the logit at which scores (n,) have an expected AUC of `area`, by bisection."""
     low, high = 0.0, _STEEPEST
-    ordered = np.sort(standard)
+    ordered = np.sort(standard)[_COARSE // 2 :: _COARSE]
     for _ in range(_HALVINGS):
         middle = (low + high) / 2.0
         risk = _sigmoid(middle * ordered + _offset(middle * ordered, prevalence))
-        low, high = (middle, high) if _area(risk) < area else (low, middle)
+        low, high = (middle, high) if area_of(risk) < area else (low, middle)
     return (low + high) / 2.0
 
 
-def _area(risk: Floats) -> float:
-    """Expected AUC of risks (n,) in rising order, if the outcome follows them."""
+def area_of(risk: Floats) -> float:
+    """Expected AUC of scores in rising order, if the outcome follows the risks (n,), in (0, 1), in that order."""
     below = np.cumsum(1.0 - risk) - (1.0 - risk) / 2.0
     return float((risk * below).sum() / (risk.sum() * (1.0 - risk).sum()))
 
 
 def _offset(logits: Floats, prevalence: float) -> float:
-    """The intercept with which the mean risk is the prevalence, by Newton's steps that stay within bounds."""
-    low, high = -60.0, 60.0
+    """The intercept with which the mean risk is the prevalence, by bisection."""
+    low, high = -40.0, 40.0
     for _ in range(_HALVINGS):
         middle = (low + high) / 2.0
         low, high = (low, middle) if _sigmoid(logits + middle).mean() > prevalence else (middle, high)

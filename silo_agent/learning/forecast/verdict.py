@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import Final
 
 from policies.documents.study import Study
@@ -65,7 +66,8 @@ def _change(study: Study, found: Forecast, row: Row, wanted: float) -> str:
             " hospitals, or features that say more."
         )
     better = _lever(study, found, row)
-    often = next((n for n in _TIMES if reached(study, found.asked, row.effect, times=n) >= wanted), None)
+    place = bisect_left(_TIMES, wanted, key=lambda n: reached(study, found.asked, row.effect, times=n))
+    often = _TIMES[place] if place < len(_TIMES) else None
     fewer = f"fewer inputs than {study.data.inputs} and fewer domains than {len(study.data.domains)}"
     if often is None:
         return f"{better}Not even {_TIMES[-1]} times the patients would give {name} {wanted:.2f}: plan {fewer}."
