@@ -1,4 +1,4 @@
-"""`fedward-silo plan`: what a study would cost in all and by tensor, whether it would be taken, what would be left.
+"""`fedward-silo plan`: what a study would cost, whether it would be taken, what would be left, what it will be worth.
 
 The command reads the study and, with an agent's configuration, its policy and ledger. It charges nothing and reads no
 patient. With a target epsilon it prints noise and clips as YAML that can be pasted into the study. The exit code is 3
@@ -29,6 +29,7 @@ from policies.plan import memory, quorum
 from policies.plan.cost import Cost
 from policies.plan.release import plan as plan_of
 from policies.refusals import Refused
+from silo_agent.cli import forecast as forecasts
 from silo_agent.cli.options import DEFAULT, AsJson
 from silo_agent.cli.policy import ATTENTION
 from silo_agent.config import AgentConfig
@@ -66,9 +67,18 @@ def plan(
         ),
     ] = None,
     *,
+    patients: Annotated[
+        list[int] | None,
+        typer.Option(help="Expected patients of each silo who train; repeat it, or give one number for every silo."),
+    ] = None,
+    prevalence: Annotated[float | None, typer.Option(help="Expected share of patients with the outcome.")] = None,
+    effect: Annotated[
+        float | None, typer.Option(help="Expected AUC (R2 of a number) that the features reach without noise.")
+    ] = None,
+    forecast: Annotated[bool, typer.Option(help="Simulate what it will be worth, if patients are expected.")] = True,
     as_json: AsJson = False,
 ) -> None:
-    """Price a study before anybody trains."""
+    """Price a study before anybody trains, and forecast what it will be worth."""
     if encoder_share is not None and target_epsilon is None:
         msg = "--encoder-share is a share of --target-epsilon; give both"
         raise typer.BadParameter(msg)
@@ -86,12 +96,22 @@ def plan(
     standing = None if settings is None or policy is None else _standing(settings, policy, study)
     advice = None if target_epsilon is None else advise(study, target_epsilon, delta, encoder_share)
     refused = _below_the_quorum(study)
+    held_out = None if policy is None else policy.data_set.holdout
+    worth = None
+    if forecast:
+        worth = forecasts.made(study, patients=patients or [], prevalence=prevalence, effect=effect, held_out=held_out)
     if as_json:
         document = _document(study, prices, standing, advice) | {"sums": _sums(study, refused)}
+        if worth is not None:
+            document["forecast"] = forecasts.document(study, worth)
         typer.echo(json.dumps(document, indent=1, allow_nan=False))
     else:
         _print(study, prices, standing, advice)
         typer.echo(_missing(study) if refused is None else f"Every silo refuses: {refused}")
+        if worth is not None:
+            forecasts.show(study, worth)
+        elif forecast:
+            typer.echo(forecasts.HOW)
     if refused is not None or (standing is not None and standing.refused is not None):
         raise typer.Exit(ATTENTION)
 

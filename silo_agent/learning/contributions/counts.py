@@ -34,13 +34,14 @@ class Counts:
 
     def contribute(self, release: Release, cohort: Records, place: Place, _model: SharedModel, silos: int) -> Integers:
         """This silo's patients by domain."""
-        return draw(self._setting, self._statistic(release, cohort), release, place, silos=silos)
+        return draw(self._setting, self.statistic(release, cohort), release, place, silos=silos)
 
     def rehearse(self, release: Release, cohort: Records, _place: Place, _model: SharedModel) -> None:
         """Count made-up patients."""
-        self._statistic(release, cohort, strict=True)
+        self.statistic(release, cohort, strict=True)
 
-    def _statistic(self, release: Release, cohort: Records, *, strict: bool = False) -> NDArray[np.float64]:
+    def statistic(self, release: Release, cohort: Records, *, strict: bool = False) -> NDArray[np.float64]:
+        """The counts without noise, (release.values,). Private: only `contribute` and made-up records use it."""
         domains, weights = cohort.domains, exact_weights(cohort.weights)
 
         def term(rows: Rows) -> NDArray[np.float64]:

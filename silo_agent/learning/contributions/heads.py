@@ -45,15 +45,16 @@ class Heads:
 
     def contribute(self, release: Release, cohort: Records, place: Place, model: SharedModel, silos: int) -> Integers:
         """This silo's packed sums at the model's heads."""
-        return draw(self._setting, self._statistic(release, cohort, place, model), release, place, silos=silos)
+        return draw(self._setting, self.statistic(release, cohort, place, model), release, place, silos=silos)
 
     def rehearse(self, release: Release, cohort: Records, place: Place, model: SharedModel) -> None:
         """Sum made-up records."""
-        self._statistic(release, cohort, place, model, strict=True)
+        self.statistic(release, cohort, place, model, strict=True)
 
-    def _statistic(
+    def statistic(
         self, release: Release, cohort: Records, place: Place, model: SharedModel, *, strict: bool = False
     ) -> NDArray[np.float64]:
+        """The packed sums without noise, (release.values,). Private: only `contribute` and made-up records use it."""
         if shapes.is_calibration(self._setting.study, place.round):
             return self._intercepts(release, cohort, model, strict=strict)
         setting, blocks = self._setting, shapes.head_blocks(self._setting.study, place.round)
@@ -137,6 +138,12 @@ class Heads:
         if solution.shape != own.shape or ((solution < low) | (solution > high)).any():
             msg = "the solved heads are not what the opened sums give"
             raise SolutionError(msg)
+        return self.taken(solution, release, total, place, model, silos=silos)
+
+    def taken(
+        self, solution: Integers, release: Release, total: Integers, place: Place, model: SharedModel, *, silos: int
+    ) -> SharedModel:
+        """The model with a solution of `solve`, which is not checked here."""
         values = from_grid(solution, HEAD_STEP)
         heads = values[: model.heads.size].reshape(model.heads.shape)
         if not len(model.evidence) or shapes.is_calibration(self._setting.study, place.round):

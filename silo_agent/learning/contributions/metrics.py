@@ -42,15 +42,16 @@ class Metrics:
 
     def contribute(self, release: Release, cohort: Records, place: Place, model: SharedModel, silos: int) -> Integers:
         """This silo's counts of its held-out patients."""
-        return draw(self._setting, self._statistic(release, cohort, model), release, place, silos=silos)
+        return draw(self._setting, self.statistic(release, cohort, model), release, place, silos=silos)
 
     def rehearse(self, release: Release, cohort: Records, _place: Place, model: SharedModel) -> None:
         """Count made-up records."""
-        self._statistic(release, cohort, model, strict=True)
+        self.statistic(release, cohort, model, strict=True)
 
-    def _statistic(
+    def statistic(
         self, release: Release, cohort: Records, model: SharedModel, *, strict: bool = False
     ) -> NDArray[np.float64]:
+        """The cells without noise, (release.values,). Private: only `contribute` and made-up records use it."""
         setting, family, count = self._setting, self._setting.family, len(self._setting.study.data.domains)
         encoder, weights, plan = model.build_encoder(), exact_weights(cohort.weights), setting.study.evaluation
 

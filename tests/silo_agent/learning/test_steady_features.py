@@ -95,9 +95,9 @@ def test_the_sum_of_patients_is_the_sum_of_the_patients_alone(make_study, make_r
     def sums(number, tensor):
         release, place = plan(study).release(number, tensor), Place(study.digest, number, 1)
         asked = {
-            Tensor.COUNTS: lambda own: Counts(setting)._statistic(release, own),
-            Tensor.HEADS: lambda own: Heads(setting)._statistic(release, own, place, model),
-            Tensor.METRICS: lambda own: Metrics(setting)._statistic(release, own, model),
+            Tensor.COUNTS: lambda own: Counts(setting).statistic(release, own),
+            Tensor.HEADS: lambda own: Heads(setting).statistic(release, own, place, model),
+            Tensor.METRICS: lambda own: Metrics(setting).statistic(release, own, model),
         }[tensor]
         return asked(records), [asked(own) for own in patients]
 

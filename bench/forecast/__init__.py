@@ -1,0 +1,1 @@
+"""Forecasts of `fedward-silo plan` against what the same studies came to: 30 studies, all laws and data sets."""

@@ -1,0 +1,103 @@
+"""What a forecast starts from: expected patients, shares of the domains, prevalence and effect.
+
+Guarantees that everything comes from the study, from options or from the defaults that stand here. No record is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from policies.documents.study import BINARY, Study
+from silo_agent.learning.errors import LearningError
+
+HELD_OUT: Final = 0.2
+"""Share of a hospital's patients whom its policy holds out, if no policy is at hand."""
+AREAS: Final = (0.62, 0.7, 0.8)
+"""AUCs that are gone through if none is expected: most published clinical models lie between the outer two."""
+EXPLAINED: Final = (0.1, 0.25, 0.5)
+"""The same of a number: shares of its variance."""
+_EVEN: Final = 0.5
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Expectations of one forecast.
+
+    Attributes:
+        patients: patients for training, by silo.
+        shares: share of the patients in each domain, of sum 1.
+        prevalence: share of patients with the outcome, of two classes.
+        effects: what the features tell without noise: AUC of classes, R^2 of a number. More than one if none is
+            expected.
+        held_out: share of a hospital's patients who do not train.
+    """
+
+    patients: tuple[int, ...]
+    shares: tuple[float, ...]
+    prevalence: float
+    effects: tuple[float, ...]
+    held_out: float = HELD_OUT
+
+    @property
+    def total(self) -> int:
+        """Patients who train, at all silos."""
+        return sum(self.patients)
+
+    @property
+    def aside(self) -> int:
+        """Held-out patients of all silos."""
+        return max(round(self.total * self.held_out / (1.0 - self.held_out)), 1)
+
+    @property
+    def is_stated(self) -> bool:
+        """Whether the author expects one effect."""
+        return len(self.effects) == 1
+
+    def of(self, effect: float) -> Asked:
+        """The same with one effect."""
+        return replace(self, effects=(effect,))
+
+
+def asked_of(
+    study: Study,
+    *,
+    patients: Sequence[int] = (),
+    prevalence: float | None = None,
+    effect: float | None = None,
+    held_out: float = HELD_OUT,
+) -> Asked | None:
+    """What `study.expected` says, replaced by what is given; None if nobody says how many patients there are.
+
+    `patients`: one number for every silo, or one for each. Raises `LearningError`, naming the option, for values that
+    do not fit the study.
+    """
+    expected, silos, domains = study.expected, len(study.silos), len(study.data.domains)
+    sizes = tuple(patients) or (() if expected is None else expected.patients)
+    if not sizes:
+        return None
+    if len(sizes) not in {1, silos} or min(sizes) < 1:
+        msg = f"--patients has {len(sizes)} numbers; give one, or one for each of the {silos} silos, each at least 1"
+        raise LearningError(msg)
+    if study.data.image is not None:
+        msg = "a study with images has no forecast, because nobody knows what made-up images should show"
+        raise LearningError(msg)
+    rate = prevalence if prevalence is not None else None if expected is None else expected.prevalence
+    if rate is not None and (study.data.label.count != BINARY or not 0 < rate < 1):
+        msg = "--prevalence is a share between 0 and 1, for a label of two classes"
+        raise LearningError(msg)
+    known = effect if effect is not None else None if expected is None else expected.effect
+    least = 0.0 if study.data.label.number is not None else _EVEN
+    if known is not None and not least < known < 1:
+        msg = f"--effect (expected.effect) is {known:g}; give a number between {least:g} and 1"
+        raise LearningError(msg)
+    shares = () if expected is None else expected.shares
+    usual = EXPLAINED if study.data.label.number is not None else AREAS
+    return Asked(
+        sizes if len(sizes) == silos else sizes * silos,
+        tuple(share / sum(shares) for share in shares) or (1.0 / domains,) * domains,
+        _EVEN if rate is None else rate,
+        usual if known is None else (known,),
+        held_out,
+    )

@@ -1,0 +1,76 @@
+"""A forecast follows the study's public numbers."""
+
+import math
+
+import numpy as np
+import pytest
+
+from silo_agent.learning.forecast.asked import asked_of
+from silo_agent.learning.forecast.forecast import Interval, counted, forecast
+
+
+def test_the_interval_holds_one_more_draw_of_ninety_in_a_hundred():
+    rng = np.random.default_rng(1)
+    draws = rng.normal(0.5, 0.01, (1000, 9))
+    found = [Interval.of(own[:8]) for own in draws]
+    held = np.mean([one.low <= own[8] <= one.high for one, own in zip(found, draws, strict=True)])
+    assert held == pytest.approx(0.9, abs=0.03)
+
+
+def test_an_interval_leaves_out_what_is_not_known():
+    assert math.isnan(Interval.of([math.nan]).middle)
+    assert Interval.of([0.6, math.nan]) == Interval(0.6, 0.6, 0.6)
+
+
+def test_noise_costs(raw_study):
+    study = raw_study(evaluation={"noise": 0.5})
+    asked = asked_of(study, patients=[400], prevalence=0.3, effect=0.8)
+    first = forecast(study, asked, draws=2)
+    (row,) = first.rows
+    assert (first.figure, first.draws, row.effect, row.coin) == ("auc", 2, 0.8, 0.5)
+    assert 0.5 < row.mean.middle < row.plain_mean.middle < 0.83
+    assert row.worst.middle <= row.mean.middle
+    assert row.gap.middle == pytest.approx(row.plain_mean.middle - row.mean.middle)
+    assert row.gain.middle == pytest.approx(row.mean.middle - row.alone.middle)
+    assert 0 < row.width < 1
+
+
+@pytest.mark.slow
+def test_the_same_study_has_the_same_forecast(raw_study):
+    study = raw_study()
+    asked = asked_of(study, patients=[200], effect=0.8)
+    first, again = (forecast(study, asked, draws=2).rows[0].mean for _ in range(2))
+    assert first == again
+
+
+@pytest.mark.slow
+def test_a_range_of_effects_has_a_row_for_each(raw_study):
+    study = raw_study()
+    found = forecast(study, asked_of(study, patients=[300]), draws=4)
+    assert found.draws == 2
+    assert [row.effect for row in found.rows] == [0.62, 0.7, 0.8]
+    assert found.rows[0].plain_mean.middle < found.rows[2].plain_mean.middle
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("label", "figure"),
+    [
+        ({"column": "days", "minimum": 0, "maximum": 60, "positive": [], "negative": []}, "r2"),
+        ({"column": "ill", "classes": [[0], [1], [2]], "positive": [], "negative": []}, "accuracy"),
+    ],
+)
+def test_other_outcomes_have_their_own_figure(raw_study, label, figure):
+    study = raw_study(data={"label": label}, evaluation={"bins": 10, "noise": 0.5})
+    found = forecast(study, asked_of(study, patients=[400], effect=0.6), draws=2)
+    (row,) = found.rows
+    assert found.figure == figure
+    assert (row.alone is None) == (figure == "accuracy")
+    assert row.plain_mean.middle > row.coin
+
+
+def test_domains_without_enough_patients_do_not_count(raw_study):
+    study = raw_study(expected={"patients": [1000], "shares": [0.05, 0.95], "prevalence": 0.2})
+    assert counted(study, asked_of(study)) == (1,)
+    assert counted(study, asked_of(study, patients=[10])) == (0, 1)
+    assert counted(study, asked_of(study, patients=[10_000])) == (0, 1)

@@ -1,0 +1,71 @@
+"""Made-up patients keep the study's schema, and tell as much of the outcome as expected."""
+
+import numpy as np
+import pytest
+
+from silo_agent.data.outcome import targets
+from silo_agent.learning.forecast.asked import Asked
+from silo_agent.learning.forecast.law import Law, area_of
+
+ASKED = Asked((1000,), (0.3, 0.7), 0.2, (0.75,))
+
+
+def law_of(study, effect=0.75, seed=1):
+    return Law(study, ASKED, effect, np.random.default_rng(seed))
+
+
+def test_columns_are_those_of_the_schema(raw_study):
+    records = law_of(raw_study()).patients(3000)
+    inputs = np.asarray(records.inputs)
+    assert inputs.shape == (3000, 8)
+    assert np.abs(inputs).max() <= 1
+    assert inputs[:, 0].std() < 0.45
+    gone = inputs[:, 2] == 1
+    assert set(np.unique(inputs[:, 2])) <= {0, 1}
+    assert np.allclose(inputs[gone, 1], -0.8)
+    assert set(np.unique(inputs[:, 3])) == {-1, 1}
+    assert (inputs[:, 4:].sum(axis=1) == 1).all()
+    assert records.domains.mean() == pytest.approx(0.7, abs=0.03)
+
+
+@pytest.mark.parametrize("effect", [0.6, 0.75, 0.9])
+def test_risks_have_the_prevalence_and_the_effect(raw_study, effect):
+    records, risks = law_of(raw_study(), effect).of_domains(np.repeat([0, 1], 4000))
+    assert risks.mean() == pytest.approx(0.2, abs=0.05)
+    assert records.labels.mean() == pytest.approx(risks.mean(), abs=0.02)
+    for domain in (0, 1):
+        assert area_of(np.sort(risks[records.domains == domain])) == pytest.approx(effect, abs=0.03)
+
+
+def test_the_area_of_sorted_risks_is_that_of_drawn_outcomes():
+    rng = np.random.default_rng(1)
+    risk = np.sort(rng.random(4000))
+    drawn = rng.random(4000) < risk
+    ranks = np.arange(1, 4001)[drawn].sum()
+    exact = (ranks - drawn.sum() * (drawn.sum() + 1) / 2) / (drawn.sum() * (~drawn).sum())
+    assert area_of(risk) == pytest.approx(exact, abs=0.02)
+
+
+def test_a_number_is_explained_as_far_as_expected(raw_study):
+    study = raw_study(
+        data={"label": {"column": "days", "minimum": 0, "maximum": 60, "positive": [], "negative": []}},
+        evaluation={"bins": 10},
+    )
+    records, risks = law_of(study, 0.5).of_domains(np.zeros(4000, np.int64))
+    assert not len(risks)
+    rows = np.column_stack([np.asarray(records.inputs, np.float64), np.ones(4000)])
+    wanted = targets(records.labels)
+    rest = wanted - rows @ np.linalg.lstsq(rows, wanted, rcond=None)[0]
+    assert 1 - rest.var() / wanted.var() == pytest.approx(0.5, abs=0.05)
+
+
+def test_more_classes_all_occur(raw_study):
+    label = {"column": "ill", "classes": [[0], [1], [2]], "positive": [], "negative": []}
+    records, _ = law_of(raw_study(data={"label": label})).of_domains(np.zeros(2000, np.int64))
+    assert set(np.unique(records.labels)) == {0, 1, 2}
+
+
+def test_equal_draws_make_equal_patients_and_others_do_not(raw_study):
+    first, again, other = (np.asarray(law_of(raw_study(), seed=seed).patients(50).inputs) for seed in (1, 1, 2))
+    assert (first == again).all()
+    assert (first != other).any()
