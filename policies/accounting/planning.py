@@ -100,14 +100,18 @@ def advise(study: Study, target: float, delta: float) -> Advice:
 
     Raises `CostError` for a study without noise, a target outside (0, 32], or a target that no rounded noise meets.
     """
-    at_delta = with_fields(study, {"privacy.delta": delta})
-    scaled = accountant.calibrate(at_delta, target)
     return Advice(
         target,
-        _rounded(study, {field: field_of(scaled, field) for field in noise_fields(COHORTS)}, target, delta),
+        scaled(study, target, delta),
         _encoder_only(study, target, delta),
         _fewer_rounds(study, target, delta),
     )
+
+
+def scaled(study: Study, target: float, delta: float) -> Noises:
+    """All noise, scaled by one factor for training and another for evaluation. Raises what `advise` raises."""
+    found = accountant.calibrate(with_fields(study, {"privacy.delta": delta}), target)
+    return _rounded(study, {field: field_of(found, field) for field in noise_fields(COHORTS)}, target, delta)
 
 
 def _encoder_only(study: Study, target: float, delta: float) -> Noises | None:
