@@ -39,8 +39,8 @@ def complete(draft: Draft, origin: Path | str) -> Study:
         noises = scaled(study, draft.privacy.epsilon, study.privacy.delta).fields
     except CostError as error:
         raise DocumentError(origin, [f"field privacy.epsilon: {error}"]) from None
-    used = {field for tensor in released for field in KINDS[tensor].noises}
-    found = with_fields(study, {field: noise for field, noise in noises.items() if field in used})
+    unused = {field for tensor, kind in KINDS.items() if tensor not in released for field in kind.noises}
+    found = with_fields(study, {field: noise for field, noise in noises.items() if field not in unused})
     return check_document(found.model_dump(mode="json"), Study, origin)
 
 

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from policies.documents.data_schema import BINARY
 from policies.documents.draft import MARGIN, Draft
+from policies.documents.study import BINARY
 from policies.plan import quorum
 from policies.plan.families import form_of
 

@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from policies.documents.document import MAX_BYTES, DocumentError, check_document
 from policies.documents.study import CategoryFeature, DomainColumn, Label, NumericFeature
+from silo_agent.errors import SiloError
 
 FEATURE: Final = "age:number:0:120 or sex:code:F,M"
 LABEL: Final = "ill:yes=1:no=0, or stage:classes=1/2/3,4, or days:number:0:60"
@@ -33,7 +34,7 @@ _YES, _NO = ("yes", "true", "1"), ("", "no", "false", "0")
 Part = dict[str, Any]
 
 
-class AnswerError(ValueError):
+class AnswerError(SiloError):
     """An answer cannot be used. The text says why and what to write."""
 
 

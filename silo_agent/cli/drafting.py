@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from policies.documents.document import DocumentError, check_document
 from policies.documents.draft import Draft
-from policies.errors import PolicyError
 from silo_agent.cli import answers
+from silo_agent.errors import SiloError
 
 OPTIONS: Final = {
     "name": "--name",
@@ -58,7 +58,7 @@ NEEDED: Final = {
 """What must be answered, with an example."""
 
 
-class FaultyAnswersError(PolicyError):
+class FaultyAnswersError(SiloError):
     """Some answers cannot be used. `str()` has one line for each, with its option and its fix."""
 
     def __init__(self, faults: list[str]) -> None:

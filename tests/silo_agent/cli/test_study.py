@@ -1,13 +1,19 @@
 import json
+import re
+import shlex
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from policies.documents.schema import study_schema
 from policies.documents.study import load_study
+from silo_agent.cli import answers
 from silo_agent.cli import main as program
 from silo_agent.cli.main import app
 
+PAGE = (Path(__file__).parents[3] / "docs" / "studies.md").read_text(encoding="utf-8")
+SECTION = PAGE.partition("## Write a study\n")[2].partition("\n## ")[0]
 WHOLE = {
     "--name": "readmission",
     "--purpose": "Say who comes back.",
@@ -145,3 +151,30 @@ def test_a_draft_is_completed_and_refused_elsewhere(tmp_path, monkeypatch, capsy
     done = CliRunner().invoke(app, ["study", "complete", str(draft), "--out", str(tmp_path / "two.yaml")])
     assert done.exit_code == 0, done.output
     assert load_study(tmp_path / "two.yaml").heads.domain_noise > load_study(file).heads.domain_noise
+
+
+def test_what_the_page_prints_runs_as_it_stands(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    commands, columns, draft = re.findall(r"^```(?:yaml)?\n(.*?)^```", SECTION, re.MULTILINE | re.DOTALL)
+    Path("columns.csv").write_text(columns)
+    Path("draft.yaml").write_text(draft)
+    new = next(one for one in commands.replace("\\\n", "").splitlines() if "--name" in one)
+    _, *arguments = shlex.split(new)
+    whole = [*arguments[:-2], "--columns", "columns.csv", "--missing", "?", "--out", "more.yaml"]
+    complete = ["study", "complete", "draft.yaml", "--out", "completed.yaml"]
+    assert "`fedward-silo study complete draft.yaml --out study.yaml`" in SECTION
+    for asked in (arguments, complete):
+        done = CliRunner().invoke(app, asked)
+        assert done.exit_code == 0, done.output
+    assert load_study(Path("study.yaml")).data.inputs == 4
+    assert load_study(Path("completed.yaml")).heads.clip == 0.4
+    single = {place + more for place, one in enumerate(whole) if one == "--feature" for more in (0, 1)}
+    listed = [one for place, one in enumerate(whole) if place not in single]
+    assert CliRunner().invoke(app, listed).exit_code == 0
+    assert load_study(Path("more.yaml")).data.inputs == 1 + 2 + 5
+
+
+@pytest.mark.parametrize("example", re.findall(r"`((?:stage|days|sex):[^`]+)`", SECTION))
+def test_every_answer_that_the_page_shows_is_understood(example):
+    parse = answers.label if example.startswith(("stage", "days")) else answers.domain
+    assert parse(example)["column"] == example.partition(":")[0]
