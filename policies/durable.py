@@ -12,6 +12,7 @@ time.
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -34,6 +35,24 @@ def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
     except BaseException:
         fresh.unlink(missing_ok=True)
         raise
+
+
+def write_new(path: Path, content: bytes) -> None:
+    """Write a file durably under a name that is free, completely or not at all. Raises FileExistsError and OSError.
+
+    The finished file gets its name by a link, which fails if the name is taken, even if it was taken just now.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(name, path)
+    finally:
+        Path(name).unlink()
+    sync_folder(path.parent)
 
 
 def put_in_place(fresh: Path, path: Path) -> None:

@@ -3,4 +3,4 @@
 Only this room imports dp-accounting. It adds up and remembers nothing; the ledger remembers.
 """
 
-__all__ = ["accountant", "overlap", "planning", "totals"]
+__all__ = ["accountant", "completing", "overlap", "planning", "totals"]

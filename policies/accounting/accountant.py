@@ -64,7 +64,7 @@ from typing import Any, Final, NamedTuple
 
 from policies.documents.study import Study
 from policies.errors import CostError
-from policies.plan.cost import COHORTS, Cost
+from policies.plan.cost import COHORTS, MAX_NOISE, Cohort, Cost
 from policies.plan.release import noise_fields, plan
 
 CEILING: Final = 40.0
@@ -253,7 +253,8 @@ def calibrate(study: Study, epsilon: float, *, keep: Collection[str] = ()) -> St
 
     One factor scales all training noise (counts, heads, encoder), another the evaluation noise, so that each cohort
     costs between 99.9 % and 100 % of the target. Noise of the fields in `keep` stays as it is; what they name must cost
-    less than the target. Raises `CostError` for a target outside (0, 32] and for a study without noise.
+    less than the target. Raises `CostError` for a target outside (0, 32], for one that no noise up to 1e6 reaches, and
+    for a study without noise.
     """
     require_aim(study, epsilon)
     training = _factor(study, epsilon, "training", keep)
@@ -293,22 +294,28 @@ def with_fields(study: Study, fields: Mapping[str, object]) -> Study:
     return study
 
 
-def _factor(study: Study, target: float, cohort: str, keep: Collection[str]) -> float:
+def _factor(study: Study, target: float, cohort: Cohort, keep: Collection[str]) -> float:
     """A factor on a cohort's noise with which the cohort costs between 99.9 % and 100 % of `target`.
 
     The search brackets the logarithm of the factor, then interpolates between the logarithms of the epsilons at both
     ends.
     """
+    noises = {field: field_of(study, field) for field in noise_fields([cohort], study) if field not in keep}
 
     def cost(log_factor: float) -> float:
         factor = math.exp(log_factor)
-        planned = (c for c in plan(_scaled(study, factor, factor, keep)).costs() if c.cohort == cohort)
+        tried = with_fields(study, {field: noise * factor for field, noise in noises.items()})
+        planned = (c for c in plan(tried).costs() if c.cohort == cohort)
         return _cohort_epsilon(_merge(planned), study.privacy.delta, rounded_up=True)
 
+    most = math.log((1 - 1e-12) * MAX_NOISE / max(noises.values()))
     high, step = 0.0, 0.25
     cost_high = cost(high)
     while cost_high > target:
-        high, step = high + step, step * 2
+        if high >= most:
+            msg = f"no noise up to {MAX_NOISE:g} brings the study to epsilon {target:g}; raise the target"
+            raise CostError(msg)
+        high, step = min(high + step, most), step * 2
         cost_high = cost(high)
     low, step = high, 0.25
     cost_low = cost_high

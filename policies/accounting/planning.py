@@ -103,11 +103,9 @@ def advise(study: Study, target: float, delta: float, encoder_share: float | Non
     Raises `CostError` for a study without noise, a target outside (0, 32], or a target that no rounded noise meets, and
     what `split` raises.
     """
-    at_delta = with_fields(study, {"privacy.delta": delta})
-    scaled = accountant.calibrate(at_delta, target)
     return Advice(
         target,
-        _rounded(study, {field: field_of(scaled, field) for field in noise_fields(COHORTS, study)}, target, delta),
+        scaled(study, target, delta),
         _encoder_only(study, target, delta),
         _fewer_rounds(study, target, delta),
         None if encoder_share is None else split(study, target, delta, encoder_share),
@@ -140,7 +138,7 @@ def split(study: Study, target: float, delta: float, encoder_share: float) -> No
         raise CostError(msg)
     own = {"encoder.noise": _up(_least(cost, study.encoder.noise, alone))}
     scaled = accountant.calibrate(with_fields(at_delta, own), target, keep=own)
-    return _rounded(study, {field: field_of(scaled, field) for field in noise_fields(COHORTS)}, target, delta)
+    return _rounded(study, {field: field_of(scaled, field) for field in noise_fields(COHORTS, study)}, target, delta)
 
 
 def _mu(epsilon: float, delta: float) -> float:
@@ -152,6 +150,12 @@ def _mu(epsilon: float, delta: float) -> float:
         middle = (low + high) / 2
         low, high = (middle, high) if accountant.gaussian_epsilon(middle, delta) <= epsilon else (low, middle)
     return low
+
+
+def scaled(study: Study, target: float, delta: float) -> Noises:
+    """All noise, scaled by one factor for training and another for evaluation. Raises what `advise` raises."""
+    found = accountant.calibrate(with_fields(study, {"privacy.delta": delta}), target)
+    return _rounded(study, {field: field_of(found, field) for field in noise_fields(COHORTS, study)}, target, delta)
 
 
 def _encoder_only(study: Study, target: float, delta: float) -> Noises | None:

@@ -143,6 +143,18 @@ _StrictLoader.yaml_implicit_resolvers = {
 
 def parse_document(text: str, schema: type[C], origin: Path | str) -> C:
     """Validate YAML text against a schema. Raises `DocumentError`."""
+    return check_document(_content(text, origin), schema, origin)
+
+
+def check_document(content: object, schema: type[C], origin: Path | str) -> C:
+    """Validate what a document says against a schema. Raises `DocumentError`."""
+    try:
+        return schema.model_validate(content)
+    except ValidationError as error:
+        raise DocumentError(origin, [_fault(e) for e in error.errors()]) from None
+
+
+def _content(text: str, origin: Path | str) -> dict[Hashable, object]:
     try:
         loader = _StrictLoader(text)
         try:
@@ -158,10 +170,7 @@ def parse_document(text: str, schema: type[C], origin: Path | str) -> C:
         raise DocumentError(origin, [f"{where}{problem}"]) from None
     if not isinstance(content, dict):
         raise DocumentError(origin, ["the document must be a mapping of fields to values"])
-    try:
-        return schema.model_validate(content)
-    except ValidationError as error:
-        raise DocumentError(origin, [_fault(e) for e in error.errors()]) from None
+    return content
 
 
 def _fault(error: object) -> str:

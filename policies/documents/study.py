@@ -12,10 +12,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, ModelWrapValidatorHandler, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 
 from policies.documents import bounds
 from policies.documents.data_schema import (
@@ -46,6 +48,7 @@ from policies.documents.sections import (
     Name,
     Personal,
     Privacy,
+    Purpose,
 )
 from policies.documents.terms import TERMS
 from policies.documents.unaccountable import refusal_of
@@ -88,7 +91,7 @@ class Study(Closed):
 
     version: Literal[1]
     name: Name
-    purpose: Annotated[str, Field(min_length=1, max_length=2000), bounds.text(2000, lines=True)]
+    purpose: Purpose
     silos: Annotated[tuple[Name, ...], Field(min_length=2, max_length=256)]
     min_silos: Annotated[int, Field(ge=2, le=256)]
     data: DataSchema
@@ -114,6 +117,10 @@ class Study(Closed):
     @classmethod
     def _refuse_by_name(cls, content: object, fit: ModelWrapValidatorHandler[Self]) -> Self:
         """Raise `Refused` if the study asks for something that cannot be accounted for, however the study is read."""
+        privacy = content.get("privacy") if isinstance(content, Mapping) else None
+        if isinstance(privacy, Mapping) and "epsilon" in privacy:
+            kind = "draft"
+            raise PydanticCustomError(kind, _DRAFT)
         try:
             return fit(content)
         except ValidationError as error:
@@ -460,6 +467,10 @@ _MOST_ROUNDS: Final = 400
 """The most that a policy may allow (`limits.rounds`)."""
 _MOST_SUMMED: Final = 1 << 25
 """Patients of all silos whose gradients of norm 2^20 take half of what a sum of ring64 holds; half is for noise."""
+_DRAFT: Final = (
+    "privacy.epsilon stands in a draft, and this command needs the numbers that follow from it; write them with"
+    " `fedward-silo study complete DRAFT --out study.yaml`"
+)
 _WIDEST: Final = 512
 """Weights of a head whose posterior is computed within seconds."""
 _MOST_READ: Final = 512

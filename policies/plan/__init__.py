@@ -3,4 +3,15 @@
 The study's public constants alone decide it. Prices are added up in accounting; the ledger remembers what was charged.
 """
 
-__all__ = ["architectures", "cost", "families", "memory", "note_sizes", "quorum", "release", "shapes", "terms"]
+__all__ = [
+    "architectures",
+    "cost",
+    "derive",
+    "families",
+    "memory",
+    "note_sizes",
+    "quorum",
+    "release",
+    "shapes",
+    "terms",
+]

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from policies.durable import put_in_place, sync_folder, write_pieces, write_whole
+from policies.durable import put_in_place, sync_folder, write_new, write_pieces, write_whole
 
 ROOT = Path(__file__).parents[2]
 SYNCING = {
@@ -45,6 +45,19 @@ def test_a_finished_file_of_another_name_is_put_in_place_the_same_way(tmp_path, 
     put_in_place(tmp_path / "grown", tmp_path / "whole")
     assert synced == ["grown", "grown -> whole", tmp_path.name]
     assert [path.name for path in tmp_path.iterdir()] == ["whole"]
+
+
+def test_a_new_file_takes_a_free_name_whole(tmp_path, synced):
+    write_new(tmp_path / "new" / "file", b"content")
+    assert synced[1:] == ["new"]
+    assert [(path.name, path.read_bytes()) for path in (tmp_path / "new").iterdir()] == [("file", b"content")]
+
+
+def test_a_new_file_never_takes_a_name_that_is_taken(tmp_path):
+    (tmp_path / "file").write_bytes(b"old")
+    with pytest.raises(FileExistsError):
+        write_new(tmp_path / "file", b"content")
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("file", b"old")]
 
 
 def test_a_folder_is_synced_alone(tmp_path, synced):

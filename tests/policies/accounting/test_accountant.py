@@ -320,6 +320,20 @@ def test_calibration_scales_all_training_noise_by_one_factor(make_study):
     assert calibrated.model == study.model
 
 
+def test_calibration_finds_noise_that_is_thousands_of_times_larger(make_study):
+    fields = ("heads.pooled_noise", "heads.domain_noise", "encoder.noise", "evaluation.noise", "privacy.count_noise")
+    study = make_study({"encoder.sampling_rate": 1.0, **dict.fromkeys(fields, 1.0)})
+    calibrated = accountant.calibrate(study, 1e-3)
+    assert calibrated.encoder.noise > 2400
+    assert 0.999e-3 <= accountant.epsilon(plan(calibrated).costs(), DELTA) <= 1e-3
+
+
+def test_calibration_refuses_a_target_below_what_the_largest_noise_costs(make_study):
+    study = make_study({"encoder.sampling_rate": 1.0, "privacy.delta": 1e-12})
+    with pytest.raises(CostError, match="no noise up to 1e\\+06 brings the study to epsilon 1e-09"):
+        accountant.calibrate(study, 1e-9)
+
+
 @pytest.mark.parametrize("target", [0.0, -1.0, 33.0, math.nan])
 def test_calibration_refuses_targets_that_mean_nothing(target, make_study):
     with pytest.raises(CostError, match="cannot be aimed at"):

@@ -1,0 +1,46 @@
+"""What is written is read as the same study."""
+
+from pathlib import Path
+
+import pytest
+
+from policies.documents.document import parse_document
+from policies.documents.sections import EncoderPlan, Evaluation, Expected, HeadPlan, Model, Privacy
+from policies.documents.study import Study, load_study
+from policies.documents.writing import _OF_FIELDS, write_study
+from support.studies import tiny_study
+
+ROOT = Path(__file__).parents[3]
+STUDIES = sorted((ROOT / "deploy" / "demo").glob("*/study.yaml"))
+
+
+@pytest.mark.parametrize("file", STUDIES, ids=lambda file: file.parent.name)
+def test_a_written_study_has_the_same_digest(file):
+    study = load_study(file)
+    assert parse_document(write_study(study, head=["by hand"]), Study, "again").digest == study.digest
+
+
+def test_texts_that_yaml_would_read_otherwise_survive():
+    document = tiny_study().model_dump(mode="json")
+    codes = ["no", "1:30", "010", "2001-01-01", "x # y", "a: b", "1e3", "<30", "é", 2.5, True]
+    document["data"]["features"].append({"kind": "category", "column": "null", "values": codes})
+    document["purpose"] = "A line: with # marks\nand another, " + "long " * 60
+    document["model"]["representation"] = 3
+    study = Study.model_validate(document)
+    text = write_study(study, notes={"null": "in mg/dl"})
+    assert parse_document(text, Study, "again").digest == study.digest
+    assert "# in mg/dl" in text
+
+
+def test_every_field_of_the_sections_has_a_comment():
+    sections = {
+        "model": Model,
+        "heads": HeadPlan,
+        "encoder": EncoderPlan,
+        "evaluation": Evaluation,
+        "privacy": Privacy,
+        "expected": Expected,
+    }
+    fields = {f"{name}.{field}" for name, section in sections.items() for field in section.model_fields}
+    assert fields - set(_OF_FIELDS) == {"encoder.learning_rate"}
+    assert all(name.partition(".")[2] == "" or name in fields for name in _OF_FIELDS)
