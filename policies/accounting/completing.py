@@ -18,14 +18,14 @@ from policies.errors import CostError
 from policies.plan import quorum
 from policies.plan.cost import COHORTS
 from policies.plan.derive import derive
-from policies.plan.release import KINDS, noise_fields, plan
+from policies.plan.release import CALIBRATION_NOISE, KINDS, noise_fields, plan
 from policies.refusals import Refused
 
 
 def complete(draft: Draft, origin: Path | str) -> Study:
     """The study of a draft. Raises `DocumentError`, with `origin` as its file, and `Refused` (unaccountable.py)."""
     stated = draft.stated()
-    twice = [field for field in noise_fields(COHORTS) if _states(stated, field)]
+    twice = [field for field in (*noise_fields(COHORTS), CALIBRATION_NOISE) if _states(stated, field)]
     if twice:
         fault = "privacy.epsilon stands for every noise, and this one is stated; take it out, or write a whole study"
         raise DocumentError(origin, [f"field {field}: {fault}" for field in twice])

@@ -225,7 +225,7 @@ def _draw(
 
 def without_noise(study: Study) -> Study:
     """The study as it would be on public data: no noise, all else as it was."""
-    changed: Mapping[str, object] = {**dict.fromkeys(noise_fields(COHORTS), 0.0), "privacy.mode": "none"}
+    changed: Mapping[str, object] = {**dict.fromkeys(noise_fields(COHORTS, study), 0.0), "privacy.mode": "none"}
     return with_fields(study, changed)
 
 
