@@ -61,7 +61,7 @@ def local(
             found = budgets(federation)
     console.print(shown(found))
     for silo in silos:
-        typer.echo(f"{silo}: models and training log in {federation.state(silo)}")
+        typer.echo(f"{silo}: models, results.json and training log in {federation.state(silo)}")
 
 
 def shown(found: Sequence[Budget]) -> Table:

@@ -1,13 +1,17 @@
 """A draft becomes a study that costs what the draft says, and keeps what it states."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from policies.accounting import accountant
 from policies.accounting.completing import complete
+from policies.decision import decide
 from policies.documents.document import DocumentError
 from policies.documents.draft import Draft
+from policies.documents.policy import load_policy
 from policies.documents.study import Study
 from policies.documents.writing import write_study
 from policies.plan import quorum
@@ -15,6 +19,7 @@ from policies.plan.cost import COHORTS
 from policies.plan.derive import RULE
 from policies.plan.release import noise_fields, plan
 
+ROOT = Path(__file__).parents[3]
 LABELS = {
     "two": {"column": "ill", "positive": [1], "negative": [0]},
     "three": {"column": "ill", "classes": [[0], [1], [2]]},
@@ -53,6 +58,18 @@ def epsilons(study):
 def test_both_cohorts_cost_what_the_draft_says():
     study = complete(draft_of(), "draft.yaml")
     assert all(0.99 * 4 <= spent <= 4 for spent in epsilons(study))
+
+
+@pytest.mark.parametrize("silos", [4, 7])
+@pytest.mark.parametrize("label", sorted(LABELS))
+def test_a_consortiums_sample_policy_takes_it(silos, label):
+    policy = load_policy(ROOT / "policies" / "samples" / "consortium.yaml")
+    drafted = draft_of(silos=silos, label=label, inputs=60, patients=(800,))
+    study = complete(drafted.model_copy(update={"data": drafted.data.model_copy(update={"patient": "patient_id"})}), "")
+    decide(
+        policy, study, silo=study.silos[0], roster_size=None, spent_costs=[], round=0, attempt=1, charged_attempts=0,
+        study_spent=[],
+    )  # fmt: skip
 
 
 def test_counts_are_nearly_free():
