@@ -9,7 +9,7 @@ SEED ?= 100
 WORKERS ?= 2
 CONSTRAINTS := constraints.txt
 
-.PHONY: help demo test test-slow reliability ledger-faults lint proto clean audit bench-exam bench-heart bench-mnist bench-sealed bench-round bench-startup bench-noise bench-private-heads bench-feddar bench-hessian abuse mutants
+.PHONY: help demo test test-slow reliability ledger-faults lint proto clean audit bench-exam bench-heart bench-mnist bench-sealed bench-round bench-startup bench-noise bench-private-heads bench-forecast bench-feddar bench-hessian abuse mutants
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -57,6 +57,9 @@ bench-exam: $(VENV)/.installed ## Three seeds of the demo's study against hospit
 
 bench-private-heads: $(VENV)/.installed ## Solvers of private heads and FedAvg with DP-SGD, 20 seeds at four epsilons; ten minutes.
 	$(BIN)/python -m bench.private_heads
+
+bench-forecast: $(VENV)/.installed ## What `plan` forecasts of 30 studies against what they come to; a quarter of an hour.
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m bench.forecast
 
 bench-heart: $(VENV)/.installed ## Five splits of the four UCI hospitals, with and without noise; DATA=folder.
 	$(BIN)/python -m bench.heart $(if $(DATA),--data $(DATA))
