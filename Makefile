@@ -9,7 +9,7 @@ SEED ?= 100
 WORKERS ?= 2
 CONSTRAINTS := constraints.txt
 
-.PHONY: help demo test test-slow reliability ledger-faults lint proto clean audit bench-exam bench-heart bench-mnist bench-sealed bench-round bench-startup bench-noise bench-private-heads bench-encoder-pays bench-feddar bench-hessian abuse mutants bench-real
+.PHONY: help demo test test-slow reliability ledger-faults lint proto clean audit bench-exam bench-heart bench-mnist bench-sealed bench-round bench-startup bench-noise bench-private-heads bench-encoder-pays bench-feddar bench-hessian abuse mutants bench-real bench-forecast
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -63,6 +63,9 @@ bench-encoder-pays: $(VENV)/.installed ## Raw inputs, random features and a trai
 
 bench-real: $(VENV)/.installed ## Three public data sets at four epsilons beside other ways to use them; DATA=folder.
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m bench.real --processes $(if $(DATA),--data $(DATA))
+
+bench-forecast: $(VENV)/.installed ## What `plan` forecasts of 30 studies against what they come to; a quarter of an hour.
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m bench.forecast
 
 bench-heart: $(VENV)/.installed ## Five splits of the four UCI hospitals, with and without noise; DATA=folder.
 	$(BIN)/python -m bench.heart $(if $(DATA),--data $(DATA))

@@ -12,6 +12,7 @@ __all__ = [
     "errors",
     "evaluation",
     "families",
+    "forecast",
     "heads",
     "lean",
     "learner",

@@ -4,4 +4,4 @@ Reads public constants alone, never a record. `forecast` has the entry, `asked` 
 made-up patients, `walk` the rounds, `plain` the fit of one hospital alone, `verdict` the sentences.
 """
 
-__all__ = ["asked", "forecast", "verdict"]
+__all__ = ["asked", "forecast", "plain", "verdict"]

@@ -42,9 +42,9 @@ DRAWS: Final = 24
 LEAST: Final = 20
 """Held-out patients of the rarer class with whom a domain counts. Of fewer, nothing worth the name is published."""
 LEVEL: Final = 0.9
-_MOST_VALUES: Final = 600_000
+_MOST_VALUES: Final = 400_000
 """Most inputs of the made-up patients of one draw. More patients than that would need are stood for by fewer."""
-_MOST_PATIENTS: Final = 20_000
+_MOST_PATIENTS: Final = 12_000
 _PUBLISHED: Final = 3
 """Draws of which the published intervals are computed, which takes longer than anything else."""
 _TESTED, _FEWEST = 8000, 400
@@ -175,6 +175,21 @@ class _Test:
         found = [self._figure(said, self.records.domains == m) for m in np.unique(self.records.domains)]
         return float(np.mean(found)), min(found)
 
+    def as_sampled(
+        self, own: tuple[float, float], plainly: tuple[float, float], each: float
+    ) -> tuple[tuple[float, float], tuple[float, float]]:
+        """Figures of the study and of the same without noise, as if no record had stood for `each` patients.
+
+        What the fit without noise misses of the best one comes from the sampling of patients, and falls with their
+        number. Fewer records than patients make it too large by that factor.
+        """
+        if each <= 1.0 or not len(self.risks):
+            return own, plainly
+        best = self.measure(np.stack([1.0 - self.risks, self.risks], axis=1))
+        missed = [max(there - reached, 0.0) * (1.0 - 1.0 / each) for there, reached in zip(best, plainly, strict=True)]
+        (mean, worst), (other, least) = (np.minimum(np.add(figures, missed), best) for figures in (own, plainly))
+        return (float(mean), float(worst)), (float(other), float(least))
+
     def _figure(self, said: Floats, rows: NDArray[np.bool_]) -> float:
         if len(self.risks):
             # The law knows every patient's risk, so the AUC is that of many patients.
@@ -216,6 +231,7 @@ def _draw(
         plainly = test.measure(quiet.predict(test.records.inputs, test.records.domains))
     if study.data.label.count > BINARY:
         return _Drawn(own, plainly, None, width, coin)
+    own, plainly = test.as_sampled(own, plainly, each)
     number = study.data.label.number is not None
     together = test.measure(plain.predictions(training, test.records, number=number))
     mine = law.patients(max(min(round(asked.total / len(asked.patients)), _most(study)), 2))
