@@ -155,9 +155,9 @@ class Privacy(Closed):
 
     delta: Annotated[float, Field(gt=0, lt=1e-2), bounds.within(1e-12, 1e-2)]
     mode: Literal["local", "distributed", "none"]
-    """Who carries the noise of head, count and metric sums (docs/design/noise.md, "Distributed noise"). Encoder noise
-    is always local. `none`: no noise anywhere, for data that every silo's policy declares public; everything is sealed
-    all the same."""
+    """Who carries the noise of head, count and metric sums, and of the encoder's sealed steps (docs/design/noise.md,
+    "Distributed noise"). The noise of an encoder's update is always local. `none`: no noise anywhere, for data that
+    every silo's policy declares public; everything is sealed all the same."""
     colluders: Annotated[int, Field(ge=0, le=1000)] = 1
     """t: silos that may share what they know with the coordinator. Recovery from a dropout needs more shares than they
     hold, and distributed noise protects against them."""

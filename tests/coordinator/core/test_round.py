@@ -971,6 +971,31 @@ TABLE = (
         )
         for phase, following in ((Phase.OPEN, Phase.SOLVE), (Phase.ADOPT, Phase.GATHER))
     ),
+    *(
+        Move(
+            f"one of five is late in {phase} of the encoder, which is the round's {place} sum, with distributed noise",
+            but(of_five(phase, recovers=False, tensors=tensors, cursor=len(tensors) - 1), SOUTH),
+            Passed(),
+            Phase.ABORTED if first else Phase.ADD,
+            (CLEARS,)
+            if first
+            else (
+                lost(phase, SOUTH, why=f"no {phase} from south within {LIMITS.of(phase):g} s"),
+                Add(P, Tensor.ENCODER, FOUR),
+            ),
+            now=LIMITS.of(phase),
+            why=f"no {phase} from south within {LIMITS.of(phase):g} s;"
+            " with distributed noise a dropout aborts the attempt"
+            if first
+            else "",
+            culprits=(SOUTH,) if first else (),
+        )
+        for phase in (Phase.GATHER,)
+        for first, place, tensors in (
+            (True, "first", (Tensor.ENCODER,)),
+            (False, "second", (Tensor.HEADS, Tensor.ENCODER)),
+        )
+    ),
     Move(
         "with distributed noise nobody may be missing from the next sum",
         but(of_five(Phase.OPEN, recovers=False, tensors=(Tensor.COUNTS, Tensor.METRICS)), EAST),
