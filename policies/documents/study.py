@@ -34,6 +34,8 @@ from policies.documents.data_schema import (
 )
 from policies.documents.document import Closed, read_document
 from policies.documents.sections import (
+    AVERAGED,
+    LOCAL,
     OF_CLASSES,
     OF_NUMBERS,
     Deadlines,
@@ -46,6 +48,7 @@ from policies.documents.sections import (
     Name,
     Personal,
     Privacy,
+    Recipe,
 )
 from policies.documents.terms import TERMS
 from policies.documents.unaccountable import refusal_of
@@ -73,6 +76,7 @@ __all__ = [
     "NumericFeature",
     "Personal",
     "Privacy",
+    "Recipe",
     "Scale",
     "Study",
     "bounds_broken",
@@ -93,6 +97,8 @@ class Study(Closed):
     min_silos: Annotated[int, Field(ge=2, le=256)]
     data: DataSchema
     model: Model
+    recipe: Recipe = "second-order"
+    """How encoder and heads are learned and aggregated."""
     heads: HeadPlan
     encoder: EncoderPlan
     evaluation: Evaluation
@@ -135,6 +141,7 @@ class Study(Closed):
             raise ValueError(msg)
         self._check_model()
         self._check_noise()
+        self._check_recipe()
         self._check_rounds()
         if self.pace == "padded" and self.pace_seconds >= min(self.deadlines.offer, self.deadlines.train):
             msg = f"pace_seconds {self.pace_seconds} must lie below deadlines.offer and deadlines.train"
@@ -220,8 +227,39 @@ class Study(Closed):
             msg = f"model.encoder raw has no network for the {inputs} inputs, but {'; '.join(found)}"
             raise ValueError(msg)
 
+    def _check_recipe(self) -> None:
+        recipe, heads, encoder = self.recipe, self.heads, self.encoder
+        if recipe in LOCAL and self.privacy.mode != "none":
+            msg = (
+                f"recipe {recipe} releases what a silo's own local steps have made of its records, and nobody can bound"
+                " what one patient adds to that; it is only for data declared public (privacy.mode none); choose"
+                " second-order"
+            )
+            raise ValueError(msg)
+        averaged = recipe in AVERAGED
+        faults = {
+            f"recipe {recipe} has no heads.solver {heads.solver}; leave it out": heads.solver != "newton"
+            and recipe != "second-order",
+            f"recipe {recipe} clips no record's term; leave heads.clip out": heads.clip != 1 and recipe in LOCAL,
+            f"recipe {recipe} trains the encoder in every round; leave encoder.rounds, encoder.every and"
+            " encoder.warm_up out": averaged
+            and (encoder.rounds is not None or encoder.every != 1 or encoder.warm_up > 0),
+            "recipe fedavg has one head for all; set heads.domain_rounds to 0": recipe == "fedavg"
+            and heads.domain_rounds > 0,
+            f"encoder.warm_up {encoder.warm_up} must lie below heads.pooled_rounds {heads.pooled_rounds}": not averaged
+            and encoder.warm_up >= heads.pooled_rounds,
+            "model.encoder raw has no network to train together with heads; choose another recipe and no"
+            " encoder.warm_up": self.model.encoder == "raw" and (averaged or encoder.warm_up > 0),
+        }
+        found = [fault for fault, there in faults.items() if there]
+        if found:
+            raise ValueError("; ".join(found))
+
     def _check_rounds(self) -> None:
         heads, classes = self.heads, self.data.label.count
+        if self.encoder.rounds is not None and self.encoder.rounds < self.encoder.warm_up:
+            msg = f"encoder.rounds {self.encoder.rounds} must not lie below encoder.warm_up {self.encoder.warm_up}"
+            raise ValueError(msg)
         if self.encoder_rounds >= self.rounds > 0 and self.encoder.rounds:
             msg = f"encoder.rounds {self.encoder_rounds} must lie below the {self.rounds} rounds of the heads"
             raise ValueError(msg)
@@ -270,7 +308,9 @@ class Study(Closed):
 
     @property
     def encoder_rounds(self) -> int:
-        """Number of rounds, from the first, in which the encoder is trained."""
+        """Number of rounds, from the first, in which the encoder is trained, or every `encoder.every`-th of them."""
+        if self.recipe in AVERAGED:
+            return self.rounds
         if self.encoder.rounds is not None:
             return self.encoder.rounds
         return (self.heads.pooled_rounds if self.heads.solver == "hierarchical" else self.rounds) - 1
@@ -310,6 +350,12 @@ _ADDED: tuple[tuple[tuple[str, ...], object], ...] = (
     (("evaluation", "largest_error"), 1.0),
     (("privacy", "smallest_domain"), 0),
     (("expected",), None),
+    (("recipe",), "second-order"),
+    (("heads", "steps"), 20),
+    (("heads", "learning_rate"), 1.0),
+    (("heads", "ridge"), 1e-3),
+    (("encoder", "warm_up"), 0),
+    (("encoder", "every"), 1),
     (("pace",), "prompt"),
     (("pace_seconds",), 60),
 )

@@ -11,9 +11,11 @@ The plan, with R training rounds, `study.rounds`, and E rounds that train the en
 | tensor | rounds | cohort | release |
 | --- | --- | --- | --- |
 | counts | 0 | training | one Gaussian of `privacy.count_noise` |
-| heads | 1 .. R | training | one Gaussian, `heads.pooled_noise` in pooled rounds, then `heads.domain_noise` |
-| encoder | 1 .. E | training | `encoder.steps` Poisson-sampled Gaussians of `encoder.noise` |
+| heads | 1 .. R, but for joint ones | training | one Gaussian, `heads.pooled_noise` in pooled rounds, then `heads.domain_noise` |
+| encoder | 1 .. E, maybe not in each | training | `encoder.steps` Poisson-sampled Gaussians of `encoder.noise` |
 | metrics | R+1 | evaluation | one Gaussian of `evaluation.noise` |
+
+A joint round trains the heads in the encoder's steps, and has no sum of heads (docs/design/recipes.md, "FedAvg").
 
 Metrics have a round of their own, so that at most one tensor of a round needs the noise of everybody who takes part,
 and this tensor is the round's first (docs/design/sums.md, "Voided lists").
@@ -173,25 +175,29 @@ class Plan:
 
 def plan(study: Study) -> Plan:
     """The releases of every round of a study, round 0 first."""
-    encoder = encoder_release(study)
     domains = len(study.data.domains)
     counts = _release(study, "counts", noise=study.privacy.count_noise, values=domains)
     metrics = _release(study, "metrics", noise=study.evaluation.noise, values=domains * shapes.metric_values(study))
-    trained = study.encoder_rounds
-    heads = [
-        (_heads(study, number), *([encoder] if number <= trained else [])) for number in range(1, study.rounds + 1)
-    ]
-    return Plan(study.name, ((counts,), *heads, (metrics,)))
+    training = [tuple(_training(study, number)) for number in range(1, study.rounds + 1)]
+    return Plan(study.name, ((counts,), *training, (metrics,)))
 
 
-def encoder_release(study: Study) -> Release:
-    """The encoder's update, the same in every round that has one."""
+def _training(study: Study, number: int) -> Iterator[Release]:
+    joint = shapes.joint_heads(study, number)
+    if not joint:
+        yield _heads(study, number)
+    if shapes.trains_encoder(study, number):
+        yield encoder_release(study, joint)
+
+
+def encoder_release(study: Study, heads: int = 0) -> Release:
+    """The encoder's update, the same in every round that has one but for the `heads` that are trained with it."""
     encoder = study.encoder
     return _release(
         study,
         "encoder",
         noise=encoder.noise,
-        values=shapes.encoder_values(study) + shapes.prior_values(study),
+        values=shapes.encoder_values(study) + shapes.prior_values(study) + heads * shapes.head_width(study),
         sampling_rate=encoder.sampling_rate,
         count=encoder.steps,
         ring=encoder.sealing,

@@ -25,6 +25,14 @@ def noised_counts(folder: Path) -> NDArray[np.float64]:
     return np.array(json.loads(StudyFolder(folder).counts.read_bytes()), np.float64)
 
 
+def of_large_domains(setting: Setting, heads: NDArray[np.float64], model: SharedModel) -> NDArray[np.float64]:
+    """The heads (M, W), and the model's own for domains that have too few patients by the noised counts."""
+    smallest = setting.study.privacy.smallest_domain
+    if not smallest:
+        return heads
+    return np.where((noised_counts(setting.folder) < smallest)[:, None], model.heads, heads)
+
+
 class Counts:
     """Patients by domain, over all silos."""
 

@@ -11,12 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crypto.rings.grid import from_grid, to_grid
+from policies.documents.sections import LOCAL
 from policies.plan import shapes
 from policies.plan.release import Release
 from protos.messages import Place
 from silo_agent.data.records import Records
+from silo_agent.learning.contributions import averaged_heads
 from silo_agent.learning.contributions.contribution import Integers, Opened, Setting
-from silo_agent.learning.contributions.counts import noised_counts
+from silo_agent.learning.contributions.counts import of_large_domains
 from silo_agent.learning.contributions.drawing import Grid, draw, summed
 from silo_agent.learning.each_record import Rows, chunk_rows, sum_records
 from silo_agent.learning.errors import SolutionError
@@ -55,6 +57,8 @@ class Heads:
         self, release: Release, cohort: Records, place: Place, model: SharedModel, *, strict: bool = False
     ) -> NDArray[np.float64]:
         setting, blocks = self._setting, shapes.head_blocks(self._setting.study, place.round)
+        if setting.study.recipe in LOCAL:
+            return averaged_heads.statistic(setting, cohort, place, model, rehearsed=strict)
         encoder, weights, together = model.build_encoder(), cohort.weights, chunk_rows(setting.study)
         most, clip = setting.study.privacy.max_patients, setting.study.heads.clip
         slack = rounding_slack(most, together + blocks, model.heads.shape[1], clip)
@@ -89,6 +93,10 @@ class Heads:
 
         With the hierarchical solver the triangle of the frame and the share of the next round follow on the same grid.
         """
+        if self._setting.study.recipe in LOCAL:
+            sd = ROUNDING_MARGIN * rounding_sd(silos=silos, step=Grid.of(self._setting.study).step)
+            averaged = averaged_heads.solve(self._setting, total, place, model, noise_sd=sd)
+            return to_grid(averaged.ravel(), HEAD_STEP, HEAD_BOUND)
         opened = self._opened(release, total, place, silos)
         if not len(model.evidence):
             return to_grid(self._newton(opened, place, model).ravel(), HEAD_STEP, HEAD_BOUND)
@@ -128,7 +136,7 @@ class Heads:
         plan, pooled = self._setting.study.heads, shapes.is_pooled(self._setting.study, place.round)
         sd = hessian_noise_sd(opened.noise_sd, self._setting.family)
         heads = newton.solve(model.heads, opened.hessian, opened.gradient, sd, plan, pooled=pooled)
-        return heads if pooled else self._large_domains(heads, model)
+        return heads if pooled else of_large_domains(self._setting, heads, model)
 
     def _gathered(self, opened: _Sums, place: Place, model: SharedModel) -> Evidence:
         """The evidence with this round's sums, if it is a round of the domains."""
@@ -153,14 +161,7 @@ class Heads:
             return heads, frame, evidence.share
         scale = hierarchical.Scale(family.hessian_factor, family.gradient_divisor)
         solved = hierarchical.solve(evidence, scale, family.form.logits, study.heads.pooled_share)
-        return self._large_domains(solved.heads, model), evidence.frame, solved.share
-
-    def _large_domains(self, heads: NDArray[np.float64], model: SharedModel) -> NDArray[np.float64]:
-        """The heads, and the model's own for domains that have too few patients by the noised counts."""
-        study = self._setting.study
-        smallest, domains = study.privacy.smallest_domain, len(study.data.domains)
-        small = noised_counts(self._setting.folder) < smallest if smallest else np.zeros(domains, np.bool_)
-        return np.where(small[:, None], model.heads, heads)
+        return of_large_domains(self._setting, solved.heads, model), evidence.frame, solved.share
 
 
 @dataclass(frozen=True, eq=False, repr=False)
