@@ -11,7 +11,7 @@ The plan, with R training rounds, `study.rounds`, and E rounds that train the en
 | tensor | rounds | cohort | release |
 | --- | --- | --- | --- |
 | counts | 0 | training | one Gaussian of `privacy.count_noise` |
-| heads | 1 .. R, but for joint ones | training | one Gaussian, `heads.pooled_noise` in pooled rounds, then `heads.domain_noise` |
+| heads | 1 .. R, not joint | training | one Gaussian, `heads.pooled_noise` or `heads.domain_noise` |
 | encoder | 1 .. E, maybe not in each | training | `encoder.steps` Poisson-sampled Gaussians of `encoder.noise` |
 | metrics | R+1 | evaluation | one Gaussian of `evaluation.noise` |
 
