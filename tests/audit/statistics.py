@@ -15,6 +15,7 @@ import numpy as np
 from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy.stats import binom
 
+from audit.frames import one_patient_in_a_frame
 from audit.numbers import one_patient_of_a_number
 from audit.scenes import begin, crowd, silo, study, summed
 from audit.verdicts import FIVE_SIGMA, RARE, Verdict, all_of, distributed_as, near, noise_like, tailed, uniform
@@ -506,6 +507,7 @@ STATISTICS: dict[str, Statistic] = {
         one_patient_less,
         one_patient_of_a_rare_domain,
         one_patient_of_a_number,
+        one_patient_in_a_frame,
     )
 }
 FALSE_ALARMS = {
@@ -528,4 +530,5 @@ FALSE_ALARMS = {
     "one_patient_less": 0.0,
     "one_patient_of_a_rare_domain": 0.0,
     "one_patient_of_a_number": 0.0,
+    "one_patient_in_a_frame": 0.0,
 }

@@ -10,7 +10,7 @@ from policies.ledger.ledger import read_ledger
 from policies.refusals import Refused
 from silo_agent import gate
 from silo_agent.learning import learner
-from silo_agent.learning.contributions import drawing, encoder
+from silo_agent.learning.contributions import drawing, encoder, heads
 from silo_agent.learning.evaluation import moments
 from silo_agent.learning.private import batches, dpsgd, gradients, release, rounded, sampling, step
 
@@ -73,6 +73,7 @@ _REPLACED = (
     gate.Gate,
     learner.Learner,
     encoder.EncoderUpdates,
+    heads.Heads,
     batches.Batches,
     step.Step,
     rounded.RoundedGaussian,
@@ -84,7 +85,7 @@ def _replaceable():
     return [
         *(
             vars(module).copy()
-            for module in (learner, drawing, encoder, dpsgd, gradients, moments, release, torch.optim)
+            for module in (learner, drawing, encoder, heads, dpsgd, gradients, moments, release, torch.optim)
         ),
         *(dict(vars(kind)) for kind in _REPLACED),
     ]
