@@ -217,7 +217,7 @@ class Study(Closed):
         faults = {
             f"model.representation is {model.representation}; make it {inputs}": model.representation != inputs,
             "model.hidden lists layers; make it an empty list": bool(model.hidden),
-            "the encoder is trained; set encoder.rounds to 0": self.encoder_rounds > 0,
+            "the encoder is trained; set encoder.rounds to 0": self.encoder_rounds > 0 and self.recipe not in AVERAGED,
             "encoder.l2r and encoder.cmi are terms of an encoder; leave them out": self.encoder.l2r + self.encoder.cmi
             > 0,
             "personal trains an encoder of its own; leave it out": self.personal is not None,
@@ -248,8 +248,6 @@ class Study(Closed):
             and heads.domain_rounds > 0,
             f"encoder.warm_up {encoder.warm_up} must lie below heads.pooled_rounds {heads.pooled_rounds}": not averaged
             and encoder.warm_up >= heads.pooled_rounds,
-            "model.encoder raw has no network to train together with heads; choose another recipe and no"
-            " encoder.warm_up": self.model.encoder == "raw" and (averaged or encoder.warm_up > 0),
         }
         found = [fault for fault, there in faults.items() if there]
         if found:

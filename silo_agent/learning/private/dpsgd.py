@@ -182,12 +182,10 @@ def require_accountable(study: Study, device: torch.device | str = "cpu") -> Non
     bits of gradients on the device that trains. Losses and gradients are examined on the same architecture with few
     values in each layer, because the number of values does not change whether records mix.
     """
-    if study.model.encoder == "raw":
-        return  # there are no weights to train
     require_per_record(terms.of_upload(study.encoder))
-    # What the last round trains with the encoder is what all others do, but for a warm-up.
     for joint in sorted({shapes.joint_heads(study, 1), shapes.joint_heads(study, study.rounds)}):
-        _require_accountable(study, joint, device)
+        if study.model.encoder != "raw" or joint:  # otherwise there are no weights to train
+            _require_accountable(study, joint, device)
 
 
 def _require_accountable(study: Study, joint: int, device: torch.device | str) -> None:
@@ -282,6 +280,8 @@ def _is_steady(trained: _Trained, plan: EncoderPlan, kind: Kind, rows: int) -> b
 
 def _small(model: Model, data: DataSchema) -> tuple[Model, DataSchema]:
     """The same architecture with few values in each layer, on few features and small images."""
+    if model.encoder == "raw":
+        return model, data  # the heads are as wide as the inputs
     narrow = {
         "hidden": tuple(min(width, _NARROW) for width in model.hidden),
         "channels": tuple(min(width, _NARROW) for width in model.channels),
