@@ -4,4 +4,4 @@ A document with a single field that is not understood is refused, with all reaso
 price or records a charge.
 """
 
-__all__ = ["compare", "document", "explain", "policy", "predecessor", "schema", "study", "terms"]
+__all__ = ["compare", "document", "explain", "policy", "predecessor", "schema", "sections", "study", "terms"]

@@ -19,4 +19,5 @@ __all__ = [
     "personal",
     "personal_process",
     "private",
+    "recipes",
 ]
