@@ -4,4 +4,16 @@ A document with a single field that is not understood is refused, with all reaso
 price or records a charge.
 """
 
-__all__ = ["compare", "document", "draft", "explain", "policy", "predecessor", "schema", "study", "terms", "writing"]
+__all__ = [
+    "compare",
+    "document",
+    "draft",
+    "explain",
+    "policy",
+    "predecessor",
+    "schema",
+    "sections",
+    "study",
+    "terms",
+    "writing",
+]

@@ -18,6 +18,19 @@ Coefficient = Annotated[float, Field(ge=0, allow_inf_nan=False), bounds.within(0
 Seconds = Annotated[Positive, bounds.within(0.01, 30 * 86_400, fix="choose at most 30 days")]
 
 
+Recipe = Literal["second-order", "feddar-sa", "feddar-wa", "fedavg", "multi-head-fedavg"]
+"""How encoder and heads are learned and aggregated (docs/design/recipes.md).
+
+second-order: `heads.solver` on sums at the common heads, alternating with the encoder. feddar-sa, feddar-wa: FedDAR's
+Algorithm 1, local heads weighted by their Hessians or by numbers of patients, alternating with the encoder; only for
+data declared public. fedavg, multi-head-fedavg: encoder and one head, or a head for each domain, trained together and
+averaged."""
+AVERAGED: Final = frozenset({"fedavg", "multi-head-fedavg"})
+"""Recipes that train the heads in the encoder's own step, in every round."""
+LOCAL: Final = frozenset({"feddar-sa", "feddar-wa"})
+"""Recipes whose heads take local steps."""
+
+
 class Model(Closed):
     """An encoder phi with values in [-1, 1]^k / sqrt(k), so that ||phi|| <= 1, and one linear head per domain.
 
@@ -82,12 +95,23 @@ class HeadPlan(Closed):
     repair: Annotated[Positive, bounds.within(1e-6, 1e6)] = 1.0
     """c of docs/design/heads.md, "Repair": eigenvalues below c * sd_H * sqrt(2K) are raised to this value."""
     max_step: Annotated[Positive, bounds.within(1e-6, 1e6)] = 8.0
-    """Trust region: a head moves at most this far (l2) in one round."""
+    """Trust region: a head moves at most this far (l2) in one round, at a silo too if it takes local steps."""
+    steps: Annotated[int, Field(ge=1, le=1000)] = 20
+    """feddar-sa and feddar-wa only: local steps of a silo's heads in one round."""
+    learning_rate: Annotated[Positive, bounds.within(1e-6, 2)] = 1.0
+    """feddar-sa and feddar-wa only: length of a local step, over the silo's largest curvature at heads of zero."""
+    ridge: Annotated[float, Field(ge=0, le=1)] = 1e-3
+    """feddar-sa only: part of its mean eigenvalue that is added to a summed curvature. It holds the head to where it
+    was in directions that hardly any patient has."""
 
 
 class EncoderPlan(Closed):
     """DP-SGD on the encoder with the heads frozen."""
 
+    warm_up: Annotated[int, Field(ge=0, le=400)] = 0
+    """In how many of the first rounds encoder and one head for all are trained together and averaged (FedAvg)."""
+    every: Annotated[int, Field(ge=1, le=400)] = 1
+    """After the warm-up the encoder is trained in each `every`-th round only: several rounds of heads for one of it."""
     rounds: Annotated[int, Field(ge=0, le=400)] | None = None
     """In how many of the first rounds the encoder is trained. None: in every round but the last, or with
     `heads.solver: hierarchical` in every pooled round but the last. 0: never; the heads then read the features of the
@@ -114,7 +138,7 @@ class EncoderPlan(Closed):
     prior: Literal["averaged", "local"] = "averaged"
     """FedSR's r(z|y). It is trained in the same DP step, and averaged over silos or kept at the silo."""
     weight_clip: Annotated[float, Field(ge=1, le=100)] = 3.0
-    """FedDAR's domain weights u_m are clipped to [1/weight_clip, weight_clip]."""
+    """FedDAR's domain weights u_m are clipped to [1/weight_clip, weight_clip]. 1: records are not re-weighted."""
     max_update: Annotated[Positive, bounds.within(1e-9, 1e6)] = 2.0
     """Public bound on every coordinate of a silo's update, which is clamped to it before it is summed."""
     sealing: Literal["ring32", "ring64", "ckks"] = "ring32"

@@ -20,6 +20,7 @@ from pydantic import Field, ModelWrapValidatorHandler, ValidationError, model_va
 from pydantic_core import PydanticCustomError
 
 from policies.documents import bounds
+from policies.documents.consistency import require_consistent
 from policies.documents.data_schema import (
     BINARY,
     NUMBER,
@@ -36,8 +37,7 @@ from policies.documents.data_schema import (
 )
 from policies.documents.document import Closed, read_document
 from policies.documents.sections import (
-    OF_CLASSES,
-    OF_NUMBERS,
+    AVERAGED,
     Deadlines,
     EncoderPlan,
     Evaluation,
@@ -49,8 +49,8 @@ from policies.documents.sections import (
     Personal,
     Privacy,
     Purpose,
+    Recipe,
 )
-from policies.documents.terms import TERMS
 from policies.documents.unaccountable import refusal_of
 from policies.refusals import Reason, Refused
 
@@ -76,6 +76,7 @@ __all__ = [
     "NumericFeature",
     "Personal",
     "Privacy",
+    "Recipe",
     "Scale",
     "Study",
     "bounds_broken",
@@ -96,6 +97,8 @@ class Study(Closed):
     min_silos: Annotated[int, Field(ge=2, le=256)]
     data: DataSchema
     model: Model
+    recipe: Recipe = "second-order"
+    """How encoder and heads are learned and aggregated."""
     heads: HeadPlan
     encoder: EncoderPlan
     evaluation: Evaluation
@@ -131,206 +134,8 @@ class Study(Closed):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
-        if len(set(self.silos)) != len(self.silos):
-            msg = "a silo is listed twice"
-            raise ValueError(msg)
-        if self.min_silos > len(self.silos):
-            msg = f"min_silos {self.min_silos} exceeds the {len(self.silos)} silos"
-            raise ValueError(msg)
-        if self.privacy.colluders >= self.min_silos:
-            msg = f"privacy.colluders {self.privacy.colluders} leaves no honest silo among min_silos {self.min_silos}"
-            raise ValueError(msg)
-        self._check_model()
-        self._check_noise()
-        self._check_rounds()
-        if self.pace == "padded" and self.pace_seconds >= min(self.deadlines.offer, self.deadlines.train):
-            msg = f"pace_seconds {self.pace_seconds} must lie below deadlines.offer and deadlines.train"
-            raise ValueError(msg)
-        if len(set(self.publish)) != len(self.publish):
-            msg = "publish lists a metric twice"
-            raise ValueError(msg)
-        self._check_outcome()
-        self._check_expected()
-        if self.privacy.mode == "distributed" and self.min_silos - 1 - self.privacy.colluders < 1:
-            msg = "distributed noise needs min_silos > colluders + 1"
-            raise ValueError(msg)
+        require_consistent(self)
         return self
-
-    def _check_outcome(self) -> None:
-        label = self.data.label
-        known, kind = (OF_CLASSES, "classes") if label.number is None else (OF_NUMBERS, "a number")
-        foreign = [metric for metric in self.publish if metric not in known]
-        if foreign:
-            msg = (
-                f"publish lists {', '.join(foreign)}, but data.label is {kind}; choose among {', '.join(sorted(known))}"
-            )
-            raise ValueError(msg)
-        if "auc" in self.publish and label.count != BINARY:
-            msg = "publish lists auc, which is defined for two classes only; use balanced_accuracy"
-            raise ValueError(msg)
-        if label.number is None:
-            if self.evaluation.largest_error != 1:
-                msg = "evaluation.largest_error is for a number, but data.label is classes; leave it out"
-                raise ValueError(msg)
-            return
-        for term in TERMS:
-            if term.tables is not None and term.field is not None and getattr(self.encoder, term.field) > 0:
-                msg = (
-                    f"encoder.{term.field} has a table with a row for each class, but data.label is a number; leave"
-                    " it out"
-                )
-                raise ValueError(msg)
-        if self.evaluation.bins != Evaluation.model_fields["bins"].default:
-            msg = "evaluation.bins are those of a score, but data.label is a number; leave them out"
-            raise ValueError(msg)
-
-    def _check_expected(self) -> None:
-        expected, domains = self.expected, len(self.data.domains)
-        if expected is None:
-            return
-        if len(expected.patients) not in {1, len(self.silos)}:
-            msg = (
-                f"expected.patients has {len(expected.patients)} numbers; write one, or one for each of the"
-                f" {len(self.silos)} silos"
-            )
-            raise ValueError(msg)
-        if expected.shares and (len(expected.shares) != domains or abs(sum(expected.shares) - 1) > _ROUNDED):
-            msg = f"expected.shares must be {domains} numbers, one for each domain, with sum 1"
-            raise ValueError(msg)
-        if expected.prevalence is not None and self.data.label.count != BINARY:
-            msg = "expected.prevalence is for a label of two classes; leave it out"
-            raise ValueError(msg)
-
-    def _check_model(self) -> None:
-        image, encoder = self.data.image, self.model.encoder
-        if (image is None) != (encoder in {"mlp", "raw"}):
-            msg = f"model.encoder {encoder} and data.image do not fit: cnn and resnet18 read images, mlp and raw none"
-            raise ValueError(msg)
-        if encoder == "raw":
-            self._check_raw()
-        self._check_beside()
-        if image is not None and encoder == "cnn" and min(image.height, image.width) >> len(self.model.channels) < 1:
-            msg = f"model.channels halves the image {len(self.model.channels)} times, and nothing of it is left"
-            raise ValueError(msg)
-
-    def _check_raw(self) -> None:
-        inputs, model = self.data.inputs, self.model
-        faults = {
-            f"model.representation is {model.representation}; make it {inputs}": model.representation != inputs,
-            "model.hidden lists layers; make it an empty list": bool(model.hidden),
-            "model.first_biases are those of hidden layers; leave them out": model.first_biases > 0,
-            "the encoder is trained; set encoder.rounds to 0": self.encoder_rounds > 0,
-            "encoder.l2r and encoder.cmi are terms of an encoder; leave them out": self.encoder.l2r + self.encoder.cmi
-            > 0,
-            "personal trains an encoder of its own; leave it out": self.personal is not None,
-        }
-        found = [fault for fault, there in faults.items() if there]
-        if found:
-            msg = f"model.encoder raw has no network for the {inputs} inputs, but {'; '.join(found)}"
-            raise ValueError(msg)
-
-    def _check_beside(self) -> None:
-        model, reads = self.model, self.head_inputs
-        if not (model.skip or model.random_features):
-            return
-        faults = {
-            "model.skip puts the inputs beside an encoder, and with model.encoder raw the heads read them anyway; leave"
-            " it out": model.skip and model.encoder == "raw",
-            "model.random_features stand beside the inputs; set model.skip to true, or model.encoder to raw": not (
-                model.skip or model.encoder == "raw"
-            ),
-            "data.features is empty, so there are no inputs to read; list features, or leave out model.skip and"
-            " model.random_features": self.data.inputs == 0,
-            f"a head reads {reads} values, and at most {_MOST_READ} are allowed; list fewer features or make"
-            " model.representation or model.random_features smaller": reads > _MOST_READ,
-        }
-        found = [fault for fault, there in faults.items() if there]
-        if found:
-            raise ValueError("; ".join(found))
-
-    def _check_rounds(self) -> None:
-        heads, classes = self.heads, self.data.label.count
-        if self.encoder_rounds >= self.head_rounds > 0 and self.encoder.rounds:
-            msg = f"encoder.rounds {self.encoder_rounds} must lie below the {self.head_rounds} rounds of the heads"
-            raise ValueError(msg)
-        if heads.calibration != "none" and classes not in {BINARY, NUMBER}:
-            msg = (
-                f"heads.calibration {heads.calibration} is for two classes or a number, and data.label has {classes}"
-                " classes; leave it out"
-            )
-            raise ValueError(msg)
-        if self.encoder.sealed_steps:
-            self._check_sealed_steps()
-        if heads.solver != "hierarchical":
-            return
-        if self.data.label.number is not None:
-            msg = "heads.solver hierarchical is for classes, and data.label is a number; choose newton"
-            raise ValueError(msg)
-        if not heads.domain_rounds:
-            msg = "heads.solver hierarchical solves domain rounds, and heads.domain_rounds is 0; choose newton"
-            raise ValueError(msg)
-        if self.encoder_rounds >= heads.pooled_rounds:
-            msg = (
-                f"encoder.rounds {self.encoder_rounds} must lie below heads.pooled_rounds {heads.pooled_rounds}: with"
-                " heads.solver hierarchical the encoder must not change any more when the last pooled round is summed"
-            )
-            raise ValueError(msg)
-        width = (1 if classes == BINARY else classes) * self.head_row
-        if width > _WIDEST:
-            msg = (
-                f"heads.solver hierarchical solves heads of at most {_WIDEST} weights, and these have {width}; make"
-                f" {self._what_widens()} smaller or choose newton"
-            )
-            raise ValueError(msg)
-
-    def _what_widens(self) -> str:
-        if self.model.random_features:
-            return "model.representation or model.random_features"
-        return "model.representation"
-
-    def _check_sealed_steps(self) -> None:
-        encoder = self.encoder
-        faults = {
-            f"encoder.sampling_rate is {encoder.sampling_rate:g}; make it 1, for all patients take part": (
-                encoder.sampling_rate != 1
-            ),
-            f"encoder.sealing is {encoder.sealing}; make it ring64, which alone holds the sums of a step": (
-                encoder.sealing != "ring64"
-            ),
-            "encoder.prior is local; make it averaged, because a silo's own share of the noise does not cover its"
-            " table": encoder.cmi > 0 and encoder.prior == "local",
-            f"privacy.max_patients {self.privacy.max_patients} of {len(self.silos)} silos exceed the {_MOST_SUMMED}"
-            " patients whose gradients ring64 holds; lower it": (
-                self.privacy.max_patients * len(self.silos) > _MOST_SUMMED
-            ),
-            f"{self.encoder_rounds} x {encoder.steps} steps make {self.rounds} rounds; have at most {_MOST_ROUNDS} by a"
-            " lower encoder.rounds or encoder.steps": self.rounds > _MOST_ROUNDS,
-        }
-        found = [fault for fault, there in faults.items() if there]
-        if found:
-            msg = f"with encoder.sealed_steps every step is a round of its own, but {'; '.join(found)}"
-            raise ValueError(msg)
-
-    def _check_noise(self) -> None:
-        noises = {
-            "heads.pooled_noise": self.heads.pooled_noise,
-            "heads.domain_noise": self.heads.domain_noise,
-            "encoder.noise": self.encoder.noise,
-            "evaluation.noise": self.evaluation.noise,
-            "privacy.count_noise": self.privacy.count_noise,
-        }
-        if self.heads.calibration != "none":
-            noises["heads.calibration_noise"] = self.heads.calibration_noise
-        elif self.heads.calibration_noise:
-            msg = "heads.calibration_noise is that of a round which heads.calibration none leaves out; leave it out too"
-            raise ValueError(msg)
-        for field, noise in noises.items():
-            if (noise == 0) != (self.privacy.mode == "none"):
-                msg = (
-                    f"{field} is {noise:g}; noise must be 0 in all fields if privacy.mode is none, and above 0 in all"
-                    " fields otherwise"
-                )
-                raise ValueError(msg)
 
     @property
     def rounds(self) -> int:
@@ -345,7 +150,9 @@ class Study(Closed):
 
     @property
     def encoder_rounds(self) -> int:
-        """Number of rounds of the heads, from the first, after which the encoder is trained."""
+        """Number of rounds of the heads, from the first, of which (every `encoder.every`-th) train the encoder."""
+        if self.recipe in AVERAGED:
+            return self.head_rounds
         if self.encoder.rounds is not None:
             return self.encoder.rounds
         return (self.heads.pooled_rounds if self.heads.solver == "hierarchical" else self.head_rounds) - 1
@@ -409,6 +216,12 @@ _ADDED: tuple[tuple[tuple[str, ...], object], ...] = (
     (("evaluation", "largest_error"), 1.0),
     (("privacy", "smallest_domain"), 0),
     (("expected",), None),
+    (("recipe",), "second-order"),
+    (("heads", "steps"), 20),
+    (("heads", "learning_rate"), 1.0),
+    (("heads", "ridge"), 1e-3),
+    (("encoder", "warm_up"), 0),
+    (("encoder", "every"), 1),
     (("pace",), "prompt"),
     (("pace_seconds",), 60),
 )
@@ -463,19 +276,9 @@ def require_bounds(study: Study) -> None:
         raise Refused(Reason.BOUNDS, "; ".join(faults[:_LISTED]) + more)
 
 
-_MOST_ROUNDS: Final = 400
-"""The most that a policy may allow (`limits.rounds`)."""
-_MOST_SUMMED: Final = 1 << 25
-"""Patients of all silos whose gradients of norm 2^20 take half of what a sum of ring64 holds; half is for noise."""
 _DRAFT: Final = (
     "privacy.epsilon stands in a draft, and this command needs the numbers that follow from it; write them with"
     " `fedward-silo study complete DRAFT --out study.yaml`"
 )
-_WIDEST: Final = 512
-"""Weights of a head whose posterior is computed within seconds."""
-_MOST_READ: Final = 512
-"""Values that a head may read if the inputs stand beside the encoder."""
-_ROUNDED: Final = 0.01
-"""How far shares that an author has rounded may sum from 1."""
 _LISTED: Final = 3
 """Most broken bounds that a refusal names."""

@@ -11,11 +11,12 @@ The plan, with R training rounds, `study.rounds`, and E rounds that train the en
 | tensor | rounds | cohort | release |
 | --- | --- | --- | --- |
 | counts | 0 | training | one Gaussian of `privacy.count_noise` |
-| heads | 1 .. R | training | one Gaussian of `heads.pooled_noise`, then `.domain_noise`, at last `.calibration_noise` |
-| encoder | 1 .. E | training | `encoder.steps` Poisson-sampled Gaussians of `encoder.noise` |
+| heads | 1 .. R, not joint | training | one Gaussian of `heads.pooled_noise`, `.domain_noise`, `.calibration_noise` |
+| encoder | 1 .. E, maybe not in each | training | `encoder.steps` Poisson-sampled Gaussians of `encoder.noise` |
 | metrics | R+1 | evaluation | one Gaussian of `evaluation.noise` |
 
-With `encoder.sealed_steps` each of the first E rounds of the heads is followed by `encoder.steps` rounds, which sum the
+A joint round trains the heads in the encoder's steps, and has no sum of heads (docs/design/recipes.md, "FedAvg"). With
+`encoder.sealed_steps` each of the first E rounds of the heads is followed by `encoder.steps` rounds, which sum the
 encoder alone: one Gaussian of `encoder.noise` on all patients.
 
 Metrics have a round of their own, so that at most one tensor of a round needs the noise of everybody who takes part,
@@ -180,31 +181,30 @@ class Plan:
 
 def plan(study: Study) -> Plan:
     """The releases of every round of a study, round 0 first."""
-    encoder = encoder_release(study)
     domains = len(study.data.domains)
     counts = _release(study, "counts", noise=study.privacy.count_noise, values=domains)
     metrics = _release(study, "metrics", noise=study.evaluation.noise, values=domains * shapes.metric_values(study))
-    training = tuple(_training(study, number, encoder) for number in range(1, study.rounds + 1))
+    training = [tuple(_training(study, number)) for number in range(1, study.rounds + 1)]
     return Plan(study.name, ((counts,), *training, (metrics,)))
 
 
-def _training(study: Study, number: int, encoder: Release) -> tuple[Release, ...]:
+def _training(study: Study, number: int) -> Iterator[Release]:
     """What a training round sums."""
-    if shapes.head_round(study, number) is None:
-        return (encoder,)
-    heads = _heads(study, number)
-    updated = number <= study.encoder_rounds and not study.encoder.sealed_steps
-    return (heads, encoder) if updated else (heads,)
+    joint = shapes.joint_heads(study, number)
+    if shapes.head_round(study, number) is not None and not joint:
+        yield _heads(study, number)
+    if shapes.sums_encoder(study, number):
+        yield encoder_release(study, joint)
 
 
-def encoder_release(study: Study) -> Release:
-    """The encoder's update or sealed step, the same in every round that has one."""
+def encoder_release(study: Study, heads: int = 0) -> Release:
+    """The encoder's update or sealed step, the same in every round that has one but for `heads` trained with it."""
     encoder = study.encoder
     return _release(
         study,
         "encoder",
         noise=encoder.noise,
-        values=shapes.encoder_values(study) + shapes.prior_values(study),
+        values=shapes.encoder_values(study) + shapes.prior_values(study) + heads * shapes.head_width(study),
         sampling_rate=encoder.sampling_rate,
         count=1 if encoder.sealed_steps else encoder.steps,
         ring=encoder.sealing,

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+from policies.documents.sections import AVERAGED
 from policies.documents.study import Study
 from policies.plan import architectures, terms
 from policies.plan.families import form_of
@@ -43,12 +44,17 @@ def head_values(study: Study, round_number: int) -> int:
     """Length of the heads' sum: for each head an upper triangle and a gradient, W(W+1)/2 + W values.
 
     A pooled round has one head, a later round M, one for each domain. With the hierarchical solver the sum of all
-    domains stands beside these. The calibration has a few values for each block.
+    domains stands beside these. An average of heads (FedDAR-WA) has no triangle, and one value for the number of
+    patients. The calibration has a few values for each block. 0 if the round trains the heads together with the encoder
+    (`joint_heads`).
     """
+    if joint_heads(study, round_number):
+        return 0
     if is_calibration(study, round_number):
         return head_blocks(study, round_number) * form_of(study.data.label.count).calibration_values
     width = head_width(study)
-    return head_blocks(study, round_number) * (width * (width + 1) // 2 + width)
+    one = width + 1 if study.recipe == "feddar-wa" else width * (width + 1) // 2 + width
+    return head_blocks(study, round_number) * one
 
 
 def head_blocks(study: Study, round_number: int) -> int:
@@ -88,12 +94,32 @@ def metric_values(study: Study) -> int:
     return classes * cells
 
 
+def steps_before(study: Study, round_number: int) -> int:
+    """Number of the encoder's steps in the training rounds before this one."""
+    return study.encoder.steps * sum(sums_encoder(study, number) for number in range(1, round_number))
+
+
 def momentum_values(study: Study) -> int:
     """Length of the momentum that the shared model keeps: that of sealed steps. Otherwise a silo keeps its own."""
     encoder = study.encoder
     if not encoder.sealed_steps or not encoder.momentum or not study.encoder_rounds:
         return 0
     return encoder_values(study) + prior_values(study)
+
+
+def joint_heads(study: Study, round_number: int) -> int:
+    """Number of heads that a round trains in the encoder's own steps (FedAvg); 0 if heads and encoder alternate."""
+    if study.recipe not in AVERAGED and round_number > study.encoder.warm_up:
+        return 0
+    return 1 if is_pooled(study, round_number) else len(study.data.domains)
+
+
+def sums_encoder(study: Study, round_number: int) -> bool:
+    """Whether a round sums the encoder: its update, or a sealed step."""
+    if study.encoder.sealed_steps:
+        return sealed_step(study, round_number) is not None
+    after = round_number - study.encoder.warm_up
+    return round_number <= study.encoder_rounds and (after <= 0 or after % study.encoder.every == 0)
 
 
 def is_pooled(study: Study, round_number: int) -> bool:

@@ -21,9 +21,10 @@ from policies.plan.release import plan
 from policies.refusals import Reason
 from protos.messages import Tensor
 from silo_agent.gate import Gate
+from silo_agent.learning.contributions import heads
 from silo_agent.learning.contributions.encoder import EncoderUpdates, train_encoder
 from silo_agent.learning.evaluation import moments
-from silo_agent.learning.heads import calibration
+from silo_agent.learning.heads import calibration, hierarchical
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.personal import PersonalModel
 from silo_agent.learning.private import clipping, dpsgd, gradients, release
@@ -455,6 +456,48 @@ def blocks_that_count_whole() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def whitened_after_the_clip() -> Iterator[None]:
+    """A domain round clips the terms of the features, and puts their sums into the frame."""
+    sums = heads.second_order_sums
+
+    def summed(*given, frame, **named):
+        hessian, gradient = sums(*given, frame=None, **named)
+        if frame is None:
+            return hessian, gradient
+        across = np.kron(np.eye(hessian.shape[1] // len(frame)), frame)
+        return across @ hessian @ across, gradient @ across
+
+    with patch.object(heads, "second_order_sums", summed):
+        yield
+
+
+@contextmanager
+def pooled_block_beside_the_norm() -> Iterator[None]:
+    """The domains' sum stands beside the domains' blocks as if it cost nothing: no part of the norm is taken for it."""
+
+    def mixed(hessian, gradient, _share):
+        return tuple(np.concatenate([part, part.sum(axis=0, keepdims=True)]) for part in (hessian, gradient))
+
+    with patch.object(heads, "mixed", mixed):
+        yield
+
+
+@contextmanager
+def frame_of_the_silos_own_records() -> Iterator[None]:
+    """The frame is made of the silo's own sums, without noise, instead of the opened ones."""
+    statistic = heads.Heads.statistic
+
+    def stated(self, release, cohort, place, model, **named):
+        z = np.hstack([cohort.inputs[:], np.ones((len(cohort), 1))])
+        frame = hierarchical.frame_of(z.T @ z, 0.0, 1)
+        own = replace(model.gathered, frame=frame)
+        return statistic(self, release, cohort, place, model.with_heads(model.heads, model.round, own), **named)
+
+    with patch.object(heads.Heads, "statistic", stated):
+        yield
+
+
 @dataclass(frozen=True)
 class Mutant:
     """A fault, and the statistics that catch it."""
@@ -501,6 +544,9 @@ MUTANTS = {
     "sealed steps sent again": Mutant(sealed_steps_sent_again, ("sealed_steps_anew",)),
     "pooled rounds draw less": Mutant(pooled_rounds_with_domain_noise, ("noise_of_pooled_heads",)),
     "rounding forgotten": Mutant(rounding_forgotten, ("noise_on_a_coarse_grid",)),
+    "whitening after the clip": Mutant(whitened_after_the_clip, ("one_patient_in_a_frame",)),
+    "the pooled block costs nothing": Mutant(pooled_block_beside_the_norm, ("one_patient_in_a_frame",)),
+    "a frame of the silo's own": Mutant(frame_of_the_silos_own_records, ("one_patient_in_a_frame",)),
     "r(z|y) without noise feeds the upload": Mutant(prior_without_noise, ("one_patient_less",)),
     "personal heads feed the upload": Mutant(personal_heads_feed_upload, ("one_patient_less",)),
 }

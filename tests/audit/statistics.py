@@ -15,6 +15,7 @@ import numpy as np
 from dp_accounting.pld import privacy_loss_distribution as pld
 from scipy.stats import binom
 
+from audit.frames import one_patient_in_a_frame
 from audit.intercepts import one_patient_of_the_calibration
 from audit.numbers import one_patient_of_a_number
 from audit.scenes import begin, crowd, silo, study, summed
@@ -512,6 +513,7 @@ STATISTICS: dict[str, Statistic] = {
         noise_of_sealed_steps,
         one_patient_of_a_sealed_step,
         sealed_steps_anew,
+        one_patient_in_a_frame,
     )
 }
 FALSE_ALARMS = {
@@ -538,4 +540,5 @@ FALSE_ALARMS = {
     "noise_of_sealed_steps": 2 * FIVE_SIGMA,
     "one_patient_of_a_sealed_step": 0.0,
     "sealed_steps_anew": 0.0,
+    "one_patient_in_a_frame": 0.0,
 }

@@ -11,7 +11,7 @@ from policies.plan import release as planned
 from policies.refusals import Refused
 from silo_agent import gate
 from silo_agent.learning import learner
-from silo_agent.learning.contributions import drawing, encoder
+from silo_agent.learning.contributions import drawing, encoder, heads
 from silo_agent.learning.evaluation import moments
 from silo_agent.learning.heads import calibration
 from silo_agent.learning.private import batches, dpsgd, gradients, release, rounded, sampling, step
@@ -75,6 +75,7 @@ _REPLACED = (
     gate.Gate,
     learner.Learner,
     encoder.EncoderUpdates,
+    heads.Heads,
     batches.Batches,
     step.Step,
     rounded.RoundedGaussian,
@@ -90,6 +91,7 @@ def _replaceable():
                 learner,
                 drawing,
                 encoder,
+                heads,
                 calibration,
                 dpsgd,
                 gradients,

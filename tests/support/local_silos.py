@@ -33,7 +33,15 @@ EPSILONS = {"budget": {**policy_document()["budget"], "epsilon": 20.0}}
 class LocalSilo:
     """One hospital of `support.studies.tiny_study`, connected to a coordinator."""
 
-    def __init__(self, folder: Path, credential: Credential, coordinator: LocalCoordinator, **policy: object) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        credential: Credential,
+        coordinator: LocalCoordinator,
+        *,
+        public: bool = False,
+        **policy: object,
+    ) -> None:
         self.folder, self.credential, self.coordinator = folder, credential, coordinator
         self.name = credential.identity.name
         folder.mkdir(parents=True)
@@ -41,6 +49,8 @@ class LocalSilo:
         self.data = write_patients(folder / f"{self.name}.csv", rng, SLOPES, patients=40)
         self.data_set = data_set_of(self.name)
         data_set = {"id": self.data_set, "unit": "patient", "identified_by": ["patient"], "holdout": HOLDOUT}
+        if public:
+            data_set["public"] = True
         document = {**policy_document(**EPSILONS), "data_set": data_set, **policy}
         self.policy = write_yaml(folder / "policy.yaml", document)
         Ledger.create(
@@ -53,6 +63,7 @@ class LocalSilo:
                 identified_by=("patient",),
                 delimiter=",",
                 columns=(),
+                public=public,
             ),
         )
         self.start()

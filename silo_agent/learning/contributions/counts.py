@@ -25,6 +25,17 @@ def noised_counts(folder: Path) -> NDArray[np.float64]:
     return np.array(json.loads(StudyFolder(folder).counts.read_bytes()), np.float64)
 
 
+def of_large_domains(setting: Setting, heads: NDArray[np.float64], model: SharedModel) -> NDArray[np.float64]:
+    """The heads (M, W), and the model's own for domains that have too few patients by the noised counts."""
+    return np.where(small_domains(setting)[:, None], model.heads, heads)
+
+
+def small_domains(setting: Setting) -> NDArray[np.bool_]:
+    """Which domains (M,) have too few patients by the noised counts (`privacy.smallest_domain`)."""
+    smallest, domains = setting.study.privacy.smallest_domain, len(setting.study.data.domains)
+    return noised_counts(setting.folder) < smallest if smallest else np.zeros(domains, np.bool_)
+
+
 class Counts:
     """Patients by domain, over all silos."""
 

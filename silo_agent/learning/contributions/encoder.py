@@ -8,14 +8,15 @@ import numpy as np
 
 from crypto.rings.grid import from_grid, to_grid_stochastic
 from crypto.stream import KEY_BYTES, KeyStream
+from policies.plan import shapes
 from policies.plan.release import Release
 from protos.messages import Place
 from silo_agent.data.records import Records
 from silo_agent.learning.contributions.contribution import Integers, Opened, Setting
-from silo_agent.learning.contributions.counts import noised_counts
+from silo_agent.learning.contributions.counts import noised_counts, of_large_domains
 from silo_agent.learning.encoder.encoder import flatten, unflatten
 from silo_agent.learning.heads.domain_weights import domain_weights
-from silo_agent.learning.model import SharedModel
+from silo_agent.learning.model import HEAD_BOUND, SharedModel
 from silo_agent.learning.private.dpsgd import train_encoder
 from silo_agent.learning.terms.cmi import Prior
 from silo_agent.storage.durable import write_whole
@@ -44,13 +45,14 @@ class EncoderUpdates:
             plan,
             release,
             family=setting.family,
+            joint=shapes.joint_heads(setting.study, place.round),
             domain_weights=domain_weights(noised_counts(setting.folder), plan.weight_clip),
             prior=self._prior(model, place.round),
             mode=setting.study.privacy.mode,
             entropy=setting.entropy,
             device=setting.device,
-            first=(place.round - 1) * plan.steps,
-            steps=setting.study.encoder_steps,
+            first=shapes.steps_before(setting.study, place.round),
+            steps=shapes.steps_before(setting.study, setting.study.rounds + 1),
         )
         setting.log.record(place, release)
         if update.prior is not None and plan.prior == "local":
@@ -61,9 +63,17 @@ class EncoderUpdates:
     def rehearse(self, release: Release, cohort: Records, place: Place, model: SharedModel) -> None:
         """Nothing: `private.dpsgd.require_accountable` has trained on made-up records when the learner was made."""
 
-    def open(self, _release: Release, total: Integers, _place: Place, model: SharedModel, silos: int) -> Opened:
-        """Add the uniform mean of the silos' updates to the shared encoder."""
-        return Opened(model.with_update(from_grid(total, self._step), silos))
+    def open(self, _release: Release, total: Integers, place: Place, model: SharedModel, silos: int) -> Opened:
+        """Add the uniform mean of the silos' updates to the shared encoder, and to heads that were trained with it."""
+        joint, values = shapes.joint_heads(self._setting.study, place.round), from_grid(total, self._step)
+        if not joint:
+            return Opened(model.with_update(values, silos))
+        own = joint * model.heads.shape[1]
+        updated = model.with_update(values[:-own], silos)
+        heads = np.clip(model.heads + values[-own:].reshape(joint, -1) / silos, -HEAD_BOUND, HEAD_BOUND)
+        if joint > 1:
+            heads = of_large_domains(self._setting, heads, model)
+        return Opened(updated.with_heads(heads, place.round))
 
     def _prior(self, model: SharedModel, round_number: int) -> Prior | None:
         """The r(z|y) that a round's training starts from. If it is local, it comes from the rounds before.

@@ -11,12 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crypto.rings.grid import from_grid, to_grid
+from policies.documents.sections import LOCAL
 from policies.plan import shapes
 from policies.plan.release import Release
 from protos.messages import Place
 from silo_agent.data.records import Records
+from silo_agent.learning.contributions import averaged_heads
 from silo_agent.learning.contributions.contribution import Integers, Opened, Setting
-from silo_agent.learning.contributions.counts import noised_counts
+from silo_agent.learning.contributions.counts import of_large_domains, small_domains
 from silo_agent.learning.contributions.drawing import Grid, draw, summed
 from silo_agent.learning.each_record import Rows, chunk_rows, sum_records
 from silo_agent.learning.errors import SolutionError
@@ -58,6 +60,8 @@ class Heads:
         if shapes.is_calibration(self._setting.study, place.round):
             return self._intercepts(release, cohort, model, strict=strict)
         setting, blocks = self._setting, shapes.head_blocks(self._setting.study, place.round)
+        if setting.study.recipe in LOCAL:
+            return averaged_heads.statistic(setting, cohort, place, model, rehearsed=strict)
         encoder, weights, together = model.build_encoder(), cohort.weights, chunk_rows(setting.study)
         most, clip = setting.study.privacy.max_patients, setting.study.heads.clip
         slack = rounding_slack(most, together + blocks, model.heads.shape[1], clip)
@@ -119,6 +123,10 @@ class Heads:
         """
         if shapes.is_calibration(self._setting.study, place.round):
             return to_grid(self._calibrated(release, total, silos, model).ravel(), HEAD_STEP, HEAD_BOUND)
+        if self._setting.study.recipe in LOCAL:
+            sd = ROUNDING_MARGIN * rounding_sd(silos=silos, step=Grid.of(self._setting.study).step)
+            averaged = averaged_heads.solve(self._setting, total, place, model, noise_sd=sd)
+            return to_grid(averaged.ravel(), HEAD_STEP, HEAD_BOUND)
         opened = self._opened(release, total, place, silos)
         if not len(model.evidence):
             return to_grid(self._newton(opened, place, model).ravel(), HEAD_STEP, HEAD_BOUND)
@@ -170,7 +178,7 @@ class Heads:
             statistic,
             sd or ROUNDING_MARGIN * rounding_sd(silos=silos, step=Grid.of(study).step),
             self._setting.family,
-            self._small_domains(),
+            small_domains(self._setting),
             pooled=study.heads.calibration == "pooled",
         )
         heads = model.heads.copy()
@@ -181,7 +189,7 @@ class Heads:
         plan, pooled = self._setting.study.heads, shapes.is_pooled(self._setting.study, place.round)
         sd = hessian_noise_sd(opened.noise_sd, self._setting.family)
         heads = newton.solve(model.heads, opened.hessian, opened.gradient, sd, plan, pooled=pooled)
-        return heads if pooled else self._large_domains(heads, model)
+        return heads if pooled else of_large_domains(self._setting, heads, model)
 
     def _gathered(self, opened: _Sums, place: Place, model: SharedModel) -> Evidence:
         """The evidence with this round's sums. Those that an unfinished encoder gave are left out."""
@@ -207,17 +215,7 @@ class Heads:
             return heads, frame, evidence.share
         scale = hierarchical.Scale(family.hessian_factor, family.gradient_divisor)
         solved = hierarchical.solve(evidence, scale, family.form.logits, study.heads.pooled_share)
-        return self._large_domains(solved.heads, model), evidence.frame, solved.share
-
-    def _large_domains(self, heads: NDArray[np.float64], model: SharedModel) -> NDArray[np.float64]:
-        """The heads, and the model's own for domains that have too few patients by the noised counts."""
-        return np.where(self._small_domains()[:, None], model.heads, heads)
-
-    def _small_domains(self) -> NDArray[np.bool_]:
-        """Which domains (M,) have too few patients by the noised counts."""
-        study = self._setting.study
-        smallest, domains = study.privacy.smallest_domain, len(study.data.domains)
-        return noised_counts(self._setting.folder) < smallest if smallest else np.zeros(domains, np.bool_)
+        return of_large_domains(self._setting, solved.heads, model), evidence.frame, solved.share
 
 
 @dataclass(frozen=True, eq=False, repr=False)

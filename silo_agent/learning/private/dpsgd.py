@@ -35,7 +35,8 @@ from torch import nn
 from crypto.entropy import Entropy
 from crypto.stream import KeyStream
 from policies.documents.study import DataSchema, EncoderPlan, Model, Study
-from policies.plan import terms
+from policies.plan import shapes, terms
+from policies.plan.families import form_of
 from policies.plan.release import Release
 from silo_agent.data.records import Records
 from silo_agent.learning.encoder.encoder import Encoder, flatten, unflatten
@@ -53,6 +54,7 @@ from silo_agent.learning.private.sampling import PatientSampler
 from silo_agent.learning.private.schedule import learning_rate
 from silo_agent.learning.private.steady import HOSTILE, is_steady, steady_kernels
 from silo_agent.learning.private.step import Step
+from silo_agent.learning.recipes.fedavg import TrainedHeads
 from silo_agent.learning.terms.cmi import Prior
 from silo_agent.learning.terms.registry import record_losses, require_per_record
 from silo_agent.learning.terms.term import Batch, Latent, Seen
@@ -91,7 +93,7 @@ class Log(Protocol):
 
 @dataclass(frozen=True, repr=False)
 class EncoderUpdate:
-    """The result of training. `vector`, float64: changes of the encoder, and then of r(z|y) if it is averaged.
+    """The result of training. `vector`, float64: changes of the encoder, of r(z|y) if it is averaged, of trained heads.
 
     Every coordinate is finite and within +-`plan.max_update`. `prior` is r(z|y) after training. If it is local, it is
     kept at the silo. It was trained in the same charged steps, so the next round may start from it.
@@ -107,10 +109,11 @@ class EncoderUpdate:
 class _Trained(nn.Module):
     """Everything that one step trains. One module holds it, so that one clip bounds all of it."""
 
-    def __init__(self, encoder: Encoder, prior: Prior | None) -> None:
+    def __init__(self, encoder: Encoder, prior: Prior | None, heads: TrainedHeads | None = None) -> None:
         super().__init__()
         self.encoder = encoder
         self.prior = prior
+        self.heads = heads
 
 
 def train_encoder(
@@ -125,6 +128,7 @@ def train_encoder(
     prior: Prior | None,
     mode: Mode,
     entropy: Entropy,
+    joint: int = 0,
     device: torch.device | str = "cpu",
     log: Log | None = None,
     first: int = 0,
@@ -134,18 +138,20 @@ def train_encoder(
 
     `release` gives the number of steps, the sampling rate and the noise; `plan` gives the rest. The loss of a record is
     the sum of the plan's terms (`terms.of_upload`) under the frozen `heads` (M, W). In it, the cross-entropy is
-    multiplied by u_m of `domain_weights` (M,). `prior` must be given exactly if a term is stochastic. If there are no
-    patients, the update is noise alone. `mode` is the study's; it is `none` exactly if `release.noise` is 0. `first` is
-    the number of the study's steps before these, and `steps` how many it has in all (None: these); the learning rate
-    follows from both. The momentum begins at zero in every round.
+    multiplied by u_m of `domain_weights` (M,). With `joint` (1 or M) the heads are not frozen: the first so many are
+    trained in the same steps, under the same clip and noise. `prior` must be given exactly if a term is stochastic. If
+    there are no patients, the update is noise alone. `mode` is the study's; it is `none` exactly if `release.noise` is
+    0. `first` is the number of the study's steps before these, and `steps` how many it has in all (None: these); the
+    learning rate follows from both. The momentum begins at zero in every round.
 
     Raises `LearningError` if encoder, plan and mode do not fit together, `Refused` if terms or parts cannot be
     accounted for (terms/registry.py, accountable.py).
     """
     check_noise(release.noise, mode)
+    together = heads[:joint] if joint else None
     key = entropy.bytes(32)
     grid = Grid.of(plan.clip, release.noise)
-    run = _Run(encoder, prior, plan, records, grid=grid, family=family, key=key, device=device)
+    run = _Run(encoder, prior, plan, records, together=together, grid=grid, family=family, key=key, device=device)
     sampler = PatientSampler(records.patients, release.sampling_rate, KeyStream(key, b"dpsgd sampling"))
     start = flatten(run.trained)
     with steady_kernels(run.device), _noise(key, run.grid, release, len(start)) as noise:
@@ -200,6 +206,7 @@ class _Run:
         plan: EncoderPlan,
         records: Records,
         *,
+        together: NDArray[np.float64] | None = None,
         grid: Grid,
         family: Family,
         key: bytes,
@@ -211,9 +218,11 @@ class _Run:
             msg = "a prior and a stochastic encoder belong to a study with encoder.cmi above 0, and only to it"
             raise LearningError(msg)
         self.device, self.grid = torch.device(device), grid
-        self.trained = _Trained(copy.deepcopy(encoder), copy.deepcopy(prior)).to(self.device).train()
+        trained, examined = (None if together is None else TrainedHeads(together) for _ in range(2))
+        self.trained = _Trained(copy.deepcopy(encoder), copy.deepcopy(prior), trained).to(self.device).train()
         self.hooked, self.optimizer = _prepare(self.trained, plan)
-        self._untrained, self._plan, self._records, self._family = _Trained(encoder, prior), plan, records, family
+        self._untrained = _Trained(encoder, prior, examined)
+        self._plan, self._records, self._family = plan, records, family
         self._latent = KeyStream(key, b"dpsgd latent")
 
     def gradients(
@@ -243,13 +252,17 @@ def require_accountable(study: Study, device: torch.device | str = "cpu") -> Non
     bits of gradients on the device that trains. Losses and gradients are examined on the same architecture with few
     values in each layer, because the number of values does not change whether records mix.
     """
-    if study.model.encoder == "raw":
-        return  # there are no weights to train
     require_per_record(terms.of_upload(study.encoder))
-    whole = _untrained(study.model, study.data, study.encoder)
+    for joint in sorted({shapes.joint_heads(study, 1), shapes.joint_heads(study, study.rounds)}):
+        if study.model.encoder != "raw" or joint:  # otherwise there are no weights to train
+            _require_accountable(study, joint, device)
+
+
+def _require_accountable(study: Study, joint: int, device: torch.device | str) -> None:
+    whole = _untrained(study.model, study.data, study.encoder, joint)
     accountable.require_layers(whole)
     model, data = _small(study.model, study.data)
-    trained = _untrained(model, data, study.encoder).double().train()
+    trained = _untrained(model, data, study.encoder, joint).double().train()
     rng = np.random.default_rng(0)
     make_up_weights(trained, rng)
     batch, latent = made_up(trained.encoder, next(trained.parameters()), Kind.of(data), rng)
@@ -264,10 +277,12 @@ def require_accountable(study: Study, device: torch.device | str = "cpu") -> Non
         _steady_rows(whole, study.encoder, Kind.of(study.data), device)
 
 
-def _untrained(model: Model, data: DataSchema, plan: EncoderPlan) -> _Trained:
+def _untrained(model: Model, data: DataSchema, plan: EncoderPlan, joint: int = 0) -> _Trained:
     stochastic = terms.is_stochastic(plan)
     prior = Prior(model.representation, data.label.count) if stochastic else None
-    return _Trained(Encoder(model, data, stochastic=stochastic), prior)
+    encoder = Encoder(model, data, stochastic=stochastic)
+    width = form_of(data.label.count).logits * (encoder.width + 1)
+    return _Trained(encoder, prior, TrainedHeads(np.zeros((joint, width))) if joint else None)
 
 
 def _prepare(trained: _Trained, plan: EncoderPlan) -> tuple[GradSampleModule, torch.optim.SGD]:
@@ -335,6 +350,8 @@ def _is_steady(trained: _Trained, plan: EncoderPlan, kind: Kind, rows: int) -> b
 
 def _small(model: Model, data: DataSchema) -> tuple[Model, DataSchema]:
     """The same architecture with few values in each layer, on few features and small images."""
+    if model.encoder == "raw":
+        return model, data  # the heads are as wide as the inputs
     narrow = {
         "hidden": tuple(min(width, _NARROW) for width in model.hidden),
         "channels": tuple(min(width, _NARROW) for width in model.channels),
@@ -366,6 +383,8 @@ def _losses(trained: _Trained, batch: Batch, plan: EncoderPlan, latent: NDArray[
     moments = None
     if deviation is not None and trained.prior is not None:
         moments = Latent(mean, deviation, trained.prior)
+    if trained.heads is not None:
+        batch = trained.heads.read_by(batch)
     return record_losses(terms.of_upload(plan), Seen(batch, phi, moments))
 
 
@@ -373,7 +392,8 @@ def _update(trained: _Trained, start: NDArray[np.float32], plan: EncoderPlan) ->
     end = flatten(trained)
     delta = end.astype(np.float64) - start
     if trained.prior is not None and plan.prior == "local":
-        delta = delta[: sum(parameter.numel() for parameter in trained.encoder.parameters())]
+        kept = [np.full(len(flatten(part)), part is not trained.prior) for part in trained.children()]
+        delta = delta[np.concatenate(kept)]
     bound = plan.max_update
     vector = np.clip(np.nan_to_num(delta, nan=0.0, posinf=bound, neginf=-bound), -bound, bound)
     prior = None

@@ -109,6 +109,16 @@ THREE = {"column": "y", "classes": [[0], [1], [2]]}
             | {"heads.pooled_rounds": 3, "data.label": THREE},
             "these have 798; make model.representation or model.random_features smaller",
         ),
+        (RAW | {"encoder.rounds": None, "encoder.warm_up": 1}, "set encoder.rounds to 0"),
+        ({"recipe": "feddar-sa"}, "only for data declared public (privacy.mode none); choose second-order"),
+        ({"recipe": "feddar-wa"}, "only for data declared public (privacy.mode none); choose second-order"),
+        ({"recipe": "fedavg"}, "set heads.domain_rounds to 0"),
+        ({"recipe": "multi-head-fedavg", "encoder.rounds": 2}, "trains the encoder in every round"),
+        ({"recipe": "multi-head-fedavg", "encoder.warm_up": 1}, "trains the encoder in every round"),
+        ({"recipe": "multi-head-fedavg", "heads.solver": "hierarchical"}, "has no heads.solver hierarchical"),
+        ({"encoder.warm_up": 2}, "encoder.warm_up 2 must lie below heads.pooled_rounds 2"),
+        ({"encoder.warm_up": 1, "encoder.rounds": 0}, "must not lie below encoder.warm_up 1"),
+        ({"heads.learning_rate": 3}, "heads.learning_rate"),
     ],
 )
 def test_a_study_that_makes_no_sense_is_refused(changes, says, make_study):
@@ -226,6 +236,14 @@ def test_classes_have_codes_in_order(make_study):
     assert (label.count, label.codes) == (3, (("a",), ("b", "B"), ("c",)))
 
 
+def test_the_recipes_of_local_heads_are_for_public_data(make_study):
+    public = {"privacy.mode": "none", **dict.fromkeys(UNNOISED, 0)}
+    for recipe in ("feddar-sa", "feddar-wa"):
+        assert make_study(public | {"recipe": recipe}).recipe == recipe
+        with pytest.raises(ValidationError, match=r"leave heads\.clip out"):
+            make_study(public | {"recipe": recipe, "heads.clip": 0.5})
+
+
 def test_a_study_of_the_first_version_keeps_its_name():
     """Ledgers, labels and models carry it."""
     minute = dict.fromkeys(("offer", "keys", "train", "open", "solve"), 60.0)
@@ -238,6 +256,12 @@ def test_a_study_of_the_first_version_keeps_its_name():
         {"publish": ["accuracy"]},
         {"heads": {"solver": "hierarchical"}},
         {"heads": {"pooled_share": 0.5}},
+        {"recipe": "multi-head-fedavg"},
+        {"heads": {"steps": 5}},
+        {"heads": {"learning_rate": 0.5}},
+        {"heads": {"ridge": 0.0}},
+        {"heads": {"pooled_rounds": 2}, "encoder": {"warm_up": 1}},
+        {"encoder": {"every": 2}},
         {"encoder": {"rounds": 0}},
         {"encoder": {"sealing": "ring64"}},
         {"data": {"label": {"positive": [], "negative": [], "classes": [[0], [1], [2]]}}},

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from policies.errors import CostError
+from policies.plan import shapes
 from policies.plan.cost import COHORTS, Cost
 from policies.plan.release import KINDS, Release, encoder_release, noise_fields, plan
 from protos.messages import Tensor
@@ -72,6 +73,31 @@ def test_the_order_of_sums(make_study):
     assert plan(study).tensors(4) == ("heads", "encoder")
     assert plan(study).tensors(5) == ("heads",)
     assert plan(study).tensors(6) == ("metrics",)
+
+
+def test_a_recipe_says_which_rounds_train_heads_and_encoder_together(make_study):
+    study = make_study({"recipe": "multi-head-fedavg"})
+    assert [plan(study).tensors(number) for number in range(1, 6)] == [("encoder",)] * 5
+    one, many = (plan(study).release(number, "encoder").values for number in (1, 5))
+    assert many - one == (len(study.data.domains) - 1) * shapes.head_width(study)
+    assert one - encoder_release(study).values == shapes.head_width(study)
+    assert {release.noise for release in plan(study) if release.tensor == "encoder"} == {study.encoder.noise}
+
+
+def test_the_encoder_may_be_warmed_up_and_then_trained_in_some_rounds_only(make_study):
+    study = make_study({"heads.pooled_rounds": 2, "heads.domain_rounds": 5, "encoder.warm_up": 1, "encoder.every": 2})
+    sums = [plan(study).tensors(number) for number in range(1, 8)]
+    alone, both = ("heads",), ("heads", "encoder")
+    assert sums == [("encoder",), alone, both, alone, both, alone, alone]
+
+
+def test_an_average_of_local_heads_has_no_curvature(make_study):
+    none = dict.fromkeys(noise_fields(COHORTS), 0) | {"privacy.mode": "none"}
+    study = make_study(none | {"recipe": "feddar-wa"})
+    width, domains = shapes.head_width(study), len(study.data.domains)
+    assert [plan(study).release(number, "heads").values for number in (1, 5)] == [width + 1, domains * (width + 1)]
+    weighted = make_study(none | {"recipe": "feddar-sa"})
+    assert plan(weighted).release(5, "heads").values == domains * (width * (width + 1) // 2 + width)
 
 
 @given(pooled=st.integers(1, 12), domain=st.integers(0, 12), mode=st.sampled_from(("distributed", "local")))

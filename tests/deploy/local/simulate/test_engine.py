@@ -3,6 +3,7 @@
 import json
 from contextlib import ExitStack, closing
 
+import numpy as np
 import pytest
 
 from deploy.local.simulate.engine import simulate
@@ -13,6 +14,7 @@ from policies.errors import PolicyError
 from policies.plan.release import plan
 from silo_agent.data.reader import read_fitting_records
 from silo_agent.learning.learner import Learner
+from silo_agent.learning.model import SharedModel
 from support import local_silos
 from support.certificates import data_set_of, load, make_authority
 from support.local_coordinator import LocalCoordinator
@@ -63,6 +65,67 @@ def test_it_gives_the_very_model_and_results_of_real_agents_with_the_same_draws(
         published = json.loads((silos["south"].model(study.rounds).parent / "results.json").read_bytes())
     domains = [own.patients.value for own in simulated.published.by_domain]
     assert domains == [own["patients"]["value"] for own in published["by_domain"]]
+
+
+HEADS = {"pooled_noise": 0.0, "domain_noise": 0.0, "pooled_rounds": 2, "domain_rounds": 2}
+NONE = {
+    "heads": HEADS,
+    "encoder": {"noise": 0.0},
+    "evaluation": {"noise": 0.0},
+    "privacy": {"mode": "none", "count_noise": 0.0},
+}
+RECIPES = {
+    "feddar-sa": NONE | {"encoder": {"noise": 0.0, "warm_up": 1, "every": 2}},
+    "feddar-wa": NONE,
+    "fedavg": NONE | {"heads": HEADS | {"domain_rounds": 0}},
+    "multi-head-fedavg": {},
+}
+"""Without noise but for the last, which is private."""
+
+
+QUICK = ("feddar-sa", "multi-head-fedavg")
+
+
+@pytest.mark.parametrize(
+    "recipe", [pytest.param(recipe, marks=() if recipe in QUICK else pytest.mark.slow) for recipe in RECIPES]
+)
+def test_every_recipe_moves_heads_and_encoder_and_gives_each_domain_what_the_recipe_says(files, recipe):
+    study = tiny_study(recipe=recipe, **RECIPES[recipe])
+    found = simulate(study, cohorts_of(study, files), seed=1)
+    start = SharedModel.start(study)
+    assert found.model.round == study.rounds
+    assert np.abs(found.model.heads - start.heads).max() > 1e-3
+    assert not np.array_equal(found.model.encoder, start.encoder)
+    assert np.array_equal(found.model.heads[0], found.model.heads[1]) == (recipe == "fedavg")
+    found.model.require_reachable()
+
+
+def test_fedavg_trains_heads_on_raw_inputs_too(files):
+    raw = {"encoder": "raw", "hidden": [], "representation": 2}
+    study = tiny_study(recipe="multi-head-fedavg", model=raw)
+    found = simulate(study, cohorts_of(study, files), seed=1).model
+    assert not len(found.encoder)
+    assert np.abs(found.heads).max() > 1e-3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", QUICK)
+def test_agents_follow_the_recipes_too(tmp_path, recipe):
+    """Rounds without heads, rounds of heads alone, and the solving of local heads, through charges and sealed sums."""
+    study = tiny_study(recipe=recipe, **RECIPES[recipe])
+    authority = make_authority(tmp_path / "consortium")
+    coordinator = LocalCoordinator(study, load(authority.credential("coordinator", "hub")))
+    with ExitStack() as stack:
+        silos = {}
+        for name in study.silos:
+            credential = load(authority.credential("silo", name))
+            public = study.privacy.mode == "none"
+            own = local_silos.LocalSilo(tmp_path / name, credential, coordinator, public=public)
+            silos[name] = stack.enter_context(closing(own))
+        for number in range(study.rounds + 2):
+            coordinator.run_round(number)
+        models = {silo.model(study.rounds).read_bytes() for silo in silos.values()}
+    assert len(models) == 1
 
 
 def test_a_seed_repeats_a_run_and_another_one_draws_other_noise(files):

@@ -9,6 +9,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.optimize import minimize
 from scipy.special import softmax
 
+from policies.documents.study import NUMBER
 from silo_agent.data.records import record_weights
 from silo_agent.learning.families.bernoulli import SHARE as HESSIAN_SHARE
 from silo_agent.learning.families.categorical import SHARE as SOFTMAX_SHARE
@@ -469,3 +470,51 @@ def test_gpu_and_cpu_sums_agree(classes):
     gpu = second_order_sums(x.cuda(), y, d, record_weights(p), heads, family=family, pooled=False)
     for a, b in zip(cpu, gpu, strict=True):
         np.testing.assert_allclose(a, b, atol=1e-9)
+
+
+def moved_by(records, heads, frame, family, *, clip, share):
+    """How far one patient moves a domain round that is whitened."""
+    phi, labels, domains = records
+    opened = second_order_sums(
+        torch.tensor(phi),
+        labels,
+        domains,
+        record_weights(np.zeros(len(labels), np.int64)),
+        heads,
+        family=family,
+        pooled=False,
+        clip=clip,
+        frame=frame,
+        norm_bound=2.0,
+    )
+    return float(np.linalg.norm(pack_for(*mixed(*opened, share), family)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("classes", [2, 3, NUMBER])
+@pytest.mark.parametrize("clip", [1.0, 0.2])
+def test_a_search_for_the_worst_patient_of_a_whitened_round_finds_one_and_no_more(classes, clip):
+    """Coordinate search over features, heads, frame and share, from several starts. It comes close to the bound."""
+    family, rng = family_of(classes), np.random.default_rng(classes)
+    width, found = family.form.logits * (K + 1), []
+    sizes = (2 * K, M * width, K + 1, 1)
+    for _ in range(2):
+        labels = np.zeros(2, np.int64)
+        domains = rng.integers(0, M, 2)
+
+        def worst(values, labels=labels, domains=domains):
+            phi, heads, stretch, share = np.split(values, np.cumsum(sizes)[:-1])
+            frame = np.diag(np.exp(np.clip(stretch, -5, 5)))
+            split = 1 / (1 + np.exp(-share[0]))
+            records = phi.reshape(2, K), labels, domains
+            return moved_by(records, heads.reshape(M, width), frame, family, clip=clip, share=split)
+
+        at, step = rng.normal(size=sum(sizes)), 1.0
+        best = worst(at)
+        for _ in range(150):
+            tried = at + step * rng.normal(size=len(at)) * (rng.random(len(at)) < 0.3)
+            value = worst(tried)
+            at, best, step = (tried, value, 1.3 * step) if value > best else (at, best, 0.97 * step)
+        found.append(best)
+    assert max(found) <= 1 + 1e-9
+    assert max(found) > 0.95

@@ -1,0 +1,277 @@
+"""FedDAR's Table 2 on a cohort like EXAM (`deploy.demo.cohort`), without privacy: what each of its parts is worth.
+
+Re-weighting, a head for each domain or the domain as an input, alternation, projection, and how heads are averaged. All
+rows but one are studies that agents would train, run in this process. The one, Hessians of heads that were trained
+together with the encoder, is no recipe, and is made here of the recipes' parts. The learning rate was chosen on seeds 0
+and 1, the same for all rows. Then FedDAR-SA with representations of 16, 64 and 128; the paper's diverges from 64.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import t as student
+
+from bench.table import Figure, judge
+from crypto.entropy import Entropy
+from deploy.demo.cohort import GROUP, GROUPS, generate
+from deploy.demo.run import join_files
+from deploy.local.simulate.engine import simulate
+from deploy.local.simulate.entropy import RepeatableEntropy
+from deploy.local.simulate.many import each_seed
+from deploy.local.simulate.outcome import Measured, mean, measure
+from deploy.local.simulate.silos import Cohorts, Silo
+from policies.documents.study import Study, load_study
+from policies.plan.release import encoder_release
+from silo_agent.data.reader import read_fitting_records
+from silo_agent.data.records import Records
+from silo_agent.learning.heads import newton
+from silo_agent.learning.heads.domain_weights import domain_counts, domain_weights
+from silo_agent.learning.heads.sums import second_order_sums
+from silo_agent.learning.model import SharedModel
+from silo_agent.learning.private.dpsgd import train_encoder
+from silo_agent.learning.recipes import feddar_sa
+
+Floats = NDArray[np.float64]
+SEEDS = (401, 402, 403, 404, 405)
+STUDY = Path(__file__).parent.parent / "deploy" / "demo" / "exam" / "study.yaml"
+HOLDOUT = 0.25
+ROUNDS, WARM_UP = 20, 2
+HIDDEN, PROJECTED = 64, 16
+WIDTHS = (16, 64, 128)
+TOLERANCE = 0.02
+"""How far the mean AUC at a wide representation may lie below that at a narrow one."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of the table, with the paper's mean and least AUC of a domain."""
+
+    name: str
+    recipe: str
+    paper: tuple[float, float]
+    reweighted: bool = True
+    domain_as_input: bool = False
+    heads: bool = False
+    projected: bool = False
+
+    @property
+    def alternating(self) -> bool:
+        """Whether heads are trained before the encoder, and not with it."""
+        return self.recipe.startswith("feddar")
+
+
+TOGETHER = "trained together, averaged by Hessians"
+ROWS = (
+    Row("FedAvg", "fedavg", (0.861, 0.773), reweighted=False),
+    Row("re-weighting", "fedavg", (0.881, 0.824)),
+    Row("re-weighting, domain as input", "fedavg", (0.880, 0.825), domain_as_input=True),
+    Row("re-weighting, heads, WA", "multi-head-fedavg", (0.885, 0.834), heads=True),
+    Row("re-weighting, heads, projection, WA", "multi-head-fedavg", (0.877, 0.817), heads=True, projected=True),
+    Row("re-weighting, heads, projection, SA", TOGETHER, (0.878, 0.826), heads=True, projected=True),
+    Row("re-weighting, domain as input, alternation", "feddar-wa", (0.867, 0.806), domain_as_input=True),
+    Row("re-weighting, heads, alternation, WA", "feddar-wa", (0.912, 0.872), heads=True),
+    Row("re-weighting, heads, alternation, projection, WA", "feddar-wa", (0.918, 0.863), heads=True, projected=True),
+    Row("re-weighting, heads, alternation, projection, SA", "feddar-sa", (0.919, 0.868), heads=True, projected=True),
+)
+WORST, BEST = ROWS[0], ROWS[-1]
+
+
+def study_of(row: Row, width: int = PROJECTED) -> Study:
+    """The row as a study without noise. The row that is no recipe is trained with those of `multi-head-fedavg`."""
+    document = load_study(STUDY).model_dump(mode="json", exclude={"personal", "publish"})
+    if row.domain_as_input:
+        (domain,) = document["data"]["domain"]
+        document["data"]["features"].append({"kind": "category", "column": GROUP, "values": domain["values"]})
+    widths: Mapping[str, Any] = {"hidden": [], "representation": HIDDEN}
+    if row.projected:
+        widths = {"hidden": [HIDDEN], "representation": width}
+    pooled = WARM_UP + row.alternating if row.heads else ROUNDS
+    return Study.model_validate(
+        document
+        | {
+            "recipe": "multi-head-fedavg" if row.recipe == TOGETHER else row.recipe,
+            "model": {"gain": 1.0, "seed": 1, **widths},
+            "heads": {
+                "pooled_rounds": pooled,
+                "domain_rounds": ROUNDS - pooled,
+                "pooled_noise": 0.0,
+                "domain_noise": 0.0,
+            },
+            "encoder": {
+                "warm_up": WARM_UP if row.alternating else 0,
+                "steps": 10,
+                "sampling_rate": 0.2,
+                "batch_size": 200,
+                "learning_rate": 2.0,
+                "clip": 4.0,
+                "noise": 0.0,
+                "weight_clip": 100.0 if row.reweighted else 1.0,
+            },
+            "evaluation": {"bins": 20, "noise": 0.0},
+            "privacy": {"delta": 1e-5, "mode": "none", "colluders": 1, "count_noise": 0.0, "max_patients": 10_000},
+        }
+    )
+
+
+class Cohort:
+    """A cohort of its own for each seed: six hospitals, a quarter of each held out, and the public test patients."""
+
+    def draw(self, study: Study, seed: int) -> Cohorts:
+        """Make it and read it."""
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            made = generate(folder, seed)
+            join_files([made.tests[group] for group in GROUPS], folder / "test.csv")
+            schema = study.data
+            sites = [read_fitting_records(path, schema, ["patient_id"]) for path in made.sites]
+            silos = {silo: Silo.split(own, silo, HOLDOUT) for silo, own in zip(study.silos, sites, strict=True)}
+            return Cohorts(silos, read_fitting_records(folder / "test.csv", schema, ["patient_id"]))
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Trained(Measured):
+    """`clients`: mean AUC over the hospitals' own held-out patients. `longest`: norm of the longest head."""
+
+    clients: float
+    longest: float
+
+
+def run(study: Study, cohorts: Cohorts, *, seed: int) -> Trained:
+    """A recipe, as agents train it."""
+    return _measured(simulate(study, cohorts, seed=seed).model, cohorts, seed)
+
+
+def together_second_order(study: Study, cohorts: Cohorts, *, seed: int) -> Trained:
+    """Encoder and heads trained together at each silo; heads averaged with their Hessians at the silo's own encoder."""
+    model, family = SharedModel.start(study), SharedModel.start(study).family
+    counts = sum(domain_counts(own.domains, own.weights, len(GROUPS)) for own in _training(cohorts))
+    weights, sources = domain_weights(np.asarray(counts), study.encoder.weight_clip), _entropies(cohorts, seed)
+    for number in range(1, study.rounds + 1):
+        pooled = number <= study.heads.pooled_rounds
+        joint, width = (1 if pooled else len(GROUPS)), model.heads.shape[1]
+        moved, sums = np.zeros(len(model.encoder)), []
+        for own, entropy in zip(_training(cohorts), sources, strict=True):
+            update = train_encoder(
+                model.build_encoder(), model.heads, own, study.encoder, encoder_release(study, joint),
+                family=family, domain_weights=weights, prior=None, mode="none", entropy=entropy, joint=joint,
+            ).vector  # fmt: skip
+            moved += update[: len(moved)]
+            heads = np.broadcast_to(model.heads + update[len(moved) :].reshape(joint, width), model.heads.shape)
+            local = model.with_update(update[: len(moved)], 1)
+            curvature, _ = second_order_sums(
+                local.features(own.inputs, device="cpu"), own.labels, own.domains, own.weights * weights[own.domains],
+                heads, family=family, pooled=pooled,
+            )  # fmt: skip
+            pull = np.einsum("dij,dj->di", curvature, (model.heads - heads)[:joint] / study.heads.max_step)
+            sums.append((curvature, pull))
+        summed = feddar_sa.opened(sum(one for one, _ in sums), sum(one for _, one in sums), study.heads)
+        solved = newton.solve(model.heads, *summed, 0.0, study.heads, pooled=pooled)
+        model = model.with_update(moved, len(sums)).with_heads(solved, number)
+    return _measured(model, cohorts, seed)
+
+
+def _training(cohorts: Cohorts) -> list[Records]:
+    return [silo.training for silo in cohorts.silos.values()]
+
+
+def _entropies(cohorts: Cohorts, seed: int) -> list[Entropy]:
+    return [RepeatableEntropy(seed, name) for name in cohorts.silos]
+
+
+def _measured(model: SharedModel, cohorts: Cohorts, seed: int) -> Trained:
+    def by_domain(records: Records) -> Any:
+        return measure(model.study, (records,), (model.predict(records.inputs, records.domains),))
+
+    (test,) = cohorts.measured
+    own = [by_domain(silo.held_out)[1].auc for silo in cohorts.silos.values()]
+    longest = float(np.linalg.norm(model.heads, axis=1).max())
+    return Trained(model.study, seed, *by_domain(test), clients=mean(own), longest=longest)
+
+
+def main() -> int:
+    """Measure, print, judge."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=len(SEEDS))
+    parser.add_argument("--first", type=int, default=SEEDS[0], help="the first seed")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--only", nargs="+", default=None, help="rows, by a part of their name, or 'width'")
+    arguments = parser.parse_args()
+    seeds = tuple(range(arguments.first, arguments.first + arguments.seeds))
+
+    def wanted(name: str) -> bool:
+        return arguments.only is None or any(part in name for part in arguments.only)
+
+    found: dict[str, Floats] = {}
+    for row in filter(lambda row: wanted(row.name), ROWS):
+        found[row.name] = _measure(study_of(row), seeds, arguments.workers, together=row.recipe == TOGETHER)
+    widths = {width: _measure(study_of(BEST, width), seeds, arguments.workers) for width in WIDTHS if wanted("width")}
+    figures = [*_table(found), *_order(found), *_stable(widths)]
+    details = {"seeds": seeds, "rows": {name: values.tolist() for name, values in found.items()}}
+    return judge("ablation", figures, details | {"widths": {k: values.tolist() for k, values in widths.items()}})
+
+
+def _measure(study: Study, seeds: tuple[int, ...], workers: int, *, together: bool = False) -> Floats:
+    """Mean and least AUC of a domain, mean of the hospitals, and the longest head, (seeds, 4)."""
+    done = each_seed(together_second_order if together else run, study, Cohort(), seeds, workers=workers)
+    return np.array([(one.mean, one.worst(), one.clients, one.longest) for one in done])
+
+
+def _interval(values: Floats) -> str:
+    """Mean and 95 % interval over the seeds."""
+    if len(values) == 1:
+        return f"{values[0]:.3f}"
+    half = student.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values))
+    return f"{values.mean():.3f} +- {half:.3f}"
+
+
+def _table(found: Mapping[str, Floats]) -> list[Figure]:
+    lines = []
+    for row in ROWS:
+        if row.name in found:
+            shown = " / ".join(_interval(found[row.name][:, column]) for column in range(3))
+            paper = "paper {:.3f} / {:.3f}".format(*row.paper)
+            print(f"{row.name}: {shown}", file=sys.stderr, flush=True)
+            lines.append(Figure(f"{row.name}: mean / least / hospitals", paper, shown, met=True))
+    return lines
+
+
+def _order(found: Mapping[str, Floats]) -> list[Figure]:
+    """The best and the worst row of the paper are the best and the worst here, in the mean over domains and seeds."""
+    if set(found) != {row.name for row in ROWS}:
+        return []
+    means = {name: float(values[:, 0].mean()) for name, values in found.items()}
+    least, most = min(means, key=means.__getitem__), max(means, key=means.__getitem__)
+    gain = found[BEST.name][:, 0] - found[WORST.name][:, 0]
+    return [
+        Figure("row with the least mean AUC", WORST.name, least, least == WORST.name),
+        Figure("row with the largest mean AUC", BEST.name, most, most == BEST.name),
+        Figure("best less worst row of the paper, paired", "> 0 in the interval", _interval(gain), _positive(gain)),
+    ]
+
+
+def _positive(values: Floats) -> bool:
+    half = student.ppf(0.975, max(len(values) - 1, 1)) * values.std(ddof=min(len(values) - 1, 1)) / np.sqrt(len(values))
+    return bool(values.mean() > half)
+
+
+def _stable(widths: Mapping[int, Floats]) -> list[Figure]:
+    lines = []
+    for width, values in widths.items():
+        lost = float(widths[WIDTHS[0]][:, 0].mean() - values[:, 0].mean())
+        shown = f"{_interval(values[:, 0])}, longest head {values[:, 3].max():.1f}"
+        met = bool(np.isfinite(values).all() and lost <= TOLERANCE)
+        lines.append(Figure(f"FedDAR-SA, k = {width}", f"at most {TOLERANCE} below k = {WIDTHS[0]}", shown, met))
+    return lines
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,272 @@
+"""What a study's fields must be together, beyond what each must be alone.
+
+Guarantees: a study that `require_consistent` passes can be planned, charged, trained and solved. Every sentence names
+the fields and a fix, and lists all faults of its subject at once.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from policies.documents.data_schema import BINARY, NUMBER
+from policies.documents.sections import AVERAGED, LOCAL, OF_CLASSES, OF_NUMBERS, Evaluation
+from policies.documents.terms import TERMS
+
+if TYPE_CHECKING:
+    from policies.documents.study import Study
+
+_MOST_ROUNDS: Final = 400
+"""The most that a policy may allow (`limits.rounds`)."""
+_MOST_SUMMED: Final = 1 << 25
+"""Patients of all silos whose gradients of norm 2^20 take half of what a sum of ring64 holds; half is for noise."""
+_WIDEST: Final = 512
+"""Weights of a head whose posterior is computed within seconds."""
+_MOST_READ: Final = 512
+"""Values that a head may read if the inputs stand beside the encoder."""
+_ROUNDED: Final = 0.01
+"""How far shares that an author has rounded may sum from 1."""
+
+
+def require_consistent(study: Study) -> None:
+    """Raise ValueError if fields of the study contradict each other."""
+    if len(set(study.silos)) != len(study.silos):
+        msg = "a silo is listed twice"
+        raise ValueError(msg)
+    if study.min_silos > len(study.silos):
+        msg = f"min_silos {study.min_silos} exceeds the {len(study.silos)} silos"
+        raise ValueError(msg)
+    if study.privacy.colluders >= study.min_silos:
+        msg = f"privacy.colluders {study.privacy.colluders} leaves no honest silo among min_silos {study.min_silos}"
+        raise ValueError(msg)
+    _model(study)
+    _noise(study)
+    _recipe(study)
+    _rounds(study)
+    if study.pace == "padded" and study.pace_seconds >= min(study.deadlines.offer, study.deadlines.train):
+        msg = f"pace_seconds {study.pace_seconds} must lie below deadlines.offer and deadlines.train"
+        raise ValueError(msg)
+    if len(set(study.publish)) != len(study.publish):
+        msg = "publish lists a metric twice"
+        raise ValueError(msg)
+    _outcome(study)
+    _expected(study)
+    if study.privacy.mode == "distributed" and study.min_silos - 1 - study.privacy.colluders < 1:
+        msg = "distributed noise needs min_silos > colluders + 1"
+        raise ValueError(msg)
+
+
+def _outcome(study: Study) -> None:
+    label = study.data.label
+    known, kind = (OF_CLASSES, "classes") if label.number is None else (OF_NUMBERS, "a number")
+    foreign = [metric for metric in study.publish if metric not in known]
+    if foreign:
+        msg = f"publish lists {', '.join(foreign)}, but data.label is {kind}; choose among {', '.join(sorted(known))}"
+        raise ValueError(msg)
+    if "auc" in study.publish and label.count != BINARY:
+        msg = "publish lists auc, which is defined for two classes only; use balanced_accuracy"
+        raise ValueError(msg)
+    if label.number is None:
+        if study.evaluation.largest_error != 1:
+            msg = "evaluation.largest_error is for a number, but data.label is classes; leave it out"
+            raise ValueError(msg)
+        return
+    for term in TERMS:
+        if term.tables is not None and term.field is not None and getattr(study.encoder, term.field) > 0:
+            msg = (
+                f"encoder.{term.field} has a table with a row for each class, but data.label is a number; leave it out"
+            )
+            raise ValueError(msg)
+    if study.evaluation.bins != Evaluation.model_fields["bins"].default:
+        msg = "evaluation.bins are those of a score, but data.label is a number; leave them out"
+        raise ValueError(msg)
+
+
+def _expected(study: Study) -> None:
+    expected, domains = study.expected, len(study.data.domains)
+    if expected is None:
+        return
+    if len(expected.patients) not in {1, len(study.silos)}:
+        msg = (
+            f"expected.patients has {len(expected.patients)} numbers; write one, or one for each of the"
+            f" {len(study.silos)} silos"
+        )
+        raise ValueError(msg)
+    if expected.shares and (len(expected.shares) != domains or abs(sum(expected.shares) - 1) > _ROUNDED):
+        msg = f"expected.shares must be {domains} numbers, one for each domain, with sum 1"
+        raise ValueError(msg)
+    if expected.prevalence is not None and study.data.label.count != BINARY:
+        msg = "expected.prevalence is for a label of two classes; leave it out"
+        raise ValueError(msg)
+
+
+def _model(study: Study) -> None:
+    image, encoder = study.data.image, study.model.encoder
+    if (image is None) != (encoder in {"mlp", "raw"}):
+        msg = f"model.encoder {encoder} and data.image do not fit: cnn and resnet18 read images, mlp and raw none"
+        raise ValueError(msg)
+    if encoder == "raw":
+        _raw(study)
+    _beside(study)
+    if image is not None and encoder == "cnn" and min(image.height, image.width) >> len(study.model.channels) < 1:
+        msg = f"model.channels halves the image {len(study.model.channels)} times, and nothing of it is left"
+        raise ValueError(msg)
+
+
+def _raw(study: Study) -> None:
+    inputs, model = study.data.inputs, study.model
+    faults = {
+        f"model.representation is {model.representation}; make it {inputs}": model.representation != inputs,
+        "model.hidden lists layers; make it an empty list": bool(model.hidden),
+        "model.first_biases are those of hidden layers; leave them out": model.first_biases > 0,
+        "the encoder is trained; set encoder.rounds to 0": study.encoder_rounds > 0 and study.recipe not in AVERAGED,
+        "encoder.l2r and encoder.cmi are terms of an encoder; leave them out": study.encoder.l2r + study.encoder.cmi
+        > 0,
+        "personal trains an encoder of its own; leave it out": study.personal is not None,
+    }
+    found = [fault for fault, there in faults.items() if there]
+    if found:
+        msg = f"model.encoder raw has no network for the {inputs} inputs, but {'; '.join(found)}"
+        raise ValueError(msg)
+
+
+def _beside(study: Study) -> None:
+    model, reads = study.model, study.head_inputs
+    if not (model.skip or model.random_features):
+        return
+    faults = {
+        "model.skip puts the inputs beside an encoder, and with model.encoder raw the heads read them anyway; leave"
+        " it out": model.skip and model.encoder == "raw",
+        "model.random_features stand beside the inputs; set model.skip to true, or model.encoder to raw": not (
+            model.skip or model.encoder == "raw"
+        ),
+        "data.features is empty, so there are no inputs to read; list features, or leave out model.skip and"
+        " model.random_features": study.data.inputs == 0,
+        f"a head reads {reads} values, and at most {_MOST_READ} are allowed; list fewer features or make"
+        " model.representation or model.random_features smaller": reads > _MOST_READ,
+    }
+    found = [fault for fault, there in faults.items() if there]
+    if found:
+        msg = "; ".join(found)
+        raise ValueError(msg)
+
+
+def _recipe(study: Study) -> None:
+    recipe, heads, encoder = study.recipe, study.heads, study.encoder
+    if recipe in LOCAL and study.privacy.mode != "none":
+        msg = (
+            f"recipe {recipe} releases what a silo's own local steps have made of its records, and nobody can bound"
+            " what one patient adds to that; it is only for data declared public (privacy.mode none); choose"
+            " second-order"
+        )
+        raise ValueError(msg)
+    averaged = recipe in AVERAGED
+    faults = {
+        f"recipe {recipe} has no heads.solver {heads.solver}; leave it out": heads.solver != "newton"
+        and recipe != "second-order",
+        f"recipe {recipe} clips no record's term; leave heads.clip out": heads.clip != 1 and recipe in LOCAL,
+        f"recipe {recipe} trains the encoder in every round; leave encoder.rounds, encoder.every and"
+        " encoder.warm_up out": averaged and (encoder.rounds is not None or encoder.every != 1 or encoder.warm_up > 0),
+        "recipe fedavg has one head for all; set heads.domain_rounds to 0": recipe == "fedavg"
+        and heads.domain_rounds > 0,
+        f"encoder.warm_up {encoder.warm_up} must lie below heads.pooled_rounds {heads.pooled_rounds}": not averaged
+        and encoder.warm_up >= heads.pooled_rounds,
+        f"recipe {recipe} has no round of its own for calibration; leave heads.calibration out": recipe
+        != "second-order"
+        and heads.calibration != "none",
+        "encoder.sealed_steps go with recipe second-order alone, without encoder.warm_up and encoder.every; leave"
+        " them out": encoder.sealed_steps and (recipe != "second-order" or encoder.warm_up > 0 or encoder.every != 1),
+    }
+    found = [fault for fault, there in faults.items() if there]
+    if found:
+        raise ValueError("; ".join(found))
+
+
+def _rounds(study: Study) -> None:
+    heads, classes = study.heads, study.data.label.count
+    if study.encoder.rounds is not None and study.encoder.rounds < study.encoder.warm_up:
+        msg = f"encoder.rounds {study.encoder.rounds} must not lie below encoder.warm_up {study.encoder.warm_up}"
+        raise ValueError(msg)
+    if study.encoder_rounds >= study.head_rounds > 0 and study.encoder.rounds:
+        msg = f"encoder.rounds {study.encoder_rounds} must lie below the {study.head_rounds} rounds of the heads"
+        raise ValueError(msg)
+    if heads.calibration != "none" and classes not in {BINARY, NUMBER}:
+        msg = (
+            f"heads.calibration {heads.calibration} is for two classes or a number, and data.label has {classes}"
+            " classes; leave it out"
+        )
+        raise ValueError(msg)
+    if study.encoder.sealed_steps:
+        _sealed_steps(study)
+    if heads.solver != "hierarchical":
+        return
+    if study.data.label.number is not None:
+        msg = "heads.solver hierarchical is for classes, and data.label is a number; choose newton"
+        raise ValueError(msg)
+    if not heads.domain_rounds:
+        msg = "heads.solver hierarchical solves domain rounds, and heads.domain_rounds is 0; choose newton"
+        raise ValueError(msg)
+    if study.encoder_rounds >= heads.pooled_rounds:
+        msg = (
+            f"encoder.rounds {study.encoder_rounds} must lie below heads.pooled_rounds {heads.pooled_rounds}: with"
+            " heads.solver hierarchical the encoder must not change any more when the last pooled round is summed"
+        )
+        raise ValueError(msg)
+    width = (1 if classes == BINARY else classes) * study.head_row
+    if width > _WIDEST:
+        msg = (
+            f"heads.solver hierarchical solves heads of at most {_WIDEST} weights, and these have {width}; make"
+            f" {_what_widens(study)} smaller or choose newton"
+        )
+        raise ValueError(msg)
+
+
+def _what_widens(study: Study) -> str:
+    if study.model.random_features:
+        return "model.representation or model.random_features"
+    return "model.representation"
+
+
+def _sealed_steps(study: Study) -> None:
+    encoder = study.encoder
+    faults = {
+        f"encoder.sampling_rate is {encoder.sampling_rate:g}; make it 1, for all patients take part": (
+            encoder.sampling_rate != 1
+        ),
+        f"encoder.sealing is {encoder.sealing}; make it ring64, which alone holds the sums of a step": (
+            encoder.sealing != "ring64"
+        ),
+        "encoder.prior is local; make it averaged, because a silo's own share of the noise does not cover its"
+        " table": encoder.cmi > 0 and encoder.prior == "local",
+        f"privacy.max_patients {study.privacy.max_patients} of {len(study.silos)} silos exceed the {_MOST_SUMMED}"
+        " patients whose gradients ring64 holds; lower it": (
+            study.privacy.max_patients * len(study.silos) > _MOST_SUMMED
+        ),
+        f"{study.encoder_rounds} x {encoder.steps} steps make {study.rounds} rounds; have at most {_MOST_ROUNDS} by a"
+        " lower encoder.rounds or encoder.steps": study.rounds > _MOST_ROUNDS,
+    }
+    found = [fault for fault, there in faults.items() if there]
+    if found:
+        msg = f"with encoder.sealed_steps every step is a round of its own, but {'; '.join(found)}"
+        raise ValueError(msg)
+
+
+def _noise(study: Study) -> None:
+    noises = {
+        "heads.pooled_noise": study.heads.pooled_noise,
+        "heads.domain_noise": study.heads.domain_noise,
+        "encoder.noise": study.encoder.noise,
+        "evaluation.noise": study.evaluation.noise,
+        "privacy.count_noise": study.privacy.count_noise,
+    }
+    if study.heads.calibration != "none":
+        noises["heads.calibration_noise"] = study.heads.calibration_noise
+    elif study.heads.calibration_noise:
+        msg = "heads.calibration_noise is that of a round which heads.calibration none leaves out; leave it out too"
+        raise ValueError(msg)
+    for field, noise in noises.items():
+        if (noise == 0) != (study.privacy.mode == "none"):
+            msg = (
+                f"{field} is {noise:g}; noise must be 0 in all fields if privacy.mode is none, and above 0 in all"
+                " fields otherwise"
+            )
+            raise ValueError(msg)
