@@ -9,7 +9,7 @@ SEED ?= 100
 WORKERS ?= 2
 CONSTRAINTS := constraints.txt
 
-.PHONY: help demo test test-slow reliability ledger-faults lint proto clean audit bench-exam bench-heart bench-mnist bench-sealed bench-round bench-startup bench-noise bench-private-heads bench-encoder-pays bench-feddar bench-hessian abuse mutants bench-real bench-forecast bench-ablation
+.PHONY: help demo test test-slow reliability ledger-faults lint proto clean audit bench-exam bench-heart bench-mnist bench-sealed bench-round bench-startup bench-noise bench-private-heads bench-encoder-pays bench-feddar bench-hessian abuse mutants bench-real bench-forecast bench-ablation bench-step
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -54,6 +54,9 @@ mutants: $(VENV)/.installed ## Plant 100 faults into each module that privacy st
 
 bench-exam: $(VENV)/.installed ## The demo's study on eight seeds, one also as processes, beside FedAvg and the open fit.
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m bench.exam --processes
+
+bench-step: $(VENV)/.installed ## A step of an mlp, the cnn and ResNet-18 beside Opacus and plain torch, on a GPU if there is one.
+	$(BIN)/python -m bench.step
 
 bench-private-heads: $(VENV)/.installed ## Solvers of private heads and FedAvg with DP-SGD, 20 seeds at four epsilons; ten minutes.
 	$(BIN)/python -m bench.private_heads
