@@ -23,7 +23,7 @@ from scipy.special import expit
 from bench.hospitals import pooled
 from bench.table import OUT, Figure, judge
 from deploy.demo import cohort
-from deploy.demo.baselines import fedavg
+from deploy.demo.baselines import NETWORK, fedavg
 from deploy.demo.run import Demo, Request
 from deploy.demo.sources import load_source
 from deploy.local.logistic import design, logistic
@@ -82,7 +82,7 @@ def everything(study: Study, cohorts: Cohorts, *, seed: int) -> Found:
     (test,) = cohorts.measured
     training = [silo.training for silo in cohorts.silos.values()]
     by_group = [rows_of(test, test.domains == m) for m in range(len(study.data.domains))]
-    average = fedavg(training, by_group, study, EPSILON, seed=seed, multi_head=False)
+    average = fedavg(training, by_group, study, EPSILON, seed=seed, network=NETWORK)
     risks = expit(design(with_domains(test)) @ logistic(with_domains(pooled(training))))
     exact, _ = measure(study, [test], [np.stack([1 - risks, risks], axis=1)])
     found = {

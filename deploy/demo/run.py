@@ -135,7 +135,7 @@ class Demo:
         study = self._source.study
         training = [training_records(self._source, silo, file) for silo, file in files.items()]
         public = [read_records(test, study.data) for test in self._tests]
-        average = baselines.fedavg(training, public, study, target, seed=self._request.seed)
+        average = baselines.fedavg(training, public, study, target, seed=self._request.seed, network=baselines.NETWORK)
         alone = baselines.alone(training, public)
         spread = tuple(
             (float(low), float(high)) for low, high in zip(alone.min(axis=0), alone.max(axis=0), strict=True)
@@ -169,11 +169,17 @@ def settings(study: Study) -> tuple[tuple[str, str], ...]:
     """The study's choices that a reader asks for first."""
     heads, encoder, model = study.heads, study.encoder, study.model
     inputs = f"{study.data.inputs} inputs" if study.data.image is None else f"image and {study.data.inputs} inputs"
+    found = [
+        ("rounds", f"{heads.pooled_rounds} on one pooled head, {heads.domain_rounds} on a head per domain"),
+        ("solver of heads", heads.solver),
+        ("noise of heads", f"{heads.pooled_noise:g} pooled, {heads.domain_noise:g} per domain ({study.privacy.mode})"),
+    ]
+    if model.encoder == "raw":
+        return (("encoder", f"none: the heads read the {inputs}"), *found)
     layers = " - ".join(map(str, (inputs, *model.hidden, model.representation)))
     return (
         ("encoder", f"{model.encoder}, {layers}, tanh"),
-        ("rounds", f"{heads.pooled_rounds} on one pooled head, {heads.domain_rounds} on a head per domain"),
-        ("noise of heads", f"{heads.pooled_noise:g} pooled, {heads.domain_noise:g} per domain ({study.privacy.mode})"),
+        *found,
         ("encoder steps", f"{encoder.steps} a round, sampling rate {encoder.sampling_rate:g}, noise {encoder.noise:g}"),
         ("L2R and CMI", f"{encoder.l2r:g} and {encoder.cmi:g}, in the same clipped, noised step"),
     )
