@@ -152,7 +152,8 @@ class Heads:
                 frame = hierarchical.frame_of(opened.hessian[0], edge, family.form.logits)
             return heads, frame, evidence.share
         scale = hierarchical.Scale(family.hessian_factor, family.gradient_divisor)
-        solved = hierarchical.solve(evidence, scale, family.form.logits, study.heads.pooled_share)
+        share, bias = study.heads.pooled_share, study.model.bias
+        solved = hierarchical.solve(evidence, scale, family.form.logits, share, bias=bias)
         return self._large_domains(solved.heads, model), evidence.frame, solved.share
 
     def _large_domains(self, heads: NDArray[np.float64], model: SharedModel) -> NDArray[np.float64]:

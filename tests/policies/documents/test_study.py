@@ -135,6 +135,7 @@ def test_what_a_head_reads_follows_from_the_model(make_study):
     assert make_study({"model.skip": True, "model.random_features": 7}).head_inputs == 4 + 5 + 7
     raw = make_study(RAW | {"model.random_features": 7})
     assert (raw.head_inputs, raw.head_row) == (12, 13)
+    assert make_study({"model.bias": False}).head_row == 4
 
 
 UNNOISED = ("heads.pooled_noise", "heads.domain_noise", "encoder.noise", "evaluation.noise", "privacy.count_noise")
