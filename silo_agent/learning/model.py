@@ -42,7 +42,8 @@ class SharedModel:
     `encoder` float32 (shapes.encoder_values,). `prior` float32 (shapes.prior_values,): r(z|y) if it is averaged, else
     empty. `heads` float64 (M, W), W = shapes.head_width, rows of weights for what a head reads, and a bias if it has
     one. `evidence` float64 (shapes.evidence_values,): what the hierarchical solver keeps from round to round
-    (`heads.evidence`); empty for the other solver. `round` is the last round that the model contains; 0 is the public start.
+    (`heads.evidence`); empty for the other solver. `round` is the last round that the model contains; 0 is the public
+    start.
     """
 
     study: Study

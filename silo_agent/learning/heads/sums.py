@@ -40,8 +40,8 @@ def second_order_sums(
 
     `features` (n, k) on any device, of norm at most `norm_bound`; the other arrays as in `Records`; `heads` (M, W), W =
     R K; with K = k + 1 the bias is the last of a row's K weights, with K = k there is none. Returns H (D, W, W) and g
-    (D, W) in float64. D = 1 if `pooled`, and the heads must all be equal then; otherwise D = M. A record counts with its
-    weight, `weights` (n,) as in `Records.weights`. A domain without records gives zeros.
+    (D, W) in float64. D = 1 if `pooled`, and the heads must all be equal then; otherwise D = M. A record counts with
+    its weight, `weights` (n,) as in `Records.weights`. A domain without records gives zeros.
 
     With `clip` = tau, a record's term v of `pack` enters as v min(1, tau / ||v||) / tau, whose norm is still at most 1.
     Both sums are then in units of tau, which leaves Newton's step unchanged; so does `slack` (`rounding_slack`): every
