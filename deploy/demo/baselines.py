@@ -82,10 +82,11 @@ class _Network(nn.Module):
     def __init__(self, model: Model, data: DataSchema, heads: int) -> None:
         super().__init__()
         self.encoder = build_encoder(model, data, stochastic=False)
-        self.heads = nn.Linear(self.encoder.width, heads)
+        self.heads = nn.Linear(self.encoder.width, heads, bias=model.bias)
         with torch.no_grad():
             self.heads.weight.zero_()
-            self.heads.bias.zero_()
+            if model.bias:
+                self.heads.bias.zero_()
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         logits: torch.Tensor = self.heads(self.encoder(x))

@@ -195,6 +195,9 @@ def _rounds(study: Study) -> None:
             " classes; leave it out"
         )
         raise ValueError(msg)
+    if heads.calibration != "none" and not study.model.bias:
+        msg = f"heads.calibration {heads.calibration} moves the biases, and model.bias is false; leave it out"
+        raise ValueError(msg)
     if study.encoder.sealed_steps:
         _sealed_steps(study)
     if heads.solver != "hierarchical":

@@ -56,6 +56,8 @@ class Model(Closed):
     random_features: Annotated[int, Field(ge=0, le=256)] = 0
     """Public random features of the inputs, which heads read after the inputs themselves: cosines of random directions,
     made from `seed` and never trained. With `encoder: raw` or `skip`."""
+    bias: bool = True
+    """Whether each row of a head has a bias, a weight for the constant 1."""
     gain: Annotated[Positive, bounds.within(1e-6, 1e3)] = 1.0
     """Scale of the last layer's orthogonal initial weights."""
     first_biases: Annotated[float, Field(ge=0, le=100)] = 0.0

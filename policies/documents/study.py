@@ -170,8 +170,8 @@ class Study(Closed):
 
     @property
     def head_row(self) -> int:
-        """K: weights in one row of a head, one for each value that it reads, and the bias."""
-        return self.head_inputs + 1
+        """K: weights in one row of a head, one for each value that it reads, and the bias if there is one."""
+        return self.head_inputs + self.model.bias
 
     def canonical(self) -> bytes:
         """Return the study as canonical JSON (sorted keys, no spaces), which travels and is hashed.
@@ -201,6 +201,7 @@ _ADDED: tuple[tuple[tuple[str, ...], object], ...] = (
     (("model", "skip"), False),
     (("model", "random_features"), 0),
     (("model", "first_biases"), 0.0),
+    (("model", "bias"), True),
     (("encoder", "sealing"), "ring32"),
     (("data", "label", "minimum"), None),
     (("data", "label", "maximum"), None),

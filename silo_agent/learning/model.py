@@ -40,11 +40,11 @@ class SharedModel:
     """The model after a round.
 
     `encoder` float32 (shapes.encoder_values,). `prior` float32 (shapes.prior_values,): r(z|y) if it is averaged, else
-    empty. `heads` float64 (M, W), W = shapes.head_width, rows of weights for what a head reads, and a bias. `evidence`
-    float64 (shapes.evidence_values,): what the hierarchical solver keeps from round to round (`heads.evidence`); empty
-    for the other solver. `momentum` float32 (shapes.momentum_values,): that of the sealed steps, of the encoder and
-    then of the averaged prior; empty if there is none. `round` is the last round that the model contains; 0 is the
-    public start.
+    empty. `heads` float64 (M, W), W = shapes.head_width, rows of weights for what a head reads, and a bias if it has
+    one. `evidence` float64 (shapes.evidence_values,): what the hierarchical solver keeps from round to round
+    (`heads.evidence`); empty for the other solver. `momentum` float32 (shapes.momentum_values,): that of the sealed
+    steps, of the encoder and then of the averaged prior; empty if there is none. `round` is the last round that the
+    model contains; 0 is the public start.
     """
 
     study: Study
@@ -193,7 +193,9 @@ class SharedModel:
         phi = features.cpu().numpy().astype(np.float64)
         rows = max(_CHUNK // self.heads.shape[1], 1)
         parts = [
-            self.family.probabilities(_logits(phi[start : start + rows], self.heads[domains[start : start + rows]]))
+            self.family.probabilities(
+                _logits(phi[start : start + rows], self.heads[domains[start : start + rows]], self.family.form.logits)
+            )
             for start in range(0, max(len(phi), 1), rows)
         ]
         return np.concatenate(parts)
@@ -256,7 +258,9 @@ def _evidence_shape(study: Study) -> tuple[int, int, int]:
     return len(study.data.domains), shapes.head_width(study) // study.head_row, study.head_row
 
 
-def _logits(phi: NDArray[np.float64], own: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Logits (n, R) of features (n, k) under the heads (n, W) of their domains."""
-    rows = own.reshape(len(phi), own.shape[1] // (phi.shape[1] + 1), phi.shape[1] + 1)
-    return np.asarray((phi[:, None, :] * rows[:, :, :-1]).sum(axis=2) + rows[:, :, -1], np.float64)
+def _logits(phi: NDArray[np.float64], own: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    """Logits (n, R) of features (n, k) under the heads (n, W) of their domains; `count` = R rows of k or k + 1."""
+    k = phi.shape[1]
+    rows = own.reshape(len(phi), count, own.shape[1] // count)
+    logits = (phi[:, None, :] * rows[:, :, :k]).sum(axis=2)
+    return np.asarray(logits if rows.shape[2] == k else logits + rows[:, :, k], np.float64)

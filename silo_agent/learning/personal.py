@@ -118,10 +118,10 @@ class PersonalModel:
         """Probability of every class, float64 (n, C); inputs and images as for `SharedModel.predict`."""
         network = copy.deepcopy(self.network).to(device)
         phi = features(network.encoder, inputs, images, device)
-        rows = max(_CHUNK // network.heads.shape[1], 1)
+        chunk, rows = max(_CHUNK // network.heads.shape[1], 1), self.family.form.logits
         with torch.no_grad():
-            pairs = zip(torch.split(phi, rows), torch.split(torch.tensor(domains, device=device), rows), strict=True)
-            logits = [head_logits(part, network.heads, own).double().cpu().numpy() for part, own in pairs]
+            pairs = zip(torch.split(phi, chunk), torch.split(torch.tensor(domains, device=device), chunk), strict=True)
+            logits = [head_logits(part, network.heads, own, rows).double().cpu().numpy() for part, own in pairs]
         return self.family.probabilities(np.concatenate(logits))
 
     @property

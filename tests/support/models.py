@@ -54,7 +54,7 @@ STUDIES: Mapping[str, Mapping[str, Any]] = {
         "encoder": {"rounds": 0},
     },
     "raw inputs and random features": {
-        "model": {"encoder": "raw", "hidden": [], "representation": 2, "random_features": 5},
+        "model": {"encoder": "raw", "hidden": [], "representation": 2, "random_features": 5, "bias": False},
         "encoder": {"rounds": 0},
     },
     "stochastic mlp beside its inputs and random features": {

@@ -214,7 +214,8 @@ class Heads:
                 frame = hierarchical.frame_of(pooled.hessian[0] / pooled.weight, edge, family.form.logits)
             return heads, frame, evidence.share
         scale = hierarchical.Scale(family.hessian_factor, family.gradient_divisor)
-        solved = hierarchical.solve(evidence, scale, family.form.logits, study.heads.pooled_share)
+        share, bias = study.heads.pooled_share, study.model.bias
+        solved = hierarchical.solve(evidence, scale, family.form.logits, share, bias=bias)
         return of_large_domains(self._setting, solved.heads, model), evidence.frame, solved.share
 
 

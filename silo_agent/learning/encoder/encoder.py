@@ -53,6 +53,8 @@ class Encoder(nn.Module):
         self.norm_bound = math.hypot(own, self.beside.norm_bound)
         self.width = model.representation + self.beside.width
         """Number of values that a head reads: the k of phi, then those beside it."""
+        self.row = self.width + model.bias
+        """Weights in one row of a head."""
         self.image_network: nn.Module | None = None
         self.largest_map = 0
         """Values of the largest map that one image becomes; 0 if no image is read."""
@@ -110,7 +112,7 @@ class Encoder(nn.Module):
 
     def extra_repr(self) -> str:
         """Name what has no layer of its own, so that networks which compute alike print alike."""
-        return f"width={self.width}, beside={self.beside}"
+        return f"row={self.row}, beside={self.beside}"
 
 
 def build_encoder(model: Model, data: DataSchema, *, stochastic: bool) -> Encoder:

@@ -110,8 +110,9 @@ def describe(
         factor = 1.0 / encoder.scale
     value = walk.add("scale", (value,), "representation", settings={"factor": factor})
     value = walk.beside(encoder, value)
-    by_head = heads.reshape(len(heads), -1, encoder.width + 1).astype(np.float64)
-    walk.tensors |= {"heads.weight": by_head[:, :, :-1].copy(), "heads.bias": by_head[:, :, -1].copy()}
+    by_head = heads.reshape(len(heads), -1, encoder.row).astype(np.float64)
+    bias = by_head[:, :, -1].copy() if encoder.row > encoder.width else np.zeros(by_head.shape[:2])
+    walk.tensors |= {"heads.weight": by_head[:, :, : encoder.width].copy(), "heads.bias": bias}
     walk.add("linear_by_domain", (value,), "logits", {"weight": "heads.weight", "bias": "heads.bias"})
     walk.add(family.operation, ("logits",), "by_domain")
     walk.tensors["domains.weight"] = np.vstack([np.eye(len(heads)), weights])

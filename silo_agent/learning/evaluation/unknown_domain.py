@@ -95,5 +95,7 @@ def predict_pooled(
 
 def _under(family: Family, phi: NDArray[np.float64], head: NDArray[np.float64]) -> NDArray[np.float64]:
     """Probabilities (n, C) of features (n, k) under one head (W,)."""
-    rows = head.reshape(-1, phi.shape[1] + 1)
-    return family.probabilities(phi @ rows[:, :-1].T + rows[:, -1])
+    k = phi.shape[1]
+    rows = head.reshape(family.form.logits, -1)
+    logits = phi @ rows[:, :k].T
+    return family.probabilities(logits if rows.shape[1] == k else logits + rows[:, k])

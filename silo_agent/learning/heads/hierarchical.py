@@ -72,8 +72,8 @@ def frame_of(hessian: Floats, edge: float, rows: int) -> Floats:
     return _symmetric((vectors * inverse) @ vectors.T)
 
 
-def solve(evidence: Evidence, scale: Scale, rows: int, least_share: float) -> Solved:
-    """The posterior mean of all heads. The evidence holds at least one release."""
+def solve(evidence: Evidence, scale: Scale, rows: int, least_share: float, *, bias: bool = True) -> Solved:
+    """The posterior mean of all heads. The evidence holds at least one release. `bias`: each row ends with one."""
     own, pooled = evidence.own, evidence.pooled
     count, width = own.heads.shape
     across = np.kron(np.eye(rows), evidence.frame)
@@ -90,7 +90,7 @@ def solve(evidence: Evidence, scale: Scale, rows: int, least_share: float) -> So
         # Knowing the sum of the y_m better is the same as noise on the r_m with a negative correlation.
         responses, correlated = responses + gain * (whole - responses.sum(axis=0)), noise * gain
     size = width // rows
-    spread = np.kron(np.eye(rows), np.diag(np.append(np.ones(size - 1), _WIDE_BIAS)))
+    spread = np.kron(np.eye(rows), np.diag(np.append(np.ones(size - 1), _WIDE_BIAS if bias else 1.0)))
     heads, one_head = _mean(curvature, responses, noise, correlated, _symmetric(back @ spread @ back))
     return Solved(heads @ across, least_share + max(MOST_SHARE - least_share, 0.0) * one_head)
 

@@ -39,9 +39,9 @@ def second_order_sums(
     """Hessian and gradient of the family's loss, summed over patients, at the common heads.
 
     `features` (n, k) on any device, of norm at most `norm_bound`; the other arrays as in `Records`; `heads` (M, W), W =
-    R K; the bias is the last of a row's K weights. Returns H (D, W, W) and g (D, W) in float64. D = 1 if `pooled`, and
-    the heads must all be equal then; otherwise D = M. A record counts with its weight, `weights` (n,) as in
-    `Records.weights`. A domain without records gives zeros.
+    R K; with K = k + 1 the bias is the last of a row's K weights, with K = k there is none. Returns H (D, W, W) and g
+    (D, W) in float64. D = 1 if `pooled`, and the heads must all be equal then; otherwise D = M. A record counts with
+    its weight, `weights` (n,) as in `Records.weights`. A domain without records gives zeros.
 
     With `clip` = tau, a record's term v of `pack` enters as v min(1, tau / ||v||) / tau, whose norm is still at most 1.
     Both sums are then in units of tau, which leaves Newton's step unchanged; so does `slack` (`rounding_slack`): every
@@ -53,10 +53,11 @@ def second_order_sums(
         msg = "pooled sums need one common head; these heads differ"
         raise ValueError(msg)
     device = features.device
-    z = _bounded(features, norm_bound)
-    if heads.shape[1] != family.form.logits * z.shape[1]:
-        msg = f"heads of {heads.shape[1]} weights do not fit {z.shape[1] - 1} features and a bias"
+    width = features.shape[1]
+    if heads.shape[1] not in {family.form.logits * width, family.form.logits * (width + 1)}:
+        msg = f"heads of {heads.shape[1]} weights do not fit {width} features and a bias"
         raise ValueError(msg)
+    z = _bounded(features, norm_bound, bias=heads.shape[1] > family.form.logits * width)
     block = torch.zeros(len(z), dtype=torch.int64, device=device) if pooled else _tensor(domains, device)
     weight = _tensor(weights, device) / (1.0 + slack)
     common = _tensor(heads[:1] if pooled else heads, device)
@@ -211,11 +212,14 @@ def _sound(p: torch.Tensor, weight: torch.Tensor) -> tuple[torch.Tensor, torch.T
     return torch.nan_to_num(p), torch.where(finite, weight, 0.0)
 
 
-def _bounded(features: torch.Tensor, bound: float) -> torch.Tensor:
-    """(phi, 1) in float64, scaled to ||phi|| <= bound: float32 encoders exceed it by rounding, broken ones by more."""
+def _bounded(features: torch.Tensor, bound: float, *, bias: bool) -> torch.Tensor:
+    """(phi, 1), or phi if there is no `bias`, in float64, scaled to ||phi|| <= bound.
+
+    float32 encoders exceed it by rounding, broken ones by more.
+    """
     phi = torch.nan_to_num(features.detach().to(torch.float64), nan=0.0, posinf=1.0, neginf=-1.0)
     phi = phi / (torch.sqrt(_by_row(phi**2)) / bound).clamp(min=1.0)
-    return torch.cat([phi, torch.ones(len(phi), 1, dtype=torch.float64, device=phi.device)], dim=1)
+    return torch.cat([phi, torch.ones(len(phi), int(bias), dtype=torch.float64, device=phi.device)], dim=1)
 
 
 def _framed(z: torch.Tensor, frame: torch.Tensor | None) -> torch.Tensor:

@@ -93,7 +93,7 @@ def made_up(
         torch.tensor(_LABELS, device=like.device) * (kind.family.form.labels - 1),
         torch.tensor(_DOMAINS, device=like.device),
         tensor(rng.uniform(0.5, 2.0, count)),
-        tensor(rng.normal(size=(max(_DOMAINS) + 1, kind.family.form.logits * (encoder.width + 1)))),
+        tensor(rng.normal(size=(max(_DOMAINS) + 1, kind.family.form.logits * encoder.row))),
         kind.family,
     )
     return batch, rng.normal(size=(count, encoder.representation))

@@ -281,7 +281,7 @@ def _untrained(model: Model, data: DataSchema, plan: EncoderPlan, joint: int = 0
     stochastic = terms.is_stochastic(plan)
     prior = Prior(model.representation, data.label.count) if stochastic else None
     encoder = Encoder(model, data, stochastic=stochastic)
-    width = form_of(data.label.count).logits * (encoder.width + 1)
+    width = form_of(data.label.count).logits * encoder.row
     return _Trained(encoder, prior, TrainedHeads(np.zeros((joint, width))) if joint else None)
 
 

@@ -20,4 +20,4 @@ def cross_entropy(
     family: Family, phi: torch.Tensor, heads: torch.Tensor, domains: torch.Tensor, labels: torch.Tensor
 ) -> torch.Tensor:
     """The family's loss (n,) of every record under its own domain's head. `labels` int64 (n,): indices of classes."""
-    return family.losses(head_logits(phi, heads, domains), labels)
+    return family.losses(head_logits(phi, heads, domains, family.form.logits), labels)

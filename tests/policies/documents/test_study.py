@@ -110,6 +110,7 @@ THREE = {"column": "y", "classes": [[0], [1], [2]]}
             "these have 798; make model.representation or model.random_features smaller",
         ),
         (RAW | {"encoder.rounds": None, "encoder.warm_up": 1}, "set encoder.rounds to 0"),
+        ({"model.bias": False, "heads.calibration": "pooled", "heads.calibration_noise": 1.0}, "model.bias is false"),
         ({"recipe": "feddar-sa"}, "only for data declared public (privacy.mode none); choose second-order"),
         ({"recipe": "feddar-wa"}, "only for data declared public (privacy.mode none); choose second-order"),
         ({"recipe": "fedavg"}, "set heads.domain_rounds to 0"),
@@ -156,6 +157,7 @@ def test_what_a_head_reads_follows_from_the_model(make_study):
     assert make_study({"model.skip": True, "model.random_features": 7}).head_inputs == 4 + 5 + 7
     raw = make_study(RAW | {"model.random_features": 7})
     assert (raw.head_inputs, raw.head_row) == (12, 13)
+    assert make_study({"model.bias": False}).head_row == 4
 
 
 UNNOISED = ("heads.pooled_noise", "heads.domain_noise", "encoder.noise", "evaluation.noise", "privacy.count_noise")

@@ -63,6 +63,7 @@ def test_heads_widen_with_what_stands_beside_the_encoder_and_the_encoder_does_no
     assert head_values(wide, 1) == 17 * 18 // 2 + 17
     assert plan(wide).release(1, "heads").values == head_values(wide, 1)
     assert encoder_values(wide) == encoder_values(plain)
+    assert head_width(make_study({"model.bias": False})) == 4
 
 
 def test_cmi_widens_the_encoder_and_may_add_tables(make_study):

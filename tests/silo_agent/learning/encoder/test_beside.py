@@ -22,6 +22,7 @@ from silo_agent.learning.heads.sums import pack, second_order_sums
 RAW = {"encoder": "raw", "hidden": ()}
 ALL_KINDS = [
     {"skip": True},
+    {"skip": True, "bias": False},
     {"skip": True, "random_features": 6},
     {**RAW, "representation": 4, "random_features": 6},
 ]
@@ -108,7 +109,7 @@ def test_random_directions_have_the_public_spread():
 def statistic(encoder, records, heads, classes, *, clip=1.0, share=None):
     """The packed terms of one patient with these records."""
     x, labels, domains = records
-    frame = None if share is None else np.diag(np.linspace(0.2, 5.0, encoder.width + 1))
+    frame = None if share is None else np.diag(np.linspace(0.2, 5.0, encoder.row))
     sums = second_order_sums(
         features(encoder, x),
         labels,
@@ -127,7 +128,7 @@ def statistic(encoder, records, heads, classes, *, clip=1.0, share=None):
 def drawn(encoder, classes, seed, count=4, spread=4.0):
     r = np.random.default_rng(seed)
     form = form_of(classes)
-    heads = r.normal(0, spread, (M, form.logits * (encoder.width + 1)))
+    heads = r.normal(0, spread, (M, form.logits * encoder.row))
     return (inputs(count, seed), r.integers(0, form.labels, count), r.integers(0, M, count)), heads
 
 
@@ -177,7 +178,7 @@ def test_removing_a_patient_at_random_takes_this_patients_term_alone(classes):
 def test_the_worst_case_that_a_search_finds_reaches_one_and_no_more(classes):
     encoder = network(skip=True, random_features=6)
     form = form_of(classes)
-    width = form.logits * (encoder.width + 1)
+    width = form.logits * encoder.row
 
     def shortfall(values):
         x = np.concatenate([np.tanh(values[:2]), [1.0, 0.0]]).astype(np.float32)[None]

@@ -44,8 +44,9 @@ def test_every_weight_is_there_once(kind):
         unused = study.model.representation * (width + 1)
     assert sum(array.size for array in encoder) == shapes.encoder_values(study) - unused
     assert all(array.dtype == np.float32 for array in encoder)
-    heads = found.tensors["heads.weight"].size + found.tensors["heads.bias"].size
+    heads = found.tensors["heads.weight"].size + study.model.bias * found.tensors["heads.bias"].size
     assert heads == model.heads.size
+    assert study.model.bias == found.tensors["heads.bias"].any()
 
 
 def test_the_rows_of_a_head_are_its_classes_with_the_bias_last():

@@ -143,3 +143,14 @@ def test_the_frame_evens_the_curvature_out_and_keeps_its_sum():
     assert frame[3, 3] / frame[2, 2] < 1.1, "a rare code is not stretched"
     assert np.isfinite(frame_of(np.zeros((4, 4)), 0.0, 1)).all()
     assert frame_of(np.kron(np.eye(2), hessian), 0.1, 2) == pytest.approx(frame)
+
+
+@pytest.mark.parametrize("bias", [True, False])
+def test_without_a_bias_no_coordinate_is_special(bias):
+    rng, order = np.random.default_rng(4), np.array([3, 1, 0, 2])
+    hessian, heads = curvatures(rng, (40, 30, 20)), rng.normal(size=(M, K))
+    turned = hessian[:, order][:, :, order], heads[:, order]
+    kept, moved = (
+        solve(evidence_of(*own, noise=1e-9), SCALE, 1, 0.3, bias=bias).heads for own in ((hessian, heads), turned)
+    )
+    assert np.allclose(kept[:, order], moved, atol=1e-6) is not bias

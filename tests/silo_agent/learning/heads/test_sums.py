@@ -261,6 +261,26 @@ def test_features_that_break_their_promise_are_brought_back():
         assert np.linalg.norm(vector) <= 1 + 1e-12
 
 
+@pytest.mark.parametrize("classes", [2, 3, NUMBER])
+@pytest.mark.parametrize("pooled", [True, False])
+def test_without_a_bias_the_sums_are_those_of_the_features_alone_and_smaller(classes, pooled):
+    """A bias of 0 leaves the logits, so what is left of the sums without it is the same; no term reaches 1."""
+    phi, y, d, p, _ = sample(2, 12, classes=max(classes, 2))
+    family = family_of(classes)
+    rows = family.form.logits
+    heads = np.tile(np.random.default_rng(3).normal(size=(rows, K)), (M, 1, 1)) * 2
+    padded = np.concatenate([heads, np.zeros((M, rows, 1))], axis=2)
+    given = torch.tensor(phi), y, d, record_weights(p)
+    slim, whole = (
+        second_order_sums(*given, own.reshape(M, -1), family=family, pooled=pooled) for own in (heads, padded)
+    )
+    kept = np.flatnonzero(np.arange(rows * (K + 1)) % (K + 1) < K)
+    np.testing.assert_allclose(slim[0], whole[0][:, kept][:, :, kept], atol=1e-12)
+    np.testing.assert_allclose(slim[1], whole[1][:, kept], atol=1e-12)
+    one = second_order_sums(*(part[:1] for part in given), heads.reshape(M, -1), family=family, pooled=pooled)
+    assert np.linalg.norm(pack_for(*one, family)) <= math.sqrt(0.5) + 1e-12
+
+
 def test_pooled_sums_of_different_heads_are_refused():
     phi, y, d, p, heads = sample(4, 5)
     with pytest.raises(ValueError, match="one common head"):

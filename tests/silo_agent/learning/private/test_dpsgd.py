@@ -91,7 +91,7 @@ def one_at_a_time(study, records, latent, weights=(0.5, 1.0, 2.0)):
 
 
 @pytest.mark.usefixtures("silent")
-@pytest.mark.parametrize("kind", [{}, {"cmi": 0.3}, {"cmi": 0.3, "skip": True, "random_features": 6}])
+@pytest.mark.parametrize("kind", [{}, {"cmi": 0.3}, {"cmi": 0.3, "skip": True, "random_features": 6}, {"bias": False}])
 def test_a_step_sums_clipped_gradients_of_one_record_at_a_time(make_study, make_records, monkeypatch, kind):
     study, records = make_study(**kind), make_records(40)
     plan = study.encoder.model_copy(update={"l2r": 0.2, "steps": 1, "sampling_rate": 1.0, "clip": 0.7})
