@@ -42,6 +42,7 @@ def require_consistent(study: Study) -> None:
     _noise(study)
     _recipe(study)
     _rounds(study)
+    _calibration(study)
     if study.pace == "padded" and study.pace_seconds >= min(study.deadlines.offer, study.deadlines.train):
         msg = f"pace_seconds {study.pace_seconds} must lie below deadlines.offer and deadlines.train"
         raise ValueError(msg)
@@ -181,14 +182,8 @@ def _recipe(study: Study) -> None:
         raise ValueError("; ".join(found))
 
 
-def _rounds(study: Study) -> None:
+def _calibration(study: Study) -> None:
     heads, classes = study.heads, study.data.label.count
-    if study.encoder.rounds is not None and study.encoder.rounds < study.encoder.warm_up:
-        msg = f"encoder.rounds {study.encoder.rounds} must not lie below encoder.warm_up {study.encoder.warm_up}"
-        raise ValueError(msg)
-    if study.encoder_rounds >= study.head_rounds > 0 and study.encoder.rounds:
-        msg = f"encoder.rounds {study.encoder_rounds} must lie below the {study.head_rounds} rounds of the heads"
-        raise ValueError(msg)
     if heads.calibration != "none" and classes not in {BINARY, NUMBER}:
         msg = (
             f"heads.calibration {heads.calibration} is for two classes or a number, and data.label has {classes}"
@@ -197,6 +192,16 @@ def _rounds(study: Study) -> None:
         raise ValueError(msg)
     if heads.calibration != "none" and not study.model.bias:
         msg = f"heads.calibration {heads.calibration} moves the biases, and model.bias is false; leave it out"
+        raise ValueError(msg)
+
+
+def _rounds(study: Study) -> None:
+    heads, classes = study.heads, study.data.label.count
+    if study.encoder.rounds is not None and study.encoder.rounds < study.encoder.warm_up:
+        msg = f"encoder.rounds {study.encoder.rounds} must not lie below encoder.warm_up {study.encoder.warm_up}"
+        raise ValueError(msg)
+    if study.encoder_rounds >= study.head_rounds > 0 and study.encoder.rounds:
+        msg = f"encoder.rounds {study.encoder_rounds} must lie below the {study.head_rounds} rounds of the heads"
         raise ValueError(msg)
     if study.encoder.sealed_steps:
         _sealed_steps(study)

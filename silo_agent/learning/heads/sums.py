@@ -83,7 +83,7 @@ def predicted(
 
     The weights are 0 for records whose logits overflow. Raises ValueError if the heads do not fit.
     """
-    z, device = _bounded(features, norm_bound), features.device
+    z, device = _bounded(features, norm_bound, bias=True), features.device
     if heads.shape[1] != z.shape[1]:
         msg = f"heads of {heads.shape[1]} weights do not fit {z.shape[1] - 1} features and a bias"
         raise ValueError(msg)
