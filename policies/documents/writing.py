@@ -11,7 +11,7 @@ from typing import Final
 
 import yaml
 
-from policies.documents.document import parse_document
+from policies.documents.document import MAX_BYTES, DocumentError, parse_document
 from policies.documents.study import Study
 
 WIDTH: Final = 110
@@ -85,7 +85,7 @@ def write_study(study: Study, *, head: Iterable[str] = (), notes: Mapping[str, s
         head: comment lines above everything.
         notes: a short text by column, beside the feature that reads it. Texts are plain, of one line.
 
-    Raises `DocumentError` if the text would not be read as this study, for example above the size of a document.
+    Raises `DocumentError` if the text would be larger than a document may be.
     """
     document = study.model_dump(mode="json")
     lines = [f"# {line}".rstrip() for line in head]
@@ -97,7 +97,11 @@ def write_study(study: Study, *, head: Iterable[str] = (), notes: Mapping[str, s
             lines += ["", *_section(field)]
             lines += _data(study, notes or {}) if field == "data" else _fields(field, value)
     text = "\n".join(lines) + "\n"
-    if parse_document(text, Study, "the study as it would be written").digest != study.digest:
+    size = len(text.encode())
+    if size > MAX_BYTES:
+        fault = f"its text would have {size} bytes, and at most {MAX_BYTES} are read; list fewer columns or codes"
+        raise DocumentError(_UNWRITTEN, [fault])
+    if parse_document(text, Study, _UNWRITTEN).digest != study.digest:
         msg = "a study must be read as it was written"
         raise AssertionError(msg)
     return text
@@ -150,5 +154,6 @@ def _flow(value: object) -> str:
     return dumped.strip()[1:-1]
 
 
+_UNWRITTEN: Final = "the study as it would be written"
 _PLAIN: Final = 1e6
 _ENDLESS: Final = 1 << 30

@@ -33,8 +33,9 @@ LEAST_HONEST: Final = 2
 """Silos that must share the noise, after this one and the colluders, for distributed noise to be less than local."""
 MOST_DELTA: Final = -3
 """Power of ten of the largest delta, however few the patients."""
-BATCH: Final = 256
-"""Patients of a silo that take part in a step of a trained encoder, expected."""
+RATE: Final = 0.2
+"""Chance of a patient to take part in a step of a trained encoder. With a much smaller one the steps' noise would lie
+below 1, where sampling hides little, and the encoder would take more than its share."""
 
 
 @dataclass(frozen=True)
@@ -166,9 +167,7 @@ def _encoder_rounds(known: Known) -> int:
 
 
 def _sampling_rate(known: Known) -> float:
-    if not known.is_trained:
-        return 0.01  # nothing is drawn; policies still compare it with their limit
-    return float(f"{min(0.5, BATCH / (sum(known.draft.patients) / known.silos)):.2g}")
+    return RATE if known.is_trained else 0.01  # nothing is drawn then; policies still compare it with their limit
 
 
 def _batch_size(known: Known) -> int:

@@ -106,6 +106,15 @@ def test_an_epsilon_that_no_noise_reaches_is_told_by_field():
         complete(draft_of(privacy={"epsilon": 1e-9, "delta": 1e-12}), "draft.yaml")
 
 
+@pytest.mark.slow
+def test_an_encoder_that_is_trained_leaves_most_to_the_heads():
+    study = complete(draft_of(inputs=300, patients=(20_000,)), "draft.yaml")
+    alone = {
+        tensor: accountant.epsilon(costs, study.privacy.delta) for tensor, costs in plan(study).tensor_costs().items()
+    }
+    assert 0.7 < alone["encoder"] / alone["heads"] < 1
+
+
 SHAPES = st.fixed_dictionaries(
     {
         "silos": st.integers(2, 40),

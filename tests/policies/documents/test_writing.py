@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from policies.documents.document import parse_document
+from policies.documents import writing
+from policies.documents.document import DocumentError, parse_document
 from policies.documents.sections import EncoderPlan, Evaluation, Expected, HeadPlan, Model, Privacy
 from policies.documents.study import Study, load_study
 from policies.documents.writing import _OF_FIELDS, write_study
@@ -44,3 +45,9 @@ def test_every_field_of_the_sections_has_a_comment():
     fields = {f"{name}.{field}" for name, section in sections.items() for field in section.model_fields}
     assert fields - set(_OF_FIELDS) == {"encoder.learning_rate"}
     assert all(name.partition(".")[2] == "" or name in fields for name in _OF_FIELDS)
+
+
+def test_a_text_that_nobody_would_read_is_not_written(monkeypatch):
+    monkeypatch.setattr(writing, "MAX_BYTES", 1000)
+    with pytest.raises(DocumentError, match="list fewer columns or codes"):
+        write_study(tiny_study())
