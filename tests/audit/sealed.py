@@ -42,14 +42,14 @@ def noise_of_sealed_steps(folder: Path) -> Verdict:
 
 
 def one_patient_of_a_sealed_step(folder: Path) -> Verdict:
-    """A patient with two records, whose gradient is far above the clip, moves a step by 1, and by no more.
+    """A patient with two records, predicted wrong and far above the clip, moves a step by 1, and by no more.
 
     Nothing is drawn but the noise, which is the same at both silos, and records that are alike. So are the counts.
     """
     made = study(encoder=SEALED | {"weight_clip": 1.0}, **SHARED)
     whole = Records(
         np.array([[0.5]] * 19 + [[1.0]] * 2, np.float32),
-        np.array([0, 1] * 9 + [0, 1, 1]),
+        np.array([0, 1] * 9 + [1, 0, 0]),
         np.zeros(21, np.int64),
         np.append(np.arange(20), 19),
         tuple(str(i) for i in range(20)),
