@@ -159,6 +159,16 @@ def _pooled_noise(known: Known) -> float:
     return 2.5 if known.is_hierarchical else 3.0
 
 
+def _calibration(known: Known) -> str:
+    binary, biased = known.draft.data.label.count == BINARY, known["model.bias"] is not False
+    return "pooled" if biased and (binary or known.is_number) else "none"
+
+
+def _calibration_noise(known: Known) -> float:
+    """About a thirtieth of the heads' budget."""
+    return 0.0 if known["heads.calibration"] == "none" else known.number("heads.pooled_noise")
+
+
 def _encoder_rounds(known: Known) -> int:
     image, many = known.draft.data.image is not None, known.patients >= MANY_PATIENTS
     if known["model.encoder"] == "raw" or not (image or many):
@@ -219,6 +229,8 @@ RULE: Final[tuple[tuple[str, Rule], ...]] = (
     ("heads.max_step", lambda _: 30.0),
     ("heads.domain_noise", lambda _: 1.0),
     ("heads.pooled_noise", _pooled_noise),
+    ("heads.calibration", _calibration),
+    ("heads.calibration_noise", _calibration_noise),
     ("encoder.rounds", _encoder_rounds),
     ("encoder.steps", lambda known: 30 if known.is_trained else 1),
     ("encoder.sampling_rate", _sampling_rate),
