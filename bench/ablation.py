@@ -3,7 +3,8 @@
 Re-weighting, a head for each domain or the domain as an input, alternation, projection, and how heads are averaged. All
 rows but one are studies that agents would train, run in this process. The one, Hessians of heads that were trained
 together with the encoder, is no recipe, and is made here of the recipes' parts. The learning rate, the same for all
-rows, and the ridge were chosen on seed 0. Then FedDAR-SA with representations of 16, 64 and 128; the paper's diverges from 64.
+rows, and the ridge were chosen on seed 0. Then FedDAR-SA with representations of 16, 64 and 128, where the paper's
+diverges from 64.
 """
 
 from __future__ import annotations
