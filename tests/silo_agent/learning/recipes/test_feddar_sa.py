@@ -1,6 +1,7 @@
 """FedDAR's Eq. 8 and what it becomes where curvatures are singular, domains are empty or patients few."""
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -134,3 +135,25 @@ def test_the_ridge_holds_a_mean_that_would_lie_far_outside_of_the_heads():
     )
     assert np.linalg.norm(free) == 8.0, "only the trust region ends it"
     assert np.linalg.norm(held) < 2.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("k", [16, 64, 128])
+def test_wide_heads_get_better_from_round_to_round(k):
+    """From k = 64 on there are more weights than patients of a domain, and most patients can be separated."""
+    rng = np.random.default_rng(k)
+    truth = 6.0 * rng.normal(size=(M, k + 1))
+    silos = []
+    for _ in range(4):
+        phi, _, domains = patients(rng, 60, k)
+        logits = np.hstack([phi, np.ones((60, 1))]) * truth[domains]
+        silos.append((phi, (rng.random(60) < 1 / (1 + np.exp(-logits.sum(axis=1)))).astype(np.int64), domains))
+    phi, labels, domains = (np.concatenate(parts) for parts in zip(*silos, strict=True))
+    heads, losses = np.zeros((M, k + 1)), [np.log(2.0)]
+    for _ in range(5):
+        heads = averaged(silos, heads, plan(max_step=8.0, ridge=1e-3, steps=20))
+        logits = (np.hstack([phi, np.ones((len(phi), 1))]) * heads[domains]).sum(axis=1)
+        losses.append(float(np.mean(np.logaddexp(0.0, logits) - labels * logits)))
+    assert np.isfinite(heads).all()
+    assert np.linalg.norm(heads, axis=1).max() <= 5 * 8.0
+    assert (np.diff(losses) < 0).all(), losses
