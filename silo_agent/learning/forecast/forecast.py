@@ -220,7 +220,7 @@ def _draw(
     test = _Test(study, *law.of_domains(np.repeat(about, max(_TESTED // len(about), _FEWEST))))
     coin, width = _coin(study, test.records), math.nan
     with _folder() as folder:
-        model = Walk(study, folder, each * times).train(training, rng)
+        model = Walk(study, folder, each, times).train(training, rng)
         own = test.measure(model.predict(test.records.inputs, test.records.domains))
         if bare:
             return _Drawn(own, own, None, math.nan, coin)
