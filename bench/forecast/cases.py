@@ -179,7 +179,7 @@ CASES: Final = (
     _diabetes("at-4", 4.0, _STAYS),
     _diabetes("at-8", 8.0, _STAYS),
     _diabetes("small", 0.5, (1500,) * 3),
-    _adult("at-0.5", 0.5, (7000,) * 4),
+    _adult("at-half", 0.5, (7000,) * 4),
     _adult("at-4", 4.0, (7000,) * 4),
     _adult("small", 1.0, (500,) * 4),
     Case("heart-at-1", "heart", 1.0, _HEART, AGES, 0.55, 0.88),

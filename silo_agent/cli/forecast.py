@@ -42,6 +42,7 @@ def made(
 
 def show(study: Study, found: Forecast) -> None:
     """Print the forecast and what it means."""
+    from silo_agent.learning.forecast.forecast import counted
     from silo_agent.learning.forecast.verdict import NAMES, sentences
 
     name, asked = NAMES[found.figure], found.asked
@@ -65,6 +66,10 @@ def show(study: Study, found: Forecast) -> None:
         table.add_row(what, *cells)
     console = Console(markup=False, emoji=False)
     console.print(table)
+    about, domains = len(counted(study, asked)), len(study.data.domains)
+    if about < domains:
+        few = f"It is about {about} of the {domains} domains: in the others too few patients will be held out to tell."
+        console.print(few, soft_wrap=True, highlight=False)
     for sentence in sentences(study, found):
         console.print(sentence, soft_wrap=True, highlight=False)
 

@@ -9,8 +9,9 @@ same. Nobody knows how much of this holds for a study's columns, so each draw of
   range is 0 to 1 is taken as no or yes.
 - Codes fall off like a power of their rank, and follow one order along what the column shows.
 - Where the study allows for absence, 0 to 60 % of the cells are absent, whoever the patient is.
-- The outcome's logit is linear in the inputs: few columns say much. Domain m has direction w + d v_m, with v_m drawn
-  as w is, and d between 0 and .8.
+- The outcome's logit is linear in the inputs: few columns say much, and a random part of it is how ill the patient is,
+  the first factor, which shows in many columns. Domain m has direction w + d v_m, with v_m drawn as w is, and d between
+  0 and .8, mostly small (.8 times a beta variable of 1 and 2).
 
 The logit is scaled so that the best linear model that knows the domain reaches the expected effect. Every patient has
 one record. The figures were chosen beforehand from what such columns usually look like, and never fitted to the data
@@ -117,11 +118,12 @@ class Law:
         shared = rng.uniform(*_SHARED, count)
         self._mixing = mixing / np.linalg.norm(mixing, axis=0) * np.sqrt(shared)
         self._own = np.sqrt(1.0 - shared)
-        self._difference = float(rng.uniform(0.0, _DIFFERENCE))
+        self._difference = _DIFFERENCE * float(rng.beta(1.0, 2.0))
         rows = label.count if label.count > BINARY else 1
-        inputs = self._inputs(_CALIBRATED)
+        inputs, hidden = self._inputs(_CALIBRATED)
         scale = self._scales(inputs)
-        common, apart = self._slopes(rows, scale), [self._slopes(rows, scale) for _ in data.domains]
+        common = self._common(inputs, hidden[:, 0], self._slopes(rows, scale))
+        apart = [self._slopes(rows, scale) for _ in data.domains]
         self._directions = np.stack([common + self._difference * own for own in apart])
         scores = np.einsum("nd,mrd->nmr", inputs, self._directions)
         self._centre, self._deviation = scores.mean(axis=0), scores.std(axis=0) + 1e-12
@@ -149,7 +151,7 @@ class Law:
         With more than two classes, or a number, there is no such probability, and the second part is empty.
         """
         rng, label, count = self._rng, self._study.data.label, len(domains)
-        inputs, risks = self._inputs(count), np.zeros(0)
+        (inputs, _), risks = self._inputs(count), np.zeros(0)
         scores = np.einsum("nd,nrd->nr", inputs, self._directions[domains])
         scores = (scores - self._centre[domains]) / self._deviation[domains]
         if label.number is not None:
@@ -165,12 +167,13 @@ class Law:
         records = Records(inputs.astype(np.float32), labels.astype(np.int64), domains.astype(np.int64), index, names)
         return records, risks
 
-    def _inputs(self, count: int) -> Floats:
+    def _inputs(self, count: int) -> tuple[Floats, Floats]:
+        """Inputs (n, d), and the patients' factors (n, f)."""
         rng = self._rng
         factors = rng.normal(size=(count, len(self._mixing)))
         scores = factors @ self._mixing + self._own * rng.normal(size=(count, len(self._own)))
         shown = [column.show(score, rng) for column, score in zip(self._columns, scores.T, strict=True)]
-        return np.concatenate(shown, axis=1)
+        return np.concatenate(shown, axis=1), factors
 
     def _scales(self, inputs: Floats) -> Floats:
         """What each input's slope is divided by, (d,): a number's deviation; 1 for codes and for absence."""
@@ -180,6 +183,16 @@ class Law:
                 scales[start] = inputs[:, start].std() + 1e-3
             start += column.feature.width
         return scales
+
+    def _common(self, inputs: Floats, severity: Floats, slopes: Floats) -> Floats:
+        """Slopes (rows, d) of which a random part is how the inputs tell the severity (n,)."""
+        centred = inputs - inputs.mean(axis=0)
+        told = np.linalg.lstsq(centred, severity, rcond=None)[0]
+        part = float(self._rng.uniform())
+        sizes = (centred @ slopes.T).std(axis=0)[:, None] + 1e-12
+        signs = np.linspace(1.0, -1.0, len(slopes))[:, None]
+        mixed = (1.0 - part) * slopes / sizes + part * signs * told / ((centred @ told).std() + 1e-12)
+        return np.asarray(mixed * sizes)
 
     def _slopes(self, rows: int, scales: Floats) -> Floats:
         """Slopes (rows, d): those of one column share their size, and few columns say much."""

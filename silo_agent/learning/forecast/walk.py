@@ -44,12 +44,14 @@ Floats = NDArray[np.float64]
 class Walk:
     """One run of a study.
 
-    `each`: how many patients a made-up record stands for. `folder` is empty, and keeps what a silo would keep.
+    `each`: patients that a made-up record stands for; `times`: how many times as many patients there are, of a study
+    whose encoder divides by as many more. `folder` is empty, and keeps what a silo would keep.
     """
 
     study: Study
     folder: Path
     each: float = 1.0
+    times: float = 1.0
 
     @property
     def _setting(self) -> Setting:
@@ -88,7 +90,7 @@ class Walk:
         grid, silos = Grid.of(self.study), len(self.study.silos)
         _, sd = summed(self.study, np.zeros(0, np.int64), release, silos)
         noise = sd * rng.normal(size=len(statistic))
-        return to_grid(self.each * statistic + noise, grid.step, grid.step * grid.limit * silos)
+        return to_grid(self.each * self.times * statistic + noise, grid.step, grid.step * grid.limit * silos)
 
     def _moved(self, release: Release, records: Records, model: SharedModel, rng: np.random.Generator) -> SharedModel:
         """The model after a round's steps of the encoder, with the mean of the silos' noise."""
@@ -98,7 +100,7 @@ class Walk:
         own = torch.tensor(model.heads[records.domains]).view(len(records), family.form.logits, -1)
         inputs, labels = torch.tensor(np.asarray(records.inputs)), torch.tensor(records.labels)
         share = self.each * release.sampling_rate / (settings.batch_size * silos)
-        sd = release.noise * settings.clip / (settings.batch_size * math.sqrt(silos))
+        sd = release.noise * settings.clip / (settings.batch_size * math.sqrt(silos) * self.times)
         for _ in range(release.count):
             encoder.zero_grad()
             phi = encoder(inputs).double()

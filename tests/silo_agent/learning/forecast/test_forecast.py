@@ -70,7 +70,7 @@ def test_other_outcomes_have_their_own_figure(raw_study, label, figure):
 
 
 def test_domains_without_enough_patients_do_not_count(raw_study):
-    study = raw_study(expected={"patients": [1000], "shares": [0.05, 0.95], "prevalence": 0.2})
+    study = raw_study(expected={"patients": [2000], "shares": [0.05, 0.95], "prevalence": 0.2})
     assert counted(study, asked_of(study)) == (1,)
     assert counted(study, asked_of(study, patients=[10])) == (0, 1)
-    assert counted(study, asked_of(study, patients=[10_000])) == (0, 1)
+    assert counted(study, asked_of(study, patients=[20_000])) == (0, 1)
