@@ -34,6 +34,7 @@ from policies.documents.data_schema import (
 )
 from policies.documents.document import Closed, read_document
 from policies.documents.sections import (
+    ALL_PATIENTS,
     OF_CLASSES,
     OF_NUMBERS,
     Deadlines,
@@ -52,6 +53,7 @@ from policies.documents.unaccountable import refusal_of
 from policies.refusals import Reason, Refused
 
 __all__ = [
+    "ALL_PATIENTS",
     "BINARY",
     "NUMBER",
     "CategoryFeature",
@@ -139,6 +141,9 @@ class Study(Closed):
         if self.pace == "padded" and self.pace_seconds >= min(self.deadlines.offer, self.deadlines.train):
             msg = f"pace_seconds {self.pace_seconds} must lie below deadlines.offer and deadlines.train"
             raise ValueError(msg)
+        if len(set(self.reported)) != len(self.reported):
+            msg = f"evaluation.together publishes figures of {ALL_PATIENTS!r}, and a domain has this name; rename it"
+            raise ValueError(msg)
         if len(set(self.publish)) != len(self.publish):
             msg = "publish lists a metric twice"
             raise ValueError(msg)
@@ -160,6 +165,9 @@ class Study(Closed):
             raise ValueError(msg)
         if "auc" in self.publish and label.count != BINARY:
             msg = "publish lists auc, which is defined for two classes only; use balanced_accuracy"
+            raise ValueError(msg)
+        if self.evaluation.auc == "fitted" and label.count != BINARY:
+            msg = "evaluation.auc fitted is for two classes, and data.label has others; leave it out"
             raise ValueError(msg)
         if label.number is None:
             if self.evaluation.largest_error != 1:
@@ -275,6 +283,11 @@ class Study(Closed):
                 raise ValueError(msg)
 
     @property
+    def reported(self) -> tuple[str, ...]:
+        """Of whom figures are published: the domains, and with `evaluation.together` all patients."""
+        return (*self.data.domains, *([ALL_PATIENTS] if self.evaluation.together else []))
+
+    @property
     def rounds(self) -> int:
         """Number of training rounds. Round 0 sums the domain counts before them, one more round the metrics after."""
         return self.head_rounds + (self.heads.calibration != "none")
@@ -326,6 +339,8 @@ _ADDED: tuple[tuple[tuple[str, ...], object], ...] = (
     (("heads", "calibration"), "none"),
     (("heads", "calibration_noise"), 0.0),
     (("evaluation", "largest_error"), 1.0),
+    (("evaluation", "auc"), "cells"),
+    (("evaluation", "together"), False),
     (("privacy", "smallest_domain"), 0),
     (("expected",), None),
     (("pace",), "prompt"),
