@@ -54,7 +54,7 @@ def _check(study: Study, publication: Publication) -> None:
     if publication.study != study.digest:
         msg = f"{FIELD}: is about the study {publication.study[:12]}, not {study.digest[:12]}"
         raise MessageError(msg)
-    listed = {(domain, metric) for domain in study.data.domains for metric in study.publish}
+    listed = {(domain, metric) for domain in study.reported for metric in study.publish}
     named: set[tuple[str, str]] = {(figure.domain, figure.metric) for figure in publication.figures}
     for fault, names in (("the study does not publish", named - listed), ("it lacks", listed - named)):
         if names:

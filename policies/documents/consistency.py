@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from policies.documents.data_schema import BINARY, NUMBER
-from policies.documents.sections import AVERAGED, LOCAL, OF_CLASSES, OF_NUMBERS, Evaluation
+from policies.documents.sections import ALL_PATIENTS, AVERAGED, LOCAL, OF_CLASSES, OF_NUMBERS, Evaluation
 from policies.documents.terms import TERMS
 
 if TYPE_CHECKING:
@@ -46,6 +46,9 @@ def require_consistent(study: Study) -> None:
     if study.pace == "padded" and study.pace_seconds >= min(study.deadlines.offer, study.deadlines.train):
         msg = f"pace_seconds {study.pace_seconds} must lie below deadlines.offer and deadlines.train"
         raise ValueError(msg)
+    if len(set(study.reported)) != len(study.reported):
+        msg = f"evaluation.together publishes figures of {ALL_PATIENTS!r}, and a domain has this name; rename it"
+        raise ValueError(msg)
     if len(set(study.publish)) != len(study.publish):
         msg = "publish lists a metric twice"
         raise ValueError(msg)
@@ -65,6 +68,9 @@ def _outcome(study: Study) -> None:
         raise ValueError(msg)
     if "auc" in study.publish and label.count != BINARY:
         msg = "publish lists auc, which is defined for two classes only; use balanced_accuracy"
+        raise ValueError(msg)
+    if study.evaluation.auc == "fitted" and label.count != BINARY:
+        msg = "evaluation.auc fitted is for two classes, and data.label has others; leave it out"
         raise ValueError(msg)
     if label.number is None:
         if study.evaluation.largest_error != 1:

@@ -156,8 +156,16 @@ class Evaluation(Closed):
     largest_error: Annotated[float, Field(gt=0, le=1), bounds.within(1e-3, 1)] = 1.0
     """Of a number: an error beyond this share of the label's range counts as this one in the noised figures. The noise
     of the mean absolute error is in proportion to it, that of the mean squared error to its square."""
+    auc: Literal["cells", "fitted"] = "cells"
+    """How the AUC of two classes follows from the noised histograms. cells: from the cells' own counts, with a
+    bootstrap's interval. fitted: from a risk that rises with the score and is fitted to all cells, with a narrower
+    interval."""
+    together: bool = False
+    """Whether figures of all patients together, from the same sums, are published beside those of the domains."""
 
 
+ALL_PATIENTS: Final = "all patients"
+"""Stands for a domain's name where figures of all patients together are given."""
 Metric = Literal["auc", "accuracy", "balanced_accuracy", "calibration", "patients", "mae", "r2", "mean_error"]
 """Metrics by domain, from the noised sums: area under the ROC curve (two classes only), share of right predictions,
 mean of the classes' shares, expected calibration error, number of held-out patients. If the label is a number: mean

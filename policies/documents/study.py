@@ -37,6 +37,7 @@ from policies.documents.data_schema import (
 )
 from policies.documents.document import Closed, read_document
 from policies.documents.sections import (
+    ALL_PATIENTS,
     AVERAGED,
     Deadlines,
     EncoderPlan,
@@ -55,6 +56,7 @@ from policies.documents.unaccountable import refusal_of
 from policies.refusals import Reason, Refused
 
 __all__ = [
+    "ALL_PATIENTS",
     "BINARY",
     "NUMBER",
     "CategoryFeature",
@@ -138,6 +140,11 @@ class Study(Closed):
         return self
 
     @property
+    def reported(self) -> tuple[str, ...]:
+        """Of whom figures are published: the domains, and with `evaluation.together` all patients."""
+        return (*self.data.domains, *([ALL_PATIENTS] if self.evaluation.together else []))
+
+    @property
     def rounds(self) -> int:
         """Number of training rounds. Round 0 sums the domain counts before them, one more round the metrics after."""
         sealed = self.encoder_steps if self.encoder.sealed_steps else 0
@@ -215,6 +222,8 @@ _ADDED: tuple[tuple[tuple[str, ...], object], ...] = (
     (("heads", "calibration"), "none"),
     (("heads", "calibration_noise"), 0.0),
     (("evaluation", "largest_error"), 1.0),
+    (("evaluation", "auc"), "cells"),
+    (("evaluation", "together"), False),
     (("privacy", "smallest_domain"), 0),
     (("expected",), None),
     (("recipe",), "second-order"),

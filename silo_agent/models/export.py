@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 from safetensors.numpy import save
 
-from policies.documents.study import Label, Study
+from policies.documents.study import ALL_PATIENTS, Label, Study
 from policies.plan.cost import Cost
 from silo_agent.data.images import Images, Scale
 from silo_agent.data.outcome import scaled_back
@@ -205,7 +205,9 @@ def _quality(folder: Path, study: Study, round_number: int) -> list[Mapping[str,
         if results["study"] != study.digest:
             msg = f"{path} belongs to another study; restore it from a backup"
             raise ExportError(msg)
-        pairs = zip(results["domains"], results["by_domain"], strict=True)
+        pairs = list(zip(results["domains"], results["by_domain"], strict=True))
+        if results.get("together"):
+            pairs.append((ALL_PATIENTS, results["together"]))
         found: list[Mapping[str, object]] = [{"domain": domain, "metrics": metrics} for domain, metrics in pairs]
     except (KeyError, TypeError, ValueError):
         msg = f"{path} is damaged; restore it from a backup, or move it away to export without measured quality"

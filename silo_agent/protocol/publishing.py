@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 
-from policies.documents.study import Metric, Study
+from policies.documents.study import ALL_PATIENTS, Metric, Study
 from protos.messages import Figure, Publication
 from silo_agent.data.outcome import half_range
 from silo_agent.learning.evaluation.evaluation import Estimate, Results
@@ -18,9 +18,10 @@ _USUAL_DIGITS = 3
 
 
 def publication(study: Study, results: Results) -> Publication:
-    """The listed metrics of every domain, in the study's order."""
+    """The listed metrics of every domain, in the study's order, and of all patients if the study says so."""
     figures = []
-    for domain, result in zip(results.domains, results.by_domain, strict=True):
+    together = () if results.together is None else ((ALL_PATIENTS, results.together),)
+    for domain, result in (*zip(results.domains, results.by_domain, strict=True), *together):
         for metric in study.publish:
             estimate: Estimate | None = getattr(result, metric)
             if estimate is not None:

@@ -33,6 +33,15 @@ def test_all_that_is_listed_is_accepted_in_any_order():
         assert accept(confirm) == SignedPublication("north", confirm.publication, b"s", b"certificate")
 
 
+def test_figures_of_all_patients_are_due_if_the_study_says_so():
+    study = tiny_study(publish=STUDY.publish, evaluation={"together": True})
+    figures = (*FIGURES, *(replace(figure, domain="all patients") for figure in FIGURES if figure.domain == "a"))
+    whole = confirmed(publication=Publication(study.digest, figures).canonical())
+    assert accept(whole, study) is not None
+    with pytest.raises(MessageError, match="it lacks auc of 'all patients'"):
+        accept(confirmed(publication=Publication(study.digest, FIGURES).canonical()), study)
+
+
 @pytest.mark.parametrize(
     ("confirm", "sentence"),
     [

@@ -32,7 +32,8 @@ class Exact:
     """Exact metrics of test records: of one domain, or of all together. What the outcomes do not have is None.
 
     `auc`: of two classes, if both are there. `accuracy`: of classes. `calibration`: the mean prediction over the
-    observed rate, 1 where risks are right, None if nothing was observed. With more than two classes it compares the
+    observed rate, 1 where risks are right, None if nothing was observed; a patient with several records counts once, as
+    in the silos' sums. With more than two classes it compares the
     predicted class's probability with how often it was right. `least`: records of the rarest class; all records if the
     outcome is a number. `r2`, `mae`: of a number, the explained share of its variance and the mean absolute error in
     its unit.
@@ -105,6 +106,7 @@ def measure(study: Study, parts: Sequence[Records], said: Sequence[Array]) -> tu
     all_said = np.concatenate(said)
     all_labels = np.concatenate([records.labels for records in parts])
     domains = np.concatenate([records.domains for records in parts])
+    weights = np.concatenate([records.weights for records in parts])
 
     def exact(rows: NDArray[np.bool_]) -> Exact:
         own, labels = all_said[rows], all_labels[rows]
@@ -113,11 +115,11 @@ def measure(study: Study, parts: Sequence[Records], said: Sequence[Array]) -> tu
             return Exact(None, None, None, len(labels), len(labels), r2=number.r2, mae=number.mae)
         found = quality(own, labels, study.evaluation.bins, family)
         happened, claimed = family.claim(own, labels)
-        observed = float(happened.sum())
+        observed = float(happened @ weights[rows])
         return Exact(
             auc=found.auc,
             accuracy=found.accuracy,
-            calibration=float(claimed.sum()) / observed if observed else None,
+            calibration=float(claimed @ weights[rows]) / observed if observed else None,
             records=len(labels),
             least=int(np.bincount(labels, minlength=label.count).min()),
         )

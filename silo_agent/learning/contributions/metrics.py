@@ -6,6 +6,7 @@ Patients count by class and score, or by error and outcome if the label is a num
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict
 
 import numpy as np
@@ -71,14 +72,22 @@ class Metrics:
         """Compute the metrics by domain from the noised sums, and store them. The model stays as it is."""
         study = self._setting.study
         sums, noise_sd = summed(study, total, release, silos)
-        by_domain = self._by_domain(sums, noise_sd)
-        results = Results(study.digest, study.data.domains, by_domain, noise_sd)
+        count = len(study.data.domains)
+        by_domain = self._results(sums, noise_sd, count)
+        together = None
+        if study.evaluation.together:
+            whole = sums.reshape(count, -1).sum(axis=0)
+            (together,) = self._results(whole, noise_sd * math.sqrt(count), 1)
+        results = Results(study.digest, study.data.domains, by_domain, noise_sd, together)
         write_whole(StudyFolder(self._setting.folder).results, json.dumps(asdict(results), indent=1).encode())
         return Opened(model, results=results)
 
-    def _by_domain(self, sums: NDArray[np.float64], noise_sd: float) -> tuple[DomainResult | NumberResult, ...]:
+    def _results(
+        self, sums: NDArray[np.float64], noise_sd: float, count: int
+    ) -> tuple[DomainResult | NumberResult, ...]:
+        """What sums of `count` domains say of each."""
         study, family = self._setting.study, self._setting.family
-        count, smallest = len(study.data.domains), study.privacy.smallest_domain
+        smallest = study.privacy.smallest_domain
         if not is_of_classes(family):
             return results_from_moments(
                 sums,
@@ -96,4 +105,5 @@ class Metrics:
             bins=study.evaluation.bins,
             rng=np.random.default_rng(0),
             smallest=smallest,
+            fitted=study.evaluation.auc == "fitted",
         )

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from silo_agent.learning.evaluation import intervals
 from silo_agent.learning.evaluation.calibration import calibration_error
+from silo_agent.learning.evaluation.fitted import fitted_auc
 from silo_agent.learning.families.family import OfClasses
 
 _DRAWS = 2000
@@ -63,13 +64,15 @@ class NumberResult:
 class Results:
     """The results of each domain from the noised metric sums, with 95 % intervals.
 
-    `noise_sd` is the standard deviation of the noise on every cell.
+    `noise_sd` is the standard deviation of the noise on every cell. `together`: of all patients, from the sums of all
+    domains, if the study says so.
     """
 
     study: str
     domains: tuple[str, ...]
     by_domain: tuple[DomainResult | NumberResult, ...]
     noise_sd: float
+    together: DomainResult | NumberResult | None = None
 
 
 @dataclass(frozen=True)
@@ -129,17 +132,23 @@ def results_from_histograms(
     bins: int,
     rng: np.random.Generator,
     smallest: int = 0,
+    fitted: bool = False,
 ) -> tuple[DomainResult, ...]:
     """The results of each of the `count` domains from the opened sum of `score_histograms`, `noise_sd` on every cell.
 
     If a domain's noised sum holds fewer than `smallest` patients, its result says only that. AUC: positives and
     negatives carry independent noise, so the product sums are unbiased without clamping. Its interval is a basic
-    bootstrap, with Poisson patients and fresh noise around the cells. The other metrics: `intervals`, `calibration`.
+    bootstrap, with Poisson patients and fresh noise around the cells. With `fitted` the AUC follows from a risk
+    that is fitted to the cells (`evaluation.fitted`). The other metrics: `intervals`, `calibration`.
     """
     domains = sums.reshape(count, family.form.classes, -1)
-    aucs = [_domain_auc(cells, noise_sd, rng) if family.has_auc else None for cells in domains]
     right = family.right_cells(bins)
     edges = family.edges(bins)
+    aucs: list[Estimate | None] = [None] * count
+    if family.has_auc:
+        aucs = [
+            _fitted(cells, noise_sd, edges, rng) if fitted else _domain_auc(cells, noise_sd, rng) for cells in domains
+        ]
     return tuple(
         _withheld(smallest, with_auc=area is not None)
         if cells.sum() < smallest
@@ -219,6 +228,15 @@ def _share(found: intervals.Interval | None) -> Estimate:
 
 def _estimate(found: intervals.Interval) -> Estimate:
     return Estimate(*(float(value) for value in found))
+
+
+def _fitted(
+    cells: NDArray[np.float64], noise_sd: float, edges: NDArray[np.float64], rng: np.random.Generator
+) -> Estimate:
+    """With fewer patients in a class than twice what a share of them needs, nothing is fitted."""
+    if cells.sum(axis=1).min() < 2.0 * intervals.least_patients(noise_sd, cells.shape[1]):
+        return _domain_auc(cells, noise_sd, rng)
+    return _estimate(fitted_auc(cells, noise_sd, edges))
 
 
 def _domain_auc(cells: NDArray[np.float64], noise_sd: float, rng: np.random.Generator) -> Estimate:

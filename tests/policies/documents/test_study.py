@@ -89,6 +89,14 @@ THREE = {"column": "y", "classes": [[0], [1], [2]]}
         ({"heads.solver": "hierarchical", "encoder.rounds": 2}, "must lie below heads.pooled_rounds 2"),
         ({"heads.solver": "hierarchical", "model.representation": 250, "data.label": THREE}, "these have 753"),
         ({"encoder.rounds": 5}, "must lie below the 5 rounds"),
+        (
+            {
+                "evaluation.together": True,
+                "data.domain": [{"column": "g", "values": ["a", "b"], "names": ["a", "all patients"]}],
+            },
+            "a domain has this name",
+        ),
+        ({"evaluation.auc": "fitted", "data.label": THREE}, "evaluation.auc fitted is for two classes"),
         (CALIBRATED | {"encoder.rounds": 5}, "must lie below the 5 rounds"),
         (CALIBRATED | {"heads.calibration_noise": 0}, "heads.calibration_noise is 0; noise must be 0"),
         (CALIBRATED | {"heads.calibration": "none"}, "heads.calibration none leaves out"),

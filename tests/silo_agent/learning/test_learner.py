@@ -710,3 +710,20 @@ def test_the_calibration_brings_risks_that_the_clip_made_too_low_to_the_observed
     ]
     assert claimed[0] / observed < 0.8
     assert claimed[1] / observed == pytest.approx(1, abs=0.1)
+
+
+def test_all_patients_are_measured_together_if_the_study_says_so(tmp_path):
+    found = {}
+    for together in (False, True):
+        learner = some_learner(tmp_path / str(together), evaluation={"together": together})
+        last, model = at(learner.study, plan(learner.study).last), SharedModel.start(learner.study)
+        total = np.full(2 * 2 * 4, int(90 / Grid.of(learner.study).step), np.int64)
+        found[together] = learner.open(Tensor.METRICS, total, last, model, 3).results
+    assert found[False].together is None
+    assert found[False].by_domain == found[True].by_domain
+    whole, (first, second) = found[True].together, found[True].by_domain
+    assert whole.patients.value == pytest.approx(first.patients.value + second.patients.value)
+    assert whole.patients.high - whole.patients.value == pytest.approx(
+        np.sqrt(2) * (first.patients.high - first.patients.value)
+    )
+    assert whole.accuracy.high - whole.accuracy.low < first.accuracy.high - first.accuracy.low

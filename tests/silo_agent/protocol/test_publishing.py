@@ -43,6 +43,14 @@ def test_a_metric_that_has_no_meaning_is_left_out():
     assert list(figures("auc")[1]) == [("a", "auc")]
 
 
+def test_figures_of_all_patients_follow_those_of_the_domains():
+    study = tiny_study(publish=["accuracy", "patients"], evaluation={"together": True})
+    whole = Results(RESULTS.study, RESULTS.domains, RESULTS.by_domain, RESULTS.noise_sd, RESULTS.by_domain[0])
+    named = [(figure.domain, figure.metric) for figure in publication(study, whole).figures]
+    assert named[-2:] == [("all patients", "accuracy"), ("all patients", "patients")]
+    assert list(dict.fromkeys(domain for domain, _ in named)) == list(study.reported)
+
+
 @pytest.mark.parametrize("noise", [0.0, 2e-5])
 def test_processors_that_differ_in_the_last_digits_sign_the_same(noise):
     moved = [

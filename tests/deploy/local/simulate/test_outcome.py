@@ -25,6 +25,13 @@ def test_metrics_of_known_scores():
     assert together.calibration == pytest.approx(1.85 / 2)
 
 
+def test_a_patient_with_many_records_counts_once_in_the_calibration():
+    risks = np.array([0.5, 0.9, 0.9, 0.9])
+    records = of_arrays(np.zeros((4, 2)), [1, 1, 1, 1], [0, 0, 0, 0], patients=[0, 1, 1, 1])
+    (first, _), _ = measure(tiny_study(), [records], [np.stack([1 - risks, risks], axis=1)])
+    assert first.calibration == pytest.approx(0.7)
+
+
 def test_parts_are_measured_as_one():
     rng = np.random.default_rng(1)
     risks, labels, domains = rng.random(50), rng.integers(0, 2, 50), rng.integers(0, 2, 50)
