@@ -1,8 +1,8 @@
 """Settings of federated averaging, for each data set the best of those tried on splits that no figure uses.
 
-Drawn at random by `python -m bench.real.tune`, each setting at every epsilon: 39 for heart disease (three splits), 6 for
-Adult, 2 for diabetes, where the demo's setting with one head was better and stands. FedAvg was better with one head than
-with one for each domain on all three. Of diabetes the settings of several heads are the demo's too.
+Drawn at random by `python -m bench.real.tune`, each setting at every epsilon: 39 for heart disease (three splits), 6
+for Adult, 2 for diabetes, where the demo's setting with one head was better and stands. FedAvg was better with one head
+than with one for each domain on all three. Of diabetes, FedDAR-WA has the demo's setting, too.
 """
 
 from __future__ import annotations
