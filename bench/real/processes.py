@@ -14,7 +14,7 @@ from rich.console import Console
 
 from bench.real import central
 from bench.real.data_sets import DataSet, Split
-from bench.real.judging import Judged, Runs
+from bench.real.judging import Floats, Judged, Runs
 from bench.real.methods import HIERARCHICAL, Key
 from bench.table import Figure
 from deploy.demo import gather
@@ -52,12 +52,12 @@ def through_processes(name: str, data: DataSet, runs: Mapping[Key, Runs], folder
     risks = [run.model.predict(test.inputs, test.domains)[:, 1] for test in cohorts.measured]
     found = Judged.of(central.measured(study, cohorts, 0, risks), cohorts, risks)
     start, mean = f"{name}, epsilon {EPSILON:g}, processes and sealed sums", float(np.nanmean(found.areas))
-    beside = simulated(runs[HIERARCHICAL, EPSILON]) if (HIERARCHICAL, EPSILON) in runs else np.array([mean])
+    beside = simulated(data, runs[HIERARCHICAL, EPSILON]) if (HIERARCHICAL, EPSILON) in runs else np.array([mean])
     return [
         Figure(
             f"{start}: mean domain AUC beside {len(beside)} simulated draws of this split",
             f"within {NEAR:g}",
-            f"{mean:.4f} ({', '.join(f'{one:.4f}' for one in beside)}), {run.seconds:.0f} s",
+            f"{mean:.4f} ({beside.min():.4f} to {beside.max():.4f}), {run.seconds:.0f} s",
             bool(abs(mean - beside.mean()) <= NEAR),
         ),
         Figure(
@@ -69,10 +69,10 @@ def through_processes(name: str, data: DataSet, runs: Mapping[Key, Runs], folder
     ]
 
 
-def simulated(runs: Runs) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
-    """Mean domain AUC of the simulated draws on the split of the run with processes, or of all if there is one."""
-    split = runs.groups == 0 if len(np.unique(runs.groups)) < len(runs.groups) else np.ones(len(runs.groups), bool)
-    return np.asarray(np.nanmean(runs.areas[split], axis=1))
+def simulated(data: DataSet, runs: Runs) -> Floats:
+    """Mean domain AUC of the simulated draws on the split of the run with processes, (draws,)."""
+    here = runs.groups == 0 if isinstance(data.source, Split) else np.ones(len(runs.groups), np.bool_)
+    return np.asarray(np.nanmean(runs.areas[here], axis=1))
 
 
 def federated(data: DataSet, study: Study, folder: Path, console: Console) -> Run:
