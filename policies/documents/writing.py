@@ -64,6 +64,8 @@ _OF_FIELDS: Final[Mapping[str, str]] = {
     "encoder.max_update": "each weight's update is clamped to it",
     "encoder.sealing": "how updates are added unread",
     "evaluation.bins": "of the score, in the noised histograms",
+    "evaluation.auc": "fitted: from a risk that is fitted to the noised bins",
+    "evaluation.together": "figures of all patients together as well",
     "evaluation.noise": "deviation; paid from the held-out patients' own budget",
     "evaluation.largest_error": "of a number: share of its range beyond which errors count alike",
     "privacy.delta": "at which epsilon is stated",

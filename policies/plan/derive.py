@@ -159,9 +159,13 @@ def _pooled_noise(known: Known) -> float:
     return 2.5 if known.is_hierarchical else 3.0
 
 
+def _is_binary(known: Known) -> bool:
+    return known.draft.data.label.count == BINARY
+
+
 def _calibration(known: Known) -> str:
-    binary, biased = known.draft.data.label.count == BINARY, known["model.bias"] is not False
-    return "pooled" if biased and (binary or known.is_number) else "none"
+    biased = known["model.bias"] is not False
+    return "pooled" if biased and (_is_binary(known) or known.is_number) else "none"
 
 
 def _calibration_noise(known: Known) -> float:
@@ -237,6 +241,9 @@ RULE: Final[tuple[tuple[str, Rule], ...]] = (
     ("encoder.batch_size", _batch_size),
     ("encoder.learning_rate", lambda _: 0.5),
     ("encoder.noise", _encoder_noise),
+    ("evaluation.bins", lambda known: 20 if _is_binary(known) else 10),
+    ("evaluation.auc", lambda known: "fitted" if _is_binary(known) else "cells"),
+    ("evaluation.together", lambda _: True),
     ("evaluation.noise", lambda _: 1.0),
     ("privacy.count_noise", lambda known: 1 / math.sqrt(COUNT_SHARE * known.heads)),
 )
