@@ -163,6 +163,12 @@ def _is_binary(known: Known) -> bool:
     return known.draft.data.label.count == BINARY
 
 
+def _clip(known: Known) -> float:
+    if known.is_number:
+        return 0.3
+    return 1.0 if known.patients >= MANY_PATIENTS and known.is_hierarchical else 0.5
+
+
 def _calibration(known: Known) -> str:
     biased = known["model.bias"] is not False
     return "pooled" if biased and (_is_binary(known) or known.is_number) else "none"
@@ -229,7 +235,7 @@ RULE: Final[tuple[tuple[str, Rule], ...]] = (
     ("heads.solver", _solver),
     ("heads.pooled_rounds", _pooled_rounds),
     ("heads.domain_rounds", _domain_rounds),
-    ("heads.clip", lambda known: 0.3 if known.is_number else 0.5),
+    ("heads.clip", _clip),
     ("heads.max_step", lambda _: 30.0),
     ("heads.domain_noise", lambda _: 1.0),
     ("heads.pooled_noise", _pooled_noise),
