@@ -433,7 +433,7 @@ def sealed_steps_sent_again() -> Iterator[None]:
     """A draw of a sealed step is sent again under another roster, as an update that carries its whole noise may be."""
     step = planned.encoder_release
 
-    with patch.object(planned, "encoder_release", lambda study: replace(step(study), resendable=True)):
+    with patch.object(planned, "encoder_release", lambda *given: replace(step(*given), resendable=True)):
         yield
 
 

@@ -105,7 +105,7 @@ def test_the_architecture_explains_every_operation_it_uses(kind):
     assert {layer["operation"] for layer in network["layers"]} == set(network["operations"])
     assert all(network["operations"][name] == OPERATIONS[name] for name in network["operations"])
     sizes = {name: np.prod(tensor["shape"]) for name, tensor in network["tensors"].items()}
-    heads = sizes["heads.weight"] + sizes["heads.bias"]
+    heads = sizes["heads.weight"] + (sizes["heads.bias"] if study.model.bias else 0)
     assert heads == shapes.head_width(study) * len(study.data.domains)
     name = "value" if study.data.label.number else "probabilities"
     assert network["output"] == {name: {"type": "float64", "shape": ["n", study.data.label.count]}}
