@@ -37,6 +37,8 @@ _LEAST = 1e-3
 _RIDGE = 0.5
 """Directions with less than this part of the mean curvature are whitened less: they belong to rare codes, whose records
 would otherwise be long in the frame and lose most of their terms to the clip."""
+_DOUBT = 2.0
+"""How many times its noise the shape of the common curvature must stand out from a round one to be believed."""
 MOST_SHARE = 0.95
 """Largest share of a release for the pooled block."""
 
@@ -101,13 +103,14 @@ def _curvature(evidence: Evidence, scale: Scale) -> Floats:
     count, width = own.heads.shape
     opened = own.hessian / own.weight
     variance = 1.0 / (scale.hessian_factor**2 * own.weight)
-    total = opened.sum(axis=0)
-    if pooled.weight:
-        alone, together = 1.0 / (count * variance), scale.hessian_factor**2 * pooled.weight
-        total = (alone * total + together * pooled.hessian[0] / pooled.weight) / (alone + together)
-    shape = _raised(total, 0.0)
-    shape = _raised(shape, max(_LEAST * float(np.trace(shape)) / width, np.finfo(float).tiny))
     values = width * (width + 1) / 2
+    total, known = opened.sum(axis=0), 1.0 / (count * variance)
+    if pooled.weight:
+        together = scale.hessian_factor**2 * pooled.weight
+        total = (known * total + together * pooled.hessian[0] / pooled.weight) / (known + together)
+        known += together
+    shape = _raised(_rounder(total, values / known), 0.0)
+    shape = _raised(shape, max(_LEAST * float(np.trace(shape)) / width, np.finfo(float).tiny))
     found = []
     for part in opened:
         size = max(float(np.trace(part) / np.trace(shape)), _LEAST)
@@ -115,6 +118,21 @@ def _curvature(evidence: Evidence, scale: Scale) -> Floats:
         kept = max(0.0, 1.0 - values * variance / max(float((other**2).sum()), np.finfo(float).tiny))
         found.append(_raised(size * shape + kept * other, _LEAST * size * float(np.trace(shape)) / width))
     return np.stack(found)
+
+
+def _rounder(hessian: Floats, noise: float) -> Floats:
+    """H (W, W) drawn to its mean eigenvalue times the identity, which is what it is about in a good frame.
+
+    `noise` is the expected square of its noise. A shape that hardly stands out from twice its noise is dropped. H stays
+    as it is if its mean eigenvalue is not positive: then noise is all there is.
+    """
+    mean = float(np.trace(hessian)) / len(hessian) * np.eye(len(hessian))
+    if mean[0, 0] <= 0.0:
+        return hessian
+    other = hessian - mean
+    return np.asarray(
+        mean + max(0.0, 1.0 - _DOUBT * noise / max(float((other**2).sum()), np.finfo(float).tiny)) * other
+    )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
