@@ -15,6 +15,7 @@ Pure float64 numpy on public values. M domains, W = R K weights of a head.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -110,7 +111,9 @@ def _curvature(evidence: Evidence, scale: Scale) -> Floats:
         total = (known * total + together * pooled.hessian[0] / pooled.weight) / (known + together)
         known += together
     shape = _raised(_rounder(total, values / known), 0.0)
-    shape = _raised(shape, max(_LEAST * float(np.trace(shape)) / width, np.finfo(float).tiny))
+    # Noise may leave no positive eigenvalue. The shape is then round, and as large as the noise of one value.
+    size = max(float(np.trace(shape)) / width, _LEAST / math.sqrt(known))
+    shape = _raised(shape, _LEAST * size)
     found = []
     for part in opened:
         size = max(float(np.trace(part) / np.trace(shape)), _LEAST)

@@ -1,6 +1,6 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy.stats import multivariate_normal
 
@@ -109,6 +109,7 @@ def test_different_domains_keep_their_heads_and_a_small_one_borrows():
 
 
 @settings(max_examples=40)
+@example(seed=0, noise=1e3, sizes=[0, 0]).via("noise leaves no positive eigenvalue")
 @given(
     seed=st.integers(0, 2**32),
     noise=st.sampled_from([1e-6, 1.0, 1e3]),
