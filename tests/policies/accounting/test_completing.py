@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from policies.accounting import accountant
@@ -129,6 +129,9 @@ SHAPES = st.fixed_dictionaries(
 
 @pytest.mark.slow
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@example(
+    shape={"silos": 2, "inputs": 257, "domains": 1, "patients": (10_000_000,), "label": "number", "epsilon": 1.0}
+).via("more patients in a batch than a study may say")
 @given(SHAPES)
 def test_every_draft_becomes_a_study_at_its_price(shape):
     study = complete(draft_of(**shape), "draft.yaml")
