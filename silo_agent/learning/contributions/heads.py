@@ -22,6 +22,7 @@ from silo_agent.learning.contributions.counts import of_large_domains, small_dom
 from silo_agent.learning.contributions.drawing import Grid, draw, summed
 from silo_agent.learning.each_record import Rows, chunk_rows, sum_records
 from silo_agent.learning.errors import SolutionError
+from silo_agent.learning.families.family import Family
 from silo_agent.learning.heads import calibration, hierarchical, newton
 from silo_agent.learning.heads.evidence import Evidence, mixed
 from silo_agent.learning.heads.sums import hessian_noise_sd, pack, rounding_slack, second_order_sums, unpack
@@ -67,6 +68,7 @@ class Heads:
         slack = rounding_slack(most, together + blocks, model.heads.shape[1], clip)
         pooled = shapes.is_pooled(setting.study, place.round)
         evidence = None if pooled or not len(model.evidence) else model.gathered
+        family = self._family(place)
 
         def term(rows: Rows) -> NDArray[np.float64]:
             images = None if cohort.images is None else cohort.images.subset(rows)
@@ -76,14 +78,14 @@ class Heads:
                 cohort.domains[rows],
                 weights[rows],
                 model.heads,
-                family=setting.family,
+                family=family,
                 pooled=pooled,
                 clip=clip,
                 slack=slack,
                 frame=None if evidence is None else evidence.frame,
                 norm_bound=encoder.norm_bound,
             )
-            return pack(*(sums if evidence is None else mixed(*sums, evidence.share)), setting.family)
+            return pack(*(sums if evidence is None else mixed(*sums, evidence.share)), family)
 
         return sum_records(len(cohort), release.values, term, rows=together, strict=strict)
 
@@ -161,10 +163,16 @@ class Heads:
             evidence = evidence.emptied()
         return model.with_heads(heads, place.round, evidence.turned(values[model.heads.size : -1], float(values[-1])))
 
+    def _family(self, place: Place) -> Family:
+        """The family as this round's release weighs curvature and gradient."""
+        study, family = self._setting.study, self._setting.family
+        by_domain = study.heads.solver == "hierarchical" and not shapes.is_pooled(study, place.round)
+        return family.with_curvature(hierarchical.CURVATURE) if by_domain else family
+
     # --- opened sums ----------------------------------------------------------------------------------------------
     def _opened(self, release: Release, total: Integers, place: Place, silos: int) -> _Sums:
         """The sums by block, and the noise on each value of their packed form."""
-        study, family = self._setting.study, self._setting.family
+        study, family = self._setting.study, self._family(place)
         statistic, sd = summed(study, total, release, silos)
         blocks = shapes.head_blocks(study, place.round)
         sums = family.centred(*unpack(statistic, blocks, shapes.head_width(study), family))
@@ -204,7 +212,7 @@ class Heads:
         self, evidence: Evidence, opened: _Sums, place: Place, model: SharedModel
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
         """Heads, frame and share after a round of the hierarchical solver."""
-        study, family = self._setting.study, self._setting.family
+        study, family = self._setting.study, self._family(place)
         if shapes.is_pooled(study, place.round):
             heads, frame = self._newton(opened, place, model), evidence.frame
             if place.round == shapes.last_pooled(study):

@@ -10,7 +10,7 @@ weight of the Hessian that costs no sensitivity.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -37,6 +37,8 @@ _NODES = 33
 class Bernoulli:
     """The family of yes-or-no outcomes."""
 
+    curvature_part: float = 1.0
+
     @property
     def form(self) -> Form:
         """One logit, two classes."""
@@ -45,13 +47,17 @@ class Bernoulli:
     # --- sums of heads --------------------------------------------------------------------------------------------
     @property
     def hessian_factor(self) -> float:
-        """The factor 4 r / C^2."""
-        return 4.0 * SHARE / C**2
+        """The factor 4 r / C^2, times `curvature_part`."""
+        return self.curvature_part * 4.0 * SHARE / C**2
 
     @property
     def gradient_divisor(self) -> float:
         """The divisor C."""
         return C
+
+    def with_curvature(self, part: float) -> Bernoulli:
+        """The same with `part` of the factor. A smaller factor on the Hessian's term lengthens no term."""
+        return replace(self, curvature_part=part)
 
     def mean(self, logits: torch.Tensor) -> torch.Tensor:
         """The probability p of the second class."""

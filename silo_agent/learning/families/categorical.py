@@ -15,7 +15,7 @@ larger r.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -36,6 +36,7 @@ class Categorical:
     """The family of outcomes with `classes` classes, three or more."""
 
     classes: int
+    curvature_part: float = 1.0
 
     @property
     def form(self) -> Form:
@@ -45,13 +46,17 @@ class Categorical:
     # --- sums of heads --------------------------------------------------------------------------------------------
     @property
     def hessian_factor(self) -> float:
-        """The factor 2 r / C^2."""
-        return 2.0 * SHARE / C**2
+        """The factor 2 r / C^2, times `curvature_part`."""
+        return self.curvature_part * 2.0 * SHARE / C**2
 
     @property
     def gradient_divisor(self) -> float:
         """The divisor sqrt(2) C."""
         return math.sqrt(2.0) * C
+
+    def with_curvature(self, part: float) -> Categorical:
+        """The same with `part` of the factor. A smaller factor on the Hessian's term lengthens no term."""
+        return replace(self, curvature_part=part)
 
     def mean(self, logits: torch.Tensor) -> torch.Tensor:
         """The probabilities p of the classes."""

@@ -47,6 +47,10 @@ class Family(Protocol):
         """What g is divided by in the packed statistic."""
         ...
 
+    def with_curvature(self, part: float) -> Family:
+        """The same family with `part` of `hessian_factor`, in (0, 1]. A packed term's norm is then no larger."""
+        ...
+
     def mean(self, logits: torch.Tensor) -> torch.Tensor:
         """The inverse link: expected outcome (n, R) of logits (n, R). Not finite if the logits overflow."""
         ...

@@ -16,7 +16,7 @@ not fall where the residual grows, so r is a choice and not a theorem (docs/desi
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -35,6 +35,8 @@ _HALF = TARGET_STEPS // 2
 class Squared:
     """The family of outcomes that are numbers."""
 
+    curvature_part: float = 1.0
+
     @property
     def form(self) -> Form:
         """One row of weights, one predicted value."""
@@ -43,13 +45,17 @@ class Squared:
     # --- sums of heads --------------------------------------------------------------------------------------------
     @property
     def hessian_factor(self) -> float:
-        """The factor sqrt(r) / C^2."""
-        return math.sqrt(SHARE) / C**2
+        """The factor sqrt(r) / C^2, times `curvature_part`."""
+        return self.curvature_part * math.sqrt(SHARE) / C**2
 
     @property
     def gradient_divisor(self) -> float:
         """The divisor 2 C / sqrt(1 - r)."""
         return MOST_RESIDUAL * C / math.sqrt(1.0 - SHARE)
+
+    def with_curvature(self, part: float) -> Squared:
+        """The same with `part` of the factor. A smaller factor on the Hessian's term lengthens no term."""
+        return replace(self, curvature_part=part)
 
     def mean(self, logits: torch.Tensor) -> torch.Tensor:
         """The prediction: the row's value, clipped to [-1, 1]."""

@@ -40,6 +40,9 @@ _RIDGE = 0.5
 would otherwise be long in the frame and lose most of their terms to the clip."""
 _DOUBT = 2.0
 """How many times its noise the shape of the common curvature must stand out from a round one to be believed."""
+CURVATURE = 0.5
+"""What part of the family's Hessian factor a domain round has. The frame has made the curvature known to be nearly
+round, so a release tells more by its gradient, which the clip then shortens less."""
 MOST_SHARE = 0.95
 """Largest share of a release for the pooled block."""
 

@@ -17,6 +17,7 @@ from silo_agent.learning.encoder.beside import SPREAD, Beside
 from silo_agent.learning.encoder.encoder import build_encoder, features
 from silo_agent.learning.families.registry import family_of
 from silo_agent.learning.heads.evidence import mixed
+from silo_agent.learning.heads.hierarchical import CURVATURE
 from silo_agent.learning.heads.sums import pack, second_order_sums
 
 RAW = {"encoder": "raw", "hidden": ()}
@@ -110,19 +111,20 @@ def statistic(encoder, records, heads, classes, *, clip=1.0, share=None):
     """The packed terms of one patient with these records."""
     x, labels, domains = records
     frame = None if share is None else np.diag(np.linspace(0.2, 5.0, encoder.row))
+    family = family_of(classes) if share is None else family_of(classes).with_curvature(CURVATURE)
     sums = second_order_sums(
         features(encoder, x),
         labels,
         domains,
         record_weights(np.zeros(len(x), np.int64)),
         heads,
-        family=family_of(classes),
+        family=family,
         pooled=False,
         clip=clip,
         frame=frame,
         norm_bound=encoder.norm_bound,
     )
-    return pack(*(sums if share is None else mixed(*sums, share)), family_of(classes))
+    return pack(*(sums if share is None else mixed(*sums, share)), family)
 
 
 def drawn(encoder, classes, seed, count=4, spread=4.0):

@@ -8,6 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policies.documents.study import NUMBER
 from policies.plan.families import form_of
 from silo_agent.learning.encoder.layers import OPERATIONS
 from silo_agent.learning.families.bernoulli import Bernoulli
@@ -72,6 +73,16 @@ def test_residual_and_curvature_are_the_derivatives_of_the_loss(classes):
     expected = torch.einsum("n,nab,ni,nj->aibj", weight, curvatures, z, z)
     size = family.form.logits * 3
     torch.testing.assert_close(family.curvature_sum(mean, z, weight), expected.reshape(size, size))
+
+
+@pytest.mark.parametrize("classes", [*CLASSES, NUMBER])
+@given(part=st.floats(1e-3, 1.0))
+def test_a_smaller_part_of_the_curvature_changes_its_factor_alone(classes, part):
+    family = family_of(classes)
+    lighter = family.with_curvature(part)
+    assert lighter.hessian_factor == pytest.approx(part * family.hessian_factor)
+    assert lighter.gradient_divisor == family.gradient_divisor
+    assert lighter.with_curvature(1.0) == family
 
 
 @EVERY
