@@ -6,9 +6,9 @@ Source: docs/design/heads.md, "All releases together". Model, with x_m the head 
     y_m = H_m x_m + s_m,   s_m ~ N(0, H_m)                       the patients are a sample
     r_m = y_m + n_m,   r_0 = sum of y_m + n_0                    opened sums, with noise of known size
 
-a and b are not chosen: the result is the mean of the posteriors over a grid of both, weighted by how well they explain
-the sums. So it moves continuously with the sums, and two machines agree. b = 0, one head for all, is in the grid with
-half of the prior weight: where domains do not differ, the heads fall back to the pooled one.
+a, b and the shape T are not chosen: the result is the mean of the posteriors over a grid of them, weighted by how well
+they explain the sums. So it moves continuously with the sums, and two machines agree. b = 0, one head for all, is in
+the grid with half of the prior weight: where domains do not differ, the heads fall back to the pooled one.
 
 Pure float64 numpy on public values. M domains, W = R K weights of a head.
 """
@@ -97,7 +97,7 @@ def solve(evidence: Evidence, scale: Scale, rows: int, least_share: float, *, bi
         responses, correlated = responses + gain * (whole - responses.sum(axis=0)), noise * gain
     size = width // rows
     spread = np.kron(np.eye(rows), np.diag(np.append(np.ones(size - 1), _WIDE_BIAS if bias else 1.0)))
-    heads, one_head = _mean(curvature, responses, noise, correlated, _symmetric(back @ spread @ back))
+    heads, one_head = _mean(curvature, responses, noise, correlated, _shapes(_symmetric(back @ spread @ back)))
     return Solved(heads @ across, least_share + max(MOST_SHARE - least_share, 0.0) * one_head)
 
 
@@ -152,29 +152,37 @@ class _Given:
     answers: Floats
 
 
+def _shapes(spread: Floats) -> tuple[Floats, ...]:
+    """T (W, W): round in the features' coordinates, and half of the way to round in the frame's, of one trace."""
+    values, vectors = np.linalg.eigh(spread)
+    root = _symmetric((vectors * np.sqrt(values)) @ vectors.T)
+    return spread, root * (np.trace(spread) / np.trace(root))
+
+
 def _mean(
-    curvature: Floats, responses: Floats, noise: float, correlated: float, spread: Floats
+    curvature: Floats, responses: Floats, noise: float, correlated: float, spreads: tuple[Floats, ...]
 ) -> tuple[Floats, float]:
     """Posterior mean (M, W), and the posterior weight of b = 0."""
-    inverse, logdet = np.linalg.inv(spread), float(np.linalg.slogdet(spread)[1])
     weights, means = [], []
-    for own in _OWN:
-        given = _given(curvature, responses, noise, correlated, own * spread)
-        prior = _ONE_HEAD if own == 0 else (1.0 - _ONE_HEAD) / (len(_OWN) - 1)
-        for shared in _SHARED:
-            root = np.linalg.cholesky(_symmetric(inverse / shared + given.precision))
-            centre = np.linalg.solve(root.T, np.linalg.solve(root, given.pull))
-            weights.append(
-                np.log(prior)
-                + given.log_weight
-                + 0.5 * given.pull @ centre
-                - np.log(np.diag(root)).sum()
-                - 0.5 * (len(centre) * np.log(shared) + logdet)
-            )
-            means.append(centre + given.answers - given.gains @ centre)
+    for spread in spreads:
+        inverse, logdet = np.linalg.inv(spread), float(np.linalg.slogdet(spread)[1])
+        for own in _OWN:
+            given = _given(curvature, responses, noise, correlated, own * spread)
+            prior = _ONE_HEAD if own == 0 else (1.0 - _ONE_HEAD) / (len(_OWN) - 1)
+            for shared in _SHARED:
+                root = np.linalg.cholesky(_symmetric(inverse / shared + given.precision))
+                centre = np.linalg.solve(root.T, np.linalg.solve(root, given.pull))
+                weights.append(
+                    np.log(prior)
+                    + given.log_weight
+                    + 0.5 * given.pull @ centre
+                    - np.log(np.diag(root)).sum()
+                    - 0.5 * (len(centre) * np.log(shared) + logdet)
+                )
+                means.append(centre + given.answers - given.gains @ centre)
     likely = np.exp(np.array(weights) - max(weights))
     likely /= likely.sum()
-    one_head = float(likely[: len(_SHARED)].sum())
+    one_head = float(likely.reshape(len(spreads), len(_OWN), len(_SHARED))[:, 0].sum())
     return np.tensordot(likely, np.stack(means), 1), one_head
 
 

@@ -1,7 +1,10 @@
+import itertools
+
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from scipy.linalg import sqrtm
 from scipy.stats import multivariate_normal
 
 from silo_agent.learning.families.registry import family_of
@@ -60,10 +63,11 @@ def dense(evidence, rows=1):
         noise.append(np.full(width, SCALE.gradient_divisor**2 / pooled.weight))
     seen, reads, noise = np.concatenate(observed), np.vstack(design), np.diag(np.concatenate(noise))
     spread = back @ np.kron(np.eye(rows), np.diag([*np.ones(width // rows - 1), 4.0])) @ back
+    root = sqrtm(spread).real
     log_weights, means = [], []
-    for b in hierarchical._OWN:
-        for a in hierarchical._SHARED:
-            prior = np.kron(a * np.ones((count, count)) + b * np.eye(count), spread)
+    for shape in (spread, root * np.trace(spread) / np.trace(root)):
+        for b, a in itertools.product(hierarchical._OWN, hierarchical._SHARED):
+            prior = np.kron(a * np.ones((count, count)) + b * np.eye(count), shape)
             mean = reads @ blocks
             covariance = mean @ prior @ mean.T + reads @ blocks @ reads.T + noise
             covariance = (covariance + covariance.T) / 2
@@ -71,7 +75,7 @@ def dense(evidence, rows=1):
             means.append((prior @ mean.T @ np.linalg.solve(covariance, seen)).reshape(count, width) @ across)
     weights = np.exp(np.array(log_weights) - max(log_weights))
     weights /= weights.sum()
-    return np.tensordot(weights, np.array(means), 1), weights[: len(hierarchical._SHARED)].sum()
+    return np.tensordot(weights, np.array(means), 1), weights.reshape(2, -1, len(hierarchical._SHARED))[:, 0].sum()
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3])
