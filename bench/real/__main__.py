@@ -1,10 +1,10 @@
 """Private studies of three public data sets beside the other ways to use their records, at epsilon 1, 2, 4 and 8.
 
 Diabetes-130: readmission within 30 days, by race; a patient is the unit. Adult: income, by race and sex. Heart disease:
-four hospitals, by sex and age. Ten splits and two draws of noise on each (heart disease: six draws on each; Adult: its
-split and 20 draws), all methods on the same patients. Delta is 1e-5, and 1e-4 for the 900 patients of heart disease. The worst domain is judged among
-those with at least 60 test records of the rarer class; of heart disease, which has few, among all. It is the domain
-whose AUC is the least in the mean over the runs.
+four hospitals, by sex and age. All methods see the same patients: ten splits with two draws of noise on each (heart
+disease: six), of Adult its own split and 20 draws. Delta is 1e-5, and 1e-4 for the 900 patients of heart disease. The
+worst domain is judged among those with at least 60 test records of the rarer class; of heart disease, which has few,
+among all. It is the domain whose AUC is the least in the mean over the runs.
 """
 
 from __future__ import annotations
