@@ -20,7 +20,7 @@ from scipy.stats import t
 
 from bench import flamby, hospitals
 from bench.hospitals import Array, Cohorts, InTurns
-from bench.processes import Ran, budget_figures, federated
+from bench.processes import Ran, budget_figures, federated, or_failure
 from bench.table import OUT, Figure, judge
 from deploy.demo.sources import Source, load_source
 from deploy.local.processes import FederationError
@@ -95,9 +95,9 @@ def main() -> int:
     print("", *accuracy_table(measured, rows), sep="\n")
     found = [*figures(measured, own, tuple(files)), epsilon_figure(max(epsilons(private.study).values()))]
     if given.processes:
-        of_agents = [run_split(source, files, given.splits[0]) for source in (private, public)]
-        found += private_figures(of_agents[0], splits[0], measured.draws[0][:, : len(files)])
-        found += public_figures(of_agents[1], clear[0], ten[0])
+        name, draws = given.splits[0], measured.draws[0][:, : len(files)]
+        found += or_failure(PRIVATE, lambda: private_figures(run_split(private, files, name), splits[0], draws))
+        found += or_failure(PUBLIC, lambda: public_figures(run_split(public, files, name), clear[0], ten[0]))
     return judge("heart", found, details(measured, own, rows))
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
-from bench.processes import Ran, budget_figures, federated
+from bench.processes import Ran, budget_figures, federated, or_failure
 from bench.table import OUT, Figure, judge
 from deploy.demo.sources import Source, load_source
 from deploy.local.folders import empty
@@ -68,9 +68,7 @@ def main() -> int:
     found.append(Figure("epsilon, everything included", f"<= {EPSILON:g}", f"{epsilon:.3f}", epsilon <= EPSILON))
     found.append(published(outcomes))
     if given.processes:
-        found += of_processes(
-            source, cohorts, federated(source.study_file, sites, source.policy, out / "federation", limit=SECONDS)
-        )
+        found += or_failure("mnist", lambda: of_processes(source, cohorts, run_agents(source, sites, out)))
     return judge("mnist", found, {"seconds": seconds, "accuracy": right.tolist()})
 
 
@@ -85,6 +83,11 @@ def figures(right: NDArray[np.float64], start: str = "") -> list[Figure]:
         )
         for angle, column in zip(ANGLES, right.T.tolist(), strict=True)
     ]
+
+
+def run_agents(source: Source, sites: Mapping[str, Path], out: Path) -> Ran:
+    """Run the study with an agent for each site. Raises `FederationError`."""
+    return federated(source.study_file, sites, source.policy, out / "federation", limit=SECONDS)
 
 
 def of_processes(source: Source, cohorts: Cohorts, ran: Ran) -> list[Figure]:

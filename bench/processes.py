@@ -7,7 +7,7 @@ each other nothing get the same, and what their ledgers say it cost.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -56,6 +56,14 @@ def federated(study_file: Path, files: Mapping[str, Path], policy: str, folder: 
             raise FederationError(msg)
         sent = sum(upload.bytes for upload in status.uploads) / len(files)
         return Ran(models[0], gather.budgets(federation), gather.sealed_results(federation), seconds, sent)
+
+
+def or_failure(name: str, run: Callable[[], list[Figure]]) -> list[Figure]:
+    """The figures of a run through processes. One that fails is a missed figure, and the simulated ones stay."""
+    try:
+        return run()
+    except FederationError as error:
+        return [Figure(f"{name}: through processes", "runs to its end", str(error), met=False)]
 
 
 def budget_figures(budgets: Sequence[SiloBudget], epsilon: float, start: str = "") -> list[Figure]:
