@@ -92,6 +92,7 @@ def main() -> int:
         seconds = measured(NETWORKS[name], given.device, given.steps or usual)
         details[name] = seconds
         least = {way: min(times) for way, times in seconds.items()}
+        print(f"{name}: {least}", file=sys.stderr, flush=True)
         ratio = least["with noise"] / least["without noise"]
         weights = sum(one.numel() for one in scene(NETWORKS[name], given.device).encoder.parameters())
         title = f"{name}, {weights:,} weights, batch {NETWORKS[name].batch}, {given.device}"
