@@ -70,11 +70,11 @@ bench-real: $(VENV)/.installed ## Three public data sets at four epsilons beside
 bench-forecast: $(VENV)/.installed ## What `plan` forecasts of 30 studies against what they come to; a quarter of an hour.
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m bench.forecast
 
-bench-heart: $(VENV)/.installed ## Five splits of the four UCI hospitals, with and without noise; DATA=folder.
-	$(BIN)/python -m bench.heart $(if $(DATA),--data $(DATA))
+bench-heart: $(VENV)/.installed ## Accuracy on five splits of the four UCI hospitals, with and without noise; DATA=folder.
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m bench.heart --processes $(if $(DATA),--data $(DATA))
 
 bench-mnist: $(VENV)/.installed ## Five private silos, MNIST under five angles; DATA=folder.
-	$(BIN)/python -m bench.mnist $(if $(DATA),--data $(DATA))
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m bench.mnist --processes $(if $(DATA),--data $(DATA))
 
 bench-sealed: $(VENV)/.installed ## Sealed sums beside NVFLARE's parameters: bytes, CPU, memory, error.
 	$(BIN)/python -m bench.sealed

@@ -2,7 +2,7 @@
 
 Guarantees like with like: all methods see the records that the agents train on (the split is the agents' own, a public
 hash of data set and record) and are measured on the records that the agents hold out. Logistic regressions read the
-inputs that the study's schema makes, FLamby's recipe its own (`bench.flamby`). Federations run with real processes.
+inputs that the study's schema makes, FLamby's recipe its own (`bench.flamby`). Studies are simulated on these cohorts.
 """
 
 from __future__ import annotations
@@ -13,26 +13,19 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
 
 from bench import flamby
-from deploy.demo import gather
-from deploy.demo.report_data import SealedDomain, SiloBudget
 from deploy.demo.sources import Source
-from deploy.local.federation import Federation
-from deploy.local.folders import empty
 from deploy.local.logistic import logistic
-from deploy.local.processes import FederationError
 from deploy.local.silo_policies import DATA_SET, silo_policy
-from deploy.local.watching import bars, watch
+from deploy.local.simulate import silos as simulate
+from policies.documents.study import Study
 from silo_agent.data.reader import read_records
 from silo_agent.data.records import Records
 from silo_agent.data.split import split
 from silo_agent.data.table import Written
-from silo_agent.learning.evaluation.evaluation import auc
 from silo_agent.learning.model import SharedModel
 
-SECONDS = 600.0
 FLAMBY_SEED = flamby.SEEDS[0]
 
 Array = NDArray[np.float64]
@@ -65,7 +58,7 @@ def policy_text(source: Source, name: str) -> str:
 
 
 def draw_cohorts(source: Source, files: Mapping[str, Path], name: str) -> Cohorts:
-    """Split as the agents of `federated` do."""
+    """Split as agents with these policies do."""
     training, held_out, centres, complete_training, complete_held_out = {}, {}, {}, {}, {}
     for silo, file in files.items():
         policy = silo_policy(policy_text(source, name), silo, source.study_file)
@@ -82,30 +75,15 @@ def draw_cohorts(source: Source, files: Mapping[str, Path], name: str) -> Cohort
 
 
 @dataclass(frozen=True)
-class Study:
-    """What one federation left."""
+class InTurns:
+    """Splits for a simulation: seed after seed the next one, then from the beginning with other noise."""
 
-    model: SharedModel
-    sealed: tuple[SealedDomain, ...]
-    budgets: tuple[SiloBudget, ...]
-    rounds: int
+    splits: Sequence[Cohorts]
 
-
-def federated(source: Source, files: Mapping[str, Path], name: str, folder: Path, console: Console) -> Study:
-    """Run a study with a coordinator and one agent per hospital. Raises `FederationError`."""
-    empty(folder)
-    federation = Federation(folder / "federation", source.study_file, files, policy_text(source, name))
-    federation.prepare()
-    with bars(console) as progress, federation:
-        federation.begin()
-        watch(federation, progress, limit=SECONDS)
-        federation.wait_for_silos()
-        rounds = source.study.rounds
-        models = [SharedModel.load(federation.state(silo) / f"model-{rounds}.safetensors") for silo in files]
-        if len({model.digest for model in models}) != 1:
-            msg = f"{source.study.name}, {name}: the hospitals do not hold the same model"
-            raise FederationError(msg)
-        return Study(models[0], gather.sealed_results(federation), gather.budgets(federation), rounds)
+    def draw(self, study: Study, seed: int) -> simulate.Cohorts:  # noqa: ARG002 - a source may depend on the study
+        """The hospitals' records of one seed."""
+        own = self.splits[seed % len(self.splits)]
+        return simulate.Cohorts({name: simulate.Silo(own.training[name], own.held_out[name]) for name in own.training})
 
 
 # --- what the methods say -----------------------------------------------------------------------------------------
@@ -173,13 +151,6 @@ def by_domain(scores: Scores, cohorts: Cohorts) -> Array:
     """Accuracy in per cent on every domain's held-out records of all hospitals."""
     together, values, domains = _together(scores, cohorts)
     return np.array([_accuracy(values[domains == m], together[domains == m]) for m in range(len(cohorts.domains))])
-
-
-def areas(scores: Scores, cohorts: Cohorts) -> Array:
-    """AUC by domain over all hospitals; nan if a class is absent."""
-    together, values, domains = _together(scores, cohorts)
-    found = [auc(values[domains == m], together[domains == m]) for m in range(len(cohorts.domains))]
-    return np.array([np.nan if area is None else area for area in found])
 
 
 def _together(scores: Scores, cohorts: Cohorts) -> tuple[NDArray[np.int64], Array, NDArray[np.int64]]:

@@ -13,11 +13,13 @@ import argparse
 import sys
 import time
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+from bench.processes import or_failure
 from bench.real import data_sets
 from bench.real.data_sets import DATA, SPLITS, DataSet, Official
 from bench.real.judging import Judged, Runs
@@ -66,7 +68,8 @@ def main() -> int:
         figures += judged(name, runs, given.epsilons)
         details[name] = {f"{method} {epsilon}": _detail(own) for (method, epsilon), own in runs.items()}
         if given.processes:
-            figures += through_processes(name, data, runs, OUT / "real" / f"{name}-federation")
+            folder = OUT / "real" / f"{name}-federation"
+            figures += or_failure(name, partial(through_processes, name, data, runs, folder))
         print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
     return judge("real", figures, details)
 

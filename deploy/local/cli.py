@@ -19,7 +19,7 @@ from deploy.local.federation import Federation
 from deploy.local.folders import begin, find_data
 from deploy.local.ledgers import Budget, budgets
 from deploy.local.processes import FederationError
-from deploy.local.silo_policies import check_common
+from deploy.local.silo_policies import read_policies
 from deploy.local.simulate.command import simulate
 from deploy.local.simulate.errors import SimulationError
 from deploy.local.watching import bars, stage, watch
@@ -35,17 +35,21 @@ app.command()(simulate)
 def local(
     study: Annotated[Path, typer.Argument(metavar="STUDY", help="study.yaml")],
     data: Annotated[Path, typer.Option(help="Folder with one file for each silo: SILO.csv or SILO.parquet.")],
-    policy: Annotated[Path, typer.Option(help="Every silo's policy; \"{data_set}\" in it stands for the silo's name.")],
+    policy: Annotated[
+        Path,
+        typer.Option(
+            help="Every silo's policy, or a folder of SILO.yaml; \"{data_set}\" in it stands for the silo's name."
+        ),
+    ],
     out: Annotated[Path, typer.Option(help="New folder for certificates, ledgers, models and logs.")],
     limit: Annotated[float, typer.Option(min=1, help="Seconds after which a study is given up.")] = 3600.0,
 ) -> None:
     """Start authority, coordinator and every silo on loopback, run the study, and stop them again."""
     silos = load_study(study).silos
     files = find_data(data, silos)
-    text = policy.read_text(encoding="utf-8")
-    check_common(text, silos, policy)
+    policies = read_policies(policy, silos)
     begin(out)
-    console, federation = Console(), Federation(out, study, files, text)
+    console, federation = Console(), Federation(out, study, files, policies)
     with bars(console) as progress:
         with stage(progress, "certificates"):
             federation.prepare()

@@ -27,7 +27,7 @@ from deploy.local.parties import (
     configure_silo,
 )
 from deploy.local.processes import Parties, log_tail, run
-from deploy.local.silo_policies import silo_policy, silo_text
+from deploy.local.silo_policies import Policies, silo_policy, silo_text
 from policies.documents.policy import Policy
 from policies.documents.study import Study, load_study
 
@@ -39,8 +39,8 @@ class Federation:
     folder: Path
     study_file: Path
     data: Mapping[str, Path]
-    policy: str
-    """The common text of all silos' policies; `silo_policies.DATA_SET` in it stands for a silo's data set."""
+    policy: Policies
+    """The common text of all silos' policies, or one for each; `silo_policies.DATA_SET` stands for a silo's name."""
     threads: int | None = 1
     parties: Parties = field(default_factory=Parties)
     _passphrase: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)

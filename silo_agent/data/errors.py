@@ -70,6 +70,46 @@ class Faults:
         return "Faults(<private>)"
 
 
+@dataclass(frozen=True)
+class Reason:
+    """Why records of public files are left out: how many of them, and the first. It quotes a cell."""
+
+    column: str
+    expected: str
+    records: int
+    found: str
+    row: int
+    file: str
+
+    def __repr__(self) -> str:
+        return "Reason(<private>)"
+
+
+class Reasons(Faults):
+    """Counts also the records of each column and expectation. Only for public files, whose numbers may be shown."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._rows: dict[tuple[str, str], set[int]] = {}
+        self._example: dict[tuple[str, str], Fault] = {}
+
+    def add(self, fault: Fault) -> None:
+        """Take one more fault of a file."""
+        super().add(fault)
+        reason = (fault.column, fault.expected)
+        self._rows.setdefault(reason, set()).add(fault.row)
+        self._example.setdefault(reason, fault)
+
+    def counted(self) -> tuple[Reason, ...]:
+        """Every reason, in the order in which they were found."""
+        found = (self._example[reason] for reason in self._rows)
+        rows = self._rows.values()
+        return tuple(
+            Reason(one.column, one.expected, len(own), one.found, one.row, one.file)
+            for one, own in zip(found, rows, strict=True)
+        )
+
+
 class DataError(SiloError):
     """The file does not fit the study's schema. `str()` is one line per fault; `total` also counts unlisted faults."""
 

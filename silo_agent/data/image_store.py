@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import stat
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Final
 
@@ -50,7 +51,6 @@ class ImageStore:
     def __init__(self, folder: Path, image: Image, room: Levels) -> None:
         self._folder = folder.resolve()
         self._image = image
-        self._scale = Scale.of(image)
         self._levels = room
         self._paths: list[Path] = []
         self._places: dict[Path, int] = {}
@@ -59,7 +59,7 @@ class ImageStore:
         """Return the place of the cell's image among the collected ones. Decode it if it is new. Raises `Unfit`."""
         path = self._locate(cell)
         if path not in self._places:
-            image, place = self._decoded(path), len(self._paths)
+            image, place = _decoded(path, self._image), len(self._paths)
             if place < len(self._levels):
                 self._levels[place] = image
             self._paths.append(path)
@@ -70,11 +70,10 @@ class ImageStore:
         """Return all images, one per record, by their places. A place that holds no image is a black one."""
         kept = self._levels[: max(1, len(self._paths)) if places else 0]
         rest = tuple(self._paths[len(kept) :])
-        return Images(kept, self._scale.top, np.array(places, np.int64), rest=rest, decode=self._decoded)
-
-    def _decoded(self, path: Path) -> Levels:
-        decode = dicom_files.decode if path.suffix.lower() == ".dcm" else image_files.decode
-        return self._prepared(decode(path, self._image.channels))
+        # Not a method: the images go to other processes, and the room behind a method would go with them.
+        decode = partial(_decoded, image=self._image)
+        top = Scale.of(self._image).top
+        return Images(kept, top, np.array(places, np.int64), rest=rest, decode=decode)
 
     def _locate(self, cell: Cell) -> Path:
         """Return the file that a cell names. It is opened only if it lies in the folder after following links."""
@@ -101,17 +100,23 @@ class ImageStore:
             raise Unfit(_SMALL, f"{status.st_size >> 20} MiB")
         return path
 
-    def _prepared(self, raster: Raster) -> Levels:
-        """Clip to the public range, resize, and round to levels, channel by channel to save memory."""
-        size = (self._image.width, self._image.height)
-        channels = []
-        for values in raster.values:
-            fractions = self._scale.fractions(values)
-            if raster.inverted:
-                fractions = np.subtract(1.0, fractions, dtype=np.float32)
-            if fractions.shape != size[::-1]:
-                # Mode F, because resizing in eight bits would round the values of a 16-bit image.
-                resized = Pillow.fromarray(fractions).resize(size, Pillow.Resampling.BILINEAR)
-                fractions = np.asarray(resized, np.float32)
-            channels.append(self._scale.levels(fractions))
-        return np.stack(channels)
+
+def _decoded(path: Path, image: Image) -> Levels:
+    """One file as the study wants it. Raises `Unfit`."""
+    decode = dicom_files.decode if path.suffix.lower() == ".dcm" else image_files.decode
+    return _prepared(decode(path, image.channels), image)
+
+
+def _prepared(raster: Raster, image: Image) -> Levels:
+    """Clip to the public range, resize, and round to levels, channel by channel to save memory."""
+    scale, size, channels = Scale.of(image), (image.width, image.height), []
+    for values in raster.values:
+        fractions = scale.fractions(values)
+        if raster.inverted:
+            fractions = np.subtract(1.0, fractions, dtype=np.float32)
+        if fractions.shape != size[::-1]:
+            # Mode F, because resizing in eight bits would round the values of a 16-bit image.
+            resized = Pillow.fromarray(fractions).resize(size, Pillow.Resampling.BILINEAR)
+            fractions = np.asarray(resized, np.float32)
+        channels.append(scale.levels(fractions))
+    return np.stack(channels)

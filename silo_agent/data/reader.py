@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from policies.documents.study import BINARY, CategoryFeature, Code, DataSchema, DomainColumn, Label, NumericFeature
 from silo_agent.data.cells import Absence, Cell, CodeTable, Spelling, identifier, number, shown, text
-from silo_agent.data.errors import DataError, Fault, Faults, Unfit
+from silo_agent.data.errors import DataError, Fault, Faults, Reason, Reasons, Unfit
 from silo_agent.data.image_store import ImageStore, reserve
 from silo_agent.data.images import Images, Levels, Scale
 from silo_agent.data.inputs import ABSENT, Inputs, stack
@@ -361,23 +361,28 @@ def patient_parser(missing: Sequence[str]) -> Callable[[Cell], str]:
 
 @dataclass(frozen=True, repr=False)
 class Sorted:
-    """Fitting records, for each the text of one more column of its file, and how many records were left out."""
+    """Fitting records, for each the text of one more column of its file, how many were left out, and why.
+
+    A record can have several of the reasons.
+    """
 
     records: Records
     texts: tuple[str, ...]
     left_out: int
+    reasons: tuple[Reason, ...]
 
 
 def read_sorted_records(path: Path, schema: DataSchema, column: str | None) -> Sorted:
     """Read a file of public records for training, with the text of a column that the study need not name.
 
     For simulations, which make silos of the column's values; without a column the texts are empty. An agent never calls
-    it: how many records were left out is not for anybody outside. Raises `DataError` as `read_fitting_records` does.
+    it: how many records were left out, and why, is not for anybody outside. Raises `DataError` as
+    `read_fitting_records` does.
     """
-    faults, more = Faults(), () if column is None else (column,)
+    faults, more = Reasons(), () if column is None else (column,)
     reading = Reading(read_table(path, schema, faults, (*needed_columns(schema), *more)), faults, {})
     records = _fitting(reading, path.parent, schema)
     rows = reading.table.rows
     cells = [""] * len(rows) if column is None else reading.table.columns[column]
     texts = tuple(text(cell) for cell, fits in zip(cells, reading.fits, strict=True) if fits)
-    return Sorted(records, texts, reading.table.broken + len(rows) - len(records))
+    return Sorted(records, texts, reading.table.broken + len(rows) - len(records), faults.counted())

@@ -3,7 +3,7 @@
 Opacus: noise, sampling and accounting are FedWard's own code. So Opacus' privacy engine is left out, with its three
 accountants (which load scipy.stats and scipy.signal) and its data loaders. The tensors of distributed training are left
 out too; Opacus names them only in annotations and in an optimizer for several machines. Per-sample gradients need none
-of this.
+of this, but those of a convolution ask whether the layer lies on several machines; then that part is loaded whole.
 torch: at its first call an optimizer loads the compiler `torch._dynamo`, although it is not compiled. Nothing is
 compiled here. What an optimizer computes stays the same. torch.optim.optimizer._use_grad_for_differentiable turns
 gradients off for a step; this module does the same. torch._compile looks for the attribute that this module sets.
@@ -20,6 +20,7 @@ import torch
 from torch.optim import SGD, Optimizer
 
 _ENGINE: Final = "opacus.privacy_engine"
+_SHARDS: Final = "fsdp"
 _UNUSED: Final = {
     _ENGINE: ("PrivacyEngine",),
     "torch.distributed.tensor": ("DTensor",),
@@ -33,6 +34,8 @@ def load_lean() -> None:
     """Load Opacus, if it is not loaded yet. Code that later imports a module that was left out gets the real one."""
     if "opacus" not in sys.modules:
         _load_opacus()
+    if _SHARDS not in torch.distributed.__dict__:
+        torch.distributed.__dict__["__getattr__"] = _asked_for_shards
     for method in (Optimizer.add_param_group, Optimizer.zero_grad, Optimizer.state_dict, Optimizer.load_state_dict):
         _leave_uncompiled(method)
     step = getattr(SGD.step, "__wrapped__", None)
@@ -65,6 +68,13 @@ def _asked_for(name: str) -> object:
     if name == "PrivacyEngine":
         return importlib.import_module(_ENGINE).PrivacyEngine
     msg = f"module 'opacus' has no attribute {name!r}"
+    raise AttributeError(msg)
+
+
+def _asked_for_shards(name: str) -> object:
+    if name == _SHARDS:
+        return importlib.import_module(f"torch.distributed.{_SHARDS}")
+    msg = f"module 'torch.distributed' has no attribute {name!r}"
     raise AttributeError(msg)
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bench import heart
-from deploy.demo.report_data import Interval, SealedDomain, SiloBudget
+from deploy.demo.report_data import Interval, SealedDomain
 from deploy.local.processes import FederationError
 
 SILOS = ("one", "two", "three", "four")
@@ -46,17 +46,15 @@ def test_what_is_judged_can_be_written_down():
     assert json.loads(json.dumps(found)) == found
 
 
-def test_the_tables_hold_means_over_splits_and_the_interval_of_the_first_method():
-    found = heart.Measured()
+def test_the_table_holds_means_over_splits_and_of_the_first_method_interval_and_noise():
+    found = heart.Measured(draws=[np.array([[80.0, 60.0], [82.0, 60.0]])])
     for number, method in enumerate(heart.METHODS):
         found.hospital[method] = [np.array([80.0 + number]), np.array([82.0 + number])]
         found.domain[method] = [np.array([60.0]), np.array([60.0])]
-        found.area[method] = [np.array([0.8]), np.array([0.9])]
     lines = heart.accuracy_table(found, ("one", "a"))
-    assert lines[2] == "| one | 81.0 | 68.3 to 93.7 | 82.0 | 83.0 | 84.0 | 85.0 | 86.0 |"
-    assert lines[3].startswith("| a | 60.0 | 60.0 to 60.0 |")
+    assert lines[2] == "| one | 81.0 | 68.3 to 93.7 | +- 1.4 | 82.0 | 83.0 | 84.0 | 85.0 | 86.0 |"
+    assert lines[3].startswith("| a | 60.0 | 60.0 to 60.0 | +- 0.0 |")
     assert len({line.count("|") for line in lines}) == 1
-    assert heart.area_table(found, ("a",))[2] == "| a | 0.850 | 0.215 to 1.485 | 0.850 | 0.850 | 0.850 |"
 
 
 @pytest.mark.parametrize(("change", "met"), [(0.49, True), (-0.49, True), (0.51, False), (-0.51, False)])
@@ -72,11 +70,9 @@ def test_the_mean_over_splits_is_judged():
     assert all(figure.met for figure in heart.figures(values, np.array(heart.ACCEPTED), SILOS))
 
 
-@pytest.mark.parametrize(("spent", "counted", "met"), [(8.0, 8.0, [True, True]), (7.9, 8.1, [True, False])])
-def test_every_ledger_counts(spent, counted, met):
-    cheap = SimpleNamespace(budgets=(SiloBudget("one", 1.0, 1.0, 8.0),))
-    dear = SimpleNamespace(budgets=(SiloBudget("one", 1.0, 1.0, 8.0), SiloBudget("two", spent, counted, 8.0)))
-    assert [figure.met for figure in heart.budget_figures([cheap, dear])] == met
+@pytest.mark.parametrize(("epsilon", "met"), [(8.0, True), (8.001, False)])
+def test_the_private_study_has_a_budget(epsilon, met):
+    assert heart.epsilon_figure(epsilon).met is met
 
 
 def test_the_interval_is_students():
@@ -91,18 +87,52 @@ def test_the_deviation_between_draws_leaves_the_splits_out():
     assert heart.noise_deviation(draws) == pytest.approx([np.sqrt(2.0), 0.0])
 
 
+SPLIT = SimpleNamespace(
+    domains=("a",),
+    training={},
+    held_out={"one": SimpleNamespace(labels=np.array([1, 0]), domains=np.array([0, 0]), inputs=0)},
+    complete_held_out={"one": np.array([True, False])},
+)
+
+
+class Says:
+    """A model that predicts these risks."""
+
+    def __init__(self, *risks):
+        self.risks = np.array(risks)
+
+    def predict(self, inputs, domains):
+        return np.stack([1 - self.risks, self.risks], axis=1)
+
+
+def outcome(*risks):
+    return SimpleNamespace(model=Says(*risks))
+
+
+def test_draws_of_a_split_are_found_again(monkeypatch):
+    for method in ("of_pooled", "of_alone", "of_majority"):
+        monkeypatch.setattr(heart.hospitals, method, lambda cohorts: {"one": np.array([1.0, -1.0])})
+    monkeypatch.setattr(heart.hospitals, "of_flamby", lambda cohorts: np.array([50.0]))
+    noised = [outcome(0.9, 0.1), outcome(0.1, 0.1), outcome(0.9, 0.9), outcome(0.1, 0.9)]
+    found = heart.measure([SPLIT] * 2, [SPLIT] * 2, noised, [outcome(0.9, 0.1)] * 2)
+    assert [draws[:, 0].tolist() for draws in found.draws] == [[100.0, 50.0], [50.0, 0.0]]
+    assert [own.tolist() for own in found.hospital[heart.PRIVATE]] == [[75.0], [25.0]]
+    assert [own.tolist() for own in found.hospital[heart.PUBLIC]] == [[100.0], [100.0]]
+
+
+@pytest.mark.parametrize(("risks", "met"), [((0.8, 0.2), True), ((0.2, 0.2), False)])
+def test_agents_give_the_simulated_accuracy_without_noise(risks, met):
+    ran = SimpleNamespace(model=Says(*risks), seconds=1.0, **vars(sealed(2.0)))
+    (figure,) = heart.public_figures(ran, outcome(0.9, 0.1), SPLIT)
+    assert figure.met is met
+
+
 def test_a_method_counts_with_the_mean_of_its_draws():
-    cohorts = SimpleNamespace(
-        domains=("a",),
-        held_out={"one": SimpleNamespace(labels=np.array([1, 0]), domains=np.array([0, 0]))},
-        complete_held_out={"one": np.array([True, False])},
-    )
     found = heart.Measured()
-    found.add("m", [{"one": np.array([1.0, -1.0])}, {"one": np.array([-2.0, -1.0])}], cohorts)
+    found.add("m", [{"one": np.array([1.0, -1.0])}, {"one": np.array([-2.0, -1.0])}], SPLIT)
     assert found.hospital["m"][0].tolist() == [75.0]
     assert found.domain["m"][0].tolist() == [75.0]
     assert found.complete["m"][0].tolist() == [50.0]
-    assert found.area["m"][0].tolist() == [0.5]
 
 
 def sealed(*patients):

@@ -54,6 +54,16 @@ def test_another_name_is_another_split(files, cohorts):
     assert other.held_out["va"].identities != cohorts.held_out["va"].identities
 
 
+def test_splits_are_simulated_in_turns(files, cohorts):
+    other = hospitals.draw_cohorts(SOURCE, files, "test-2")
+    source = hospitals.InTurns([cohorts, other])
+    for seed, own in ((0, cohorts), (1, other), (4, cohorts)):
+        silos = source.draw(SOURCE.study, seed).silos
+        assert tuple(silos) == SOURCE.study.silos
+        assert silos["va"].training is own.training["va"]
+        assert silos["va"].held_out is own.held_out["va"]
+
+
 def test_flambys_recipe_trains_on_no_record_that_is_held_out(files, cohorts):
     for silo, file in files.items():
         records = read_records(file, SOURCE.study.data, SOURCE.study.data.columns)
@@ -74,7 +84,6 @@ def test_every_method_learns_what_the_data_say(cohorts):
         assert (hospitals.by_domain(said, cohorts) > 75).all()
         assert (hospitals.on_complete(said, cohorts) > 75).all()
     assert (hospitals.of_flamby(cohorts) > 75).all()
-    assert (hospitals.areas(hospitals.of_pooled(cohorts), cohorts) > 0.75).all()
 
 
 def test_alone_reads_nobody_elses_records(cohorts):
@@ -106,12 +115,10 @@ def test_patients_of_two_hospitals_stay_two(cohorts):
 def test_accuracy_counts_right_signs_and_domains_are_told_apart(cohorts):
     right = {s: np.where(r.labels > 0, 1.0, -1.0) for s, r in cohorts.held_out.items()}
     assert hospitals.by_hospital(right, cohorts).tolist() == [100.0] * 4
-    assert hospitals.areas(right, cohorts).tolist() == [1.0] * 4
     half = {
         s: np.where(r.domains == 2, -v, v) for (s, r), v in zip(cohorts.held_out.items(), right.values(), strict=True)
     }
     assert hospitals.by_domain(half, cohorts).tolist() == [100.0, 100.0, 0.0, 100.0]
-    assert hospitals.areas(half, cohorts).tolist() == [1.0, 1.0, 0.0, 1.0]
     va = {**right, "va": -right["va"]}
     assert hospitals.by_hospital(va, cohorts).tolist() == [100.0, 100.0, 100.0, 0.0]
     assert hospitals.on_complete(va, cohorts).tolist() == [100.0, 100.0, 100.0, 0.0]

@@ -20,6 +20,7 @@ from policies.documents.study import Study, load_study
 if TYPE_CHECKING:
     from deploy.local.simulate.many import M_co, Run
     from deploy.local.simulate.outcome import Measured
+    from deploy.local.simulate.reading import LeftOut
     from deploy.local.simulate.silos import Source
 
 MOST_SEEDS: Final = 10_000
@@ -83,11 +84,12 @@ def simulate(
     from deploy.local.simulate.engine import simulate as run
     from deploy.local.simulate.made_up import MadeUp
     from deploy.local.simulate.many import each_seed
-    from deploy.local.simulate.summary import Simulated, as_json, table
+    from deploy.local.simulate.summary import Simulated, as_json, table, why_left_out
     from deploy.local.simulate.variants import without_noise
 
     records: Mapping[str, int] = dict.fromkeys(asked.silos, patients)
-    source, left_out = cast("Source", MadeUp(patients, prevalence, effect, difference, held_out)), 0
+    source = cast("Source", MadeUp(patients, prevalence, effect, difference, held_out))
+    left_out: Mapping[str, LeftOut] = {}
     if data is not None:
         asked, source, records, left_out = _read(asked, data, silos_by, test, share=held_out, agents=agent or [])
     console = Console() if Console().is_terminal else Console(width=_WIDTH)
@@ -105,6 +107,8 @@ def simulate(
             others[ALONE] = each(ALONE, silos_alone.alone, asked)
     found = Simulated(asked, runs, public if data else None, records, left_out, others)
     console.print(table(found))
+    for line in why_left_out(found):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
     if json_file is not None:
         json_file.write_text(json.dumps(as_json(found), indent=1) + "\n", encoding="utf-8")
     if plot is not None:
@@ -156,11 +160,12 @@ def require_places(json_file: Path | None, plot: Path | None) -> None:
 
 def _read(
     study: Study, data: Path, silos_by: str | None, test: Path | None, *, share: float, agents: list[Path]
-) -> tuple[Study, Source, Mapping[str, int], int]:
-    """The study with the silos that were found, their records, and how many fit and do not fit."""
+) -> tuple[Study, Source, Mapping[str, int], dict[str, LeftOut]]:
+    """The study with the silos that were found, their records, how many fit, and which do not, by what they are for."""
     from deploy.local.simulate.guard import require_no_agents_data
     from deploy.local.simulate.reading import data_files, read_silos, read_test
     from deploy.local.simulate.silos import Held
+    from deploy.local.simulate.summary import RECORDS, TEST_RECORDS
     from deploy.local.simulate.variants import renamed
 
     files = [file for file in data_files(data, silos_by) if test is None or file.resolve() != test.resolve()]
@@ -168,8 +173,11 @@ def _read(
     silos = read_silos(files, study.data, silos_by)
     sizes = {name: len(own) for name, own in silos.records.items()}
     names = study.silos if set(study.silos) == set(sizes) else tuple(sizes)
-    source = Held({name: silos.records[name] for name in names}, share, read_test(test, study.data) if test else None)
-    return renamed(study, names), source, {name: sizes[name] for name in names}, silos.left_out
+    left_out, measured = {RECORDS: silos.left_out}, None
+    if test:
+        measured, left_out[TEST_RECORDS] = read_test(test, study.data)
+    source = Held({name: silos.records[name] for name in names}, share, measured)
+    return renamed(study, names), source, {name: sizes[name] for name in names}, left_out
 
 
 def progress(console: Console) -> Progress:

@@ -1,15 +1,16 @@
 """Public files as the records of virtual silos: a file for each silo, or one table parted by a column.
 
-A record that does not fit the study's schema is left out, as at a silo; here it is counted, because anybody may know.
+A record that does not fit the study's schema is left out, as at a silo. Here it is counted and the reason is named,
+because anybody may know.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 
@@ -17,19 +18,38 @@ from deploy.local.folders import SUFFIXES
 from deploy.local.simulate.errors import SimulationError
 from deploy.local.simulate.silos import rows_of
 from policies.documents.study import DataSchema
-from silo_agent.data.reader import read_sorted_records
+from silo_agent.data.errors import Reason
+from silo_agent.data.reader import Sorted, read_sorted_records
 from silo_agent.data.records import Records
 
 _LONGEST: Final = 63
 _UNNAMED: Final = "none"
 
 
+@dataclass(frozen=True)
+class LeftOut:
+    """How many records do not fit the schema, and why, by falling count. A record can have several of the reasons."""
+
+    records: int = 0
+    reasons: tuple[Reason, ...] = ()
+
+    @classmethod
+    def of(cls, tables: Sequence[Sorted]) -> Self:
+        """Those of several files; the first file that has a reason gives its example."""
+        first: dict[tuple[str, str], Reason] = {}
+        for own in (reason for table in tables for reason in table.reasons):
+            known = first.setdefault((own.column, own.expected), replace(own, records=0))
+            first[own.column, own.expected] = replace(known, records=known.records + own.records)
+        reasons = tuple(sorted(first.values(), key=lambda reason: -reason.records))
+        return cls(sum(table.left_out for table in tables), reasons)
+
+
 @dataclass(frozen=True, repr=False, eq=False)
 class Found:
-    """Records by silo. `left_out` counts the records that do not fit the schema."""
+    """Records by silo, and which were left out."""
 
     records: Mapping[str, Records]
-    left_out: int
+    left_out: LeftOut
 
 
 def data_files(data: Path, silos_by: str | None) -> tuple[Path, ...]:
@@ -61,21 +81,24 @@ def read_silos(files: Sequence[Path], schema: DataSchema, silos_by: str | None) 
         whole = {file: read_sorted_records(file, schema, None) for file in files}
         names = _names([file.stem for file in whole])
         records = {name: own.records for name, own in zip(names, whole.values(), strict=True)}
-        return Found(records, sum(own.left_out for own in whole.values()))
+        return Found(records, LeftOut.of(tuple(whole.values())))
     table = read_sorted_records(files[0], schema, silos_by)
     texts = np.array(table.texts, np.str_)
     values = sorted(set(table.texts))
     parted = {name: rows_of(table.records, texts == value) for name, value in zip(_names(values), values, strict=True)}
-    return Found(parted, table.left_out)
+    return Found(parted, LeftOut.of([table]))
 
 
-def read_test(file: Path, schema: DataSchema) -> Records:
-    """Records to measure models on. Raises `DataError` for a file of another form, `SimulationError` if none fits."""
-    records = read_sorted_records(file, schema, None).records
-    if not len(records):
+def read_test(file: Path, schema: DataSchema) -> tuple[Records, LeftOut]:
+    """Records to measure models on, and which were left out.
+
+    Raises `DataError` for a file of another form, `SimulationError` if no record fits.
+    """
+    table = read_sorted_records(file, schema, None)
+    if not len(table.records):
         msg = f"no record of {file} fits the study's schema, so no model can be measured on it; check file and schema"
         raise SimulationError(msg)
-    return records
+    return table.records, LeftOut.of([table])
 
 
 def _names(texts: Sequence[str]) -> list[str]:

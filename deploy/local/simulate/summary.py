@@ -12,10 +12,15 @@ from rich import box
 from rich.table import Table
 
 from deploy.local.simulate.outcome import Exact, Figure, Measured, Outcome, epsilons, mean
+from deploy.local.simulate.reading import LeftOut
 from policies.documents.study import Study
 from silo_agent.learning.evaluation.evaluation import Estimate
 
 Runs = Sequence[Measured]
+RECORDS, TEST_RECORDS = "records", "test records"
+"""What records that were left out were for."""
+MOST_REASONS: Final = 10
+"""Lines about records that are left out."""
 FIGURES: Final[Mapping[Figure, str]] = {"auc": "AUC", "accuracy": "accuracy", "r2": "R2"}
 """What a study is judged by, as tables and drawings call it."""
 
@@ -24,16 +29,16 @@ FIGURES: Final[Mapping[Figure, str]] = {"auc": "AUC", "accuracy": "accuracy", "r
 class Simulated:
     """What was run, and what came.
 
-    `public`: why the records may be used freely; None if they were made up. `records`: how many each silo has; left out
-    were `left_out`, which do not fit the schema. `others`: what was measured of the same
-    seeds otherwise, by name.
+    `public`: why the records may be used freely; None if they were made up. `records`: how many each silo has.
+    `left_out`: those that do not fit the schema, by what they are for. `others`: what was measured of the same seeds
+    otherwise, by name.
     """
 
     study: Study
     runs: Sequence[Outcome]
     public: str | None
     records: Mapping[str, int]
-    left_out: int = 0
+    left_out: Mapping[str, LeftOut] = field(default_factory=dict)
     others: Mapping[str, Runs] = field(default_factory=dict)
 
     @property
@@ -65,11 +70,24 @@ def title(found: Simulated) -> str:
     study = found.study
     price = ", ".join(f"{cohort} {cost:.2f}" for cohort, cost in epsilons(study).items())
     source = "made-up records" if found.public is None else f"public records ({found.public})"
-    left = f", {found.left_out} records left out" if found.left_out else ""
+    left = "".join(f", {own.records} {name} left out" for name, own in found.left_out.items() if own.records)
     return (
         f"{study.name} {study.digest[:12]}: {len(found.records)} silos, {len(found.runs)} seeds, {source}{left}\n"
         f"epsilon at delta {study.privacy.delta:g}: {price}"
     )
+
+
+def why_left_out(found: Simulated) -> list[str]:
+    """Lines for people: why records were left out, the most frequent reasons first. A record can have several."""
+    lines = []
+    for name, own in found.left_out.items():
+        for reason in own.reasons[:MOST_REASONS]:
+            column = f"{reason.column}: " if reason.column else ""
+            example = f"{reason.file}, row {reason.row}: {reason.found}"
+            lines.append(f"left out, {reason.records} {name}: {column}expected {reason.expected} ({example})")
+        if len(own.reasons) > MOST_REASONS:
+            lines.append(f"and {len(own.reasons) - MOST_REASONS} more reasons to leave out {name}; --json has all")
+    return lines
 
 
 def as_json(found: Simulated) -> dict[str, Any]:
@@ -80,12 +98,21 @@ def as_json(found: Simulated) -> dict[str, Any]:
         "source": "made up" if found.public is None else "public",
         "public": found.public,
         "silos": dict(found.records),
-        "left_out": found.left_out,
+        **_left_out(found),
         "delta": study.privacy.delta,
         "epsilon": dict(epsilons(study)),
         "runs": {name: [_run(run) for run in runs] for name, runs in found.every.items()},
     }
     return dict(_plain(document))
+
+
+def _left_out(found: Simulated) -> dict[str, Any]:
+    """Counts and reasons, of records and of test records; without a test file the latter are none."""
+    fields: dict[str, Any] = {}
+    for name in (RECORDS, TEST_RECORDS):
+        own, start = found.left_out.get(name, LeftOut()), "test_" if name == TEST_RECORDS else ""
+        fields |= {f"{start}left_out": own.records, f"{start}reasons": [asdict(reason) for reason in own.reasons]}
+    return fields
 
 
 def spread(values: Sequence[float | None]) -> str:

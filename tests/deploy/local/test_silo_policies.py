@@ -1,9 +1,9 @@
-"""One policy text for every silo of a local federation."""
+"""One policy text for every silo of a local federation, or one for each."""
 
 import pytest
 import yaml
 
-from deploy.local.silo_policies import check_common, silo_policy, silo_text
+from deploy.local.silo_policies import check_common, read_policies, silo_policy, silo_text
 from policies.documents.document import DocumentError
 from support.small_cohort import policy_document
 
@@ -29,3 +29,22 @@ def test_one_data_set_for_several_silos_is_an_error(tmp_path):
         check_common(same, ("north", "south"), file)
     with pytest.raises(DocumentError, match=str(file)):
         check_common("version: 3", ("north",), file)
+
+
+def test_a_folder_has_a_policy_for_each_silo(tmp_path):
+    for silo, changes in (("north", {}), ("south", {"min_silos": 5})):
+        (tmp_path / f"{silo}.yaml").write_text(yaml.safe_dump(policy_document() | changes))
+    policies = read_policies(tmp_path, ("north", "south"))
+    both = [silo_policy(policies, silo, tmp_path / "study.yaml") for silo in ("north", "south")]
+    assert [own.data_set.id for own in both] == ["north", "south"]
+    assert [own.min_silos for own in both] == [3, 5]
+    (tmp_path / "south.yaml").write_text(yaml.safe_dump(policy_document("north")))
+    with pytest.raises(DocumentError, match=r"south\.yaml.*data_set\.id: north is the data set of north too"):
+        read_policies(tmp_path, ("north", "south"))
+    with pytest.raises(OSError, match="west"):
+        read_policies(tmp_path, ("north", "west"))
+
+
+def test_a_file_has_one_for_all(tmp_path):
+    (tmp_path / "policy.yaml").write_text(TEXT)
+    assert read_policies(tmp_path / "policy.yaml", ("north", "south")) == TEXT

@@ -1,4 +1,5 @@
 import os
+import pickle
 
 import numpy as np
 import pytest
@@ -230,3 +231,12 @@ def test_no_number_of_distinct_cells_asks_for_more_memory(tmp_path, monkeypatch)
         asked.clear()
         assert len(read_fitting_records(path, scans_schema())) == 0
         assert [shape for shape in asked if np.ndim(shape)] == [(image_store.ROOM_BYTES // 64, 1, 8, 8)]
+
+
+@pytest.mark.parametrize("room", [2, 1000])
+def test_images_go_to_another_process_without_the_room_that_they_leave(tmp_path, room):
+    cells = sample(tmp_path)
+    found = store_of(tmp_path, cells, room)
+    sent = pickle.dumps(found)
+    assert len(sent) < 4000
+    np.testing.assert_array_equal(pickle.loads(sent).take(slice(None)), found.take(slice(None)))  # noqa: S301

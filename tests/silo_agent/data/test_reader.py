@@ -431,6 +431,13 @@ def test_records_come_with_the_text_of_another_column_and_misfits_are_counted(re
     assert found.texts == ("II", "I")
     assert len(found.records) == 2
     assert found.left_out == 2
+    assert [(reason.column, reason.records, reason.row, reason.found) for reason in found.reasons] == [
+        ("", 1, 5, "7 cells"),
+        ("age", 1, 3, "'old'"),
+        ("age", 1, 3, "'old'"),
+    ]
+    assert len({reason.expected for reason in found.reasons}) == 3
+    assert "old" not in repr(found.reasons)
     assert read_sorted_records(path, make_schema(), None).texts == ("", "")
     with pytest.raises(DataError, match="'bed'"):
         read_sorted_records(path, make_schema(), "bed")

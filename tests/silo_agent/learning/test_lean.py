@@ -37,6 +37,16 @@ names = ("opacus.privacy_engine", "scipy.stats", "torch._dynamo", "torch.distrib
 loaded = [name for name in names if name in sys.modules]
 print(json.dumps([loaded, update.vector.tolist()]))
 """
+CONVOLVE = """
+from policies.documents.study import Study
+from silo_agent.learning.private.dpsgd import require_accountable
+from support.images import study_document
+
+study = Study.model_validate(study_document())
+require_accountable(study)
+import torch
+print(hasattr(torch.distributed, "no_such_name"), isinstance(torch.distributed.fsdp.FSDPModule, type))
+"""
 ASK = """
 import opacus, torch.distributed.tensor
 from opacus import GradSampleModule, PrivacyEngine
@@ -57,6 +67,11 @@ def test_training_is_the_same_without_what_is_left_out():
     everything, full = json.loads(said(TRAIN))
     assert len(everything) == 5
     assert lean == full
+
+
+@pytest.mark.slow
+def test_an_agent_examines_a_network_of_convolutions():
+    assert said(LEAN + CONVOLVE) == "False True\n"
 
 
 @pytest.mark.slow

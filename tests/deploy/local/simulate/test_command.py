@@ -11,6 +11,7 @@ from deploy.local import cli
 from deploy.local.simulate import command
 from deploy.local.simulate.command import MOST_SEEDS, parse_seeds
 from deploy.local.simulate.errors import SimulationError
+from support import images
 from support.small_cohort import write_yaml
 from support.studies import tiny_document
 
@@ -87,11 +88,40 @@ def test_one_table_is_parted_by_a_column_and_another_file_measures(study, files,
     wards = [f"{row},Ward {number % 4}" for number, row in enumerate(rows)]
     table.write_text("\n".join(["patient,group,age,lactate,ill,ward", *wards, "p,a,old,5,1,Ward 1"]))
     options = ("--public", "made for a test", "--silos-by", "ward", "--seeds", "1,4", "--json", json_file)
-    run(study, "--data", table, "--test", files["north"], *options)
+    test = files["north"]
+    test.write_text(test.read_text() + "q,z,50,5,1\n")
+    shown = run(study, "--data", table, "--test", test, *options)
+    assert "1 records left out, 1 test records left out" in " ".join(shown.split())
+    assert "left out, 1 records: age: expected a number in" in shown
+    assert "left out, 1 test records: group: expected" in shown
     found = json.loads(json_file.read_text())
     assert found["silos"] == {f"ward-{number}": 60 for number in range(4)}
-    assert found["left_out"] == 1
+    assert (found["left_out"], found["test_left_out"]) == (1, 1)
+    assert found["reasons"][0]["column"] == "age"
+    assert found["test_reasons"][0] | {"expected": ""} == {
+        "column": "group",
+        "expected": "",
+        "records": 1,
+        "found": "'z'",
+        "row": 82,
+        "file": "north.csv",
+    }
     assert [one["together"]["records"] for one in found["runs"]["study"]] == [80, 80]
+
+
+@pytest.mark.slow
+def test_images_lie_below_the_folder_of_the_files(tmp_path):
+    folder, json_file = tmp_path / "files", tmp_path / "out.json"
+    for name, file in images.write_sites(folder).items():
+        (folder / f"{name}.csv").write_text(file.read_text().replace("png/", f"{name}/png/"))
+        file.unlink()
+    study = write_yaml(tmp_path / "scans.yaml", images.study_document())
+    options = ("--public", "made for a test", "--seeds", "2", "--workers", "2", "--json", json_file)
+    run(study, "--data", folder, *options)
+    found = json.loads(json_file.read_text())
+    assert found["left_out"] == 0
+    assert set(found["silos"]) == set(images.SILOS)
+    assert len({one["model"] for one in found["runs"]["study"]}) == 2
 
 
 @pytest.mark.parametrize("reason", [(), ("--public", "  ")])

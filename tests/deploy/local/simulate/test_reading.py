@@ -40,7 +40,31 @@ def test_records_that_do_not_fit_are_left_out_and_counted(tmp_path, schema):
     file.write_text(file.read_text() + "p8,z,50,5,1,III\nbroken\n")
     found = read_silos([file], schema, "ward")
     assert set(found.records) == {"i", "ii"}
-    assert found.left_out == 2
+    assert found.left_out.records == 2
+
+
+def test_every_reason_is_named_with_the_records_that_have_it(tmp_path, schema):
+    first, second = write(tmp_path / "one.csv", "I"), write(tmp_path / "two.csv", "I")
+    first.write_text(f"{first.read_text()}p7,a,old,5,1,I\np8,z,old,5,1,I\nbroken\n")
+    second.write_text(f"{second.read_text()}p9,a,200,5,1,I\n")
+    left_out = read_silos([first, second], schema, None).left_out
+    assert left_out.records == 4
+    assert [(reason.column, reason.records, reason.file, reason.row) for reason in left_out.reasons] == [
+        ("age", 2, "one.csv", 3),
+        ("", 1, "one.csv", 5),
+        ("group", 1, "one.csv", 4),
+        ("age", 1, "two.csv", 3),
+    ]
+    assert left_out.reasons[0].found == "'old'"
+    assert left_out.reasons[3].expected.startswith("a number in [")
+
+
+def test_a_reason_that_several_files_have_is_one(tmp_path, schema):
+    files = [write(tmp_path / f"{name}.csv", "I") for name in ("one", "two")]
+    for file in files:
+        file.write_text(file.read_text() + "p7,z,50,5,1,I\n")
+    (reason,) = read_silos(files, schema, None).left_out.reasons
+    assert (reason.column, reason.records, reason.file) == ("group", 2, "one.csv")
 
 
 def test_what_cannot_be_told_apart_or_found_is_an_error(tmp_path, schema):
@@ -57,6 +81,7 @@ def test_what_cannot_be_told_apart_or_found_is_an_error(tmp_path, schema):
 
 
 def test_a_test_file_without_fitting_records_is_an_error(tmp_path, schema):
-    assert len(read_test(write(tmp_path / "test.csv", "I"), schema)) == 1
+    records, left_out = read_test(write(tmp_path / "test.csv", "I"), schema)
+    assert (len(records), left_out.records) == (1, 0)
     with pytest.raises(SimulationError, match="no record"):
         read_test(write(tmp_path / "test.csv"), schema)
