@@ -1,10 +1,9 @@
 """FedDAR's Table 2 on a cohort like EXAM (`deploy.demo.cohort`), without privacy: what each of its parts is worth.
 
-Re-weighting, a head for each domain or the domain as an input, alternation, projection, and how heads are averaged. All
-rows but one are studies that agents would train, run in this process. The one, Hessians of heads that were trained
-together with the encoder, is no recipe, and is made here of the recipes' parts. The learning rate, the same for all
-rows, and the ridge were chosen on seed 0. Then FedDAR-SA with representations of 16, 64 and 128, where the paper's
-diverges from 64.
+Re-weighting, a head for each domain or the domain as an input, alternation, projection, and how heads are averaged.
+Every row is a study that agents would train, run in this process with their code (`deploy.local.simulate`). The
+learning rate, the same for all rows, and the ridge were chosen on seed 0. Then FedDAR-SA with representations of 16, 64
+and 128, where the paper's diverges from 64.
 """
 
 from __future__ import annotations
@@ -22,24 +21,16 @@ from numpy.typing import NDArray
 from scipy.stats import t as student
 
 from bench.table import Figure, judge
-from crypto.entropy import Entropy
 from deploy.demo.cohort import GROUP, GROUPS, generate
 from deploy.demo.run import join_files
 from deploy.local.simulate.engine import simulate
-from deploy.local.simulate.entropy import RepeatableEntropy
 from deploy.local.simulate.many import each_seed
 from deploy.local.simulate.outcome import Measured, mean, measure
 from deploy.local.simulate.silos import Cohorts, Silo
 from policies.documents.study import Study, load_study
-from policies.plan.release import encoder_release
 from silo_agent.data.reader import read_fitting_records
 from silo_agent.data.records import Records
-from silo_agent.learning.heads import newton
-from silo_agent.learning.heads.domain_weights import domain_counts, domain_weights
-from silo_agent.learning.heads.sums import second_order_sums
 from silo_agent.learning.model import SharedModel
-from silo_agent.learning.private.dpsgd import train_encoder
-from silo_agent.learning.recipes import feddar_sa
 
 Floats = NDArray[np.float64]
 SEEDS = (401, 402, 403, 404, 405)
@@ -66,21 +57,21 @@ class Row:
     domain_as_input: bool = False
     heads: bool = False
     projected: bool = False
+    together: bool = False
 
     @property
     def alternating(self) -> bool:
         """Whether heads are trained before the encoder, and not with it."""
-        return self.recipe.startswith("feddar")
+        return self.recipe.startswith("feddar") and not self.together
 
 
-TOGETHER = "trained together, averaged by Hessians"
 ROWS = (
     Row("FedAvg", "fedavg", (0.861, 0.773), reweighted=False),
     Row("re-weighting", "fedavg", (0.881, 0.824)),
     Row("re-weighting, domain as input", "fedavg", (0.880, 0.825), domain_as_input=True),
     Row("re-weighting, heads, WA", "multi-head-fedavg", (0.885, 0.834), heads=True),
     Row("re-weighting, heads, projection, WA", "multi-head-fedavg", (0.877, 0.817), heads=True, projected=True),
-    Row("re-weighting, heads, projection, SA", TOGETHER, (0.878, 0.826), heads=True, projected=True),
+    Row("re-weighting, heads, projection, SA", "feddar-sa", (0.878, 0.826), heads=True, projected=True, together=True),
     Row("re-weighting, domain as input, alternation", "feddar-wa", (0.867, 0.806), domain_as_input=True),
     Row("re-weighting, heads, alternation, WA", "feddar-wa", (0.912, 0.872), heads=True),
     Row("re-weighting, heads, alternation, projection, WA", "feddar-wa", (0.918, 0.863), heads=True, projected=True),
@@ -90,7 +81,7 @@ WORST, BEST = ROWS[0], ROWS[-1]
 
 
 def study_of(row: Row, width: int = PROJECTED) -> Study:
-    """The row as a study without noise. The row that is no recipe is trained with those of `multi-head-fedavg`."""
+    """The row as a study without noise."""
     document = load_study(STUDY).model_dump(mode="json", exclude={"personal", "publish"})
     if row.domain_as_input:
         (domain,) = document["data"]["domain"]
@@ -102,7 +93,7 @@ def study_of(row: Row, width: int = PROJECTED) -> Study:
     return Study.model_validate(
         document
         | {
-            "recipe": "multi-head-fedavg" if row.recipe == TOGETHER else row.recipe,
+            "recipe": row.recipe,
             "model": {"gain": 1.0, "seed": 1, **widths},
             "heads": {
                 "pooled_rounds": pooled,
@@ -113,6 +104,7 @@ def study_of(row: Row, width: int = PROJECTED) -> Study:
             },
             "encoder": {
                 "warm_up": WARM_UP if row.alternating else 0,
+                "together": row.together,
                 "steps": 10,
                 "sampling_rate": 0.2,
                 "batch_size": 200,
@@ -155,44 +147,6 @@ def run(study: Study, cohorts: Cohorts, *, seed: int) -> Trained:
     return _measured(simulate(study, cohorts, seed=seed).model, cohorts, seed)
 
 
-def together_second_order(study: Study, cohorts: Cohorts, *, seed: int) -> Trained:
-    """Encoder and heads trained together at each silo; heads averaged with their Hessians at the silo's own encoder."""
-    model, family = SharedModel.start(study), SharedModel.start(study).family
-    counts = sum(domain_counts(own.domains, own.weights, len(GROUPS)) for own in _training(cohorts))
-    weights, sources = domain_weights(np.asarray(counts), study.encoder.weight_clip), _entropies(cohorts, seed)
-    for number in range(1, study.rounds + 1):
-        pooled = number <= study.heads.pooled_rounds
-        joint, width = (1 if pooled else len(GROUPS)), model.heads.shape[1]
-        moved, sums = np.zeros(len(model.encoder)), []
-        for own, entropy in zip(_training(cohorts), sources, strict=True):
-            update = train_encoder(
-                model.build_encoder(), model.heads, own, study.encoder, encoder_release(study, joint),
-                family=family, domain_weights=weights, prior=None, mode="none", entropy=entropy, joint=joint,
-            ).vector  # fmt: skip
-            moved += update[: len(moved)]
-            heads = np.broadcast_to(model.heads + update[len(moved) :].reshape(joint, width), model.heads.shape)
-            local = model.with_update(update[: len(moved)], 1)
-            curvature, _ = second_order_sums(
-                local.features(own.inputs, device="cpu"), own.labels, own.domains, own.weights * weights[own.domains],
-                heads, family=family, pooled=pooled,
-            )  # fmt: skip
-            pull = np.einsum("dij,dj->di", curvature, (model.heads - heads)[:joint] / study.heads.max_step)
-            sums.append((curvature, pull))
-        totals = [np.sum(parts, axis=0) for parts in zip(*sums, strict=True)]
-        summed = feddar_sa.opened(totals[0], totals[1], study.heads)
-        solved = newton.solve(model.heads, *summed, 0.0, study.heads, pooled=pooled)
-        model = model.with_update(moved, len(sums)).with_heads(solved, number)
-    return _measured(model, cohorts, seed)
-
-
-def _training(cohorts: Cohorts) -> list[Records]:
-    return [silo.training for silo in cohorts.silos.values()]
-
-
-def _entropies(cohorts: Cohorts, seed: int) -> list[Entropy]:
-    return [RepeatableEntropy(seed, name) for name in cohorts.silos]
-
-
 def _measured(model: SharedModel, cohorts: Cohorts, seed: int) -> Trained:
     def by_domain(records: Records) -> Any:
         return measure(model.study, (records,), (model.predict(records.inputs, records.domains),))
@@ -219,16 +173,16 @@ def main() -> int:
 
     found: dict[str, Floats] = {}
     for row in filter(lambda row: wanted(row.name), ROWS):
-        found[row.name] = _measure(study_of(row), seeds, arguments.workers, together=row.recipe == TOGETHER)
+        found[row.name] = _measure(study_of(row), seeds, arguments.workers)
     widths = {width: _measure(study_of(BEST, width), seeds, arguments.workers) for width in WIDTHS if wanted("width")}
     figures = [*_table(found), *_order(found), *_stable(widths)]
     details = {"seeds": seeds, "rows": {name: values.tolist() for name, values in found.items()}}
     return judge("ablation", figures, details | {"widths": {k: values.tolist() for k, values in widths.items()}})
 
 
-def _measure(study: Study, seeds: tuple[int, ...], workers: int, *, together: bool = False) -> Floats:
+def _measure(study: Study, seeds: tuple[int, ...], workers: int) -> Floats:
     """Mean and least AUC of a domain, mean of the hospitals, and the longest head, (seeds, 4)."""
-    done = each_seed(together_second_order if together else run, study, Cohort(), seeds, workers=workers)
+    done = each_seed(run, study, Cohort(), seeds, workers=workers)
     return np.array([(one.mean, one.worst(), one.clients, one.longest) for one in done])
 
 
