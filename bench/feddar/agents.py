@@ -31,7 +31,7 @@ def study_of(recipe: str, steps: Steps, rounds: int, *, samples: int, clients: i
     number = {"minimum": -RANGE, "maximum": RANGE}
     heads: dict[str, float] = {"pooled_rounds": 1, "domain_rounds": rounds, "pooled_noise": 0.0, "domain_noise": 0.0}
     if recipe == "feddar-sa":
-        heads |= {"ridge": 0.0}
+        heads |= {"ridge": 0.0, "max_step": 4.0}
     if steps.head_steps:
         heads |= {"steps": steps.head_steps, "learning_rate": steps.head_rate}
     return Study.model_validate(
