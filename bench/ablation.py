@@ -174,6 +174,7 @@ def main() -> int:
     found: dict[str, Floats] = {}
     for row in filter(lambda row: wanted(row.name), ROWS):
         found[row.name] = _measure(study_of(row), seeds, arguments.workers)
+        print(f"{row.name}: {_shown(found[row.name])}", file=sys.stderr, flush=True)
     widths = {width: _measure(study_of(BEST, width), seeds, arguments.workers) for width in WIDTHS if wanted("width")}
     figures = [*_table(found), *_order(found), *_stable(widths)]
     details = {"seeds": seeds, "rows": {name: values.tolist() for name, values in found.items()}}
@@ -198,11 +199,13 @@ def _table(found: Mapping[str, Floats]) -> list[Figure]:
     lines = []
     for row in ROWS:
         if row.name in found:
-            shown = " / ".join(_interval(found[row.name][:, column]) for column in range(3))
             paper = "paper {:.3f} / {:.3f}".format(*row.paper)
-            print(f"{row.name}: {shown}", file=sys.stderr, flush=True)
-            lines.append(Figure(f"{row.name}: mean / least / hospitals", paper, shown, met=True))
+            lines.append(Figure(f"{row.name}: mean / least / hospitals", paper, _shown(found[row.name]), met=True))
     return lines
+
+
+def _shown(values: Floats) -> str:
+    return " / ".join(_interval(values[:, column]) for column in range(3))
 
 
 def _order(found: Mapping[str, Floats]) -> list[Figure]:
