@@ -5,7 +5,7 @@ others run `ROUNDS` rounds at the rate, of `RATES`, that gives the least mean er
 case. FedDAR-SA runs a second time with every sum sealed: a quarter of an hour on one core, mostly for the masks of 100
 silos. Algorithm 2 runs a second time as a study, by the code that agents run, and so does FedDAR-SA at 20 samples:
 another quarter of an hour on one core. They run as many rounds as the same method needed above, and `SPARE` more,
-because they start elsewhere. At 5 samples FedDAR-SA needs some 300 rounds, and a study may have 200 on heads of domains.
+because they start elsewhere. At 5 samples FedDAR-SA needs some 300 rounds, more than a study may have.
 """
 
 from __future__ import annotations

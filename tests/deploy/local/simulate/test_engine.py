@@ -176,3 +176,13 @@ def test_a_study_outside_the_bounds_is_refused(files):
     outside = study.model_copy(update={"heads": study.heads.model_copy(update={"clip": 1e-9})})
     with pytest.raises(PolicyError, match="clip"):
         simulate(outside, cohorts_of(study, files), seed=1)
+
+
+def test_a_round_of_warm_up_is_a_round_of_fedavg(files):
+    """The encoder after it is the same, bit for bit; the round of the heads that follows moves heads alone."""
+    encoder = {"noise": 0.0, "warm_up": 1}
+    warmed = tiny_study(**NONE | {"recipe": "feddar-sa", "heads": HEADS | {"domain_rounds": 0}, "encoder": encoder})
+    averaged = tiny_study(**NONE | {"recipe": "fedavg", "heads": HEADS | {"pooled_rounds": 1, "domain_rounds": 0}})
+    after, wanted = (simulate(study, cohorts_of(study, files), seed=1).model for study in (warmed, averaged))
+    assert np.array_equal(after.encoder, wanted.encoder)
+    assert not np.array_equal(after.heads, wanted.heads)
