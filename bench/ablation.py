@@ -2,8 +2,8 @@
 
 Re-weighting, a head for each domain or the domain as an input, alternation, projection, and how heads are averaged.
 Every row is a study that agents would train, run in this process with their code (`deploy.local.simulate`). The
-learning rate, the same for all rows, and the ridges were chosen on seed 0. Then FedDAR-SA with representations of 16, 64
-and 128, where the paper's diverges from 64.
+learning rate, the same for all rows, and the ridges were chosen on seed 0. Then FedDAR-SA with representations of 16,
+64 and 128, where the paper's diverges from 64.
 """
 
 from __future__ import annotations
