@@ -54,7 +54,7 @@ def study_of(recipe: str, steps: Steps, rounds: int, *, samples: int, clients: i
                 "sampling_rate": 1.0,
                 "batch_size": samples,
                 "learning_rate": steps.encoder_rate * RANGE**2,
-                "clip": 10.0,
+                "clip": 1.0,
                 "noise": 0.0,
                 "weight_clip": 100.0,
                 "sealing": "ring64",
