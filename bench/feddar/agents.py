@@ -23,6 +23,8 @@ from silo_agent.learning.model import SharedModel
 
 RANGE = 5.0
 """Inputs and responses lie within it; the few that do not are taken for the nearer end."""
+CLIP = 1.0
+"""Hardly any gradient is longer. Gradients are rounded to 2^-20 of it."""
 
 
 def study_of(recipe: str, steps: Steps, rounds: int, *, samples: int, clients: int = CLIENTS) -> Study:
@@ -54,7 +56,7 @@ def study_of(recipe: str, steps: Steps, rounds: int, *, samples: int, clients: i
                 "sampling_rate": 1.0,
                 "batch_size": samples,
                 "learning_rate": steps.encoder_rate * RANGE**2,
-                "clip": 1.0,
+                "clip": CLIP,
                 "noise": 0.0,
                 "weight_clip": 100.0,
                 "sealing": "ring64",
