@@ -243,7 +243,7 @@ def _check_model(policy: Policy, study: Study) -> None:
     weights = encoder_values(study)
     for holds, reason, asked, allowed in (
         (
-            model.encoder in {"raw", *limits.architectures},
+            model.encoder in {"raw", "linear", *limits.architectures},
             Reason.ARCHITECTURE,
             f"study.model.encoder is {model.encoder}",
             f"policy.limits.architectures allows {', '.join(limits.architectures)}",

@@ -3,7 +3,9 @@
 FedDAR runs until no coefficient moves by `TOLERANCE` in a round, with steps that were chosen on seeds 0 to 5. The
 others run `ROUNDS` rounds at the rate, of `RATES`, that gives the least mean error on the test samples: their best
 case. FedDAR-SA runs a second time with every sum sealed: a quarter of an hour on one core, mostly for the masks of 100
-silos.
+silos. Algorithm 2 runs a second time as a study, by the code that agents run, and so does FedDAR-SA at 20 samples:
+another quarter of an hour on one core. They run as many rounds as the same method needed above, and `SPARE` more,
+because they start elsewhere. At 5 samples FedDAR-SA needs some 300 rounds, more than a study may have.
 """
 
 from __future__ import annotations
@@ -13,10 +15,11 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import numpy as np
 
-from bench.feddar import baselines, plot
+from bench.feddar import agents, baselines, plot
 from bench.feddar.law import CLIENTS, DOMAINS, INPUTS, WIDTH, Experiment, distance, draw, error
 from bench.feddar.recipes import (
     Clients,
@@ -31,6 +34,7 @@ from bench.feddar.recipes import (
 )
 from bench.feddar.sealed import Silos
 from bench.table import OUT, Figure, judge
+from deploy.local.simulate.many import simulate_seeds
 
 SAMPLES, SEEDS = (5, 10, 20), (10, 11, 12)
 WANTED_ERROR, WANTED_RATIO = 2e-7, 1e4
@@ -51,6 +55,14 @@ RATES: Mapping[str, tuple[float, ...]] = {
 WORSE = ("Local only", "FedAvg", "FedRep")
 """The methods that FedDAR-SA must beat by far."""
 SA, ALGORITHM_2, SEALED = "FedDAR-SA", "FedDAR, Algorithm 2", "FedDAR-SA, sealed sums"
+AGENTS_2, AGENTS_SA = "Algorithm 2 as a study", "FedDAR-SA as a study"
+STUDIES: Mapping[str, tuple[str, str, Steps, tuple[int, ...]]] = {
+    AGENTS_2: ("feddar-linear", ALGORITHM_2, LINEAR, SAMPLES),
+    AGENTS_SA: ("feddar-sa", SA, MANY, (20,)),
+}
+"""Recipe of a study, the method above that it is, its steps, and the numbers of samples at which it runs."""
+SPARE, MOST = 20, 200
+"""Rounds more than the method needed above, and the most that a study may have."""
 WA, WA_EXACT = "FedDAR-WA, 10 local steps", "FedDAR-WA, heads solved"
 
 Errors = dict[str, dict[int, list[float]]]
@@ -70,23 +82,48 @@ def main() -> int:
     """Run, plot, judge."""
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--seeds", type=int, nargs="+", default=SEEDS)
-    seeds = tuple(arguments.parse_args().seeds)
+    arguments.add_argument("--samples", type=int, nargs="+", choices=SAMPLES, default=SAMPLES, help="of a client")
+    arguments.add_argument("--workers", type=int, default=2, help="processes that run studies")
+    arguments.add_argument("--without", nargs="+", choices=("sealed", "studies"), default=(), help="what to leave out")
+    chosen = arguments.parse_args()
+    seeds, sizes = tuple(chosen.seeds), tuple(chosen.samples)
     errors: Errors = {}
     details: dict[str, object] = {"seeds": seeds}
-    for samples in SAMPLES:
+    for samples in sizes:
         draws = {seed: draw(seed, samples) for seed in seeds}
-        found, notes = measure(draws)
+        found, notes = measure(draws, sealed="sealed" not in chosen.without)
+        if "studies" not in chosen.without:
+            found |= by_studies(draws, samples, notes, chosen.workers)
         for method, values in found.items():
             errors.setdefault(method, {})[samples] = values
             print(f"{samples:2d} samples, {method}: " + ", ".join(f"{value:.2e}" for value in values), flush=True)
         details[f"{samples} samples"] = notes
     plotted = ("Local only", "FedAvg", "FedRep", "Separate FedAvg", WA_EXACT, WA, SA, SEALED)
+    shown = {m: [spread(errors[m][s]) for s in sizes] for m in plotted if m in errors}
     OUT.mkdir(exist_ok=True)
-    plot.draw(OUT / "feddar.svg", SAMPLES, {m: [spread(errors[m][s]) for s in SAMPLES] for m in plotted})
+    plot.draw(OUT / "feddar.svg", sizes, shown)
     return judge("feddar", figures(errors), details | {"errors": errors})
 
 
-def measure(draws: Mapping[int, Experiment]) -> tuple[dict[str, list[float]], dict[str, object]]:
+def by_studies(
+    draws: Mapping[int, Experiment], samples: int, notes: Mapping[str, Any], workers: int
+) -> dict[str, list[float]]:
+    """Errors of the studies for each draw. `notes` has the rounds that the same methods needed."""
+    found = {}
+    for name, (recipe, method, steps, sizes) in STUDIES.items():
+        if samples in sizes:
+            needed = max(outcome["rounds"] for outcome in notes[method])
+            study = agents.study_of(recipe, steps, min(needed + SPARE, MOST), samples=samples)
+            outcomes = simulate_seeds(study, agents.Draws(samples), tuple(draws), workers=workers)
+            models = [agents.model_of(outcome.model) for outcome in outcomes]
+            pairs = zip(draws.values(), models, strict=True)
+            found[name] = [error(draw.test, model.coefficients) for draw, model in pairs]
+    return found
+
+
+def measure(
+    draws: Mapping[int, Experiment], *, sealed: bool = True
+) -> tuple[dict[str, list[float]], dict[str, object]]:
     """Errors by method for each draw, and what else was seen."""
     methods: dict[str, Callable[[int, float], float]] = {
         "Local only": lambda seed, rate: baselines.alone(draws[seed], rate),
@@ -111,6 +148,8 @@ def measure(draws: Mapping[int, Experiment]) -> tuple[dict[str, list[float]], di
     ):
         outcomes = [run(draws[seed], recipe, steps, plain_total, seed) for seed in draws]
         found[name], notes[name] = [outcome.error for outcome in outcomes], [asdict(outcome) for outcome in outcomes]
+    if not sealed:
+        return found, notes
     silos, began = Silos(CLIENTS), time.process_time()
     outcomes = [run(draws[seed], second_order, MANY, silos, seed) for seed in draws]
     found[SEALED], notes[SEALED] = [outcome.error for outcome in outcomes], [asdict(outcome) for outcome in outcomes]
@@ -135,8 +174,8 @@ def start(seed: int) -> Model:
 
 
 def spread(values: Sequence[float]) -> tuple[float, float]:
-    """Mean and standard error."""
-    return float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(len(values)))
+    """Mean and standard error, which is 0 of one value."""
+    return float(np.mean(values)), float(np.std(values, ddof=min(1, len(values) - 1)) / np.sqrt(len(values)))
 
 
 def least_ratio(errors: Errors, method: str) -> float:
@@ -151,7 +190,8 @@ def least_ratio(errors: Errors, method: str) -> float:
 
 def figures(errors: Errors) -> list[Figure]:
     """Mean and standard error of all methods at each number of samples, then what is judged beside."""
-    judged, lines = (ALGORITHM_2, SA, SEALED), []
+    judged = [method for method in (ALGORITHM_2, SA, SEALED, AGENTS_2, AGENTS_SA) if method in errors]
+    lines = []
     for method, by_samples in errors.items():
         shown = "; ".join("{:.1e} +- {:.0e}".format(*spread(values)) for values in by_samples.values())
         met = method not in judged or all(spread(values)[0] <= WANTED_ERROR for values in by_samples.values())
@@ -161,9 +201,16 @@ def figures(errors: Errors) -> list[Figure]:
         ratio = least_ratio(errors, method)
         name = f"least error of {', '.join(WORSE)} / {method}"
         lines.append(Figure(name, f">= {WANTED_RATIO:g}", f"{ratio:.1e}", ratio >= WANTED_RATIO))
-    pairs = [pair for s in errors[SA] for pair in zip(errors[SA][s], errors[SEALED][s], strict=True)]
-    changed = max(abs(sealed / plain - 1.0) for plain, sealed in pairs)
-    lines.append(Figure("largest relative change of an error by sealing", "shown", f"{changed:.1e}", met=True))
+    for how, plain, other in (
+        ("sealing", SA, SEALED),
+        ("a study", ALGORITHM_2, AGENTS_2),
+        ("a study of SA", SA, AGENTS_SA),
+    ):
+        by_samples = errors.get(other, {})
+        pairs = [pair for s in by_samples for pair in zip(errors[plain][s], by_samples[s], strict=True)]
+        if pairs:
+            changed = max(abs(new / old - 1.0) for old, new in pairs)
+            lines.append(Figure(f"largest relative change of an error by {how}", "shown", f"{changed:.1e}", met=True))
     return lines
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from policies.documents.data_schema import BINARY, NUMBER
-from policies.documents.sections import ALL_PATIENTS, AVERAGED, LOCAL, OF_CLASSES, OF_NUMBERS, Evaluation
+from policies.documents.sections import ALL_PATIENTS, AVERAGED, LINEAR, LOCAL, OF_CLASSES, OF_NUMBERS, Evaluation
 from policies.documents.terms import TERMS
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ def require_consistent(study: Study) -> None:
     if study.privacy.colluders >= study.min_silos:
         msg = f"privacy.colluders {study.privacy.colluders} leaves no honest silo among min_silos {study.min_silos}"
         raise ValueError(msg)
+    if study.recipe == LINEAR:
+        _linear_recipe(study)
     _model(study)
     _noise(study)
     _recipe(study)
@@ -108,11 +110,15 @@ def _expected(study: Study) -> None:
 
 def _model(study: Study) -> None:
     image, encoder = study.data.image, study.model.encoder
-    if (image is None) != (encoder in {"mlp", "raw"}):
-        msg = f"model.encoder {encoder} and data.image do not fit: cnn and resnet18 read images, mlp and raw none"
+    if (image is None) != (encoder in {"mlp", "raw", "linear"}):
+        msg = (
+            f"model.encoder {encoder} and data.image do not fit: cnn and resnet18 read images, mlp, raw and linear none"
+        )
         raise ValueError(msg)
     if encoder == "raw":
         _raw(study)
+    if encoder == "linear":
+        _linear_encoder(study)
     _beside(study)
     if image is not None and encoder == "cnn" and min(image.height, image.width) >> len(study.model.channels) < 1:
         msg = f"model.channels halves the image {len(study.model.channels)} times, and nothing of it is left"
@@ -129,10 +135,27 @@ def _raw(study: Study) -> None:
         "encoder.l2r and encoder.cmi are terms of an encoder; leave them out": study.encoder.l2r + study.encoder.cmi
         > 0,
         "personal trains an encoder of its own; leave it out": study.personal is not None,
+        "encoder.together trains an encoder; leave it out": study.encoder.together,
     }
     found = [fault for fault, there in faults.items() if there]
     if found:
         msg = f"model.encoder raw has no network for the {inputs} inputs, but {'; '.join(found)}"
+        raise ValueError(msg)
+
+
+def _linear_encoder(study: Study) -> None:
+    model = study.model
+    faults = {
+        "nothing bounds what it gives, so it is only for data declared public; set privacy.mode to none, or choose mlp"
+        " with an empty list as model.hidden": study.privacy.mode != "none",
+        "model.hidden lists layers; make it an empty list": bool(model.hidden),
+        "model.first_biases are those of hidden layers; leave them out": model.first_biases > 0,
+        "encoder.cmi needs an encoder that is drawn; leave it out": study.encoder.cmi > 0,
+        "personal compares representations within known bounds; leave it out": study.personal is not None,
+    }
+    found = [fault for fault, there in faults.items() if there]
+    if found:
+        msg = f"model.encoder linear is one matrix, but {'; '.join(found)}"
         raise ValueError(msg)
 
 
@@ -180,12 +203,46 @@ def _recipe(study: Study) -> None:
         f"recipe {recipe} has no round of its own for calibration; leave heads.calibration out": recipe
         != "second-order"
         and heads.calibration != "none",
+        "encoder.together goes with recipe feddar-sa alone; leave it out": encoder.together and recipe != "feddar-sa",
+        "encoder.together trains the encoder in every round; leave encoder.rounds, encoder.every and encoder.warm_up"
+        " out": encoder.together and (encoder.rounds is not None or encoder.every != 1 or encoder.warm_up > 0),
+        "encoder.together has no table of classes; leave encoder.cmi out": encoder.together and encoder.cmi > 0,
         "encoder.sealed_steps go with recipe second-order alone, without encoder.warm_up and encoder.every; leave"
         " them out": encoder.sealed_steps and (recipe != "second-order" or encoder.warm_up > 0 or encoder.every != 1),
     }
     found = [fault for fault, there in faults.items() if there]
     if found:
         raise ValueError("; ".join(found))
+
+
+def _linear_recipe(study: Study) -> None:
+    """All that Algorithm 2 leaves no room for, at once. `_recipe` has what it has in common with other recipes."""
+    model, heads, encoder, inputs = study.model, study.heads, study.encoder, study.data.inputs
+    faults = {
+        "it sums records without a clip and without noise, and is only for data declared public; set privacy.mode to"
+        " none, or choose second-order": study.privacy.mode != "none",
+        f"model.encoder is {model.encoder}; make it linear": model.encoder != "linear",
+        "model.hidden lists layers; make it an empty list": bool(model.hidden) and model.encoder != "linear",
+        f"model.representation is {model.representation} of {inputs} inputs; make it at most {inputs}": 0
+        < inputs
+        < model.representation,
+        f"model.gain is {model.gain:g}; leave it out, because the first matrix is orthonormal too": model.gain != 1,
+        "heads read the representation alone; leave model.skip and model.random_features out": model.skip
+        or model.random_features > 0,
+        "data.label is classes, and heads in closed form need a number; give its minimum and maximum, or choose"
+        " feddar-sa": study.data.label.number is None,
+        "heads.clip would change the closed form; leave it out": heads.clip != 1,
+        f"encoder.steps is {encoder.steps}; make it 1, because every step is followed by a QR": encoder.steps != 1,
+        f"encoder.sampling_rate is {encoder.sampling_rate:g}; make it 1": encoder.sampling_rate != 1,
+        "encoder.momentum and encoder.schedule are not its own; leave them out": encoder.momentum > 0
+        or encoder.schedule != "constant",
+        "encoder.l2r and encoder.cmi are not its own; leave them out": encoder.l2r + encoder.cmi > 0,
+        "encoder.warm_up is not its own; leave it out": encoder.warm_up > 0,
+    }
+    found = [fault for fault, there in faults.items() if there]
+    if found:
+        msg = f"recipe {LINEAR} is FedDAR's Algorithm 2, but {'; '.join(found)}"
+        raise ValueError(msg)
 
 
 def _calibration(study: Study) -> None:

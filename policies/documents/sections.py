@@ -18,17 +18,20 @@ Coefficient = Annotated[float, Field(ge=0, allow_inf_nan=False), bounds.within(0
 Seconds = Annotated[Positive, bounds.within(0.01, 30 * 86_400, fix="choose at most 30 days")]
 
 
-Recipe = Literal["second-order", "feddar-sa", "feddar-wa", "fedavg", "multi-head-fedavg"]
+Recipe = Literal["second-order", "feddar-sa", "feddar-wa", "feddar-linear", "fedavg", "multi-head-fedavg"]
 """How encoder and heads are learned and aggregated (docs/design/recipes.md).
 
 second-order: `heads.solver` on sums at the common heads, alternating with the encoder. feddar-sa, feddar-wa: FedDAR's
 Algorithm 1, local heads weighted by their Hessians or by numbers of patients, alternating with the encoder; only for
-data declared public. fedavg, multi-head-fedavg: encoder and one head, or a head for each domain, trained together and
-averaged."""
+data declared public. feddar-linear: its Algorithm 2, for a linear representation and a label that is a number; also
+only for data declared public. fedavg, multi-head-fedavg: encoder and one head, or a head for each domain, trained
+together and averaged."""
 AVERAGED: Final = frozenset({"fedavg", "multi-head-fedavg"})
 """Recipes that train the heads in the encoder's own step, in every round."""
 LOCAL: Final = frozenset({"feddar-sa", "feddar-wa"})
 """Recipes whose heads take local steps."""
+LINEAR: Final = "feddar-linear"
+"""The recipe of a linear representation."""
 
 
 class Model(Closed):
@@ -42,10 +45,11 @@ class Model(Closed):
     (`silo_agent.learning`), and code never comes from outside.
     """
 
-    encoder: Literal["mlp", "cnn", "resnet18", "raw"] = "mlp"
+    encoder: Literal["mlp", "cnn", "resnet18", "raw", "linear"] = "mlp"
     """raw: no network; the heads read the inputs themselves, divided by a public number, and `representation` is their
-    number. mlp: a network on the inputs alone. cnn: a 3x3 convolution with GroupNorm and a halving per entry of
-    `channels`. resnet18: ResNet-18 (He et al. 2016) with GroupNorm."""
+    number. linear: a matrix times these, without biases and tanh; only for data declared public. mlp: a network on the
+    inputs alone. cnn: a 3x3 convolution with GroupNorm and a halving per entry of `channels`. resnet18: ResNet-18 (He
+    et al. 2016) with GroupNorm."""
     channels: Annotated[tuple[Annotated[int, Field(ge=4, le=512)], ...], Field(min_length=1, max_length=6)] = (16, 32)
     """Channels of the cnn, one entry for each convolution."""
     hidden: Annotated[tuple[Annotated[int, Field(ge=1, le=4096)], ...], Field(max_length=8)] = (32,)
@@ -114,6 +118,9 @@ class EncoderPlan(Closed):
     """In how many of the first rounds encoder and one head for all are trained together and averaged (FedAvg)."""
     every: Annotated[int, Field(ge=1, le=400)] = 1
     """After the warm-up the encoder is trained in each `every`-th round only: several rounds of heads for one of it."""
+    together: bool = False
+    """feddar-sa only: a silo trains encoder and heads together, in the encoder's steps, and its heads are then averaged
+    with their Hessians. The heads take no local steps of their own."""
     rounds: Annotated[int, Field(ge=0, le=400)] | None = None
     """In how many of the first rounds the encoder is trained. None: in every round but the last, or with
     `heads.solver: hierarchical` in every pooled round but the last. 0: never; the heads then read the features of the

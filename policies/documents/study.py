@@ -158,7 +158,7 @@ class Study(Closed):
     @property
     def encoder_rounds(self) -> int:
         """Number of rounds of the heads, from the first, of which (every `encoder.every`-th) train the encoder."""
-        if self.recipe in AVERAGED:
+        if self.recipe in AVERAGED or self.encoder.together:
             return self.head_rounds
         if self.encoder.rounds is not None:
             return self.encoder.rounds
@@ -232,6 +232,7 @@ _ADDED: tuple[tuple[tuple[str, ...], object], ...] = (
     (("heads", "ridge"), 1e-3),
     (("encoder", "warm_up"), 0),
     (("encoder", "every"), 1),
+    (("encoder", "together"), False),
     (("pace",), "prompt"),
     (("pace_seconds",), 60),
 )

@@ -47,6 +47,7 @@ _OF_FIELDS: Final[Mapping[str, str]] = {
     "heads.calibration": "a last round that brings predicted risks to the observed rates",
     "heads.calibration_noise": "deviation, at sensitivity 1",
     "encoder.rounds": "0: none is trained, and the rest of this section does nothing; null: all but the last",
+    "encoder.together": "feddar-sa: heads are trained in the encoder's steps, too",
     "encoder.every": "trained in every so many rounds",
     "encoder.warm_up": "first rounds that train encoder and heads together",
     "encoder.steps": "DP-SGD steps a round",

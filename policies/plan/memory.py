@@ -56,7 +56,7 @@ class Memory:
 def needed(study: Study) -> Memory:
     """The memory that a study may need at a silo."""
     patients, widest = study.privacy.max_patients, _widest(study)
-    joint = max(shapes.joint_heads(study, number) for number in (1, study.rounds))
+    joint = max(shapes.trained_heads(study, number) for number in (1, study.rounds))
     weights = shapes.encoder_values(study) + terms.table_values(study) + joint * shapes.head_width(study)
     record = _FLOAT * (weights + MAPS * widest)
     layers = _layer_values(study)

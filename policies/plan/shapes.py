@@ -16,7 +16,8 @@ from policies.plan.families import form_of
 def encoder_values(study: Study) -> int:
     """Number of weights of the shared encoder. A stochastic encoder (FedSR) has two outputs per coordinate."""
     image = study.data.image
-    layers = sum(a * b + b for a, b in pairwise(layer_widths(study)))
+    bias = study.model.encoder != "linear"
+    layers = sum(a * b + b * bias for a, b in pairwise(layer_widths(study)))
     return layers + (0 if image is None else architectures.weights(study.model, image))
 
 
@@ -107,8 +108,15 @@ def momentum_values(study: Study) -> int:
     return encoder_values(study) + prior_values(study)
 
 
+def trained_heads(study: Study, round_number: int) -> int:
+    """Number of heads that a silo trains in the encoder's own steps; 0 if heads and encoder alternate."""
+    if study.encoder.together:
+        return 1 if is_pooled(study, round_number) else len(study.data.domains)
+    return joint_heads(study, round_number)
+
+
 def joint_heads(study: Study, round_number: int) -> int:
-    """Number of heads that a round trains in the encoder's own steps (FedAvg); 0 if heads and encoder alternate."""
+    """Number of heads that the encoder's own sum averages with it (FedAvg); 0 if the heads have a sum of their own."""
     if study.recipe not in AVERAGED and round_number > study.encoder.warm_up:
         return 0
     return 1 if is_pooled(study, round_number) else len(study.data.domains)

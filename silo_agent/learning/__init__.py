@@ -20,5 +20,4 @@ __all__ = [
     "personal",
     "personal_process",
     "private",
-    "recipes",
 ]

@@ -8,6 +8,7 @@ the same integers. `contributions` has the code for each tensor.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,7 @@ import structlog
 from crypto.entropy import Entropy
 from policies.documents.study import Study
 from policies.plan.cost import Cohort
-from policies.plan.release import Release, plan
+from policies.plan.release import Plan, Release, plan
 from policies.refusals import Reason, Refused
 from protos.messages import Place, Tensor
 from silo_agent.data.errors import DataError
@@ -84,6 +85,10 @@ class Learner:
             Tensor.METRICS: Metrics(setting),
         }
 
+    @cached_property
+    def _planned(self) -> Plan:
+        return plan(self.study)
+
     # --- before any charge ----------------------------------------------------------------------------------------
     def rehearse(self) -> None:
         """Reserve the memory that the study's constants ask for, and compute every sum once on made-up records.
@@ -97,9 +102,8 @@ class Learner:
             self._reserve()
             made_up = made_up_records(self.study, chunk_rows(self.study))
             start = SharedModel.start(self.study)
-            planned = plan(self.study)
-            for number in dict.fromkeys((self.study.head_rounds, self.study.rounds, planned.last, 0)):
-                for release in planned.round(number):
+            for number in dict.fromkeys((self.study.head_rounds, self.study.rounds, self._planned.last, 0)):
+                for release in self._planned.round(number):
                     contribution = self._contributions[Tensor(release.tensor)]
                     contribution.rehearse(release, made_up, Place(self.study.digest, number, 1), start)
         except MemoryError:
@@ -182,4 +186,4 @@ class Learner:
 
     def _release(self, tensor: Tensor, place: Place) -> Release:
         """The release that a sum was made from."""
-        return plan(self.study).release(place.round, tensor)
+        return self._planned.release(place.round, tensor)

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from policies.documents.sections import LINEAR
 from policies.documents.study import Study
 from policies.plan import shapes, terms
 from silo_agent.data.images import Images
@@ -74,7 +75,8 @@ class SharedModel:
         """Raise `ModelFileError`, naming the part, if `round` rounds of its study cannot give this model.
 
         Heads lie within `HEAD_BOUND`. One round moves a weight of encoder or prior by at most `encoder.max_update`, so
-        no weight lies further from the public start than `round` times that.
+        no weight lies further from the public start than `round` times that. The weights of an orthonormal encoder lie
+        within 1, so they may move by 2.
         """
         if len(self.evidence) and np.abs(self.gathered.frame).max() > HEAD_BOUND:
             msg = "the evidence of the heads has a frame that no solver gives"
@@ -83,7 +85,7 @@ class SharedModel:
         reach = self.round * self.study.encoder.max_update
         wanted: dict[str, tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]], float]] = {
             "heads": (self.heads, start.heads, HEAD_BOUND),
-            "encoder": (self.encoder, start.encoder, reach),
+            "encoder": (self.encoder, start.encoder, max(reach, 2.0) if self.study.recipe == LINEAR else reach),
             "prior": (self.prior, start.prior, reach),
         }
         for name, (held, begun, most) in wanted.items():

@@ -114,7 +114,7 @@ class _Graph:
         return self._constant(name, self._network.tensors[name])
 
     def _linear(self, layer: Layer) -> None:
-        names = (*layer.inputs, self._weight(layer, "weight"), self._weight(layer, "bias"))
+        names = (*layer.inputs, *(self._weight(layer, role) for role in layer.tensors))
         self._node("Gemm", names, layer.output, transB=1)
 
     def _conv2d(self, layer: Layer) -> None:

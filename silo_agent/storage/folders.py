@@ -53,6 +53,10 @@ class StudyFolder:
         """The tables r(z|y) after a round's training, if the study keeps them at the silo."""
         return self.path / f"prior-{round_number}.f32"
 
+    def together(self, place: Place) -> Path:
+        """The encoder's change of an attempt in which it was trained together with the heads, until it is summed."""
+        return self.path / f"together-{place.round}-{place.attempt}.f64"
+
     @property
     def personal(self) -> Path:
         """The personal model, which never leaves the hospital."""

@@ -13,7 +13,8 @@ def test_every_row_is_a_study_with_the_parts_that_its_name_says(row):
     assert (study.heads.domain_rounds > 0) == ("heads" in row.name)
     assert (study.model.representation == ablation.PROJECTED) == ("projection" in row.name)
     assert (study.data.features[-1].column == ablation.GROUP) == ("domain as input" in row.name)
-    assert ("heads" in plan(study).tensors(ablation.ROUNDS)) == ("alternation" in row.name)
+    assert ("heads" in plan(study).tensors(ablation.ROUNDS)) == ("alternation" in row.name or "SA" in row.name)
+    assert ("encoder" in plan(study).tensors(ablation.ROUNDS)) == ("alternation" not in row.name)
 
 
 def test_the_order_is_judged_by_the_means_of_whole_tables_only():

@@ -6,7 +6,19 @@ import numpy as np
 import pytest
 
 from bench.feddar import baselines, plot
-from bench.feddar.__main__ import ALGORITHM_2, LINEAR, MANY, SA, SEALED, WORSE, figures, run, spread, start
+from bench.feddar.__main__ import (
+    AGENTS_2,
+    ALGORITHM_2,
+    LINEAR,
+    MANY,
+    SA,
+    SEALED,
+    WORSE,
+    figures,
+    run,
+    spread,
+    start,
+)
 from bench.feddar.law import DOMAINS, INPUTS, WIDTH, Samples, distance, draw, error
 from bench.feddar.recipes import Clients, Steps, closed_form, plain_total, second_order, weighted_average
 from bench.feddar.sealed import STEP, Silos
@@ -173,6 +185,14 @@ def test_a_figure_is_missed_by_its_mean_or_by_its_least_ratio():
     errors["FedAvg"][5][1] = 9e-4
     assert [figure.measured for figure in figures(errors) if not figure.met] == ["9.0e+03"] * 3
     assert spread([1.0, 3.0]) == (2.0, 1.0)
+    assert spread([3.0]) == (3.0, 0.0)
+
+
+def test_a_study_is_judged_as_the_method_that_it_is():
+    errors = errors_of([1e-7, 1e-7]) | {AGENTS_2: {5: [3e-7, 3e-7]}}
+    missed = [figure.name for figure in figures(errors) if not figure.met]
+    assert missed == [f"{AGENTS_2}: error at 5 samples"]
+    assert figures(errors)[-1].measured == "2.0e+00"
 
 
 def test_the_plot_has_every_method(tmp_path):

@@ -48,6 +48,13 @@ STUDIES: Mapping[str, Mapping[str, Any]] = {
     "binary mlp": {"data": {"features": MIXED, "domain": WARDS, "missing": ["", "NA"]}},
     "stochastic mlp of three classes": {"data": {"label": THREE}, "encoder": {"cmi": 0.1}},
     "linear mlp": {"model": {"hidden": []}},
+    "one matrix": {
+        "model": {"encoder": "linear", "hidden": []},
+        "heads": {"pooled_noise": 0.0, "domain_noise": 0.0},
+        "encoder": {"noise": 0.0},
+        "evaluation": {"noise": 0.0},
+        "privacy": {"mode": "none", "count_noise": 0.0},
+    },
     "raw inputs": {
         "data": {"features": MIXED},
         "model": {"encoder": "raw", "hidden": [], "representation": 10},

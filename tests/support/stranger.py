@@ -116,7 +116,7 @@ def read_safetensors(path):
     return found
 
 
-def op_linear(x, weight, bias):
+def op_linear(x, weight, bias=0.0):
     return x @ weight.T + bias
 
 

@@ -12,6 +12,7 @@ from silo_agent.data.records import Records
 from silo_agent.learning.contributions.contribution import Integers, Setting
 from silo_agent.learning.contributions.counts import noised_counts, of_large_domains
 from silo_agent.learning.contributions.drawing import Grid
+from silo_agent.learning.contributions.encoder import train_together
 from silo_agent.learning.heads import newton
 from silo_agent.learning.heads.domain_weights import domain_weights
 from silo_agent.learning.heads.sums import pack, second_order_sums, unpack
@@ -34,6 +35,11 @@ def statistic(
     heads = model.heads[:1] if pooled else model.heads
     weights = _weights(setting, cohort) if pooled and not rehearsed else cohort.weights
     sums = _sums(setting, cohort, weights, model, pooled=pooled)
+    if study.encoder.together and not rehearsed:
+        own = train_together(setting, cohort, place, model)
+        local = own.heads[: len(heads)]
+        sums = _sums(setting, cohort, weights, own, pooled=pooled)
+        return pack(*feddar_sa.weighed(sums, heads, local, plan), setting.family)
     if study.recipe == "feddar-sa":
         return pack(*feddar_sa.statistic(sums, heads, plan), setting.family)
     domains = np.zeros_like(cohort.domains) if pooled else cohort.domains

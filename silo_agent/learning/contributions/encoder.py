@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crypto.rings.grid import from_grid, to_grid_stochastic
 from crypto.stream import KEY_BYTES, KeyStream
+from policies.documents.sections import LINEAR
 from policies.plan import shapes
-from policies.plan.release import Release
+from policies.plan.release import Release, encoder_release
 from protos.messages import Place
 from silo_agent.data.records import Records
 from silo_agent.learning.contributions.contribution import Integers, Opened, Setting
@@ -17,13 +20,58 @@ from silo_agent.learning.contributions.counts import noised_counts, of_large_dom
 from silo_agent.learning.encoder.encoder import flatten, unflatten
 from silo_agent.learning.heads.domain_weights import domain_weights
 from silo_agent.learning.model import HEAD_BOUND, SharedModel
-from silo_agent.learning.private.dpsgd import train_encoder
+from silo_agent.learning.private.dpsgd import EncoderUpdate, train_encoder
+from silo_agent.learning.recipes.feddar_linear import orthonormalised
 from silo_agent.learning.terms.cmi import Prior
 from silo_agent.storage.durable import write_whole
 from silo_agent.storage.folders import StudyFolder
 
 UPDATE_STEPS = {"ring32": 1 << 21, "ring64": 1 << 36, "ckks": 1 << 25}
 """Grid steps between 0 and `max_update` of an encoder coordinate, by ring. The sum of 256 silos fits in each ring."""
+
+
+def train(
+    setting: Setting, release: Release, cohort: Records, place: Place, model: SharedModel, *, prior: Prior | None = None
+) -> EncoderUpdate:
+    """Train the encoder, and the heads with it if the round does so, from the shared model."""
+    study = setting.study
+    return train_encoder(
+        model.build_encoder(),
+        model.heads,
+        cohort,
+        study.encoder,
+        release,
+        family=setting.family,
+        joint=shapes.trained_heads(study, place.round),
+        domain_weights=domain_weights(noised_counts(setting.folder), study.encoder.weight_clip),
+        prior=prior,
+        mode=study.privacy.mode,
+        entropy=setting.entropy,
+        device=setting.device,
+        first=shapes.steps_before(study, place.round),
+        steps=shapes.steps_before(study, study.rounds + 1),
+    )
+
+
+def train_together(setting: Setting, cohort: Records, place: Place, model: SharedModel) -> SharedModel:
+    """The silo's own encoder and heads (`encoder.together`). The encoder's change is kept for its sum."""
+    vector = train(setting, encoder_release(setting.study), cohort, place, model).vector
+    change, heads = np.split(vector, [shapes.encoder_values(setting.study)])
+    write_whole(StudyFolder(setting.folder).together(place), change.astype("<f8").tobytes())
+    return model.with_update(change, 1).with_heads(model.heads + heads.reshape(-1, model.heads.shape[1]), place.round)
+
+
+def trained_before(setting: Setting, place: Place) -> NDArray[np.float64]:
+    """The encoder's change that `train_together` kept in this attempt. Raises FileNotFoundError if there is none."""
+    return np.frombuffer(StudyFolder(setting.folder).together(place).read_bytes(), "<f8").astype(np.float64)
+
+
+def _orthonormal(model: SharedModel) -> SharedModel:
+    """The model with the QR of its linear representation."""
+    matrix, k = model.encoder.astype(np.float64), model.study.model.representation
+    basis, heads = orthonormalised(matrix.reshape(k, -1), model.heads)
+    turned = np.clip(heads, -HEAD_BOUND, HEAD_BOUND)
+    return replace(model, encoder=basis.ravel().astype(np.float32), heads=turned)
 
 
 class EncoderUpdates:
@@ -38,27 +86,16 @@ class EncoderUpdates:
     def contribute(self, release: Release, cohort: Records, place: Place, model: SharedModel, _silos: int) -> Integers:
         """This silo's noised update, rounded at random to the public grid."""
         setting, plan = self._setting, self._setting.study.encoder
-        update = train_encoder(
-            model.build_encoder(),
-            model.heads,
-            cohort,
-            plan,
-            release,
-            family=setting.family,
-            joint=shapes.joint_heads(setting.study, place.round),
-            domain_weights=domain_weights(noised_counts(setting.folder), plan.weight_clip),
-            prior=self._prior(model, place.round),
-            mode=setting.study.privacy.mode,
-            entropy=setting.entropy,
-            device=setting.device,
-            first=shapes.steps_before(setting.study, place.round),
-            steps=shapes.steps_before(setting.study, setting.study.rounds + 1),
-        )
+        if plan.together:
+            vector = trained_before(setting, place)
+        else:
+            update = train(setting, release, cohort, place, model, prior=self._prior(model, place.round))
+            vector = update.vector
+            if update.prior is not None and plan.prior == "local":
+                write_whole(self._prior_path(place.round), flatten(update.prior).astype("<f4").tobytes())
         setting.log.record(place, release)
-        if update.prior is not None and plan.prior == "local":
-            write_whole(self._prior_path(place.round), flatten(update.prior).astype("<f4").tobytes())
         stream = KeyStream(setting.entropy.bytes(KEY_BYTES), b"encoder rounding")
-        return to_grid_stochastic(update.vector, self._step, plan.max_update, stream)
+        return to_grid_stochastic(vector, self._step, plan.max_update, stream)
 
     def rehearse(self, release: Release, cohort: Records, place: Place, model: SharedModel) -> None:
         """Nothing: `private.dpsgd.require_accountable` has trained on made-up records when the learner was made."""
@@ -67,7 +104,8 @@ class EncoderUpdates:
         """Add the uniform mean of the silos' updates to the shared encoder, and to heads that were trained with it."""
         joint, values = shapes.joint_heads(self._setting.study, place.round), from_grid(total, self._step)
         if not joint:
-            return Opened(model.with_update(values, silos))
+            updated = model.with_update(values, silos)
+            return Opened(_orthonormal(updated) if self._setting.study.recipe == LINEAR else updated)
         own = joint * model.heads.shape[1]
         updated = model.with_update(values[:-own], silos)
         heads = np.clip(model.heads + values[-own:].reshape(joint, -1) / silos, -HEAD_BOUND, HEAD_BOUND)

@@ -1,7 +1,8 @@
 """The shared encoder phi: from a record's d inputs, its image or both, to R^k. Its architectures are on a fixed list.
 
 Guarantees a public bound of what heads read, `norm_bound`, for every input and all weights: phi is at most 1 long by
-its last layer tanh(.) / sqrt(k), and inputs and random features (`beside`) are as long as their ranges imply. Nothing
+its last layer tanh(.) / sqrt(k), and inputs and random features (`beside`) are as long as their ranges imply. A linear
+encoder alone has no such bound, unless its rows are orthonormal; it is for public data only. Nothing
 is clamped to a shorter norm: that was measured to destroy information, and the clip of a record's term bounds the
 release anyway. The start is a pure function of the public seed, bit-identical on every platform. `private.dpsgd` trains
 the encoder.
@@ -25,6 +26,7 @@ from silo_agent.data.images import Images
 from silo_agent.data.inputs import Inputs
 from silo_agent.learning.encoder import image_networks
 from silo_agent.learning.encoder.beside import Beside, longest, raw_scale
+from silo_agent.learning.encoder.orthonormal import gram_schmidt
 
 MIN_DEVIATION = 1e-3
 """Added to every deviation, because noise may push a raw deviation far down and a KL term must stay finite."""
@@ -46,8 +48,8 @@ class Encoder(nn.Module):
         super().__init__()
         self.representation = model.representation
         self.stochastic = stochastic
-        self.scale = raw_scale(data) if model.encoder == "raw" else None
-        """What raw inputs are divided by; None if there is a network."""
+        self.scale = raw_scale(data) if model.encoder in {"raw", "linear"} else None
+        """What raw inputs, or their linear map, are divided by; None if there is a network."""
         self.beside = Beside(model, data)
         own = 1.0 if self.scale is None else longest(data) / self.scale
         self.norm_bound = math.hypot(own, self.beside.norm_bound)
@@ -64,16 +66,16 @@ class Encoder(nn.Module):
             self.largest_map = architectures.widest(model, data.image)
             pixels = architectures.features(model, data.image)
         widths = (data.inputs + pixels, *model.hidden, model.representation * (2 if stochastic else 1))
-        if self.scale is not None:
+        if model.encoder == "raw":
             widths = ()
         layers: list[nn.Module] = []
         for width, following in pairwise(widths):
             # The meta device has no storage, so torch does not draw a random start that nobody uses.
-            layers += [nn.Linear(width, following, device="meta"), nn.Tanh()]
+            layers += [nn.Linear(width, following, bias=model.encoder != "linear", device="meta"), nn.Tanh()]
         self.layers = nn.Sequential(*layers[:-1])
         for layer in self.layers:
             # `to_empty` would load sympy to find the shapes, which costs half a second in every silo.
-            for name, parameter in layer.named_parameters():
+            for name, parameter in list(layer.named_parameters()):
                 setattr(layer, name, nn.Parameter(torch.zeros(parameter.shape)))
         with torch.no_grad():
             for parameter in self.parameters():
@@ -211,29 +213,12 @@ def _blocks(generator: np.random.PCG64, rows: int, widths: Iterable[int]) -> NDA
 
 
 def _orthogonal(generator: np.random.PCG64, rows: int, columns: int) -> NDArray[np.float64]:
-    """A matrix with orthonormal rows (or columns, whichever are fewer).
-
-    Modified Gram-Schmidt in elementwise float64 operations in a fixed order. LAPACK's QR is not used, because it
-    differs between machines in the last bits, and every silo must start from the same digest.
-    """
+    """A matrix with orthonormal rows (or columns, whichever are fewer), the same on every platform."""
     count, length = min(rows, columns), max(rows, columns)
-    basis = _even(generator, count * length).reshape(count, length)
-    for i in range(count):
-        basis[i] /= np.sqrt(_row_sums(basis[i : i + 1] ** 2))
-        rest = basis[i + 1 :]
-        rest -= _row_sums(rest * basis[i])[:, None] * basis[i]
+    basis, _ = gram_schmidt(_even(generator, count * length).reshape(count, length))
     return basis if rows <= columns else basis.T.copy()
 
 
 def _even(generator: np.random.PCG64, count: int) -> NDArray[np.float64]:
     """Numbers (count,) spread evenly over [-1, 1), the same on every platform."""
     return (generator.random_raw(count) >> np.uint64(11)).astype(np.float64) * 2.0**-52 - 1.0
-
-
-def _row_sums(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Sum each row by halving: the same additions in the same order everywhere."""
-    while values.shape[1] > 1:
-        half = values.shape[1] // 2
-        paired = values[:, :half] + values[:, half : 2 * half]
-        values = np.concatenate([paired, values[:, 2 * half :]], axis=1)
-    return values[:, 0]

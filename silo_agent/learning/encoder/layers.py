@@ -37,7 +37,7 @@ OPERATIONS: Mapping[str, str] = {
     "flatten": "(n, c, h, w) to (n, c h w), row-major",
     "concatenate": "columns of the first input, then of the second, and so on",
     "add": "elementwise sum",
-    "linear": "x weight' + bias",
+    "linear": "x weight' + bias, if there is a bias",
     "scale": "x times factor",
     "linear_by_domain": "in float64: sum over i of weight[m, r, i] x[:, i], plus bias[m, r]: (n, k) to (n, M, R)",
     "two_classes": "p = 1 / (1 + exp(-x)); the probabilities (1 - p, p): (n, M, 1) to (n, M, 2)",

@@ -253,7 +253,7 @@ def require_accountable(study: Study, device: torch.device | str = "cpu") -> Non
     values in each layer, because the number of values does not change whether records mix.
     """
     require_per_record(terms.of_upload(study.encoder))
-    for joint in sorted({shapes.joint_heads(study, 1), shapes.joint_heads(study, study.rounds)}):
+    for joint in sorted({shapes.trained_heads(study, 1), shapes.trained_heads(study, study.rounds)}):
         if study.model.encoder != "raw" or joint:  # otherwise there are no weights to train
             _require_accountable(study, joint, device)
 

@@ -19,7 +19,11 @@ def statistic(sums: Sums, heads: Floats, plan: HeadPlan) -> tuple[Floats, Floats
 
     The pull is in units of `plan.max_step`, so that it fits the grid of the curvature.
     """
-    local = local_heads(sums, heads, plan)
+    return weighed(sums, heads, local_heads(sums, heads, plan), plan)
+
+
+def weighed(sums: Sums, heads: Floats, local: Floats, plan: HeadPlan) -> tuple[Floats, Floats]:
+    """The same for local heads (D, W) that were trained in another way."""
     curvature, _ = sums(local)
     return curvature, np.einsum("dij,dj->di", curvature, (heads - local) / plan.max_step)
 

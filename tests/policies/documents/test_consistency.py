@@ -173,6 +173,99 @@ def test_the_recipes_of_local_heads_are_for_public_data(make_study):
             make_study(public | {"recipe": recipe, "heads.clip": 0.5})
 
 
+NOTHING = {"privacy.mode": "none", **dict.fromkeys(UNNOISED, 0)}
+ONE_MATRIX = {"model.encoder": "linear", "model.hidden": []}
+ALGORITHM_2 = {
+    "recipe": "feddar-linear",
+    **NOTHING,
+    **ONE_MATRIX,
+    "data.label": NUMBER,
+    "encoder.steps": 1,
+    "encoder.sampling_rate": 1.0,
+}
+
+
+def test_algorithm_2_is_told_all_that_it_leaves_no_room_for_at_once(make_study):
+    assert make_study(ALGORITHM_2).recipe == "feddar-linear"
+    with pytest.raises(ValidationError) as caught:
+        make_study(
+            {
+                "recipe": "feddar-linear",
+                "model.representation": 6,
+                "model.gain": 2.0,
+                "model.skip": True,
+                "heads.clip": 0.5,
+                "encoder.steps": 3,
+                "encoder.sampling_rate": 0.5,
+                "encoder.momentum": 0.9,
+                "encoder.l2r": 0.1,
+                "encoder.warm_up": 1,
+            }
+        )
+    for said in (
+        "only for data declared public; set privacy.mode to none, or choose second-order",
+        "model.encoder is mlp; make it linear",
+        "model.representation is 6 of 5 inputs; make it at most 5",
+        "model.gain is 2; leave it out",
+        "leave model.skip and model.random_features out",
+        "data.label is classes, and heads in closed form need a number",
+        "heads.clip would change the closed form",
+        "encoder.steps is 3; make it 1",
+        "encoder.sampling_rate is 0.5; make it 1",
+        "encoder.momentum and encoder.schedule are not its own",
+        "encoder.l2r and encoder.cmi are not its own",
+        "encoder.warm_up is not its own",
+    ):
+        assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"heads.solver": "hierarchical"}, "recipe feddar-linear has no heads.solver hierarchical"),
+        ({"encoder.schedule": "cosine"}, "encoder.momentum and encoder.schedule are not its own"),
+        ({"encoder.together": True}, "encoder.together goes with recipe feddar-sa alone"),
+        ({"heads.calibration": "pooled"}, "recipe feddar-linear has no round of its own for calibration"),
+    ],
+)
+def test_algorithm_2_is_refused_with_what_other_recipes_have(make_study, changes, said):
+    with pytest.raises(ValidationError, match=said):
+        make_study(ALGORITHM_2 | changes)
+
+
+def test_one_matrix_is_an_encoder_of_public_data_alone(make_study):
+    assert make_study(NOTHING | ONE_MATRIX).model.encoder == "linear"
+    with pytest.raises(ValidationError) as caught:
+        make_study({"model.encoder": "linear", "model.first_biases": 1, "encoder.cmi": 0.1})
+    for said in (
+        "only for data declared public; set privacy.mode to none, or choose mlp",
+        "model.hidden lists layers",
+        "model.first_biases are those of hidden layers",
+        "encoder.cmi needs an encoder that is drawn",
+    ):
+        assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"recipe": "feddar-wa"}, "encoder.together goes with recipe feddar-sa alone"),
+        ({"encoder.rounds": 2}, "leave encoder.rounds, encoder.every and encoder.warm_up out"),
+        ({"encoder.every": 2}, "leave encoder.rounds, encoder.every and encoder.warm_up out"),
+        ({"encoder.warm_up": 1}, "leave encoder.rounds, encoder.every and encoder.warm_up out"),
+        ({"encoder.cmi": 0.1}, "leave encoder.cmi out"),
+        ({"model.encoder": "raw"}, "encoder.together trains an encoder; leave it out"),
+    ],
+)
+def test_training_encoder_and_heads_together_is_for_sa_and_every_round(make_study, changes, said):
+    together = NOTHING | {"recipe": "feddar-sa", "encoder.together": True}
+    study, alternating = make_study(together), make_study(together | {"encoder.together": False})
+    assert study.encoder_rounds == study.rounds
+    assert study.digest != alternating.digest == make_study(NOTHING | {"recipe": "feddar-sa"}).digest
+    with pytest.raises(ValidationError, match=said):
+        make_study(together | changes)
+
+
 SEALED = {"encoder.sealed_steps": True, "encoder.sampling_rate": 1.0, "encoder.sealing": "ring64"}
 
 

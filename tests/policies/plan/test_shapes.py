@@ -3,18 +3,20 @@ from __future__ import annotations
 import pytest
 
 from policies.plan.families import MOMENT_CELLS
-from policies.plan.release import plan
+from policies.plan.release import noise_fields, plan
 from policies.plan.shapes import (
     encoder_values,
     head_round,
     head_values,
     head_width,
     is_pooled,
+    joint_heads,
     last_pooled,
     metric_cells,
     momentum_values,
     prior_values,
     sealed_step,
+    trained_heads,
 )
 
 NUMBER = {"data.label": {"column": "y", "minimum": 0, "maximum": 30}}
@@ -55,6 +57,23 @@ def test_raw_inputs_have_no_weights(make_study):
     raw = {"model.encoder": "raw", "model.hidden": [], "model.representation": 5, "encoder.rounds": 0}
     assert encoder_values(make_study(raw)) == 0
     assert head_width(make_study(raw)) == 6
+
+
+def test_one_matrix_has_no_biases(make_study):
+    none = dict.fromkeys(noise_fields(("training", "evaluation")), 0) | {"privacy.mode": "none"}
+    study = make_study(none | {"model.encoder": "linear", "model.hidden": [], "model.representation": 3})
+    assert (encoder_values(study), head_width(study)) == (5 * 3, 4)
+
+
+def test_heads_that_are_trained_with_the_encoder_may_have_a_sum_of_their_own(make_study):
+    none = dict.fromkeys(noise_fields(("training", "evaluation")), 0) | {"privacy.mode": "none"}
+    study = make_study(none | {"recipe": "feddar-sa", "encoder.together": True})
+    domains = len(study.data.domains)
+    assert [trained_heads(study, number) for number in (1, study.rounds)] == [1, domains]
+    assert [joint_heads(study, number) for number in (1, study.rounds)] == [0, 0]
+    assert {plan(study).tensors(number) for number in range(1, study.rounds + 1)} == {("heads", "encoder")}
+    averaged = make_study({"recipe": "multi-head-fedavg"})
+    assert trained_heads(averaged, averaged.rounds) == joint_heads(averaged, averaged.rounds) == domains
 
 
 def test_heads_widen_with_what_stands_beside_the_encoder_and_the_encoder_does_not(make_study):

@@ -24,6 +24,36 @@ from support.studies import tiny_study
 SEALED = {"sealed_steps": True, "sampling_rate": 1.0, "sealing": "ring64", "momentum": 0.9, "schedule": "cosine"}
 
 
+SHORT = {"pooled_noise": 0.0, "domain_noise": 0.0}
+HEADS = SHORT | {"pooled_rounds": 2, "domain_rounds": 2}
+NONE = {
+    "heads": HEADS,
+    "encoder": {"noise": 0.0},
+    "evaluation": {"noise": 0.0},
+    "privacy": {"mode": "none", "count_noise": 0.0},
+}
+RECIPES = {
+    "feddar-sa": NONE | {"encoder": {"noise": 0.0, "warm_up": 1, "every": 2}},
+    "feddar-sa, together": NONE | {"recipe": "feddar-sa", "encoder": {"noise": 0.0, "together": True}},
+    "feddar-wa": NONE,
+    "feddar-linear": NONE
+    | {
+        "data": {"label": {"positive": [], "negative": [], "minimum": 0, "maximum": 1}},
+        "model": {"encoder": "linear", "hidden": []},
+        "encoder": {"noise": 0.0, "steps": 1, "sampling_rate": 1.0, "clip": 10.0},
+        "evaluation": {"noise": 0.0, "bins": 10},
+    },
+    "fedavg": NONE | {"heads": HEADS | {"domain_rounds": 0}},
+    "multi-head-fedavg": {},
+}
+"""Without noise but for the last, which is private."""
+
+
+def following(recipe):
+    """A study that follows a recipe of these."""
+    return tiny_study(**({"recipe": recipe} | RECIPES[recipe]))
+
+
 def cohorts_of(study, files):
     """The cohorts that agents with these data sets draw."""
     records = {name: read_fitting_records(file, study.data, ["patient"]) for name, file in files.items()}
@@ -37,12 +67,15 @@ def cohorts_of(study, files):
         {"privacy": {"mode": "local"}},
         {"privacy": {"mode": "distributed"}, "heads": {"solver": "hierarchical"}},
         {"privacy": {"mode": "distributed"}, "encoder": SEALED},
+        {"recipe": "feddar-linear"} | RECIPES["feddar-linear"] | {"heads": SHORT},
+        RECIPES["feddar-sa, together"] | {"heads": SHORT},
     ],
-    ids=["local", "hierarchical", "sealed steps"],
+    ids=["local", "hierarchical", "sealed steps", "linear", "together"],
 )
 def test_it_gives_the_very_model_and_results_of_real_agents_with_the_same_draws(tmp_path, monkeypatch, changes):
     """The agents charge, seal, add and open; their learners alone draw from the simulation's source."""
     study = tiny_study(**changes)
+    public = study.privacy.mode == "none"
     monkeypatch.setattr(
         local_silos,
         "Learner",
@@ -56,7 +89,8 @@ def test_it_gives_the_very_model_and_results_of_real_agents_with_the_same_draws(
         silos = {}
         for name in study.silos:
             credential = load(authority.credential("silo", name))
-            silos[name] = stack.enter_context(closing(local_silos.LocalSilo(tmp_path / name, credential, coordinator)))
+            own = local_silos.LocalSilo(tmp_path / name, credential, coordinator, public=public)
+            silos[name] = stack.enter_context(closing(own))
         for number in range(plan(study).last + 1):
             coordinator.run_round(number)
         files = {name: silo.data for name, silo in silos.items()}
@@ -67,30 +101,15 @@ def test_it_gives_the_very_model_and_results_of_real_agents_with_the_same_draws(
     assert domains == [own["patients"]["value"] for own in published["by_domain"]]
 
 
-HEADS = {"pooled_noise": 0.0, "domain_noise": 0.0, "pooled_rounds": 2, "domain_rounds": 2}
-NONE = {
-    "heads": HEADS,
-    "encoder": {"noise": 0.0},
-    "evaluation": {"noise": 0.0},
-    "privacy": {"mode": "none", "count_noise": 0.0},
-}
-RECIPES = {
-    "feddar-sa": NONE | {"encoder": {"noise": 0.0, "warm_up": 1, "every": 2}},
-    "feddar-wa": NONE,
-    "fedavg": NONE | {"heads": HEADS | {"domain_rounds": 0}},
-    "multi-head-fedavg": {},
-}
-"""Without noise but for the last, which is private."""
-
-
 QUICK = ("feddar-sa", "multi-head-fedavg")
+OTHERS = ("feddar-wa", "fedavg")
 
 
 @pytest.mark.parametrize(
-    "recipe", [pytest.param(recipe, marks=() if recipe in QUICK else pytest.mark.slow) for recipe in RECIPES]
+    "recipe", [pytest.param(recipe, marks=pytest.mark.slow if recipe in OTHERS else ()) for recipe in RECIPES]
 )
 def test_every_recipe_moves_heads_and_encoder_and_gives_each_domain_what_the_recipe_says(files, recipe):
-    study = tiny_study(recipe=recipe, **RECIPES[recipe])
+    study = following(recipe)
     found = simulate(study, cohorts_of(study, files), seed=1)
     start = SharedModel.start(study)
     assert found.model.round == study.rounds
@@ -112,7 +131,7 @@ def test_fedavg_trains_heads_on_raw_inputs_too(files):
 @pytest.mark.parametrize("recipe", QUICK)
 def test_agents_follow_the_recipes_too(tmp_path, recipe):
     """Rounds without heads, rounds of heads alone, and the solving of local heads, through charges and sealed sums."""
-    study = tiny_study(recipe=recipe, **RECIPES[recipe])
+    study = following(recipe)
     authority = make_authority(tmp_path / "consortium")
     coordinator = LocalCoordinator(study, load(authority.credential("coordinator", "hub")))
     with ExitStack() as stack:
@@ -157,3 +176,13 @@ def test_a_study_outside_the_bounds_is_refused(files):
     outside = study.model_copy(update={"heads": study.heads.model_copy(update={"clip": 1e-9})})
     with pytest.raises(PolicyError, match="clip"):
         simulate(outside, cohorts_of(study, files), seed=1)
+
+
+def test_a_round_of_warm_up_is_a_round_of_fedavg(files):
+    """The encoder after it is the same, bit for bit; the round of the heads that follows moves heads alone."""
+    encoder = {"noise": 0.0, "warm_up": 1}
+    warmed = tiny_study(**NONE | {"recipe": "feddar-sa", "heads": HEADS | {"domain_rounds": 0}, "encoder": encoder})
+    averaged = tiny_study(**NONE | {"recipe": "fedavg", "heads": HEADS | {"pooled_rounds": 1, "domain_rounds": 0}})
+    after, wanted = (simulate(study, cohorts_of(study, files), seed=1).model for study in (warmed, averaged))
+    assert np.array_equal(after.encoder, wanted.encoder)
+    assert not np.array_equal(after.heads, wanted.heads)
