@@ -99,7 +99,7 @@ def fit(cells: Floats, noise_sd: float, edges: Floats) -> Fit:
         patients = np.maximum(patients + step[:bins], -_LOWEST * noise_sd)
         risk = risk + step[bins:] / max(1.0, float((np.abs(step[bins:]) / _REACH).max()))
     information, _ = _normal_equations(patients, risk, powers, cells, noise_sd)
-    covariance = np.linalg.inv(information + np.diag(precision + _RIDGE))
+    covariance = np.asarray(np.linalg.inv(information + np.diag(precision + _RIDGE)), np.float64)
     return Fit(patients, expit(powers @ risk), powers, covariance)
 
 
