@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from silo_agent.learning.evaluation import intervals
 from silo_agent.learning.evaluation.calibration import calibration_error
-from silo_agent.learning.evaluation.fitted import fitted_auc
+from silo_agent.learning.evaluation.fitted import Fit, fit
 from silo_agent.learning.families.family import OfClasses
 
 _DRAWS = 2000
@@ -138,22 +138,26 @@ def results_from_histograms(
 
     If a domain's noised sum holds fewer than `smallest` patients, its result says only that. AUC: positives and
     negatives carry independent noise, so the product sums are unbiased without clamping. Its interval is a basic
-    bootstrap, with Poisson patients and fresh noise around the cells. With `fitted` the AUC follows from a risk
-    that is fitted to the cells (`evaluation.fitted`). The other metrics: `intervals`, `calibration`.
+    bootstrap, with Poisson patients and fresh noise around the cells. With `fitted` AUC and accuracy follow from a
+    risk that is fitted to the cells (`evaluation.fitted`). The other metrics: `intervals`, `calibration`.
     """
     domains = sums.reshape(count, family.form.classes, -1)
     right = family.right_cells(bins)
     edges = family.edges(bins)
     aucs: list[Estimate | None] = [None] * count
+    fits: list[Fit | None] = [None] * count
     if family.has_auc:
+        if fitted:
+            fits = [_fit(cells, noise_sd, edges) for cells in domains]
         aucs = [
-            _fitted(cells, noise_sd, edges, rng) if fitted else _domain_auc(cells, noise_sd, rng) for cells in domains
+            _domain_auc(cells, noise_sd, rng) if found is None else _estimate(found.auc())
+            for cells, found in zip(domains, fits, strict=True)
         ]
     return tuple(
         _withheld(smallest, with_auc=area is not None)
         if cells.sum() < smallest
-        else _domain_result(cells, noise_sd, right, edges, rng=rng, area=area, family=family)
-        for cells, area in zip(domains, aucs, strict=True)
+        else _domain_result(cells, noise_sd, right, edges, rng=rng, area=area, found=found, family=family)
+        for cells, area, found in zip(domains, aucs, fits, strict=True)
     )
 
 
@@ -209,13 +213,15 @@ def _domain_result(
     *,
     rng: np.random.Generator,
     area: Estimate | None,
+    found: Fit | None,
     family: OfClasses,
 ) -> DomainResult:
     shares = [intervals.share(own, where, noise_sd) for own, where in zip(cells, right, strict=True)]
     accuracy = intervals.share(cells.ravel(), right.ravel(), noise_sd)
+    narrow = None if found is None else found.accuracy(right)
     return DomainResult(
         auc=area,
-        accuracy=_share(accuracy),
+        accuracy=_share(narrow or accuracy),
         balanced_accuracy=_share(intervals.mean(shares)),
         calibration=_UNKNOWN if accuracy is None else _estimate(calibration_error(cells, noise_sd, edges, rng, family)),
         patients=_estimate(intervals.number(cells.ravel(), noise_sd)),
@@ -230,13 +236,10 @@ def _estimate(found: intervals.Interval) -> Estimate:
     return Estimate(*(float(value) for value in found))
 
 
-def _fitted(
-    cells: NDArray[np.float64], noise_sd: float, edges: NDArray[np.float64], rng: np.random.Generator
-) -> Estimate:
-    """With fewer patients in a class than twice what a share of them needs, nothing is fitted."""
-    if cells.sum(axis=1).min() < 2.0 * intervals.least_patients(noise_sd, cells.shape[1]):
-        return _domain_auc(cells, noise_sd, rng)
-    return _estimate(fitted_auc(cells, noise_sd, edges))
+def _fit(cells: NDArray[np.float64], noise_sd: float, edges: NDArray[np.float64]) -> Fit | None:
+    """None with fewer patients in a class than twice what a share of them needs."""
+    few = cells.sum(axis=1).min() < 2.0 * intervals.least_patients(noise_sd, cells.shape[1])
+    return None if few else fit(cells, noise_sd, edges)
 
 
 def _domain_auc(cells: NDArray[np.float64], noise_sd: float, rng: np.random.Generator) -> Estimate:

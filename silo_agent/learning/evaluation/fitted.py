@@ -1,4 +1,4 @@
-"""AUC of one domain from its opened, noised histogram: how the risk rises with the score, fitted to all cells at once.
+"""AUC and accuracy of one domain from its opened, noised histogram: how the risk rises with the score, fitted at once.
 
 Source: docs/design/evaluation.md, "Fitted risks". The score is the model's logit, so the true risk is nearly a logistic
 function of it. A few numbers say how, whatever the distribution of the scores, and they have less of the noise than the
@@ -7,6 +7,7 @@ rare outcomes' own cells. Pure float64 numpy on public values; B bins.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
@@ -32,14 +33,56 @@ _LOWEST: Final = 0.6
 _FEWEST: Final = 0.05
 """No cell's variance by sampling is taken as less than that of so many patients."""
 _EXTREME: Final = 0.02
+_RARE: Final = 0.05
 _STEPS: Final = 15
 _RIDGE: Final = 1e-9
 
 
-def fitted_auc(cells: Floats, noise_sd: float, edges: Floats) -> Interval:
-    """(AUC, low, high) from cells (2, B), negatives first, with `noise_sd` on each; `edges` (B + 1,), open at the ends.
+@dataclass(frozen=True, repr=False, eq=False)
+class Fit:
+    """What is fitted to one domain's cells. Both metrics have 95 % intervals that cover noise and sampling."""
 
-    Both rows must hold patients beyond the noise. The interval has 95 % and covers noise and sampling.
+    patients: Floats
+    """Of each bin (B,)."""
+    share: Floats
+    """Of the patients of each bin, those of the second class (B,)."""
+    powers: Floats
+    """1, and the bin's middle less the mean score to the powers 1 and 2: (B, 3)."""
+    covariance: Floats
+    """Of `patients` and the three numbers of the risk (B + 3, B + 3)."""
+
+    def auc(self) -> Interval:
+        """(AUC, low, high)."""
+        area, by_negatives, by_positives = _area(self.patients * (1.0 - self.share), self.patients * self.share)
+        by_patients = by_negatives * (1.0 - self.share) + by_positives * self.share
+        return self._around(area, by_patients, (by_positives - by_negatives) * self.patients)
+
+    def accuracy(self, right: Floats) -> Interval | None:
+        """(accuracy, low, high); `right` (2, B) is 1 where patients of a class are predicted rightly.
+
+        None below .05 and above .95, where a linearised interval is no longer one.
+        """
+        patients, held = self.patients, max(float(self.patients.sum()), 1.0)
+        hits = right[0] * (1.0 - self.share) + right[1] * self.share
+        accuracy = float(patients @ hits) / held
+        if not _RARE <= accuracy <= 1.0 - _RARE:
+            return None
+        return self._around(accuracy, (hits - accuracy) / held, patients * (right[1] - right[0]) / held)
+
+    def _around(self, value: float, by_patients: Floats, by_share: Floats) -> Interval:
+        """The linearised interval on the scale of log(a / (1 - a)), from derivatives (B,) of the value."""
+        gradient = np.concatenate([by_patients, (by_share * self.share * (1.0 - self.share)) @ self.powers])
+        middle = float(np.clip(value, _EXTREME, 1.0 - _EXTREME))
+        variance = max(float(gradient @ self.covariance @ gradient), 0.0)
+        deviation = _WIDER * float(np.sqrt(variance)) / (middle * (1.0 - middle))
+        low, high = (float(expit(np.log(middle / (1.0 - middle)) + z * deviation)) for z in (-_Z, _Z))
+        return middle, min(low, middle), max(high, middle)
+
+
+def fit(cells: Floats, noise_sd: float, edges: Floats) -> Fit:
+    """The fit to cells (2, B), negatives first, with `noise_sd` on each; `edges` (B + 1,), open at the ends.
+
+    Both rows must hold patients beyond the noise.
     """
     bins, middles = cells.shape[1], (edges[1:] + edges[:-1]) / 2.0
     both = np.maximum(cells.sum(axis=0), 0.0)
@@ -56,15 +99,8 @@ def fitted_auc(cells: Floats, noise_sd: float, edges: Floats) -> Interval:
         patients = np.maximum(patients + step[:bins], -_LOWEST * noise_sd)
         risk = risk + step[bins:] / max(1.0, float((np.abs(step[bins:]) / _REACH).max()))
     information, _ = _normal_equations(patients, risk, powers, cells, noise_sd)
-    covariance = np.linalg.inv(information + np.diag(precision + _RIDGE))
-    share = expit(powers @ risk)
-    area, by_negatives, by_positives = _area(patients * (1.0 - share), patients * share)
-    by_share = (by_positives - by_negatives) * patients * share * (1.0 - share)
-    gradient = np.concatenate([by_negatives * (1.0 - share) + by_positives * share, by_share @ powers])
-    middle = float(np.clip(area, _EXTREME, 1.0 - _EXTREME))
-    deviation = _WIDER * float(np.sqrt(max(float(gradient @ covariance @ gradient), 0.0))) / (middle * (1.0 - middle))
-    low, high = (float(expit(np.log(middle / (1.0 - middle)) + z * deviation)) for z in (-_Z, _Z))
-    return middle, min(low, middle), max(high, middle)
+    covariance = np.asarray(np.linalg.inv(information + np.diag(precision + _RIDGE)), np.float64)
+    return Fit(patients, expit(powers @ risk), powers, covariance)
 
 
 def _normal_equations(

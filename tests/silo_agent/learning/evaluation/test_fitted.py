@@ -3,7 +3,8 @@ import pytest
 from scipy.special import expit
 
 from silo_agent.learning.evaluation.evaluation import auc, results_from_histograms
-from silo_agent.learning.evaluation.fitted import _area, fitted_auc
+from silo_agent.learning.evaluation.fitted import _area, fit
+from silo_agent.learning.evaluation.intervals import share
 from silo_agent.learning.families.registry import family_of
 
 BINS = 20
@@ -33,7 +34,7 @@ def cells(logits, labels, r, noise):
 def covered(law, n, noise, draws):
     r = np.random.default_rng(17)
     truth = auc(*patients(law, r, 200_000))
-    found = np.array([fitted_auc(cells(*patients(law, r, n), r, noise), noise, EDGES) for _ in range(draws)])
+    found = np.array([fit(cells(*patients(law, r, n), r, noise), noise, EDGES).auc() for _ in range(draws)])
     return float(((found[:, 1] <= truth) & (truth <= found[:, 2])).mean()), found[:, 0] - truth
 
 
@@ -52,7 +53,7 @@ def test_with_many_patients_and_no_noise_it_is_the_exact_area():
     r = np.random.default_rng(2)
     for law in LAWS:
         logits, labels = patients(law, r, 100_000)
-        middle, low, high = fitted_auc(cells(logits, labels, r, 0.01), 0.01, EDGES)
+        middle, low, high = fit(cells(logits, labels, r, 0.01), 0.01, EDGES).auc()
         assert middle == pytest.approx(auc(logits, labels), abs=0.006)
         assert 0.002 < high - low < 0.02
 
@@ -61,11 +62,11 @@ def test_with_many_patients_and_no_noise_it_is_the_exact_area():
 def test_whatever_was_opened_gives_an_interval(noise):
     r = np.random.default_rng(3)
     for size in (0.0, 1.0, 1e5):
-        middle, low, high = fitted_auc(size * r.random((2, BINS)) + r.normal(0, noise, (2, BINS)), noise, EDGES)
+        middle, low, high = fit(size * r.random((2, BINS)) + r.normal(0, noise, (2, BINS)), noise, EDGES).auc()
         assert 0 <= low <= middle <= high <= 1
     lone = np.zeros((2, BINS))
     lone[:, 7] = 400
-    middle, low, high = fitted_auc(lone, noise, EDGES)
+    middle, low, high = fit(lone, noise, EDGES).auc()
     assert 0 <= low <= middle <= high <= 1
 
 
@@ -93,7 +94,36 @@ def test_the_study_says_which_estimator_is_meant():
         return results_from_histograms(counts.ravel(), 1.1, family_of(2), count=1, bins=BINS, rng=rng, fitted=fitted)
 
     (plain,), (risk,) = found(fitted=False), found(fitted=True)
-    assert (risk.auc.value, risk.auc.low, risk.auc.high) == fitted_auc(counts, 1.1, EDGES)
-    assert risk.accuracy == plain.accuracy
+    assert (risk.auc.value, risk.auc.low, risk.auc.high) == fit(counts, 1.1, EDGES).auc()
+    own = fit(counts, 1.1, EDGES).accuracy(family_of(2).right_cells(BINS))
+    assert (risk.accuracy.value, risk.accuracy.low, risk.accuracy.high) == own
+    assert risk.balanced_accuracy == plain.balanced_accuracy
     counts = cells(*patients("narrow", r, 60), r, 1.1)
     assert found(fitted=True) == found(fitted=False), "too few for a fit"
+
+
+@pytest.mark.parametrize("law", ["wide", "bent", "two groups"])
+def test_the_interval_of_accuracy_holds_the_truth_and_is_narrower_than_that_of_the_cells(law):
+    r, right = np.random.default_rng(19), family_of(2).right_cells(BINS)
+    logits, labels = patients(law, r, 200_000)
+    truth, held, widths = ((logits >= 0) == labels).mean(), 0, []
+    for _ in range(60):
+        counts = cells(*patients(law, r, 1000), r, 3.7)
+        narrow, wide = fit(counts, 3.7, EDGES).accuracy(right), share(counts.ravel(), right.ravel(), 3.7)
+        held += narrow[1] <= truth <= narrow[2]
+        widths.append((narrow[2] - narrow[1], wide[2] - wide[1]))
+    assert held >= 53
+    assert np.less(*np.median(widths, axis=0))
+
+
+def test_an_accuracy_near_one_is_that_of_the_cells():
+    counts = np.ones((2, BINS))
+    counts[0, : BINS // 2] = counts[1, BINS // 2 :] = 400.0
+    assert fit(counts, 0.5, EDGES).accuracy(family_of(2).right_cells(BINS)) is None
+    plain, risk = (
+        results_from_histograms(
+            counts.ravel(), 0.5, family_of(2), count=1, bins=BINS, rng=np.random.default_rng(0), fitted=fitted
+        )[0]
+        for fitted in (False, True)
+    )
+    assert risk.accuracy == plain.accuracy
