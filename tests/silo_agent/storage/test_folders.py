@@ -27,6 +27,7 @@ NAMES = {
     STUDY.personal: f"{HERE}/personal.safetensors",
     STUDY.counts: f"{HERE}/counts.json",
     STUDY.results: f"{HERE}/results.json",
+    STUDY.classes: f"{HERE}/classes.json",
     STUDY.publication: f"{HERE}/publication.json",
     STUDY.training_log: f"{HERE}/training.jsonl",
     STUDY.keys: f"{HERE}/keys.sealed",
