@@ -1,12 +1,12 @@
 """Forecast against outcome for 30 studies: `cases` says which, and where each expectation comes from.
 
-Outcomes are runs of the study in one process
-(`deploy.local.simulate`), in the mean over the domains that the forecast is about. A made-up study runs once, and is
-measured on 20,000 (of the demo's law 4,000) more patients of each domain. A real data set has only its own patients: it
-runs five times, with each fifth held out in turn, and the outcome is the mean of the five in each domain. The forecast
-is then one of the mean of five runs, widened by the sampling of as many patients as were expected in all (Hanley and
-McNeil 1982), and about the domains where these hold at least 40 of the rarer class.
-The gap is what the noise costs against the better of the same study without noise and one regression on all patients.
+Outcomes are runs of the study in one process (`deploy.local.simulate`), in the mean over the domains that the forecast
+is about. A made-up study runs once, and is measured on 20,000 (of the demo's law 4,000) more patients of each domain. A
+real data set has only its own patients: it runs five times, with each fifth held out in turn, and the outcome is the
+mean of the five in each domain. The forecast is then one of the mean of five runs, widened by the sampling of as many
+patients as were expected in all (Hanley and McNeil 1982), and about the domains where these hold at least 40 of the
+rarer class. The gap is what the noise costs against the better of the same study without noise and one regression on
+all patients.
 The forecaster's law was chosen without these studies (docs/forecast.md).
 """
 
@@ -24,7 +24,7 @@ import numpy as np
 
 from bench.forecast.cases import CASES, Case
 from bench.forecast.measuring import SEED, Result, measured
-from bench.forecast.tables import DATA
+from bench.real.data_sets import DATA
 from bench.table import Figure, judge
 from silo_agent.learning.forecast.forecast import Interval
 
