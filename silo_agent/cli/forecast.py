@@ -37,7 +37,7 @@ def known(
     """What an earlier study or the hospital's public file says of the data; None if neither is asked for.
 
     Raises `StateError` without a configuration and for a study that the state does not know, and what
-    `learning.forecast.earlier` and `learning.forecast.public` raise.
+    `learning.forecast.earlier` and `models.expecting` raise.
     """
     if after is None and not data:
         return None
@@ -50,7 +50,7 @@ def known(
     state = StateFolder(settings.state)
     if after is not None:
         return _after(study, policy, state, after)
-    from silo_agent.learning.forecast.public import known_of_file
+    from silo_agent.models.expecting import known_of_file
 
     file = settings.data.get(study.name)
     if file is None:

@@ -1,23 +1,12 @@
-"""A public file says what to expect; a private one is never opened."""
+"""Public records say what to expect."""
 
 import numpy as np
 import pytest
 
-from policies.documents.policy import Policy
-from policies.errors import LedgerMismatchError
-from policies.ledger.ledger import Genesis
 from silo_agent.data.records import Records
-from silo_agent.learning.errors import LearningError
-from silo_agent.learning.forecast.public import known_of, known_of_file
-from support.small_cohort import policy_document
-from support.studies import tiny_study
+from silo_agent.learning.forecast.public import known_of
 
 NUMBER = {"column": "days", "minimum": 0, "maximum": 60, "positive": [], "negative": []}
-
-
-def policy(*, public):
-    document = policy_document("north-ward")
-    return Policy.model_validate(document | {"data_set": document["data_set"] | {"public": public}})
 
 
 def records(count, *, slope=2.0, seed=0):
@@ -54,14 +43,3 @@ def test_a_number_is_explained_or_not(raw_study):
     known = known_of(study, whole, 0.2)
     assert known.prevalence is None
     assert known.effect > 0.9
-
-
-def test_a_private_file_is_refused_before_it_is_opened(quick_path):
-    with pytest.raises(LearningError, match=r"data_set\.public is false"):
-        known_of_file(tiny_study(), policy(public=False), Genesis.of(policy(public=False)), quick_path / "absent.csv")
-
-
-def test_a_policy_that_was_edited_to_say_public_is_refused(quick_path):
-    bound = Genesis.of(policy(public=False))
-    with pytest.raises(LedgerMismatchError, match="public"):
-        known_of_file(tiny_study(), policy(public=True), bound, quick_path / "absent.csv")
