@@ -26,6 +26,7 @@ from policies.documents.study import DataSchema, Study
 from silo_agent.data.records import Records
 
 HELD_OUT: Final = 0.2
+"""Share of a hospital's patients who do not train: one of `measuring.FOLDS` fifths of real ones."""
 SITES: Final = (2750, 2125, 1625, 1375, 1000, 726)
 """Patients of the EXAM hospitals, of whom four fifths train: about as many as in `bench.private_heads`."""
 RACES: Final = (0.77, 0.19, 0.02, 0.02)

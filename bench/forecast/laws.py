@@ -26,7 +26,7 @@ from silo_agent.data.reader import read_fitting_records
 from silo_agent.data.records import Records
 
 Floats = NDArray[np.float64]
-TESTED = 3000
+TESTED = 20_000
 """Test patients of each domain."""
 
 

@@ -1,6 +1,8 @@
 """Real data sets of the bench, read as a silo reads them: Adult, diabetes-130 and heart disease.
 
-Hospitals of Adult and of diabetes-130 are made by chance from the patients, for the files name none.
+Hospitals of Adult and of diabetes-130 are made by chance from the patients, for the files name none. `bench.real` has
+these files, too, with other columns, domains and hospitals: what is expected of the studies here was written down for
+the columns here, so the tables stay apart.
 """
 
 from __future__ import annotations
@@ -15,11 +17,11 @@ from typing import Any, Final
 import numpy as np
 import yaml
 
+from bench.real.data_sets import DATA
 from policies.documents.study import DataSchema
 from silo_agent.data.reader import read_fitting_records
 from silo_agent.data.records import Records
 
-DATA: Final = Path(__file__).parents[3] / "shared" / "data"
 HEART: Final = ("cleveland", "hungarian", "switzerland", "va")
 
 ADULT: Final[dict[str, Any]] = {

@@ -1,4 +1,8 @@
-"""The part of `fedward-silo plan` that says what a study will be worth: reads nothing but the study and options."""
+"""The part of `fedward-silo plan` that says what a study will be worth.
+
+It reads the study and options; with `--after` also what an earlier study's opened sums say in this silo's state, and
+with `--data` this hospital's file, if policy and ledger declare it public.
+"""
 
 from __future__ import annotations
 
@@ -10,14 +14,69 @@ from typing import TYPE_CHECKING, Final
 from rich.console import Console
 from rich.table import Table
 
+from policies.documents.policy import Policy
 from policies.documents.study import Study
+from policies.ledger.ledger import read_history
+from silo_agent.cli.options import find_study
+from silo_agent.config import AgentConfig
+from silo_agent.storage.errors import StateError
+from silo_agent.storage.folders import StateFolder
 
 if TYPE_CHECKING:
+    from silo_agent.learning.forecast.asked import Known
     from silo_agent.learning.forecast.forecast import Forecast, Interval, Row
 
 HOW: Final = (
     "For a forecast of what it will be worth, write expected: {patients: ...} into the study, or give --patients."
 )
+
+
+def known(
+    study: Study, settings: AgentConfig | None, policy: Policy | None, *, after: str | None, data: bool
+) -> Known | None:
+    """What an earlier study or the hospital's public file says of the data; None if neither is asked for.
+
+    Raises `StateError` without a configuration and for a study that the state does not know, and what
+    `learning.forecast.earlier` and `models.expecting` raise.
+    """
+    if after is None and not data:
+        return None
+    if after is not None and data:
+        msg = "--after and --data both say what to expect of the data; give one of them"
+        raise StateError(msg)
+    if settings is None or policy is None:
+        msg = "--after and --data need this hospital's configuration: give --config agent.yaml"
+        raise StateError(msg)
+    state = StateFolder(settings.state)
+    if after is not None:
+        return _after(study, policy, state, after)
+    from silo_agent.models.expecting import known_of_file
+
+    file = settings.data.get(study.name)
+    if file is None:
+        msg = f"--data: {study.name!r} is not under data in agent.yaml; name the study's file there"
+        raise StateError(msg)
+    return known_of_file(study, policy, read_history(state.ledger)[0], file)
+
+
+def _after(study: Study, policy: Policy, state: StateFolder, beginning: str) -> Known:
+    from policies.documents.study import read_stored
+    from silo_agent.learning.forecast.earlier import known_after
+    from silo_agent.storage.state import State
+
+    if not state.database.is_file():
+        msg = f"--after: {state.path} has no state of an agent; name the folder of the agent that took part"
+        raise StateError(msg)
+    kept = State(state.path)
+    try:
+        digest, _ = find_study(kept, beginning)
+        canonical = kept.canonical(digest)
+    finally:
+        kept.close()
+    if canonical is None:
+        msg = f"--after: the state has no text of study {digest[:12]}; name another study"
+        raise StateError(msg)
+    return known_after(study, read_stored(canonical), state.study(digest), policy.data_set.holdout)
 
 
 def made(
@@ -27,21 +86,22 @@ def made(
     prevalence: float | None,
     effect: float | None,
     held_out: float | None,
+    known: Known | None = None,
 ) -> Forecast | None:
     """The forecast, or None if nobody says how many patients are expected. Raises `LearningError`."""
-    if not patients and study.expected is None:
+    if not patients and study.expected is None and known is None:
         return None
     # This loads torch, which no price needs.
     from silo_agent.learning.forecast.asked import HELD_OUT, asked_of
     from silo_agent.learning.forecast.forecast import forecast
 
     aside = HELD_OUT if held_out is None else held_out
-    asked = asked_of(study, patients=patients, prevalence=prevalence, effect=effect, held_out=aside)
+    asked = asked_of(study, patients=patients, prevalence=prevalence, effect=effect, held_out=aside, known=known)
     return None if asked is None else forecast(study, asked)
 
 
-def show(study: Study, found: Forecast) -> None:
-    """Print the forecast and what it means."""
+def show(study: Study, found: Forecast, known: Known | None = None) -> None:
+    """Print the forecast, what it starts from and what it means."""
     from silo_agent.learning.forecast.forecast import counted
     from silo_agent.learning.forecast.verdict import NAMES, sentences
 
@@ -68,21 +128,32 @@ def show(study: Study, found: Forecast) -> None:
     console.print(table)
     about, domains = len(counted(study, asked)), len(study.data.domains)
     if about < domains:
-        few = f"It is about {about} of the {domains} domains: in the others too few patients will be held out to tell."
+        few = (
+            f"It is about {about} of the {domains} domains: the study will publish no figures of the others, because"
+            " they have too few patients (expected.shares, privacy.smallest_domain)."
+        )
         console.print(few, soft_wrap=True, highlight=False)
-    for sentence in sentences(study, found):
+    notes = () if known is None else known.notes
+    for sentence in (*notes, *sentences(study, found)):
         console.print(sentence, soft_wrap=True, highlight=False)
 
 
-def document(study: Study, found: Forecast) -> dict[str, object]:
-    """The forecast as plain data; what is not known is None."""
+def document(study: Study, found: Forecast, known: Known | None = None) -> dict[str, object]:
+    """The forecast as plain data; what is not known is None. `known` stands there if there is any."""
     from silo_agent.learning.forecast.verdict import is_coin, is_no_gain, sentences
 
     rows = [
         asdict(row) | {"coin_toss": is_coin(found.figure, row), "no_better_than_alone": is_no_gain(row)}
         for row in found.rows
     ]
-    content = {"figure": found.figure, "asked": asdict(found.asked), "draws": found.draws, "rows": rows}
+    content: dict[str, object] = {
+        "figure": found.figure,
+        "asked": asdict(found.asked),
+        "draws": found.draws,
+        "rows": rows,
+    }
+    if known is not None:
+        content["known"] = asdict(known)
     return {name: _plain(part) for name, part in (content | {"sentences": sentences(study, found)}).items()}
 
 

@@ -1,7 +1,8 @@
 """`fedward-silo plan`: what a study would cost, whether it would be taken, what would be left, what it will be worth.
 
 The command reads the study and, with an agent's configuration, its policy and ledger. It charges nothing and reads no
-patient. With a target epsilon it prints noise and clips as YAML that can be pasted into the study. The exit code is 3
+patient, but with `--data` those of a file that policy and ledger declare public. With a target epsilon it prints noise
+and clips as YAML that can be pasted into the study. The exit code is 3
 if the policy would refuse the study, or if every silo would, because the study asks for something that has no price.
 """
 
@@ -75,6 +76,16 @@ def plan(
     effect: Annotated[
         float | None, typer.Option(help="Expected AUC (R2 of a number) that the features reach without noise.")
     ] = None,
+    after: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIGEST",
+            help="Expect what the opened, noised sums of this earlier study say, in which this silo took part.",
+        ),
+    ] = None,
+    data: Annotated[
+        bool, typer.Option("--data", help="Expect what this hospital's file says, if its policy declares it public.")
+    ] = False,
     forecast: Annotated[bool, typer.Option(help="Simulate what it will be worth, if patients are expected.")] = True,
     as_json: AsJson = False,
 ) -> None:
@@ -97,19 +108,22 @@ def plan(
     advice = None if target_epsilon is None else advise(study, target_epsilon, delta, encoder_share)
     refused = _below_the_quorum(study)
     held_out = None if policy is None else policy.data_set.holdout
-    worth = None
+    worth, known = None, None
     if forecast:
-        worth = forecasts.made(study, patients=patients or [], prevalence=prevalence, effect=effect, held_out=held_out)
+        known = forecasts.known(study, settings, policy, after=after, data=data)
+        worth = forecasts.made(
+            study, patients=patients or [], prevalence=prevalence, effect=effect, held_out=held_out, known=known
+        )
     if as_json:
         document = _document(study, prices, standing, advice) | {"sums": _sums(study, refused)}
         if worth is not None:
-            document["forecast"] = forecasts.document(study, worth)
+            document["forecast"] = forecasts.document(study, worth, known)
         typer.echo(json.dumps(document, indent=1, allow_nan=False))
     else:
         _print(study, prices, standing, advice)
         typer.echo(_missing(study) if refused is None else f"Every silo refuses: {refused}")
         if worth is not None:
-            forecasts.show(study, worth)
+            forecasts.show(study, worth, known)
         elif forecast:
             typer.echo(forecasts.HOW)
     if refused is not None or (standing is not None and standing.refused is not None):

@@ -1,6 +1,6 @@
-"""What a hospital does with a finished model: measure it, predict with it, export it with its card.
+"""What a hospital does with a finished model: measure it, predict with it, export it; what its public file lets expect.
 
 The room reads models and records. Nothing leaves the hospital by itself.
 """
 
-__all__ = ["evaluate", "export", "predict"]
+__all__ = ["evaluate", "expecting", "export", "predict"]

@@ -27,11 +27,12 @@ from protos.messages import Place
 
 _COUNTS: Final = "counts.json"
 _RESULTS: Final = "results.json"
+_CLASSES: Final = "classes.json"
 _PUBLICATION: Final = "publication.json"
 _TRAINING_LOG: Final = "training.jsonl"
 _STAYS: Final = re.compile(
     r"model-[0-9]+\.(safetensors|digest)|"
-    + "|".join(re.escape(name) for name in (_COUNTS, _RESULTS, _PUBLICATION, _TRAINING_LOG))
+    + "|".join(re.escape(name) for name in (_COUNTS, _RESULTS, _CLASSES, _PUBLICATION, _TRAINING_LOG))
 )
 
 
@@ -86,6 +87,11 @@ class StudyFolder:
     def results(self) -> Path:
         """The opened metrics."""
         return self.path / _RESULTS
+
+    @property
+    def classes(self) -> Path:
+        """The noised numbers of held-out patients by class, over all domains. Absent if the label is a number."""
+        return self.path / _CLASSES
 
     @property
     def publication(self) -> Path:

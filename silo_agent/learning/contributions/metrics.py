@@ -69,8 +69,11 @@ class Metrics:
         return sum_records(len(cohort), release.values, term, rows=chunk_rows(setting.study), strict=strict)
 
     def open(self, release: Release, total: Integers, _place: Place, model: SharedModel, silos: int) -> Opened:
-        """Compute the metrics by domain from the noised sums, and store them. The model stays as it is."""
-        study = self._setting.study
+        """Compute the metrics by domain from the noised sums, and store them. The model stays as it is.
+
+        The patients of each class over all domains are stored, too: forecasts of later studies start from them.
+        """
+        study, folder = self._setting.study, StudyFolder(self._setting.folder)
         sums, noise_sd = summed(study, total, release, silos)
         count = len(study.data.domains)
         by_domain = self._results(sums, noise_sd, count)
@@ -79,7 +82,10 @@ class Metrics:
             whole = sums.reshape(count, -1).sum(axis=0)
             (together,) = self._results(whole, noise_sd * math.sqrt(count), 1)
         results = Results(study.digest, study.data.domains, by_domain, noise_sd, together)
-        write_whole(StudyFolder(self._setting.folder).results, json.dumps(asdict(results), indent=1).encode())
+        write_whole(folder.results, json.dumps(asdict(results), indent=1).encode())
+        if is_of_classes(self._setting.family):
+            classes = sums.reshape(count, self._setting.family.form.classes, -1).sum(axis=(0, 2))
+            write_whole(folder.classes, json.dumps(classes.tolist()).encode())
         return Opened(model, results=results)
 
     def _results(

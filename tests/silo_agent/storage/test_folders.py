@@ -27,6 +27,7 @@ NAMES = {
     STUDY.personal: f"{HERE}/personal.safetensors",
     STUDY.counts: f"{HERE}/counts.json",
     STUDY.results: f"{HERE}/results.json",
+    STUDY.classes: f"{HERE}/classes.json",
     STUDY.publication: f"{HERE}/publication.json",
     STUDY.training_log: f"{HERE}/training.jsonl",
     STUDY.keys: f"{HERE}/keys.sealed",
@@ -34,7 +35,15 @@ NAMES = {
     STUDY.attempt_model("0123456789abcdef" * 4): f"{HERE}/attempt-0123456789abcdef.safetensors",
     STUDY.attempt_total("0123456789abcdef" * 4): f"{HERE}/attempt-0123456789abcdef.i64",
 }
-STAYING = {STUDY.model(2), STUDY.model_digests(2), STUDY.counts, STUDY.results, STUDY.publication, STUDY.training_log}
+STAYING = {
+    STUDY.model(2),
+    STUDY.model_digests(2),
+    STUDY.counts,
+    STUDY.classes,
+    STUDY.results,
+    STUDY.publication,
+    STUDY.training_log,
+}
 
 
 def test_every_name_is_the_one_that_older_versions_wrote():

@@ -19,7 +19,8 @@ from support.studies import tiny_study
 
 STUDY, OTHER = "5" * 64, "6" * 64
 END = date(2026, 3, 1)
-STAYS = {"model-0.safetensors", "model-0.digest", "counts.json", "results.json", "publication.json", "training.jsonl"}
+OPENED = {"counts.json", "classes.json", "results.json", "publication.json", "training.jsonl"}
+STAYS = {"model-0.safetensors", "model-0.digest", *OPENED}
 GOES = {
     "studies": {
         "personal.safetensors",
@@ -341,8 +342,7 @@ def test_of_a_real_study_stays_what_all_silos_hold_and_nothing_else(federate, mo
     for days in (1, 2):
         Retention(silo.state, 1, Metrics(), lambda days=days: ending.ended + timedelta(days)).look()
     models = {f"model-{r}.{kind}" for r in range(study.rounds + 1) for kind in ("safetensors", "digest")}
-    kept = models | {"counts.json", "results.json", "publication.json", "training.jsonl"}
-    assert left(silo.state, study.digest) == {"studies": kept}
+    assert left(silo.state, study.digest) == {"studies": models | OPENED}
     assert silo.gate.ledger.head == ledger
     silo.restart()
     coordinator.ask("north", coordinator.work(Task.CONTRIBUTE, place, (), Tensor.HEADS))

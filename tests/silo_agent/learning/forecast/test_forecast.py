@@ -69,8 +69,22 @@ def test_other_outcomes_have_their_own_figure(raw_study, label, figure):
     assert row.plain_mean.middle > row.coin
 
 
-def test_domains_without_enough_patients_do_not_count(raw_study):
-    study = raw_study(expected={"patients": [2000], "shares": [0.05, 0.95], "prevalence": 0.2})
-    assert counted(study, asked_of(study)) == (1,)
+def test_it_is_about_the_domains_that_the_study_will_publish(raw_study):
+    expected = {"patients": [2000], "shares": [0.05, 0.95], "prevalence": 0.2}
+    study = raw_study(expected=expected)
+    assert counted(study, asked_of(study)) == (0, 1)
     assert counted(study, asked_of(study, patients=[10])) == (0, 1)
-    assert counted(study, asked_of(study, patients=[20_000])) == (0, 1)
+    empty = raw_study(expected=expected | {"shares": [0, 1]})
+    assert counted(empty, asked_of(empty)) == (1,)
+    least = raw_study(expected=expected, privacy={"smallest_domain": 100})
+    assert counted(least, asked_of(least)) == (1,)
+    assert counted(least, asked_of(least, patients=[4000])) == (0, 1)
+    assert counted(least, asked_of(least, patients=[10])) == (0, 1)
+
+
+@pytest.mark.slow
+def test_the_mean_of_several_runs_varies_less(raw_study):
+    study = raw_study(heads={"pooled_noise": 8.0, "domain_noise": 8.0})
+    asked = asked_of(study, patients=[100], prevalence=0.4, effect=0.8)
+    one, many = (forecast(study, asked, draws=8, runs=runs, about=(1,)).rows[0].mean for runs in (1, 6))
+    assert many.high - many.low < one.high - one.low
