@@ -21,6 +21,7 @@ from crypto.rings.rings import ring_of
 from crypto.secagg.packages import model_digest, open_note, seal_note
 from crypto.secagg.unmasking import Bundle
 from crypto.secagg.voids import Void
+from policies.documents.study import Study
 from policies.plan import shapes
 from policies.plan.note_sizes import note_limit
 from protos.messages import SUM, Confirm, Note, Publication, Task, Tensor
@@ -280,7 +281,7 @@ class Tasks:
         model.save(files.model(round_number))
 
     def forget_steps(self, study: Study, committed: int) -> None:
-        """Remove the models of sealed steps before the committed round, which is the one that every attempt sits on.
+        """Remove the models of sealed steps before the committed round, on which every attempt sits.
 
         Those of rounds that sum heads stay: they are few, and predictions for unknown domains read the last pooled one.
         """
