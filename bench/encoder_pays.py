@@ -42,9 +42,17 @@ RAW: Final = {"encoder": "raw", "hidden": [], "representation": 25}
 MODELS: Final[Mapping[str, Mapping[str, Any]]] = {
     "raw inputs": RAW,
     "random features": {**RAW, "random_features": RANDOM},
-    "encoder": {"hidden": [32], "representation": 16, "gain": 2.0, "first_biases": 1.0, "skip": True},
+    "encoder": {
+        "hidden": [32],
+        "representation": 16,
+        "gain": 2.0,
+        "first_biases": 1.0,
+        "skip": True,
+        "random_features": RANDOM,
+    },
 }
-"""The three ways by name. All heads read the inputs; the others read more beside them."""
+"""The three ways by name, each with more than the one before: the heads read the inputs, the same random features
+beside them, and a trained encoder's output beside both."""
 ENCODER: Final[Mapping[str, Any]] = {
     "rounds": 3,
     "steps": 30,
@@ -59,7 +67,7 @@ ENCODER: Final[Mapping[str, Any]] = {
 }
 """How the encoder is trained, for all sizes. The noise follows from `SHARE`. A clip of .3 shortens the gradients of the
 ill alone, and steps then do hardly more than lower everybody's risk (docs/design/heads.md, "When an encoder pays")."""
-SHARE: Final = 0.3
+SHARE: Final = 0.25
 """Share of the budget that the encoder takes."""
 TRAINED_HEADS: Final = {"pooled_rounds": 4}
 """What the heads' rounds have more where an encoder is trained: it is trained after each pooled round but the last."""
