@@ -23,6 +23,7 @@ from crypto.entropy import Entropy
 from crypto.errors import CryptoError
 from policies.documents.study import Study, parse_study, require_bounds
 from policies.errors import PolicyError
+from policies.plan import shapes
 from policies.plan.release import plan as plan_of
 from policies.refusals import Refused
 from protos.bounds import sentence
@@ -292,7 +293,9 @@ class Agent:
 
     def _commit(self, running: Running, study: str, round_number: int) -> None:
         # The round of the metrics has no model of its own: the study's model stays that of the last training round.
-        self._state.commit(study, min(round_number, running.study.rounds))
+        kept = min(round_number, running.study.rounds)
+        self._state.commit(study, kept)
+        self._tasks.forget_steps(running.study, kept)
         self._state.forget_round(study, round_number)
         running.session.forget_attempt()
         self._metrics.round.labels(running.study.name).set(round_number)
@@ -336,11 +339,15 @@ class Agent:
         self._journal.keep(running.study.digest, standing)
 
     def _want_personal(self, running: Running) -> None:
-        """Have the personal model trained, here only, once a training round is finished and its end was reported."""
-        turn = running.turn
+        """Have the personal model trained, here only, once a round of the heads is finished and its end was reported.
+
+        A sealed step is no such round: the personal model would be trained once for each step of the shared one.
+        """
+        turn, study = running.turn, running.study
         finished = turn.place is not None and turn.finished == turn.place.round and turn.stage is Stage.REST
-        if finished and 1 <= turn.finished <= running.study.rounds and running.study.personal is not None:
-            self._personal(running.study, turn.finished)
+        trained = finished and 1 <= turn.finished <= study.rounds
+        if trained and study.personal is not None and shapes.head_round(study, turn.finished) is not None:
+            self._personal(study, turn.finished)
 
     def _dispute(self, work: Work, place: Place, fault: Exception) -> None:
         self._metrics.disputes.labels(work.task).inc()

@@ -23,12 +23,14 @@ from pathlib import Path
 from typing import Final
 
 from crypto.entropy import Entropy, SystemEntropy
+from policies.plan import shapes
 from silo_agent.data.image_store import reserve
 from silo_agent.data.reader import read_fitting_records
 from silo_agent.data.records import Records
 from silo_agent.data.split import split
 from silo_agent.data.table import Written
 from silo_agent.learning.device import choose_device, limit_threads
+from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel, train_round
 from silo_agent.storage.folders import StudyFolder
@@ -95,12 +97,22 @@ def _take(folder: StudyFolder) -> int:
 def train_up_to(
     folder: StudyFolder, round_number: int, training: Callable[[], Records], *, entropy: Entropy, device: str = "cpu"
 ) -> None:
-    """Train on every finished round up to this one that the personal model has not read, in order."""
+    """Train on every finished round of the heads up to this one that the personal model has not read, in order."""
     first = PersonalModel.load(folder.personal).round + 1 if folder.personal.exists() else 1
     for number in range(first, round_number + 1):
-        if folder.model(number).exists():
-            shared = SharedModel.load(folder.model(number))
+        shared = _finished(folder.model(number))
+        if shared is not None and shapes.head_round(shared.study, number) is not None:
             train_round(folder.personal, shared, training, entropy=entropy, device=choose_device(device))
+
+
+def _finished(path: Path) -> SharedModel | None:
+    """The model of a round; None if there is none, or if the agent removes it meanwhile, as those of sealed steps."""
+    try:
+        return SharedModel.load(path)
+    except ModelFileError:
+        if path.exists():
+            raise
+        return None
 
 
 def work_off(job: Job) -> None:

@@ -21,6 +21,8 @@ from crypto.rings.rings import ring_of
 from crypto.secagg.packages import model_digest, open_note, seal_note
 from crypto.secagg.unmasking import Bundle
 from crypto.secagg.voids import Void
+from policies.documents.study import Study
+from policies.plan import shapes
 from policies.plan.note_sizes import note_limit
 from protos.messages import SUM, Confirm, Note, Publication, Task, Tensor
 from silo_agent.core.turns import OutOfTurnError
@@ -277,6 +279,17 @@ class Tasks:
         files = self._state.files.study(study)
         write_whole(files.model_digests(round_number), f"{digest} {model.digest}".encode())
         model.save(files.model(round_number))
+
+    def forget_steps(self, study: Study, committed: int) -> None:
+        """Remove the models of sealed steps before the committed round, on which every attempt sits.
+
+        Those of rounds that sum heads stay: they are few, and predictions for unknown domains read the last pooled one.
+        """
+        files = self._state.files.study(study.digest)
+        for number in files.model_rounds():
+            if 0 < number < committed and shapes.sealed_step(study, number) is not None:
+                files.model(number).unlink(missing_ok=True)
+                files.model_digests(number).unlink(missing_ok=True)
 
     def _keep_last(self, attempt: Attempt) -> None:
         """Store the model after a round's last tensor, before the coordinator hears that the round is finished.

@@ -30,8 +30,9 @@ _RESULTS: Final = "results.json"
 _CLASSES: Final = "classes.json"
 _PUBLICATION: Final = "publication.json"
 _TRAINING_LOG: Final = "training.jsonl"
+_MODEL: Final = re.compile(r"model-([0-9]+)\.(?:safetensors|digest)")
 _STAYS: Final = re.compile(
-    r"model-[0-9]+\.(safetensors|digest)|"
+    f"{_MODEL.pattern}|"
     + "|".join(re.escape(name) for name in (_COUNTS, _RESULTS, _CLASSES, _PUBLICATION, _TRAINING_LOG))
 )
 
@@ -49,6 +50,10 @@ class StudyFolder:
     def model_digests(self, round_number: int) -> Path:
         """The two digests of that model: the keyed digest, and the digest of its content."""
         return self.model(round_number).with_suffix(".digest")
+
+    def model_rounds(self) -> set[int]:
+        """The rounds of which a model or its digests are kept."""
+        return {int(found[1]) for path in self.path.glob("model-*") if (found := _MODEL.fullmatch(path.name))}
 
     def prior(self, round_number: int) -> Path:
         """The tables r(z|y) after a round's training, if the study keeps them at the silo."""

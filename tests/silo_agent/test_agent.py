@@ -66,6 +66,31 @@ def test_a_study_from_the_offer_to_the_end(federate, mode):
     assert len({silo.model(2).with_suffix(".digest").read_text() for silo in silos.values()}) == 1
 
 
+def test_of_the_sealed_steps_only_the_last_models_lie_on_the_disk(federate):
+    """Rounds 2 to 4 are steps; those of the heads are 1, 5 and 6. The round before the last is what all sit on."""
+    study = tiny_study(
+        privacy={"mode": "distributed"},
+        heads={"pooled_rounds": 2},
+        encoder={"rounds": 1, "steps": 3, "sealed_steps": True, "sampling_rate": 1.0, "sealing": "ring64"},
+        personal={"epochs": 1},
+    )
+    coordinator, silos = federate(study)
+    north = silos["north"]
+    home = north.model(1).parent
+    for number in range(plan(study).last + 1):
+        coordinator.run_round(number)
+        kept = [
+            {int(path.stem.split("-")[1]) for path in home.glob(f"model-*.{end}")} for end in ("safetensors", "digest")
+        ]
+        finished = set(range(min(number, study.rounds) + 1))
+        assert kept == 2 * [finished - set(range(2, min(number - 1, 5)))], number
+        if number == 3:
+            north.model(2).write_bytes(b"left by a crash")
+            north.restart()
+    assert PersonalModel.load(home / "personal.safetensors").round == study.rounds
+    assert len({silo.model(6).read_bytes() for silo in silos.values()}) == 1
+
+
 def test_a_study_of_raw_inputs_whose_domains_are_solved_together(federate):
     study = tiny_study(
         privacy={"mode": "distributed"},
