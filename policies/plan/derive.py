@@ -27,8 +27,6 @@ MANY_PATIENTS: Final = 30_000
 """Patients of all silos from which on a trained encoder of many inputs may be worth its share of the budget."""
 ENCODER_SHARE: Final = 0.4
 """Share of the training budget, in 1 / noise^2, that a trained encoder gets."""
-FEW_PATIENTS: Final = 40
-"""Patients of all silos for each weight of all domains' heads, below which more of each release is for their sum."""
 COUNT_SHARE: Final = 0.01
 """Share of the heads' budget, in 1 / noise^2, that the counts get."""
 LEAST_HONEST: Final = 2
@@ -152,7 +150,9 @@ def _domain_rounds(known: Known) -> int:
 def _pooled_rounds(known: Known) -> int:
     if known.is_number:
         return 2  # least squares are solved by one step
-    return 3 if known.is_hierarchical else 4
+    if known.is_hierarchical:
+        return 3 if _learns(known) else 2  # the encoder is trained in all but the last
+    return 4
 
 
 def _pooled_noise(known: Known) -> float:
@@ -173,12 +173,6 @@ def _clip(known: Known) -> float:
     return 1.0 if known.patients >= MANY_PATIENTS and known.is_hierarchical else 0.5
 
 
-def _pooled_share(known: Known) -> float:
-    """Where domains are small, what they share is worth more than their differences."""
-    weights = known.number("model.representation") * known.domains
-    return 0.6 if known.is_hierarchical and known.patients < FEW_PATIENTS * weights else 0.3
-
-
 def _calibration(known: Known) -> str:
     biased = known["model.bias"] is not False
     return "pooled" if biased and (_is_binary(known) or known.is_number) else "none"
@@ -189,9 +183,14 @@ def _calibration_noise(known: Known) -> float:
     return 0.0 if known["heads.calibration"] == "none" else known.number("heads.pooled_noise")
 
 
-def _encoder_rounds(known: Known) -> int:
+def _learns(known: Known) -> bool:
+    """Whether the rule would train an encoder."""
     image, many = known.draft.data.image is not None, known.patients >= MANY_PATIENTS
-    if known["model.encoder"] == "raw" or not (image or many):
+    return known["model.encoder"] != "raw" and (image or many)
+
+
+def _encoder_rounds(known: Known) -> int:
+    if not _learns(known):
         return 0
     return max(0, int(known.number("heads.pooled_rounds")) - 1)
 
@@ -246,7 +245,6 @@ RULE: Final[tuple[tuple[str, Rule], ...]] = (
     ("heads.solver", _solver),
     ("heads.pooled_rounds", _pooled_rounds),
     ("heads.domain_rounds", _domain_rounds),
-    ("heads.pooled_share", _pooled_share),
     ("heads.clip", _clip),
     ("heads.max_step", lambda _: 30.0),
     ("heads.domain_noise", lambda _: 1.0),
