@@ -108,6 +108,9 @@ def asked_of(
     if len(sizes) not in {1, silos} or min(sizes) < 1:
         msg = f"--patients has {len(sizes)} numbers; give one, or one for each of the {silos} silos, each at least 1"
         raise LearningError(msg)
+    if study.recipe != "second-order":
+        msg = f"a study with recipe {study.recipe} has no forecast; run it on made-up records with `fedward simulate`"
+        raise LearningError(msg)
     if study.data.image is not None:
         msg = "a study with images has no forecast, because nobody knows what made-up images should show"
         raise LearningError(msg)

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from crypto.entropy import SystemEntropy
 from crypto.rings.grid import to_grid
 from policies.documents.study import Study
+from policies.plan import shapes
 from policies.plan.release import Release, plan
 from protos.messages import Place, Tensor
 from silo_agent.data.records import Records
@@ -30,10 +31,12 @@ from silo_agent.learning.contributions.counts import Counts, noised_counts
 from silo_agent.learning.contributions.drawing import Grid, summed
 from silo_agent.learning.contributions.heads import Heads
 from silo_agent.learning.contributions.metrics import Metrics
-from silo_agent.learning.encoder.encoder import flatten, unflatten
+from silo_agent.learning.encoder.encoder import Encoder, flatten, unflatten
 from silo_agent.learning.evaluation.evaluation import Results
 from silo_agent.learning.heads.domain_weights import domain_weights
+from silo_agent.learning.heads.logits import head_logits
 from silo_agent.learning.model import SharedModel
+from silo_agent.learning.private.schedule import learning_rate
 from silo_agent.logs import TrainingLog
 from silo_agent.storage.folders import StudyFolder
 
@@ -67,7 +70,7 @@ class Walk:
             place = Place(study.digest, number, 1)
             for release in planned.round(number):
                 if release.tensor == Tensor.ENCODER:
-                    model = self._moved(release, records, model, rng)
+                    model = self._moved(release, records, place, model, rng)
                     continue
                 if release.tensor == Tensor.COUNTS:
                     total = self._total(release, counts.statistic(release, records), rng)
@@ -92,25 +95,43 @@ class Walk:
         noise = sd * rng.normal(size=len(statistic))
         return to_grid(self.each * self.times * statistic + noise, grid.step, grid.step * grid.limit * silos)
 
-    def _moved(self, release: Release, records: Records, model: SharedModel, rng: np.random.Generator) -> SharedModel:
+    def _moved(
+        self, release: Release, records: Records, place: Place, model: SharedModel, rng: np.random.Generator
+    ) -> SharedModel:
         """The model after a round's steps of the encoder, with the mean of the silos' noise."""
-        silos, settings = len(self.study.silos), self.study.encoder
-        encoder, family = model.build_encoder(), model.family
-        weights = torch.tensor(domain_weights(noised_counts(self.folder), settings.weight_clip)[records.domains])
-        own = torch.tensor(model.heads[records.domains]).view(len(records), family.form.logits, -1)
-        inputs, labels = torch.tensor(np.asarray(records.inputs)), torch.tensor(records.labels)
-        share = self.each * release.sampling_rate / (settings.batch_size * silos)
-        sd = release.noise * settings.clip / (settings.batch_size * math.sqrt(silos) * self.times)
-        for _ in range(release.count):
-            encoder.zero_grad()
-            phi = encoder(inputs).double()
-            logits = (own[:, :, :-1] * phi[:, None, :]).sum(dim=2) + own[:, :, -1]
-            (share * (weights * family.losses(logits, labels)).sum()).backward()  # type: ignore[no-untyped-call]
-            slope = np.concatenate([np.zeros(0), *(_gradient(own) for own in encoder.parameters())])
-            moved = flatten(encoder) - settings.learning_rate * (slope + sd * rng.normal(size=len(slope)))
+        study, plan = self.study, self.study.encoder
+        encoder, silos = model.build_encoder(), len(study.silos)
+        sealed = shapes.sealed_step(study, place.round)
+        sd = plan.clip / (plan.batch_size * silos * self.times)
+        if sealed is not None:
+            noise = rng.normal(size=release.values) * sd * summed(study, np.zeros(0, np.int64), release, silos)[1]
+            gradient = np.zeros(release.values)
+            slope = self._slope(encoder, records, model, release)
+            gradient[: len(slope)] = slope
+            return model.with_step(gradient + noise, learning_rate(plan, sealed, study.encoder_steps), place.round)
+        first = shapes.steps_before(study, place.round)
+        steps = shapes.steps_before(study, study.rounds + 1)
+        going = np.zeros(len(model.encoder))
+        for number in range(first, first + release.count):
+            slope = self._slope(encoder, records, model, release)
+            noise = release.noise * sd * math.sqrt(silos) * rng.normal(size=len(slope))
+            going = plan.momentum * going + slope + noise
+            moved = flatten(encoder) - learning_rate(plan, number, steps) * going
             unflatten(encoder, moved.astype(np.float32))
-        change = np.clip(flatten(encoder) - model.encoder, -settings.max_update, settings.max_update)
+        change = np.clip(flatten(encoder) - model.encoder, -plan.max_update, plan.max_update)
         return model.with_update(np.concatenate([change, np.zeros(len(model.prior))]).astype(np.float64), 1)
+
+    def _slope(self, encoder: Encoder, records: Records, model: SharedModel, release: Release) -> Floats:
+        """The gradient of all patients' weighted loss, as the silos' mean would have it, unclipped."""
+        plan, family, silos = self.study.encoder, model.family, len(self.study.silos)
+        weights = torch.tensor(domain_weights(noised_counts(self.folder), plan.weight_clip)[records.domains])
+        domains, labels = torch.tensor(records.domains), torch.tensor(records.labels)
+        encoder.zero_grad()
+        phi = encoder(torch.tensor(np.asarray(records.inputs))).double()
+        logits = head_logits(phi, torch.tensor(model.heads), domains, family.form.logits)
+        share = self.each * release.sampling_rate / (plan.batch_size * silos)
+        (share * (weights * family.losses(logits, labels)).sum()).backward()  # type: ignore[no-untyped-call]
+        return np.concatenate([np.zeros(0), *(_gradient(own) for own in encoder.parameters())])
 
 
 def _gradient(parameter: torch.nn.Parameter) -> NDArray[Any]:

@@ -68,3 +68,9 @@ def test_images_have_no_forecast():
     study = tiny_study(data={"image": image}, model={"encoder": "cnn"})
     with pytest.raises(LearningError, match="a study with images has no forecast"):
         asked_of(study, patients=[100])
+
+
+def test_other_recipes_have_no_forecast():
+    study = tiny_study(recipe="fedavg", heads={"domain_rounds": 0})
+    with pytest.raises(LearningError, match="recipe fedavg has no forecast"):
+        asked_of(study, patients=[100])

@@ -71,15 +71,23 @@ def test_each_record_may_stand_for_several_patients(raw_study, tmp_path):
     assert np.abs(many - clear).mean() < np.abs(few - clear).mean()
 
 
-def test_an_encoder_is_trained_in_its_rounds_alone(raw_study, tmp_path):
-    network = {"encoder": "mlp", "hidden": [3], "representation": 4}
-    trained = raw_study(model=network, encoder={"rounds": 1})
+SEALED = {"sealed_steps": True, "sealing": "ring64", "momentum": 0.9, "schedule": "cosine", "sampling_rate": 1.0}
+
+
+@pytest.mark.parametrize(
+    ("model", "encoder"),
+    [({}, {}), ({"bias": False}, {"momentum": 0.9}), ({"skip": True, "random_features": 3}, SEALED)],
+)
+def test_an_encoder_is_trained_in_its_rounds_alone(raw_study, tmp_path, model, encoder):
+    network = {"encoder": "mlp", "hidden": [3], "representation": 4} | model
+    trained = raw_study(model=network, encoder={"rounds": 1} | encoder)
     kept = raw_study(model=network)
     training, *_ = patients(trained)
     begun = walked(kept, training, tmp_path / "kept").encoder
     moved = walked(trained, training, tmp_path / "moved").encoder
     assert not np.array_equal(begun, moved)
-    assert np.abs(moved - begun).max() <= trained.encoder.max_update
+    steps = trained.encoder.steps if trained.encoder.sealed_steps else 1
+    assert np.abs(moved - begun).max() <= steps * trained.encoder.max_update
 
 
 def test_the_published_figures_come_from_noised_sums(raw_study, tmp_path):
