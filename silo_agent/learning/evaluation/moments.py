@@ -43,7 +43,8 @@ def moment_cells(
     2^-28, so float64 adds them exactly.
     """
     outcome = targets(labels)
-    error = (np.nan_to_num(predictions[:, 0], nan=0.0) - outcome) / _farthest(largest_error)
+    with np.errstate(over="ignore"):  # a prediction beyond all bounds is clipped like any other
+        error = (np.nan_to_num(predictions[:, 0], nan=0.0) - outcome) / _farthest(largest_error)
     error = np.clip(error, -1.0, 1.0)
     parts = [_SIZE * _bernstein(np.abs(error)), _SIGNED * error[:, None], _OUTCOME * _bernstein((outcome + 1.0) / 2.0)]
     cells = np.concatenate(parts, axis=1) * weights[:, None]
