@@ -16,6 +16,8 @@ Noise = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False), bounds.within
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Coefficient = Annotated[float, Field(ge=0, allow_inf_nan=False), bounds.within(0, 100)]
 Seconds = Annotated[Positive, bounds.within(0.01, 30 * 86_400, fix="choose at most 30 days")]
+LARGEST_BATCH: Final = 1_000_000
+"""Of `encoder.batch_size`."""
 
 
 Recipe = Literal["second-order", "feddar-sa", "feddar-wa", "feddar-linear", "fedavg", "multi-head-fedavg"]
@@ -127,7 +129,7 @@ class EncoderPlan(Closed):
     public random network."""
     steps: Annotated[int, Field(ge=1, le=10_000)]
     sampling_rate: Annotated[float, Field(ge=1e-9, le=1)]
-    batch_size: Annotated[int, Field(ge=1, le=1_000_000)]
+    batch_size: Annotated[int, Field(ge=1, le=LARGEST_BATCH)]
     """Public denominator of the gradient sum. It is never derived from a private count."""
     learning_rate: Annotated[Positive, bounds.within(1e-9, 1e3)]
     schedule: Literal["constant", "cosine"] = "constant"

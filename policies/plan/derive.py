@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from policies.documents.draft import MARGIN, Draft
+from policies.documents.sections import LARGEST_BATCH
 from policies.documents.study import BINARY
 from policies.plan import quorum
 from policies.plan.families import form_of
@@ -31,8 +32,6 @@ COUNT_SHARE: Final = 0.01
 """Share of the heads' budget, in 1 / noise^2, that the counts get."""
 LEAST_HONEST: Final = 2
 """Silos that must share the noise, after this one and the colluders, for distributed noise to be less than local."""
-MOST_IN_A_BATCH: Final = 1_000_000
-"""The largest `encoder.batch_size` of a study (documents/sections.py)."""
 MOST_DELTA: Final = -3
 """Power of ten of the largest delta, however few the patients."""
 RATE: Final = 0.2
@@ -203,7 +202,7 @@ def _batch_size(known: Known) -> int:
     if not known.is_trained:
         return 1
     expected = round(known.number("encoder.sampling_rate") * sum(known.draft.patients) / known.silos)
-    return min(max(1, expected), MOST_IN_A_BATCH)
+    return min(max(1, expected), LARGEST_BATCH)
 
 
 def _encoder_noise(known: Known) -> float:

@@ -63,7 +63,16 @@ def models(draw, study):
     for part in ("encoder", "prior"):
         if draw(st.booleans()):
             own[part] = draw(arrays(np.float32, getattr(model, part).shape, elements=loud(32)))
+    if number > 1 and len(model.evidence):
+        size = draw(st.sampled_from([0.0, 1.0, 30.0, HEAD_BOUND]))
+        frame = draw(arrays(np.float64, (len(model.gathered.frame),) * 2, elements=st.floats(-1.0, 1.0)))
+        own["evidence"] = framed(model, size * (frame + frame.T) / 2, draw(st.floats(0.0, 0.95)))
     return replace(model, round=number, heads=np.tile(heads, (len(model.heads) // rows, 1)), **own)
+
+
+def framed(model, frame, share):
+    """The evidence after pooled rounds with any frame and share."""
+    return model.gathered.turned(frame[np.triu_indices(len(frame))], share).to_array()
 
 
 def cohort(study):
@@ -82,10 +91,12 @@ def make_learner(study, folder):
     return Learner(study, Path("none"), "ward", 0.25, folder, identified_by=["patient"], **sources, device="cpu")
 
 
-@pytest.fixture(scope="module", params=[2, 3])
+@pytest.fixture(scope="module", params=[(2, "newton"), (3, "newton"), (2, "hierarchical"), (3, "hierarchical")])
 def learner(request, tmp_path_factory):
-    """Of a study of two classes, and of three, without noise."""
-    study = tiny_study(**OPEN | {"data": {"label": LABELS[request.param]}})
+    """Of a study of two classes, and of three, with each solver, without noise."""
+    classes, solver = request.param
+    heads = OPEN["heads"] | {"solver": solver}
+    study = tiny_study(**OPEN | {"data": {"label": LABELS[classes]}, "heads": heads})
     return make_learner(study, tmp_path_factory.mktemp("silo"))
 
 
@@ -112,6 +123,18 @@ def test_one_patient_moves_what_is_released_by_what_was_charged(learner, data):
     for gone in range(PATIENTS):
         fewer, _ = released(learner, tensor, model, everybody.of_patients(apart(gone)))
         assert np.linalg.norm(whole - fewer) <= most
+
+
+@pytest.mark.parametrize("learner", [(2, "hierarchical"), (3, "hierarchical")], indirect=True)
+def test_a_patient_whom_the_frame_makes_long_counts_as_one_in_a_domain_round(learner):
+    """Every term reaches the clip, so it would show if clip and release weighed the curvature differently."""
+    model, everybody = SharedModel.start(learner.study), cohort(learner.study)
+    model = model.with_heads(np.zeros_like(model.heads), 2)
+    model = replace(model, evidence=framed(model, 30.0 * np.eye(len(model.gathered.frame)), 0.3))
+    whole, most = released(learner, Tensor.HEADS, model, everybody)
+    for gone in range(PATIENTS):
+        fewer, _ = released(learner, Tensor.HEADS, model, everybody.of_patients(apart(gone)))
+        assert 0.99 <= np.linalg.norm(whole - fewer) <= most
 
 
 def test_heads_that_overflow_for_one_patient_do_not_take_the_others_away(learner):

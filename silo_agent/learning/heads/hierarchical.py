@@ -163,7 +163,7 @@ class _Given:
 def _shapes(spread: Floats) -> tuple[Floats, ...]:
     """T (W, W): round in the features' coordinates, and half of the way to round in the frame's, of one trace."""
     values, vectors = np.linalg.eigh(spread)
-    root = _symmetric((vectors * np.sqrt(values)) @ vectors.T)
+    root = _symmetric((vectors * np.sqrt(np.maximum(values, 0.0))) @ vectors.T)
     return spread, root * (np.trace(spread) / np.trace(root))
 
 
