@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from policies.documents.data_schema import BINARY, NUMBER
+from policies.documents.data_schema import BINARY
 from policies.documents.sections import ALL_PATIENTS, AVERAGED, LINEAR, LOCAL, OF_CLASSES, OF_NUMBERS, Evaluation
 from policies.documents.terms import TERMS
 
@@ -246,15 +246,9 @@ def _linear_recipe(study: Study) -> None:
 
 
 def _calibration(study: Study) -> None:
-    heads, classes = study.heads, study.data.label.count
-    if heads.calibration != "none" and classes not in {BINARY, NUMBER}:
-        msg = (
-            f"heads.calibration {heads.calibration} is for two classes or a number, and data.label has {classes}"
-            " classes; leave it out"
-        )
-        raise ValueError(msg)
-    if heads.calibration != "none" and not study.model.bias:
-        msg = f"heads.calibration {heads.calibration} moves the biases, and model.bias is false; leave it out"
+    calibration = study.heads.calibration
+    if calibration != "none" and not study.model.bias:
+        msg = f"heads.calibration {calibration} moves the biases, and model.bias is false; leave it out"
         raise ValueError(msg)
 
 

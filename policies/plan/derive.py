@@ -173,8 +173,7 @@ def _clip(known: Known) -> float:
 
 
 def _calibration(known: Known) -> str:
-    biased = known["model.bias"] is not False
-    return "pooled" if biased and (_is_binary(known) or known.is_number) else "none"
+    return "none" if known["model.bias"] is False else "pooled"
 
 
 def _calibration_noise(known: Known) -> float:

@@ -32,7 +32,7 @@ class Form:
         cells_per_bin: cells that one bin of the score has in a metric sum; 0 if there is no score.
         labels: number of values that a record's label may have. They count from 0.
         moments: cells of a metric sum that belong to no bin.
-        calibration_values: values of one block of the calibration's sum; 0 if there is no calibration.
+        calibration_values: values of one block of the calibration's sum.
     """
 
     name: FamilyName
@@ -40,8 +40,8 @@ class Form:
     logits: int
     cells_per_bin: int
     labels: int
+    calibration_values: int
     moments: int = 0
-    calibration_values: int = 0
 
     def cells(self, bins: int) -> int:
         """Cells in a row of a domain's metric table."""
@@ -67,4 +67,4 @@ def form_of(classes: int) -> Form:
         )
     if classes == BINARY:
         return Form("bernoulli", classes, logits=1, cells_per_bin=1, labels=classes, calibration_values=3)
-    return Form("categorical", classes, logits=classes, cells_per_bin=2, labels=classes)
+    return Form("categorical", classes, logits=classes, cells_per_bin=2, labels=classes, calibration_values=3 * classes)

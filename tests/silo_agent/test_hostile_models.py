@@ -54,9 +54,12 @@ def loud(width):
 
 @st.composite
 def models(draw, study):
-    """A model of a study of two rounds; encoder and prior the public start or anything; heads alike in round 1."""
+    """A model before a round of heads or the calibration; encoder and prior the public start or anything.
+
+    The heads of all domains are alike in round 1.
+    """
     model = SharedModel.start(study)
-    number = draw(st.integers(1, 2))
+    number = draw(st.integers(1, study.rounds))
     rows = len(model.heads) if number > 1 else 1
     heads = draw(arrays(np.float64, (rows, model.heads.shape[1]), elements=loud(64)))
     own = {}
@@ -95,7 +98,7 @@ def make_learner(study, folder):
 def learner(request, tmp_path_factory):
     """Of a study of two classes, and of three, with each solver, without noise."""
     classes, solver = request.param
-    heads = OPEN["heads"] | {"solver": solver}
+    heads = OPEN["heads"] | {"solver": solver, "calibration": "pooled" if solver == "newton" else "domain"}
     study = tiny_study(**OPEN | {"data": {"label": LABELS[classes]}, "heads": heads})
     return make_learner(study, tmp_path_factory.mktemp("silo"))
 

@@ -189,9 +189,9 @@ class Heads:
             small_domains(self._setting),
             pooled=study.heads.calibration == "pooled",
         )
-        heads = model.heads.copy()
-        heads[:, -1] += shifts
-        return heads
+        rows = model.heads.reshape(*shifts.shape, -1).copy()
+        rows[..., -1] += shifts
+        return rows.reshape(model.heads.shape)
 
     def _newton(self, opened: _Sums, place: Place, model: SharedModel) -> NDArray[np.float64]:
         plan, pooled = self._setting.study.heads, shapes.is_pooled(self._setting.study, place.round)

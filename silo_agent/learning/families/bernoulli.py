@@ -22,6 +22,7 @@ from policies.plan.families import Form, form_of
 from silo_agent.learning.families.family import C, Floats, Integers
 from silo_agent.learning.families.open_bins import power_means
 from silo_agent.learning.families.products import weighted_gram
+from silo_agent.learning.families.response import LEAST, Response
 
 SHARE: float = ((1.0 + math.sqrt(5.0)) / 2.0) ** 2.5 / 4.0
 """r = 0.8325, the share of the Hessian. The module's docstring has the proof."""
@@ -89,6 +90,10 @@ class Bernoulli:
         """
         curvature = mean * (1.0 - mean)
         return torch.cat([error, 2.0 * curvature, 2.0 * curvature * (1.0 - 2.0 * mean)], dim=1)
+
+    def response(self, sums: Floats) -> Response:
+        """The growth of the curvature, sum S (1 - 2 p) / sum S."""
+        return Response(np.clip(sums[2:] / np.maximum(sums[1:2], LEAST), -1.0, 1.0), np.ones(1))
 
     def centred(self, hessian: Floats, gradient: Floats) -> tuple[Floats, Floats]:
         """The sums unchanged, because every direction of a single row of weights moves a prediction."""

@@ -26,6 +26,7 @@ from policies.plan.families import Form, form_of
 from silo_agent.learning.families.family import C, Floats, Integers
 from silo_agent.learning.families.open_bins import power_means
 from silo_agent.learning.families.products import kronecker_matrix, pair_products, pairs, rows_at_once
+from silo_agent.learning.families.response import LEAST, Response
 
 SHARE = 0.5
 """r, the share of the Hessian. The module's docstring has the proof."""
@@ -91,12 +92,28 @@ class Categorical:
 
     @property
     def intercept_scale(self) -> tuple[float, ...]:
-        """None: a study with more than two classes has no calibration."""
-        return ()
+        """For every class sqrt(2/5), sqrt(12/5) and sqrt(1/5)."""
+        return tuple(math.sqrt(part) for part in (0.4, 2.4, 0.2) for _ in range(self.classes))
 
-    def intercept_terms(self, mean: torch.Tensor, error: torch.Tensor) -> torch.Tensor:  # noqa: ARG002 - there are none
-        """No value."""
-        return mean[:, :0]
+    def intercept_terms(self, mean: torch.Tensor, error: torch.Tensor) -> torch.Tensor:
+        """The residuals p - y, the curvatures p (1 - p) and the predictions p of all classes, scaled.
+
+        Let q = sum p^2. Then ||p - y||^2 = 1 + q - 2 p_y <= 1 + q, and because no p (1 - p) is above 1/4, the sum of
+        their squares is at most (1 - q) / 4. So the squared norm is at most 2/5 (1 + q) + 3/5 (1 - q) + q / 5 = 1.
+        """
+        scale = mean.new_tensor(self.intercept_scale)
+        return scale * torch.cat([error, mean * (1.0 - mean), mean], dim=1)
+
+    def response(self, sums: Floats) -> Response:
+        """As if shifts u multiplied the sums P of the classes' predictions by exp(k u), before they are divided by n.
+
+        n is the sum of all P, and k = sum v / sum P (1 - P / n) for the curvatures v: 1 if all records have the same
+        prediction, less if they differ. One k for all classes was as good as one for each, and has less noise.
+        """
+        _, curvature, predicted = np.maximum(sums, LEAST).reshape(3, -1)
+        others = np.maximum(1.0 - predicted / predicted.sum(), LEAST)
+        slope = min(float(curvature.sum() / (predicted @ others)), 1.0)
+        return Response(slope * others, others)
 
     def centred(self, hessian: Floats, gradient: Floats) -> tuple[Floats, Floats]:
         """P H P and P g, where P subtracts the mean over the classes' rows.

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from policies.plan.families import Form
+from silo_agent.learning.families.response import Response
 
 C = math.sqrt(2.0)
 """Bound on the norm of z = (phi, 1), because ||phi|| <= 1 and the bias adds 1."""
@@ -75,11 +76,15 @@ class Family(Protocol):
         """What the values of `intercept_terms` are multiplied by, (V,); V = `form.calibration_values`."""
         ...
 
+    def response(self, sums: Floats) -> Response:
+        """How the sums of predictions answer to intercepts, from sums (V,) of the terms without their scale."""
+        ...
+
     def intercept_terms(self, mean: torch.Tensor, error: torch.Tensor) -> torch.Tensor:
         """A record's terms in the sums of the calibration (n, V), from means (n, R) and residuals (n, R).
 
-        They are the residual, the curvature, and if there are three values, how the curvature grows with the logit.
-        For every record their norm is at most 1.
+        First the R residuals, then the R curvatures diag(S), then whatever else `response` reads. For every record
+        their norm is at most 1.
         """
         ...
 

@@ -24,6 +24,7 @@ import torch
 from policies.documents.study import NUMBER
 from policies.plan.families import TARGET_STEPS, Form, form_of
 from silo_agent.learning.families.family import C, Floats
+from silo_agent.learning.families.response import Response
 
 SHARE = 0.2
 """r, the part of the squared norm that the Hessian may take. Measured: docs/design/heads.md, "A number"."""
@@ -82,6 +83,10 @@ class Squared:
         """The residual and the curvature 1, scaled: the squared norm is at most (1 - r) + r, because |e| <= 2."""
         residual, curvature = self.intercept_scale
         return torch.cat([residual * error, torch.full_like(mean, curvature)], dim=1)
+
+    def response(self, sums: Floats) -> Response:  # noqa: ARG002 - the curvature is 1 everywhere
+        """No growth."""
+        return Response(np.zeros(1), np.ones(1))
 
     def centred(self, hessian: Floats, gradient: Floats) -> tuple[Floats, Floats]:
         """The sums unchanged, because every direction of a single row of weights moves a prediction."""

@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from silo_agent.learning.families.family import Family, is_of_classes
+from silo_agent.learning.families.response import LEAST
 from silo_agent.learning.heads.sums import predicted
 
 Floats = NDArray[np.float64]
@@ -25,10 +26,6 @@ _SPREADS: Final = np.concatenate([[0.0], np.geomspace(0.02, 2.0, 12)])
 """Grid of the prior deviations of a shift, in logits (of a number: in halves of the label's range)."""
 _NO_SHIFT: Final = 0.5
 """Prior weight of the deviation 0."""
-_LEAST: Final = 1e-6
-"""No sum of curvatures is taken as less."""
-_STEEPEST: Final = 1.0 / 16.0
-"""Least factor by which a shift may change the curvature in the model of `_bent`."""
 
 
 def intercept_sums(
@@ -66,11 +63,11 @@ def blocks(sums: Floats, *, pooled: bool) -> Floats:
 
 
 def shifts(opened: Floats, noise_sd: float, family: Family, small: NDArray[np.bool_], *, pooled: bool) -> Floats:
-    """What is added to each domain's intercept (M,), from opened `blocks` with `noise_sd` on every value.
+    """What is added to each domain's intercepts (M, R), from opened `blocks` with `noise_sd` on every value.
 
     `small` (M,): domains with too few patients for a shift of their own.
     """
-    scale = np.array(family.intercept_scale)
+    scale, logits = np.array(family.intercept_scale), family.form.logits
     read = opened.reshape(-1, len(scale)) / scale
     deviation = noise_sd / scale[0]
     if pooled:
@@ -80,44 +77,33 @@ def shifts(opened: Floats, noise_sd: float, family: Family, small: NDArray[np.bo
         alone, together = (1.0 - _POOLED_SHARE) / len(own), _POOLED_SHARE
         whole = (alone * own.sum(axis=0) + math.sqrt(together) * read[-1]) / (alone + together)
         variance = deviation**2 / (alone + together)
-    curvature = max(float(whole[1]), _LEAST)
-    growth = float(np.clip(whole[2] / curvature, -1.0, 1.0)) if is_of_classes(family) else 0.0
-    step = _shrunk(whole[:1], np.array([curvature]), np.array([variance]))
-    common = _bent(step, growth)
+    response = family.response(whole)
+    step = _shrunk(*_split(whole[None, :], logits), variance)
+    common = response.shift(step)
     if own is None:
-        return np.broadcast_to(common, small.shape).copy()
+        return np.tile(common, (len(small), 1))
     # What is left of a domain's error after the common shift, and its curvature there.
-    curvatures = np.maximum(own[:, 1], _LEAST)
-    left = own[:, 0] + curvatures * _straight(common, growth)
-    curvatures = curvatures * np.exp(growth * common)
+    left, curvatures = _split(own, logits)
+    left = left + curvatures * response.step(common)
+    curvatures = curvatures * response.factor(common)
     sampling = curvatures if is_of_classes(family) else 0.0
     steps = _shrunk(left, curvatures, deviation**2 / (1.0 - _POOLED_SHARE) + sampling)
-    return common + np.where(small, 0.0, _bent(steps, growth))
+    return np.asarray(common + np.where(small[:, None], 0.0, response.shift(steps)))
 
 
-def _shrunk(error: Floats, curvature: Floats, variance: Floats) -> Floats:
-    """Posterior means (B,) of steps x ~ N(0, s^2), given -error = curvature x + noise of `variance`, all (B,).
+def _split(sums: Floats, logits: int) -> tuple[Floats, Floats]:
+    """Residuals and curvatures (B, R) of rows (B, V)."""
+    return sums[:, :logits], np.maximum(sums[:, logits : 2 * logits], LEAST)
 
-    The mean over a grid of s, weighted by how well it explains the errors. Nothing is chosen, so nothing jumps.
+
+def _shrunk(error: Floats, curvature: Floats, variance: Floats | float) -> Floats:
+    """Posterior means (B, R) of steps x ~ N(0, s^2), given -error = curvature x + noise of `variance`, all (B, R).
+
+    The mean over a grid of s, weighted by how well it explains all errors. Nothing is chosen, so nothing jumps.
     """
-    square = _SPREADS[:, None] ** 2
+    square = _SPREADS[:, None, None] ** 2
     total = square * curvature**2 + variance
     prior = np.where(_SPREADS > 0, (1.0 - _NO_SHIFT) / (len(_SPREADS) - 1), _NO_SHIFT)
-    log_weight = np.log(prior) - 0.5 * (error**2 / total + np.log(total)).sum(axis=1)
+    log_weight = np.log(prior) - 0.5 * (error**2 / total + np.log(total)).sum(axis=(1, 2))
     likely = np.exp(log_weight - log_weight.max())
-    return np.asarray((likely / likely.sum()) @ (-square * curvature * error / total))
-
-
-def _bent(step: Floats, growth: float) -> Floats:
-    """The shift d with (exp(growth d) - 1) / growth = step: curvature grows with the shift, as of rare outcomes.
-
-    Newton's step alone takes it as constant. Where predictions were half as large as they should be, it ended a fifth
-    too high.
-    """
-    factor = np.maximum(1.0 + growth * step, _STEEPEST)
-    return np.asarray(np.log(factor) / growth if abs(growth) > _LEAST else step)
-
-
-def _straight(shift: Floats, growth: float) -> Floats:
-    """Inverse of `_bent`."""
-    return np.asarray(np.expm1(growth * shift) / growth if abs(growth) > _LEAST else shift)
+    return np.asarray(np.tensordot(likely / likely.sum(), -square * curvature * error / total, axes=1))

@@ -79,15 +79,17 @@ def predicted(
     family: Family,
     norm_bound: float,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Expected outcomes (n, 1) and residuals (n, 1) under the heads of a family with one logit, and weights (n,).
+    """Expected outcomes (n, R) and residuals (n, R) under heads (M, R K) with biases, and weights (n,).
 
     The weights are 0 for records whose logits overflow. Raises ValueError if the heads do not fit.
     """
     z, device = _bounded(features, norm_bound, bias=True), features.device
-    if heads.shape[1] != z.shape[1]:
+    if heads.shape[1] != family.form.logits * z.shape[1]:
         msg = f"heads of {heads.shape[1]} weights do not fit {z.shape[1] - 1} features and a bias"
         raise ValueError(msg)
-    logits = _by_row(z * _tensor(heads, device)[_tensor(domains, device)])
+    rows = _tensor(heads.reshape(len(heads), -1, z.shape[1]), device)
+    own = _tensor(domains, device)
+    logits = torch.cat([_by_row(z * rows[own, logit]) for logit in range(rows.shape[1])], dim=1)
     mean, weight = _sound(family.mean(logits), _tensor(weights, device))
     return mean, family.residual(mean, _tensor(labels, device)), weight
 

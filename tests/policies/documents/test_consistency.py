@@ -70,7 +70,6 @@ THREE = {"column": "y", "classes": [[0], [1], [2]]}
         (CALIBRATED | {"encoder.rounds": 5}, "must lie below the 5 rounds"),
         (CALIBRATED | {"heads.calibration_noise": 0}, "heads.calibration_noise is 0; noise must be 0"),
         (CALIBRATED | {"heads.calibration": "none"}, "heads.calibration none leaves out"),
-        (CALIBRATED | {"data.label": THREE}, "is for two classes or a number, and data.label has 3"),
         (RAW | {"model.representation": 4}, "model.representation is 4; make it 5"),
         (RAW | {"model.hidden": [8]}, "make it an empty list"),
         (RAW | {"encoder.rounds": None}, "set encoder.rounds to 0"),

@@ -19,6 +19,7 @@ from policies.plan.shapes import (
     trained_heads,
 )
 
+THREE = {"data.label": {"column": "y", "classes": [[0], [1], [2]]}}
 NUMBER = {"data.label": {"column": "y", "minimum": 0, "maximum": 30}}
 
 
@@ -43,11 +44,19 @@ def test_the_hierarchical_solver_adds_the_sum_of_all_domains_and_the_encoder_end
 
 @pytest.mark.parametrize(
     ("label", "calibration", "values"),
-    [({}, "pooled", 3), ({}, "domain", 9), (NUMBER, "pooled", 2), (NUMBER, "domain", 6)],
+    [
+        ({}, "pooled", 3),
+        ({}, "domain", 9),
+        (NUMBER, "pooled", 2),
+        (NUMBER, "domain", 6),
+        (THREE, "pooled", 9),
+        (THREE, "domain", 27),
+    ],
 )
 def test_the_calibration_releases_a_few_values_in_the_last_round(make_study, label, calibration, values):
     study = make_study({**label, "heads.calibration": calibration, "heads.calibration_noise": 25})
-    assert [head_values(study, number) for number in (1, 2, 3, 5, 6)] == [20, 20, 40, 40, values]
+    block = 135 if "classes" in str(label) else 20
+    assert [head_values(study, number) for number in (1, 2, 3, 5, 6)] == [block] * 2 + [2 * block] * 2 + [values]
     release = plan(study).release(6, "heads")
     assert (release.values, release.noise, release.cohort, plan(study).last) == (values, 25.0, "training", 7)
     assert plan(study).tensors(6) == ("heads",)

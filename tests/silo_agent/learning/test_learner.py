@@ -666,17 +666,23 @@ def test_a_learner_that_would_upload_a_batch_statistic_is_not_built(tmp_path, mo
     assert caught.value.reason is Reason.BATCH_STATISTICS
 
 
-@pytest.mark.parametrize("calibration", ["pooled", "domain"])
-@pytest.mark.parametrize("solver", ["newton", "hierarchical"])
-def test_the_calibration_brings_risks_that_the_clip_made_too_low_to_the_observed_rate(tmp_path, calibration, solver):
-    """A clip of a twentieth makes the risk of a rare outcome far too low; nothing but the intercepts moves."""
+@pytest.mark.parametrize(
+    ("solver", "calibration", "classes"),
+    [("newton", "pooled", 2), ("newton", "domain", 3), ("hierarchical", "pooled", 3), ("hierarchical", "domain", 2)],
+)
+def test_the_calibration_brings_risks_that_the_clip_made_too_low_to_the_observed_rate(
+    tmp_path, solver, calibration, classes
+):
+    """So small a clip makes the risk of a rare outcome far too low; nothing but the intercepts moves."""
+    label = {"column": "ill", "classes": [[0], [1], [2]], "positive": [], "negative": []}
     changes = {
+        "data": {} if classes == 2 else {"label": label},
         "model": {"hidden": [], "representation": 2, "encoder": "raw"},
         "heads": {
             "solver": solver,
             "pooled_rounds": 3,
             "domain_rounds": 2,
-            "clip": 0.05,
+            "clip": 0.05 if classes == 2 else 0.15,
             "calibration": calibration,
             **dict.fromkeys(("pooled_noise", "domain_noise", "calibration_noise"), 2.0),
         },
@@ -689,7 +695,8 @@ def test_the_calibration_brings_risks_that_the_clip_made_too_low_to_the_observed
         files[silo] = write_patients(tmp_path / f"{silo}.csv", rng, SLOPES / 4, patients=1500)
         header, *rows = files[silo].read_text().splitlines()
         rare = [row for row in rows if row.endswith(",0") or rng.random() < 0.15]
-        files[silo].write_text("\n".join([header, *rare]) + "\n")
+        third = [row[:-1] + "2" if row.endswith(",1") and rng.random() < (classes - 2) / 3 else row for row in rare]
+        files[silo].write_text("\n".join([header, *third]) + "\n")
     federation = LocalFederation.gather(study, files, tmp_path / "silos")
     for number in range(study.rounds):
         federation.run_round(number)
@@ -698,18 +705,19 @@ def test_the_calibration_brings_risks_that_the_clip_made_too_low_to_the_observed
     assert len({model.digest for model in federation.models.values()}) == 1
     calibrated = federation.models["north"]
     assert calibrated.round == study.rounds
-    moved = calibrated.heads - before.heads
-    assert not moved[:, :-1].any()
-    assert moved[:, -1].min() > 0.1
-    assert (np.ptp(moved[:, -1]) == 0) == (calibration == "pooled")
+    moved = (calibrated.heads - before.heads).reshape(len(before.heads), -1, 3)
+    assert not moved[..., :-1].any()
+    ill = moved[..., -1] if classes == 2 else moved[:, 1:, -1] - moved[:, :1, -1]
+    assert ill.min() > 0.1
+    assert (np.ptp(moved[..., -1], axis=0).max() < 1e-9) == (calibration == "pooled")
     cohorts = [learner.cohort("training") for learner in federation.learners.values()]
-    observed = np.concatenate([records.labels for records in cohorts]).sum()
+    observed = np.bincount(np.concatenate([records.labels for records in cohorts]))[1:]
     claimed = [
-        sum(model.predict(records.inputs, records.domains)[:, 1].sum() for records in cohorts)
+        sum(model.predict(records.inputs, records.domains)[:, 1:].sum(axis=0) for records in cohorts)
         for model in (before, calibrated)
     ]
-    assert claimed[0] / observed < 0.8
-    assert claimed[1] / observed == pytest.approx(1, abs=0.1)
+    assert (claimed[0] / observed).max() < 0.8
+    np.testing.assert_allclose(claimed[1] / observed, 1, atol=0.1 if classes == 2 else 0.2)
 
 
 def test_all_patients_are_measured_together_if_the_study_says_so(tmp_path):

@@ -4,8 +4,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from scipy.optimize import minimize_scalar
-from scipy.special import expit, logit
+from scipy.optimize import minimize, minimize_scalar
+from scipy.special import expit, logit, softmax
 
 from policies.documents.study import NUMBER
 from policies.plan.families import TARGET_STEPS
@@ -31,27 +31,31 @@ def one_patient():
         n.flatmap(lambda n: arrays(np.float64, (n, K), elements=st.floats(-3, 3))),
         n.flatmap(lambda n: arrays(np.float64, n, elements=st.floats(0, 1))),
         n.flatmap(lambda n: arrays(np.int64, n, elements=st.integers(0, M - 1))),
-        arrays(np.float64, (M, K + 1), elements=st.floats(-20, 20)),
+        arrays(np.float64, (M, 3, K + 1), elements=st.floats(-20, 20)),
     )
 
 
+def heads_of(classes, heads):
+    return heads.reshape(M, -1) if classes == 3 else heads[:, 0]
+
+
 @settings(max_examples=40)
-@given(one_patient(), st.booleans(), st.sampled_from([2, NUMBER]), st.sampled_from([1.0, 5.0]))
+@given(one_patient(), st.booleans(), st.sampled_from([2, 3, NUMBER]), st.sampled_from([1.0, 5.0]))
 def test_one_patient_moves_the_release_by_at_most_one(patient, pooled, classes, bound):
     phi, y, d, heads = patient
-    labels = np.round(y * (1 if classes == 2 else TARGET_STEPS))
+    labels, heads = np.round(y * (family_of(classes).form.labels - 1)), heads_of(classes, heads)
     released = blocks(sums(phi, labels, d, np.zeros(len(y)), heads, classes=classes, norm_bound=bound), pooled=pooled)
     assert np.linalg.norm(released) <= 1 + 1e-12
 
 
-@pytest.mark.parametrize("classes", [2, NUMBER])
+@pytest.mark.parametrize("classes", [2, 3, NUMBER])
 @pytest.mark.parametrize("pooled", [True, False])
 def test_removing_patients_at_random_moves_the_release_by_their_terms_alone(pooled, classes):
     r = np.random.default_rng(3)
     n = 60
     phi, d, p = r.normal(size=(n, K)), r.integers(0, M, n), np.unique(r.integers(0, 25, n), return_inverse=True)[1]
-    y = r.integers(0, 2 if classes == 2 else TARGET_STEPS + 1, n)
-    heads = r.normal(size=(M, K + 1)) * 9
+    y = r.integers(0, family_of(classes).form.labels, n)
+    heads = heads_of(classes, r.normal(size=(M, 3, K + 1)) * 9)
     whole = blocks(sums(phi, y, d, p, heads, classes=classes), pooled=pooled)
     for patient in range(p.max() + 1):
         gone = p == patient
@@ -71,6 +75,44 @@ def test_no_prediction_that_is_searched_for_breaks_the_bound():
         assert -found.fun <= 1
 
 
+@pytest.mark.parametrize("classes", [3, 5])
+def test_no_probabilities_of_several_classes_that_are_searched_for_break_the_bound(classes):
+    family, r = family_of(classes), np.random.default_rng(4)
+    longest = 0.0
+
+    def length(logits):
+        mean = torch.softmax(torch.tensor(logits)[None, :], dim=1)
+        error = family.residual(mean, torch.tensor([0]))
+        return float(torch.linalg.vector_norm(family.intercept_terms(mean, error)))
+
+    for scale in (0.3, 2.0, 8.0):
+        for _ in range(8):
+            found = minimize(lambda logits: -length(logits), scale * r.normal(size=classes), method="Nelder-Mead")
+            longest = max(longest, -found.fun, length(100.0 * found.x))
+    assert 0.99 < longest <= 1 + 1e-12
+
+
+def worst(logits, shift, y, d, groups):
+    """The largest |log(mean prediction / observed rate)| of a class in any of the groups."""
+    probabilities, happened = softmax(logits + shift[d], axis=1), np.eye(4)[y]
+    return max(np.abs(np.log(probabilities[own].mean(axis=0) / happened[own].mean(axis=0))).max() for own in groups)
+
+
+@pytest.mark.parametrize("pooled", [True, False])
+def test_classes_come_to_their_rates_in_one_step_also_those_that_were_half_as_likely(pooled):
+    family, r, n = family_of(4), np.random.default_rng(11), 20_000
+    d, logits = np.arange(n) % M, r.normal(size=(n, 4)) * 1.2 + np.array([1.5, 0.5, -0.5, -1.5])
+    y = (softmax(logits, axis=1).cumsum(axis=1) < r.random((n, 1))).sum(axis=1)
+    logits = logits + np.array([0.6, 0.2, -0.3, -0.9]) + (not pooled) * r.normal(size=(M, 4))[d] * 0.3
+    mean = torch.tensor(softmax(logits, axis=1))
+    terms = family.intercept_terms(mean, family.residual(mean, torch.tensor(y))).numpy()
+    flat = blocks(np.stack([np.bincount(d, column, minlength=M) for column in terms.T], axis=1), pooled=pooled)
+    found = shifts(flat + r.normal(0, 3.0, len(flat)), 3.0, family, NOT_SMALL, pooled=pooled)
+    groups = [np.ones(n, bool)] if pooled else [d == m for m in range(M)]
+    assert worst(logits, np.zeros((M, 4)), y, d, groups) > 0.65
+    assert worst(logits, found, y, d, groups) < 0.12
+
+
 def cohort(r, sizes, offset, errors, spread=1.5):
     """Outcomes drawn from logits; the model's logits are too low by `errors` (M,)."""
     d = np.repeat(np.arange(M), sizes)
@@ -87,7 +129,7 @@ def opened(p, y, d, *, pooled, noise, r):
 
 
 def ratios(p, y, d, shift):
-    q = expit(logit(p) + shift[d])
+    q = expit(logit(p) + shift[d, 0])
     return np.array([q[d == m].sum() / y[d == m].sum() for m in range(M)])
 
 
@@ -96,7 +138,9 @@ def ratios(p, y, d, shift):
 def test_one_step_brings_predictions_and_outcomes_together_where_they_were_far_apart(offset, error):
     r = np.random.default_rng(5)
     p, y, d = cohort(r, [9000, 7000, 5000, 3000], offset, [error] * M)
-    q = expit(logit(p) + shifts(opened(p, y, d, pooled=True, noise=3.0, r=r), 3.0, BINARY, NOT_SMALL, pooled=True)[d])
+    q = expit(
+        logit(p) + shifts(opened(p, y, d, pooled=True, noise=3.0, r=r), 3.0, BINARY, NOT_SMALL, pooled=True)[d, 0]
+    )
     assert abs(p.sum() / y.sum() - 1) > 0.04
     assert q.sum() / y.sum() == pytest.approx(1, abs=0.02)
 
@@ -113,8 +157,8 @@ def test_each_domain_is_shifted_as_far_as_its_patients_and_the_noise_allow():
     assert ratios(p, y, d, common)[2] > 1.3
     assert own[3] == pytest.approx(common[3], abs=0.5), "40 patients say little"
     some = shifts(values, 5.0, BINARY, np.arange(M) == 2, pooled=False)
-    assert some[2] == common[2]
-    assert some[0] == own[0]
+    assert (some[2] == common[2]).all()
+    assert (some[0] == own[0]).all()
 
 
 def test_without_a_difference_nothing_moves_by_more_than_the_noise_would():
