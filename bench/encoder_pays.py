@@ -34,7 +34,7 @@ EXAM: Final = Path(__file__).parent.parent / "deploy" / "demo" / "exam" / "study
 EPSILON: Final = 4.0
 SIZES: Final = {"7.7k": 1, "30k": 4, "100k": 13}
 """How many times the cohort's 7,681 patients."""
-SEEDS: Final = {"7.7k": range(320, 332), "30k": range(320, 328), "100k": range(320, 323)}
+SEEDS: Final = {"7.7k": range(320, 332), "30k": range(320, 336), "100k": range(320, 323)}
 """Nothing was tuned on them: settings were chosen on the seeds 300, 301 and 310 to 312."""
 HELD_OUT: Final = 50
 RANDOM: Final = 100

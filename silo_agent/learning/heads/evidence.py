@@ -48,6 +48,15 @@ class Gathered:
             heads=self.heads + precision * heads,
         )
 
+    def seen_by(self, basis: Floats) -> Self:
+        """The same in the coordinates of the orthonormal rows of `basis` (W', W)."""
+        return replace(
+            self,
+            hessian=basis @ self.hessian @ basis.T,
+            gradient=self.gradient @ basis.T,
+            heads=self.heads @ basis.T,
+        )
+
     def parts(self) -> Iterator[Floats]:
         """Flat arrays, of which `read` makes the same again."""
         yield np.array([self.weight])
@@ -102,6 +111,10 @@ class Evidence:
     def turned(self, triangle: Floats, share: float) -> Self:
         """The same with the solver's frame, as its triangle (K(K+1)/2,), and its share for the next round."""
         return replace(self, frame=_symmetric(triangle, 1, len(self.frame))[0], share=share)
+
+    def seen_by(self, basis: Floats) -> Self:
+        """The same in other coordinates of the heads: those of the orthonormal rows of `basis` (W', W)."""
+        return replace(self, own=self.own.seen_by(basis), pooled=self.pooled.seen_by(basis))
 
     def to_array(self) -> Floats:
         """Flat float64 (policies.plan.shapes.evidence_values,)."""

@@ -79,12 +79,18 @@ def frame_of(hessian: Floats, edge: float, rows: int) -> Floats:
 
 
 def solve(evidence: Evidence, scale: Scale, rows: int, least_share: float, *, bias: bool = True) -> Solved:
-    """The posterior mean of all heads. The evidence holds at least one release. `bias`: each row ends with one."""
+    """The posterior mean of all heads. The evidence holds at least one release. `bias`: each row ends with one.
+
+    More than one row are those of a softmax, which depends on their differences alone: the posterior is that of R - 1
+    contrasts of the rows.
+    """
+    basis = np.asarray(np.kron(_contrasts(rows), np.eye(len(evidence.frame))), np.float64)
+    evidence, rows = evidence.seen_by(basis), max(rows - 1, 1)
     own, pooled = evidence.own, evidence.pooled
     count, width = own.heads.shape
     across = np.kron(np.eye(rows), evidence.frame)
     back = np.linalg.inv(across)
-    curvature = _curvature(evidence, scale)
+    curvature = _curvature(evidence, scale, rows)
     responses = np.stack([h @ (back @ w) for h, w in zip(curvature, own.heads / own.weight, strict=True)])
     responses -= own.gradient / own.weight
     noise = scale.gradient_divisor**2 / own.weight
@@ -98,22 +104,30 @@ def solve(evidence: Evidence, scale: Scale, rows: int, least_share: float, *, bi
     size = width // rows
     spread = np.kron(np.eye(rows), np.diag(np.append(np.ones(size - 1), _WIDE_BIAS if bias else 1.0)))
     heads, one_head = _mean(curvature, responses, noise, correlated, _shapes(_symmetric(back @ spread @ back)))
-    return Solved(heads @ across, least_share + max(MOST_SHARE - least_share, 0.0) * one_head)
+    return Solved(heads @ across @ basis, least_share + max(MOST_SHARE - least_share, 0.0) * one_head)
 
 
-def _curvature(evidence: Evidence, scale: Scale) -> Floats:
+def _contrasts(rows: int) -> Floats:
+    """Orthonormal rows (R - 1, R) that are orthogonal to (1, ..., 1); for R = 1 the row itself."""
+    if rows == 1:
+        return np.ones((1, 1))
+    full = np.linalg.qr(np.column_stack([np.ones(rows), np.eye(rows)[:, 1:]]))[0]
+    return np.asarray(full[:, 1:].T)
+
+
+def _curvature(evidence: Evidence, scale: Scale, rows: int) -> Floats:
     """H_m (M, W, W), positive: the shape that all domains share, and what differs from it beyond the noise."""
     own, pooled = evidence.own, evidence.pooled
     count, width = own.heads.shape
     opened = own.hessian / own.weight
     variance = 1.0 / (scale.hessian_factor**2 * own.weight)
-    values = width * (width + 1) / 2
+    values = _values(width)
     total, known = opened.sum(axis=0), 1.0 / (count * variance)
     if pooled.weight:
         together = scale.hessian_factor**2 * pooled.weight
         total = (known * total + together * pooled.hessian[0] / pooled.weight) / (known + together)
         known += together
-    shape = _raised(_rounder(total, values / known), 0.0)
+    shape = _raised(_denoised(total, 1.0 / known, rows), 0.0)
     # Noise may leave no positive eigenvalue. The shape is then round, and as large as the noise of one value.
     size = max(float(np.trace(shape)) / width, _LEAST / math.sqrt(known))
     shape = _raised(shape, _LEAST * size)
@@ -124,6 +138,34 @@ def _curvature(evidence: Evidence, scale: Scale) -> Floats:
         kept = max(0.0, 1.0 - values * variance / max(float((other**2).sum()), np.finfo(float).tiny))
         found.append(_raised(size * shape + kept * other, _LEAST * size * float(np.trace(shape)) / width))
     return np.stack(found)
+
+
+def _denoised(hessian: Floats, variance: float, rows: int) -> Floats:
+    """H (W, W) with less noise, from an opened one with noise of `variance` on each value of svec(H).
+
+    With more than one row it is drawn to a Kronecker product of a matrix across the rows and one along the features, as
+    far as the noise could have made the difference (James and Stein). A rare class has little curvature, a frequent one
+    much: as a round matrix the frequent ones' steps would be too long, and heads diverge. Each factor is a sum over the
+    other's diagonal, so that its noise is small.
+    """
+    size = len(hessian) // rows
+    if rows == 1:
+        return _rounder(hessian, _values(size) * variance)
+    blocks = hessian.reshape(rows, size, rows, size)
+    factors = [
+        _raised(_rounder(np.einsum(axes, blocks), summed * _values(left) * variance), 0.0)
+        for axes, summed, left in (("rksk->rs", size, rows), ("rkrl->kl", rows, size))
+    ]
+    least = np.finfo(float).tiny
+    product = np.kron(*factors) * float(np.trace(hessian)) / max(math.prod(map(np.trace, factors)), least)
+    rest = hessian - product
+    kept = max(0.0, 1.0 - _values(len(hessian)) * variance / max(float((rest**2).sum()), least))
+    return np.asarray(product + kept * rest)
+
+
+def _values(size: int) -> float:
+    """Values of a triangle."""
+    return size * (size + 1) / 2
 
 
 def _rounder(hessian: Floats, noise: float) -> Floats:
