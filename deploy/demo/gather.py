@@ -76,6 +76,7 @@ def sealed_domain(result: Mapping[str, Any]) -> SealedDomain:
         interval("accuracy"),
         interval("balanced_accuracy"),
         interval("calibration"),
+        interval("expected_observed"),
     )
 
 

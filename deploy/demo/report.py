@@ -123,7 +123,13 @@ def print_terminal(result: ReportData, console: Console | None = None) -> None:
 
 def sealed_names(result: ReportData) -> tuple[str, ...]:
     """Figures that are told of every domain, in order."""
-    return (*(("AUC",) if result.ranked else ()), "Accuracy", "Balanced accuracy", "Calibration error")
+    return (
+        *(("AUC",) if result.ranked else ()),
+        "Accuracy",
+        "Balanced accuracy",
+        "Calibration error",
+        "Expected / observed",
+    )
 
 
 def sealed_patients(domain: SealedDomain) -> str:
@@ -133,7 +139,7 @@ def sealed_patients(domain: SealedDomain) -> str:
 
 def sealed_cells(domain: SealedDomain, result: ReportData) -> tuple[str, ...]:
     """One text per figure: the estimate and its interval, or that too few patients are held out to tell."""
-    figures = (domain.accuracy, domain.balanced_accuracy, domain.calibration)
+    figures = (domain.accuracy, domain.balanced_accuracy, domain.calibration, domain.expected_observed)
     return tuple(
         "too few" if one is None else f"{one.value:.3f} ({one.low:.3f} to {one.high:.3f})"
         for one in ((domain.auc, *figures) if result.ranked else figures)

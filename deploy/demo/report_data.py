@@ -48,7 +48,8 @@ class Interval:
 class SealedDomain:
     """What the sealed, noised sums say about one domain. A figure is None if they hold too few patients for it.
 
-    `auc` is None for more than two classes, too. `calibration` is the expected calibration error.
+    `auc` is None for more than two classes, too. `calibration` is the expected calibration error,
+    `expected_observed` the predictions' sum over the outcomes'.
     """
 
     patients: Interval | None
@@ -56,6 +57,7 @@ class SealedDomain:
     accuracy: Interval | None
     balanced_accuracy: Interval | None
     calibration: Interval | None
+    expected_observed: Interval | None
 
 
 @dataclass(frozen=True)

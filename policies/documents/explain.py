@@ -43,6 +43,7 @@ _METRICS: Final = {
     "accuracy": "accuracy",
     "balanced_accuracy": "balanced accuracy",
     "calibration": "calibration error",
+    "expected_observed": "predicted over observed numbers",
     "patients": "noised number of held-out patients",
     "mae": "mean absolute error",
     "r2": "share of the variance explained",

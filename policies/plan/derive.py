@@ -227,11 +227,12 @@ def _by_classes(two: list[str], more: list[str], number: list[str]) -> Callable[
     return chosen
 
 
+_RISKS: Final = ("calibration", "expected_observed")
 Rule = Callable[[Known], Any]
 RULE: Final[tuple[tuple[str, Rule], ...]] = (
     ("version", lambda _: 1),
     ("min_silos", _least_silos),
-    ("publish", _by_classes(["auc", "calibration"], ["balanced_accuracy", "calibration"], ["mae", "r2"])),
+    ("publish", _by_classes(["auc", *_RISKS], ["balanced_accuracy", *_RISKS], ["mae", "r2"])),
     ("privacy.delta", _delta),
     ("privacy.mode", _mode),
     ("privacy.max_patients", _most_patients),

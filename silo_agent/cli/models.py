@@ -35,7 +35,13 @@ PersonalOption = Annotated[bool, typer.Option("--personal", help="Use this hospi
 StudyFormOption = Annotated[
     bool, typer.Option("--study-form", help="The file is written as the study says, and not as this hospital's files.")
 ]
-_OF_CLASSES = {"AUC": "auc", "accuracy": "accuracy", "balanced": "balanced_accuracy", "calibration": "calibration"}
+_OF_CLASSES = {
+    "AUC": "auc",
+    "accuracy": "accuracy",
+    "balanced": "balanced_accuracy",
+    "calibration": "calibration",
+    "E/O": "expected_observed",
+}
 _OF_NUMBERS = {"absolute error": "mae", "R^2": "r2", "mean error": "mean_error"}
 """Columns of the table, and the figures in them."""
 
@@ -70,10 +76,11 @@ def evaluate(
 ) -> None:
     """Measure this silo's models on a labelled file, by domain. Nothing is released.
 
-    Balanced: the mean of the classes' accuracies. Calibration: the expected calibration error, 0 at best. Below a
-    figure stands the 95 % interval that other patients of the same kind would give. If the label is a number: the mean
-    absolute error and the mean of prediction less outcome in the label's unit (of its natural logarithm with scale
-    log), and the share of the variance that is explained.
+    Balanced: the mean of the classes' accuracies. Calibration: the expected calibration error, 0 at best. E/O: expected
+    over observed, the sum of the predicted risks over the number of ill records, 1 at best. Below a figure stands the
+    95 % interval that other patients of the same kind would give. If the label is a number: the mean absolute error and
+    the mean of prediction less outcome in the label's unit (of its natural logarithm with scale log), and the share of
+    the variance that is explained.
     """
     from silo_agent.models.evaluate import evaluate as evaluate_models
     from silo_agent.storage.state import State

@@ -11,7 +11,7 @@ UNKNOWN = {"value": None, "low": 0.0, "high": 1.0}
 
 
 def result(**changes):
-    names = ("auc", "accuracy", "balanced_accuracy", "calibration")
+    names = ("auc", "accuracy", "balanced_accuracy", "calibration", "expected_observed")
     return {**dict.fromkeys(names, KNOWN), "patients": {"value": 40.2, "low": 30.0, "high": 50.0}, **changes}
 
 

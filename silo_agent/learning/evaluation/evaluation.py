@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from silo_agent.learning.evaluation import intervals
 from silo_agent.learning.evaluation.calibration import calibration_error
+from silo_agent.learning.evaluation.expected_observed import LARGEST_RATIO, expected_observed
 from silo_agent.learning.evaluation.fitted import Fit, fit
 from silo_agent.learning.families.family import OfClasses
 
@@ -35,7 +36,8 @@ class DomainResult:
     """What a noised sum says of one domain. `auc` is None if the family has none.
 
     `calibration` estimates the error that many patients would show. The exact error of few patients lies above it,
-    because sampling alone adds to a sum of absolute values. `patients` is the number that was counted, so its interval
+    because sampling alone adds to a sum of absolute values. `expected_observed` is what was predicted over what
+    happened, 1 if risks are right in the mean. `patients` is the number that was counted, so its interval
     covers only the noise.
     """
 
@@ -43,6 +45,7 @@ class DomainResult:
     accuracy: Estimate
     balanced_accuracy: Estimate
     calibration: Estimate
+    expected_observed: Estimate
     patients: Estimate
 
 
@@ -77,12 +80,16 @@ class Results:
 
 @dataclass(frozen=True)
 class Quality:
-    """Exact, private metrics. None if there are no records; `auc` and `balanced_accuracy` also if a class is absent."""
+    """Exact, private metrics. None if there are no records.
+
+    `auc` and `balanced_accuracy` are None also if a class is absent, `expected_observed` if nothing happened.
+    """
 
     auc: float | None
     accuracy: float | None
     balanced_accuracy: float | None
     calibration: float | None
+    expected_observed: float | None
     records: int
 
 
@@ -97,6 +104,7 @@ class NumberQuality:
 
 
 _UNKNOWN = Estimate(None, 0.0, 1.0)
+_UNKNOWN_RATIO = Estimate(None, 0.0, LARGEST_RATIO)
 
 
 def score_histograms(
@@ -138,8 +146,9 @@ def results_from_histograms(
 
     If a domain's noised sum holds fewer than `smallest` patients, its result says only that. AUC: positives and
     negatives carry independent noise, so the product sums are unbiased without clamping. Its interval is a basic
-    bootstrap, with Poisson patients and fresh noise around the cells. With `fitted` AUC and accuracy follow from a
-    risk that is fitted to the cells (`evaluation.fitted`). The other metrics: `intervals`, `calibration`.
+    bootstrap, with Poisson patients and fresh noise around the cells. With `fitted` AUC, accuracy
+    and `expected_observed` follow from a risk that is fitted to the cells (`evaluation.fitted`). The other metrics:
+    `intervals`, `calibration`, `expected_observed`.
     """
     domains = sums.reshape(count, family.form.classes, -1)
     right = family.right_cells(bins)
@@ -177,7 +186,7 @@ def quality(probabilities: NDArray[np.float64], labels: NDArray[np.int64], bins:
     """Exact metrics of records, `probabilities` (n, C). The calibration error is computed over the study's bins."""
     n, classes = probabilities.shape
     if not n:
-        return Quality(None, None, None, None, 0)
+        return Quality(None, None, None, None, None, 0)
     right = family.decisions(probabilities) == labels
     sizes = np.bincount(labels, minlength=classes)
     balanced = None
@@ -190,6 +199,7 @@ def quality(probabilities: NDArray[np.float64], labels: NDArray[np.int64], bins:
         accuracy=float(right.mean()),
         balanced_accuracy=balanced,
         calibration=float(np.abs(gaps).sum() / n),
+        expected_observed=float(claimed.sum() / happened.sum()) if happened.any() else None,
         records=n,
     )
 
@@ -201,7 +211,12 @@ def _bins_of(probabilities: NDArray[np.float64], bins: int, family: OfClasses) -
 
 def _withheld(smallest: int, *, with_auc: bool) -> DomainResult:
     return DomainResult(
-        _UNKNOWN if with_auc else None, _UNKNOWN, _UNKNOWN, _UNKNOWN, patients=Estimate(None, 0.0, float(smallest))
+        _UNKNOWN if with_auc else None,
+        _UNKNOWN,
+        _UNKNOWN,
+        _UNKNOWN,
+        _UNKNOWN_RATIO,
+        patients=Estimate(None, 0.0, float(smallest)),
     )
 
 
@@ -219,11 +234,13 @@ def _domain_result(
     shares = [intervals.share(own, where, noise_sd) for own, where in zip(cells, right, strict=True)]
     accuracy = intervals.share(cells.ravel(), right.ravel(), noise_sd)
     narrow = None if found is None else found.accuracy(right)
+    ratio = None if accuracy is None else expected_observed(cells, noise_sd, edges, family, found)
     return DomainResult(
         auc=area,
         accuracy=_share(narrow or accuracy),
         balanced_accuracy=_share(intervals.mean(shares)),
         calibration=_UNKNOWN if accuracy is None else _estimate(calibration_error(cells, noise_sd, edges, rng, family)),
+        expected_observed=_UNKNOWN_RATIO if ratio is None else _estimate(ratio),
         patients=_estimate(intervals.number(cells.ravel(), noise_sd)),
     )
 

@@ -1,4 +1,4 @@
-"""AUC and accuracy of one domain from its opened, noised histogram: how the risk rises with the score, fitted at once.
+"""Metrics of one domain from its opened, noised histogram: how the risk rises with the score, fitted at once.
 
 Source: docs/design/evaluation.md, "Fitted risks". The score is the model's logit, so the true risk is nearly a logistic
 function of it. A few numbers say how, whatever the distribution of the scores, and they have less of the noise than the
@@ -40,7 +40,7 @@ _RIDGE: Final = 1e-9
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Fit:
-    """What is fitted to one domain's cells. Both metrics have 95 % intervals that cover noise and sampling."""
+    """What is fitted to one domain's cells. All metrics have 95 % intervals that cover noise and sampling."""
 
     patients: Floats
     """Of each bin (B,)."""
@@ -69,12 +69,28 @@ class Fit:
             return None
         return self._around(accuracy, (hits - accuracy) / held, patients * (right[1] - right[0]) / held)
 
+    def expected_observed(self, claims: Floats) -> Interval | None:
+        """(ratio, low, high): the predictions' sum, `claims` (B,) for a patient of each bin, over the fitted one.
+
+        None if the fit holds no patient of the second class.
+        """
+        expected, observed = float(claims @ self.patients), float(self.share @ self.patients)
+        if min(expected, observed) <= 0.0:
+            return None
+        by_patients = claims / expected - self.share / observed
+        deviation = self._deviation(by_patients, -self.patients / observed)
+        ratio = expected / observed
+        return ratio, ratio * float(np.exp(-_Z * deviation)), ratio * float(np.exp(_Z * deviation))
+
+    def _deviation(self, by_patients: Floats, by_share: Floats) -> float:
+        """Of a value with these derivatives (B,)."""
+        gradient = np.concatenate([by_patients, (by_share * self.share * (1.0 - self.share)) @ self.powers])
+        return _WIDER * float(np.sqrt(max(float(gradient @ self.covariance @ gradient), 0.0)))
+
     def _around(self, value: float, by_patients: Floats, by_share: Floats) -> Interval:
         """The linearised interval on the scale of log(a / (1 - a)), from derivatives (B,) of the value."""
-        gradient = np.concatenate([by_patients, (by_share * self.share * (1.0 - self.share)) @ self.powers])
         middle = float(np.clip(value, _EXTREME, 1.0 - _EXTREME))
-        variance = max(float(gradient @ self.covariance @ gradient), 0.0)
-        deviation = _WIDER * float(np.sqrt(variance)) / (middle * (1.0 - middle))
+        deviation = self._deviation(by_patients, by_share) / (middle * (1.0 - middle))
         low, high = (float(expit(np.log(middle / (1.0 - middle)) + z * deviation)) for z in (-_Z, _Z))
         return middle, min(low, middle), max(high, middle)
 

@@ -41,6 +41,24 @@ def share(cells: NDArray[np.float64], right: NDArray[np.float64], noise_sd: floa
     return estimate, min((b - root) / a, estimate), max((b + root) / a, estimate)
 
 
+def quotient(
+    above: NDArray[np.float64], below: NDArray[np.float64], cells: NDArray[np.float64], noise_sd: float
+) -> Interval | None:
+    """The sum of `above` times the cells over that of `below` times the cells, by Fieller (1954); patients as Poisson.
+
+    None if the sum below could be 0.
+    """
+    held, noise, squared = np.maximum(cells, 0.0), noise_sd**2, _Z**2
+    top, bottom = float(above @ cells), float(below @ cells)
+    a = bottom**2 - squared * float(below**2 @ (held + noise))
+    b = top * bottom - squared * float((above * below) @ (held + noise))
+    c = top**2 - squared * float(above**2 @ (held + noise))
+    if a <= 0.0 or bottom <= 0.0:
+        return None
+    root, estimate = math.sqrt(max(b**2 - a * c, 0.0)), top / bottom
+    return estimate, min((b - root) / a, estimate), max((b + root) / a, estimate)
+
+
 def mean(shares: Sequence[Interval | None]) -> Interval | None:
     """The mean of independent shares, or None if one is missing. Limits by MOVER (Donner and Zou 2012)."""
     known = [found for found in shares if found is not None]

@@ -485,12 +485,12 @@ def test_models_are_evaluated_on_a_file(hospital, studied):
     assert (found["study"], found["round"], found["domains"]) == (studied.digest, 2, ["a", "b"])
     qualities = found["shared"] + found["personal"]
     for quality in qualities:
-        assert set(quality) == {"auc", "accuracy", "balanced_accuracy", "calibration", "records"}
+        assert set(quality) == {"auc", "accuracy", "balanced_accuracy", "calibration", "expected_observed", "records"}
     assert sum(quality["records"] for quality in found["shared"]) == 60
     rows = table_rows(invoke("evaluate", studied.digest, data, "-c", hospital).output)
-    names = ["domain", "model", "records", "AUC", "accuracy", "balanced", "calibration"]
+    names = ["domain", "model", "records", "AUC", "accuracy", "balanced", "calibration", "E/O"]
     assert rows[0] == names
-    figures = ("auc", "accuracy", "balanced_accuracy", "calibration")
+    figures = ("auc", "accuracy", "balanced_accuracy", "calibration", "expected_observed")
     whole = [row for row in rows[1:] if row[1]]  # below each stands the line of its intervals
     for row, (place, model, m) in zip(
         whole, [("a", "shared", 0), ("", "personal", 0), ("b", "shared", 1), ("", "personal", 1)], strict=True

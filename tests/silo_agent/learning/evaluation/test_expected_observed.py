@@ -1,0 +1,66 @@
+import numpy as np
+import pytest
+from scipy.special import expit, softmax
+
+from silo_agent.learning.evaluation.evaluation import results_from_histograms, score_histograms
+from silo_agent.learning.families.registry import family_of
+
+BINS = 20
+
+
+def told(probabilities, labels, noise, rng, *, fitted=False):
+    """What the noised cells of one domain tell."""
+    family, n = family_of(probabilities.shape[1]), len(labels)
+    cells = score_histograms(probabilities, labels, np.zeros(n, int), np.ones(n), family, count=1, bins=BINS)
+    sums = cells + rng.normal(0, noise, len(cells))
+    (found,) = results_from_histograms(sums, noise, family, count=1, bins=BINS, rng=rng, smallest=20, fitted=fitted)
+    return found.expected_observed
+
+
+def two(risk):
+    return np.column_stack([1 - risk, risk])
+
+
+@pytest.mark.parametrize("fitted", [True, False])
+@pytest.mark.parametrize("too_low", [0.0, 0.8])
+def test_it_tells_by_how_much_risks_are_too_low(fitted, too_low):
+    rng = np.random.default_rng(1)
+    score = rng.normal(-1.5, 1.0, 200_000)
+    risk, said = expit(score), expit(score - too_low)
+    found = told(two(said), (rng.random(len(score)) < risk).astype(int), 2.0, rng, fitted=fitted)
+    assert found.value == pytest.approx(said.mean() / risk.mean(), abs=0.01)
+    assert found.low <= said.mean() / risk.mean() <= found.high
+    assert found.high - found.low < 0.05
+
+
+@pytest.mark.parametrize("fitted", [True, False])
+def test_the_interval_holds_the_truth_of_few_patients_under_much_noise(fitted):
+    rng, held, draws, widths = np.random.default_rng(2), 0, 120, []
+    for draw in range(draws):
+        steep = (0.6, 1.4)[draw % 2]
+        score = rng.normal(-1.5, 1.2, 800)
+        happened = rng.random(800) < expit(-1.2 + steep * (score + 1.5))
+        many = rng.normal(-1.5, 1.2, 40_000)
+        truth = expit(many).mean() / expit(-1.2 + steep * (many + 1.5)).mean()
+        found = told(two(expit(score)), happened.astype(int), 3.0, rng, fitted=fitted)
+        held += found.low <= truth <= found.high
+        widths.append(found.high - found.low)
+    assert held >= 0.89 * draws
+    assert np.median(widths) < (0.45 if fitted else 0.55)
+
+
+def test_of_more_classes_it_is_the_confidence_over_the_share_that_is_right():
+    rng = np.random.default_rng(3)
+    logits = rng.normal(size=(60_000, 4)) * 1.5
+    labels = (softmax(logits, axis=1).cumsum(axis=1) < rng.random((len(logits), 1))).sum(axis=1)
+    said = softmax(logits * 1.6, axis=1)
+    right = said.argmax(axis=1) == labels
+    assert told(said, labels, 3.0, rng).value == pytest.approx(said.max(axis=1).mean() / right.mean(), abs=0.01)
+
+
+@pytest.mark.parametrize("fitted", [True, False])
+def test_where_nothing_tells_the_rate_no_ratio_is_given(fitted):
+    rng = np.random.default_rng(4)
+    for labels in (np.zeros(400, int), np.arange(400) == 0):
+        found = told(two(np.full(400, 0.01)), labels.astype(int), 4.0, rng, fitted=fitted)
+        assert (found.value, found.low, found.high) == (None, 0.0, 100.0)
