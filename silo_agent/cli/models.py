@@ -39,7 +39,7 @@ _OF_CLASSES = {
     "AUC": "auc",
     "accuracy": "accuracy",
     "balanced": "balanced_accuracy",
-    "calibration": "calibration",
+    "ECE": "calibration",
     "E/O": "expected_observed",
 }
 _OF_NUMBERS = {"absolute error": "mae", "R^2": "r2", "mean error": "mean_error"}
@@ -76,11 +76,11 @@ def evaluate(
 ) -> None:
     """Measure this silo's models on a labelled file, by domain. Nothing is released.
 
-    Balanced: the mean of the classes' accuracies. Calibration: the expected calibration error, 0 at best. E/O: expected
-    over observed, the sum of the predicted risks over the number of ill records, 1 at best. Below a figure stands the
-    95 % interval that other patients of the same kind would give. If the label is a number: the mean absolute error and
-    the mean of prediction less outcome in the label's unit (of its natural logarithm with scale log), and the share of
-    the variance that is explained.
+    n: records. Balanced: the mean of the classes' accuracies. ECE: the expected calibration error, 0 at best. E/O:
+    expected over observed, the sum of the predicted risks over the number of ill records, 1 at best. Below a figure
+    stands the 95 % interval that other patients of the same kind would give. If the label is a number: the mean
+    absolute error and the mean of prediction less outcome in the label's unit (of its natural logarithm with scale
+    log), and the share of the variance that is explained.
     """
     from silo_agent.models.evaluate import evaluate as evaluate_models
     from silo_agent.storage.state import State
@@ -104,7 +104,7 @@ def evaluate(
         return
     figures = _OF_CLASSES if hasattr(evaluation.shared[0], "auc") else _OF_NUMBERS
     title = f"{evaluation.name}, round {evaluation.round}"
-    table = Table("domain", "model", "records", title=title, pad_edge=False)
+    table = Table("domain", "model", "n", title=title, pad_edge=False)
     for figure in figures:
         table.add_column(figure, no_wrap=True)  # figures stay whole; long names of domains take more lines
     for m, domain in enumerate(evaluation.domains):

@@ -24,6 +24,7 @@ from silo_agent.gate import Gate
 from silo_agent.learning.contributions import heads
 from silo_agent.learning.contributions.encoder import EncoderUpdates, train_encoder
 from silo_agent.learning.evaluation import moments
+from silo_agent.learning.families.categorical import Categorical
 from silo_agent.learning.heads import calibration, hierarchical
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.personal import PersonalModel
@@ -457,6 +458,13 @@ def blocks_that_count_whole() -> Iterator[None]:
 
 
 @contextmanager
+def predictions_that_count_whole() -> Iterator[None]:
+    """Residuals, curvatures and predictions of a softmax's calibration count 1 each."""
+    with patch.object(Categorical, "intercept_scale", property(lambda family: (1.0,) * 3 * family.classes)):
+        yield
+
+
+@contextmanager
 def whitened_after_the_clip() -> Iterator[None]:
     """A domain round clips the terms of the features, and puts their sums into the frame."""
     sums = heads.second_order_sums
@@ -516,6 +524,7 @@ _NOISES = (
 )
 MUTANTS = {
     "blocks of the calibration count whole": Mutant(blocks_that_count_whole, ("one_patient_of_the_calibration",)),
+    "predictions of classes count whole": Mutant(predictions_that_count_whole, ("one_patient_of_the_calibration",)),
     "parts of a number count whole": Mutant(parts_that_count_whole, ("one_patient_of_a_number",)),
     "no noise, encoder": Mutant(no_noise_in_encoder, ("noise_of_encoder", "on_the_grid")),
     "no noise, releases": Mutant(no_noise_in_releases, (*_NOISES, "on_the_grid")),

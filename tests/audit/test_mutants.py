@@ -13,6 +13,7 @@ from silo_agent import gate
 from silo_agent.learning import learner
 from silo_agent.learning.contributions import drawing, encoder, heads
 from silo_agent.learning.evaluation import moments
+from silo_agent.learning.families import categorical
 from silo_agent.learning.heads import calibration
 from silo_agent.learning.private import batches, dpsgd, gradients, release, rounded, sampling, step
 
@@ -72,6 +73,7 @@ def test_a_planted_fault_is_gone_afterwards(fault):
 
 
 _REPLACED = (
+    categorical.Categorical,
     gate.Gate,
     learner.Learner,
     encoder.EncoderUpdates,

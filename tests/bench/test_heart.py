@@ -136,7 +136,7 @@ def test_a_method_counts_with_the_mean_of_its_draws():
 
 
 def sealed(*patients):
-    return SimpleNamespace(sealed=[SealedDomain(Interval(n, n, n), None, None, None, None) for n in patients])
+    return SimpleNamespace(sealed=[SealedDomain(Interval(n, n, n), None, None, None, None, None) for n in patients])
 
 
 def test_agents_that_held_out_other_records_are_found_out():

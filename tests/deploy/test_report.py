@@ -43,8 +43,9 @@ DATA = ReportData(
             Interval(0.88, 0.81, 0.93),
             Interval(0.75, 0.65, 0.85),
             Interval(0.05, 0.0, 0.12),
+            Interval(0.97, 0.81, 1.21),
         ),
-        SealedDomain(Interval(3.0, 0.0, 9.0), None, None, None, None),
+        SealedDomain(Interval(3.0, 0.0, 9.0), None, None, None, None, None),
     ),
     uploads=(TensorBytes("heads", "CKKS", 300, 65536, 3),),
     rounds=(RoundBytes(0, 1000, 2000), RoundBytes(1, 65536, 90000)),
@@ -118,7 +119,7 @@ def test_best_and_worst_are_marked_and_the_guarantee_is_told(tmp_path):
     assert '<td class="sum best">0.800</td>' in text
     assert "epsilon 3.90 at delta 1e-05" in text
     assert text.count("too few held-out patients") == 1
-    assert text.count("<td>too few</td>") == 4
+    assert text.count("<td>too few</td>") == 5
     assert "<td>0.750 (0.650 to 0.850)</td>" in text
 
 
@@ -161,7 +162,7 @@ def test_more_than_two_classes_have_no_auc(tmp_path):
     several = replace(DATA, sealed=tuple(replace(domain, auc=None) for domain in DATA.sealed))
     text, _ = page(several, tmp_path)
     assert "balanced accuracy on held-out patients, from noised sums" in text
-    assert text.count("<td>too few</td>") == 3
+    assert text.count("<td>too few</td>") == 4
     assert "<th>AUC</th>" not in text
     assert "<th>AUC</th>" in page(DATA, tmp_path)[0]
 

@@ -488,7 +488,7 @@ def test_models_are_evaluated_on_a_file(hospital, studied):
         assert set(quality) == {"auc", "accuracy", "balanced_accuracy", "calibration", "expected_observed", "records"}
     assert sum(quality["records"] for quality in found["shared"]) == 60
     rows = table_rows(invoke("evaluate", studied.digest, data, "-c", hospital).output)
-    names = ["domain", "model", "records", "AUC", "accuracy", "balanced", "calibration", "E/O"]
+    names = ["domain", "model", "n", "AUC", "accuracy", "balanced", "ECE", "E/O"]
     assert rows[0] == names
     figures = ("auc", "accuracy", "balanced_accuracy", "calibration", "expected_observed")
     whole = [row for row in rows[1:] if row[1]]  # below each stands the line of its intervals
@@ -498,7 +498,7 @@ def test_models_are_evaluated_on_a_file(hospital, studied):
         quality = found[model][m]
         assert row == [place, model, str(quality["records"]), *(f"{quality[figure]:.3f}" for figure in figures)]
     low, high = found["shared_intervals"][0]["auc"]
-    assert rows[2][3:] == [f"{low:.2f}-{high:.2f}", *rows[2][4:6], ""]
+    assert rows[2][3:] == [f"{low:.2f}-{high:.2f}", *rows[2][4:6], "", ""]
 
 
 def test_held_out_patients_are_scored_alone_and_the_cohorts_are_named(hospital, studied):
@@ -565,7 +565,7 @@ def test_what_cannot_be_measured_is_a_dash(hospital, studied):
     data.write_text("patient,group,age,lactate,ill\n1,a,20,3,1\n")
     rows = table_rows(invoke("evaluate", studied.digest, data, "-c", hospital).output)
     assert [row[:4] for row in rows[1:]] == [["a", "shared", "1", "-"], ["b", "shared", "0", "-"]]
-    assert rows[2][4:] == ["-", "-", "-"]
+    assert rows[2][4:] == ["-", "-", "-", "-"]
 
 
 def test_what_cannot_be_evaluated_is_a_sentence(hospital, studied, sentence):

@@ -274,7 +274,8 @@ def test_a_study_that_ran_is_exported_with_what_it_measured(tmp_path):
     assert card["unknown_domain"]["from"] == "noised domain counts"
     measured = federation.results["south"].by_domain
     assert [entry["metrics"] for entry in card["quality"]] == [asdict(result) for result in measured]
-    assert set(card["quality"][0]["metrics"]) == {"auc", "accuracy", "balanced_accuracy", "calibration", "patients"}
+    figures = {"auc", "accuracy", "balanced_accuracy", "calibration", "expected_observed", "patients"}
+    assert set(card["quality"][0]["metrics"]) == figures
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,13 @@ from support.studies import tiny_study
 def result(auc=True):
     estimates = [Estimate(number, number - 0.1, number + 0.1) for number in (0.81234, 0.71239, 0.69999, 0.05554)]
     few = Estimate(None, 0.0, 1.0)
-    return DomainResult(estimates[0] if auc else None, *estimates[1:3], few, Estimate(41.7, 30.2, 53.1))
+    return DomainResult(
+        estimates[0] if auc else None,
+        *estimates[1:3],
+        few,
+        Estimate(1.23456, 0.9, 130.0 / 9),
+        Estimate(41.7, 30.2, 53.1),
+    )
 
 
 RESULTS = Results("5" * 64, ("a", "b"), (result(), result(auc=False)), 1.5)
@@ -59,7 +65,7 @@ def test_processors_that_differ_in_the_last_digits_sign_the_same(noise):
                 None
                 if e is None
                 else Estimate(None if e.value is None else e.value + noise, e.low + noise, e.high + noise)
-                for e in (r.auc, r.accuracy, r.balanced_accuracy, r.calibration, r.patients)
+                for e in (r.auc, r.accuracy, r.balanced_accuracy, r.calibration, r.expected_observed, r.patients)
             )
         )
         for r in RESULTS.by_domain

@@ -136,10 +136,12 @@ def test_exact_quality_of_many_classes():
 
 
 def test_nobody_and_an_absent_class_have_no_number():
-    assert quality(np.zeros((0, 3)), np.zeros(0, np.int64), 10) == Quality(None, None, None, None, 0)
+    assert quality(np.zeros((0, 3)), np.zeros(0, np.int64), 10) == Quality(None, None, None, None, None, 0)
     one = quality(pair(np.array([0.2, 0.7])), np.array([1, 1]), 10)
     assert (one.auc, one.accuracy, one.balanced_accuracy) == (None, 0.5, None)
     assert one.calibration == pytest.approx((0.8 + 0.3) / 2)
+    assert one.expected_observed == pytest.approx((0.2 + 0.7) / 2)
+    assert quality(pair(np.array([0.2, 0.7])), np.array([0, 0]), 10).expected_observed is None
 
 
 # --- from opened sums -------------------------------------------------------------------------------------------------
