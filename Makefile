@@ -9,7 +9,7 @@ SEED ?= 100
 WORKERS ?= 2
 CONSTRAINTS := constraints.txt
 
-.PHONY: help demo test test-slow reliability ledger-faults lint proto clean audit bench-exam bench-heart bench-mnist bench-sealed bench-round bench-startup bench-noise bench-private-heads bench-encoder-pays bench-feddar bench-hessian abuse mutants bench-real bench-forecast bench-ablation bench-step
+.PHONY: help demo test test-slow reliability ledger-faults lint proto clean audit bench-exam bench-heart bench-mnist bench-sealed bench-round bench-startup bench-noise bench-private-heads bench-encoder-pays bench-feddar bench-hessian abuse mutants bench-real bench-forecast bench-ablation bench-step bench-mmd
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -93,6 +93,9 @@ bench-ablation: $(VENV)/.installed ## FedDAR's Table 2 on the demo's cohort, wit
 
 bench-hessian: $(VENV)/.installed ## Hessians of the heads in closed form against torch.func.hessian.
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m bench.hessian
+
+bench-mmd: $(VENV)/.installed ## An MK-MMD step with 19 kernels beside one computation for each kernel.
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m bench.mmd
 
 abuse: $(VENV)/.installed ## One hostile member beside a study of three honest silos, and beside none; a quarter of an hour.
 	$(BIN)/python -m bench.abuse

@@ -35,7 +35,7 @@ from silo_agent.learning.private.noise import discrete_gaussian
 from silo_agent.learning.private.rounded import RoundedGaussian
 from silo_agent.learning.private.sampling import PatientSampler
 from silo_agent.learning.private.step import Step
-from silo_agent.learning.terms.mk_mmd import kernel_weights, mk_mmd, pair_statistics
+from silo_agent.learning.terms.mk_mmd import compare, kernel_weights
 from support.entropy import SeededEntropy
 
 
@@ -381,8 +381,8 @@ def batch_statistic_in_upload() -> Iterator[None]:
 
     def distance(trained, batch):
         phi = trained.encoder(batch.x)
-        statistics = pair_statistics(phi, phi.detach().flip(0) + 0.1)
-        return 0.01 * mk_mmd(statistics, kernel_weights(statistics))
+        compared = compare(phi, phi.detach().flip(0) + 0.1)
+        return 0.01 * compared.mmd(kernel_weights(compared.statistics()))
 
     with _added_to_losses(distance):
         yield

@@ -7,6 +7,9 @@ docs/design/terms.md, "Ditto and MK-MMD".
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -19,6 +22,8 @@ from silo_agent.learning.terms.term import Network, Seen
 GAMMAS = tuple(2.0 ** (-3.5 + 0.25 * i) for i in range(19))
 """Kernels exp(-|x - y|^2 / gamma) on features of length 1."""
 RIDGE = 1e-5
+_OCTAVE = 4
+"""So many gammas make a factor of 2."""
 _PAIRS = 2
 """The fewest records that have a kernel covariance."""
 
@@ -35,23 +40,74 @@ def loss(seen: Seen, _own: Network, anchor: Network) -> torch.Tensor:
     with torch.no_grad():
         reference = anchor.encoder(seen.batch.x, seen.batch.images)
     own = anchor.encoder.representation
-    statistics = pair_statistics(seen.phi[:, :own], reference[:, :own])
-    return mk_mmd(statistics, kernel_weights(statistics))
+    compared = compare(seen.phi[:, :own], reference[:, :own])
+    return compared.mmd(kernel_weights(compared.statistics()))
 
 
-def pair_statistics(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """h_st = k(x_s,x_t) + k(y_s,y_t) - k(x_s,y_t) - k(x_t,y_s) per kernel, (19, n, n), of features (n, k) each.
+@dataclass(frozen=True, repr=False, eq=False)
+class Compared:
+    """Features x and constant features y, of length 1 (n, k), and their kernels' values (19, n, n)."""
 
-    Features are scaled to length 1 first, because the fixed gammas fit only features of that length.
+    x: torch.Tensor
+    y: torch.Tensor
+    own: torch.Tensor
+    other: torch.Tensor
+    cross: torch.Tensor
+
+    def statistics(self) -> torch.Tensor:
+        """h_st = k(x_s,x_t) + k(y_s,y_t) - k(x_s,y_t) - k(x_t,y_s) per kernel, (19, n, n), without a gradient."""
+        return self.own + self.other - self.cross - self.cross.transpose(1, 2)
+
+    def mmd(self, weights: NDArray[np.float64]) -> torch.Tensor:
+        """Squared MK-MMD, a scalar >= 0, as the biased V-statistic over all n^2 pairs; its gradient reaches x."""
+        value: torch.Tensor = _Mmd.apply(  # type: ignore[no-untyped-call]  # torch has no types for it
+            self.x, self, torch.tensor(weights, dtype=self.x.dtype, device=self.x.device)
+        )
+        return value
+
+
+def compare(x: torch.Tensor, y: torch.Tensor) -> Compared:
+    """Compare features (n, k), scaled to length 1: the fixed gammas fit only features of that length."""
+    x, y = functional.normalize(x, dim=1), functional.normalize(y.detach(), dim=1)
+    with torch.no_grad():
+        return Compared(x, y, *(_kernels(a, b) for a, b in ((x, x), (y, y), (x, y))))
+
+
+def _kernels(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """exp(-|a_s - b_t|^2 / gamma) for every gamma, (19, n, n), from one matrix of distances.
+
+    Half of a gamma squares its kernel, so that four exponentials are enough.
     """
-    x, y = functional.normalize(x, dim=1), functional.normalize(y, dim=1)
-    gammas = torch.tensor(GAMMAS, dtype=x.dtype, device=x.device)[:, None, None]
+    distances = (2.0 - 2.0 * a @ b.T).clamp(min=0.0)
+    found = distances.new_empty((len(GAMMAS), *distances.shape))
+    for at in reversed(range(len(GAMMAS))):
+        if at + _OCTAVE < len(GAMMAS):
+            torch.square(found[at + _OCTAVE], out=found[at])
+        else:
+            torch.exp(distances / -GAMMAS[at], out=found[at])
+    return found
 
-    def kernels(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        return torch.exp(-(2.0 - 2.0 * a @ b.T).clamp(min=0.0) / gammas)
 
-    cross = kernels(x, y)
-    return kernels(x, x) + kernels(y, y) - cross - cross.transpose(1, 2)
+class _Mmd(torch.autograd.Function):
+    """The weighted mean of the statistics. Its gradient by x is two matrix products, whatever the number of kernels."""
+
+    @staticmethod
+    def forward(ctx: Any, x: torch.Tensor, compared: Compared, weights: torch.Tensor) -> torch.Tensor:
+        """The statistic at `x`, which is that of `compared`."""
+        ctx.save_for_backward(x, weights)
+        ctx.compared = compared
+        means = compared.own.mean(dim=(1, 2)) + compared.other.mean(dim=(1, 2)) - 2.0 * compared.cross.mean(dim=(1, 2))
+        return weights @ means
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        """The derivative of a kernel by its distance is -k / gamma, and that of |a - b|^2 by a is 2 (a - b)."""
+        x, weights = ctx.saved_tensors
+        compared, slopes = ctx.compared, weights / weights.new_tensor(GAMMAS)
+        near, far = (torch.tensordot(slopes, part, dims=1) for part in (compared.own, compared.cross))
+        own = near @ x - near.sum(dim=1, keepdim=True) * x
+        other = far @ compared.y - far.sum(dim=1, keepdim=True) * x
+        return gradients[0] * (own - other) * (4.0 / len(x) ** 2), None, None
 
 
 def power_problem(statistics: torch.Tensor) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -64,13 +120,17 @@ def power_problem(statistics: torch.Tensor) -> tuple[NDArray[np.float64], NDArra
 
 
 def kernel_weights(statistics: torch.Tensor) -> NDArray[np.float64]:
+    """Return beta (19,) >= 0 of sum 1, of greatest power for the statistics (19, n, n)."""
+    return coefficients(*power_problem(statistics))
+
+
+def coefficients(mean: NDArray[np.float64], a: NDArray[np.float64]) -> NDArray[np.float64]:
     """Return beta (19,) >= 0 of sum 1: min beta'A beta with m'beta = 1, up to scale.
 
     The minimiser has the direction of argmin_{b>=0} b'A b / 2 - m'b, because the KKT conditions are equal up to scale.
     That is a non-negative least-squares problem. If no kernel sees a difference, all weight goes to the kernel with the
     largest m_i / A_ii.
     """
-    mean, a = power_problem(statistics)
     weights = np.zeros(len(mean))
     if mean.max() > 0.0:
         lower = cholesky(a, lower=True)
@@ -79,9 +139,3 @@ def kernel_weights(statistics: torch.Tensor) -> NDArray[np.float64]:
         weights = np.zeros(len(mean))
         weights[np.argmax(mean / np.diag(a))] = 1.0
     return np.asarray(weights / weights.sum(), np.float64)
-
-
-def mk_mmd(statistics: torch.Tensor, weights: NDArray[np.float64]) -> torch.Tensor:
-    """Squared MK-MMD, a scalar >= 0, as the biased V-statistic over all n^2 pairs."""
-    betas = torch.tensor(weights, dtype=statistics.dtype, device=statistics.device)
-    return (betas * statistics.mean(dim=(1, 2))).sum()

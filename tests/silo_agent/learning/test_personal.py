@@ -9,7 +9,7 @@ from silo_agent.learning.encoder.encoder import flatten
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
-from silo_agent.learning.terms.mk_mmd import kernel_weights, mk_mmd, pair_statistics
+from silo_agent.learning.terms.mk_mmd import compare, kernel_weights
 from support.entropy import SeededEntropy
 
 PLAN = Personal(epochs=3, learning_rate=0.05, batch_size=32, ditto=0.0, mmd=0.0)
@@ -99,8 +99,8 @@ def test_mmd_keeps_the_features_near_the_shared_ones(shared, make_records):
 
     def discrepancy(model):
         with torch.no_grad():
-            statistics = pair_statistics(model.network.encoder(x), shared.build_encoder()(x))
-        return mk_mmd(statistics, kernel_weights(statistics)).item()
+            compared = compare(model.network.encoder(x), shared.build_encoder()(x))
+            return compared.mmd(kernel_weights(compared.statistics())).item()
 
     free, held = (fit(shared, records, epochs=15, mmd=mmd) for mmd in (0.0, 10.0))
     assert discrepancy(held) < 0.5 * discrepancy(free)

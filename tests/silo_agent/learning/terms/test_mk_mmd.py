@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from silo_agent.learning.terms.mk_mmd import GAMMAS, kernel_weights, mk_mmd, pair_statistics, power_problem
+from silo_agent.learning.terms.mk_mmd import GAMMAS, compare, kernel_weights, power_problem
 
 
 def pair(seed, n=20, k=5, shift=0.5):
@@ -21,7 +21,7 @@ def test_there_are_nineteen_kernels_from_the_papers_range():
 
 def test_pair_statistics_are_those_of_the_definition():
     x, y = pair(0, n=4)
-    statistics = pair_statistics(x, y)
+    statistics = compare(x, y).statistics()
     a, b = x / x.norm(dim=1, keepdim=True), y / y.norm(dim=1, keepdim=True)
     for i, gamma in enumerate(GAMMAS):
         for s in range(4):
@@ -34,18 +34,18 @@ def test_pair_statistics_are_those_of_the_definition():
 @given(st.integers(0, 1000), st.floats(0, 3))
 @settings(max_examples=30)
 def test_weights_lie_on_the_simplex_and_the_statistic_is_never_negative(seed, shift):
-    statistics = pair_statistics(*pair(seed, shift=shift))
-    weights = kernel_weights(statistics)
+    compared = compare(*pair(seed, shift=shift))
+    weights = kernel_weights(compared.statistics())
     assert weights.min() >= 0
     assert weights.sum() == pytest.approx(1)
-    assert mk_mmd(statistics, weights).item() >= -1e-6
+    assert compared.mmd(weights).item() >= -1e-6
 
 
 @given(st.integers(0, 1000), st.floats(0.1, 3))
 @settings(max_examples=40)
 def test_weights_satisfy_the_conditions_of_the_quadratic_programmes_optimum(seed, shift):
     """min b'Ab with m'b = 1, b >= 0: Ab - nu m >= 0, with equality where b > 0."""
-    statistics = pair_statistics(*pair(seed, shift=shift)).double()
+    statistics = compare(*pair(seed, shift=shift)).statistics().double()
     mean, a = power_problem(statistics)
     b = kernel_weights(statistics)
     b = b / (mean @ b)
@@ -57,7 +57,7 @@ def test_weights_satisfy_the_conditions_of_the_quadratic_programmes_optimum(seed
 
 
 def test_weights_are_the_optimum_that_a_general_solver_finds():
-    statistics = pair_statistics(*pair(3, n=40)).double()
+    statistics = compare(*pair(3, n=40)).statistics().double()
     mean, a = power_problem(statistics)
     found = minimize(
         lambda b: b @ a @ b / (mean @ b) ** 2, np.full(19, 1 / 19), bounds=[(0, 1)] * 19, options={"maxiter": 5000}
@@ -68,10 +68,10 @@ def test_weights_are_the_optimum_that_a_general_solver_finds():
 
 def test_equal_features_give_zero_and_still_a_weight():
     x, _ = pair(1)
-    statistics = pair_statistics(x, x.clone())
-    weights = kernel_weights(statistics)
+    compared = compare(x, x.clone())
+    weights = kernel_weights(compared.statistics())
     assert weights.sum() == 1
-    assert mk_mmd(statistics, weights).item() == pytest.approx(0, abs=1e-6)
+    assert compared.mmd(weights).item() == pytest.approx(0, abs=1e-6)
 
 
 def test_where_no_kernel_sees_a_difference_the_strongest_one_is_taken():
@@ -85,9 +85,26 @@ def test_its_gradient_reaches_the_own_features_and_pulls_them_to_the_reference()
     x.requires_grad_()
     before = None
     for _ in range(50):
-        statistics = pair_statistics(x, y)
-        value = mk_mmd(statistics, kernel_weights(statistics))
+        compared = compare(x, y)
+        value = compared.mmd(kernel_weights(compared.statistics()))
         before = value.item() if before is None else before
         (gradient,) = torch.autograd.grad(value, x)
         x = (x - 2.0 * gradient).detach().requires_grad_()
     assert value.item() < before / 2
+
+
+@pytest.mark.parametrize("n", [2, 9])
+def test_its_gradient_is_that_of_the_definition(n):
+    x, y = (part.double().requires_grad_() for part in pair(4, n=n))
+    compared = compare(x, y)
+    weights = np.random.default_rng(1).dirichlet(np.ones(19))
+    (found,) = torch.autograd.grad(compared.mmd(weights), x)
+    a, b = x / x.norm(dim=1, keepdim=True), y.detach() / y.detach().norm(dim=1, keepdim=True)
+
+    def kernel(p, q):
+        distances = ((p[:, None] - q[None]) ** 2).sum(dim=2)
+        return sum(float(w) * torch.exp(-distances / gamma) for w, gamma in zip(weights, GAMMAS, strict=True)).mean()
+
+    value = kernel(a, a) + kernel(b, b) - 2 * kernel(a, b)
+    assert compared.mmd(weights).item() == pytest.approx(value.item(), abs=1e-12)
+    torch.testing.assert_close(found, torch.autograd.grad(value, x)[0], rtol=1e-9, atol=1e-12)
