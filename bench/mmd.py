@@ -1,6 +1,6 @@
 """One MK-MMD step with 19 kernels: all from one matrix of distances, beside a whole computation for every kernel.
 
-A step is what the personal model's training does with a batch: statistics of both models' features, the kernels' weights
+A step is what training the personal model does with a batch: statistics of both features, the kernels' weights
 of greatest power, the weighted distance and its gradient by the model's own features. Both sides get the same features
 and give the same weights and gradient. CPU time of one thread, in turns; a ratio is of the two in one turn. The
 coefficients are timed alone, from mean and covariance.
@@ -33,7 +33,7 @@ _MANY = 512
 
 
 def by_kernel(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-    """The gradient, with lengths, distances and exponentials made anew for every kernel: the baseline, kept as it is."""
+    """The gradient, with lengths, distances and exponentials made anew for every kernel: the baseline."""
     x = x.detach().requires_grad_()
 
     def kernel(a: torch.Tensor, b: torch.Tensor, gamma: float) -> torch.Tensor:

@@ -188,13 +188,14 @@ OF_CLASSES: Final = frozenset({"auc", "accuracy", "balanced_accuracy", "calibrat
 
 
 class Personal(Closed):
-    """The personal model, which never leaves the silo: Ditto distance and MK-MMD against the frozen shared encoder."""
+    """The personal model, which never leaves the silo: weights of the terms that hold it close to the shared one."""
 
     epochs: Annotated[int, Field(ge=1, le=1000)] = 2
     learning_rate: Annotated[Positive, bounds.within(1e-9, 10)] = 0.05
     batch_size: Annotated[int, Field(ge=2, le=4096)] = 64
     ditto: Coefficient = 0.1
     mmd: Coefficient = 0.1
+    cosine: Coefficient = 0.0
 
 
 class Privacy(Closed):

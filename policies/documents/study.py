@@ -233,6 +233,7 @@ _ADDED: tuple[tuple[tuple[str, ...], object], ...] = (
     (("encoder", "warm_up"), 0),
     (("encoder", "every"), 1),
     (("encoder", "together"), False),
+    (("personal", "cosine"), 0.0),
     (("pace",), "prompt"),
     (("pace_seconds",), 60),
 )
@@ -243,7 +244,7 @@ def _parts(document: Any, path: tuple[str, ...]) -> list[dict[str, Any]]:
     """The parts of a document that a path leads to."""
     parts = [document]
     for name in path:
-        parts = [inner for part in parts for inner in (part if name == "*" else [part[name]])]
+        parts = [inner for part in parts for inner in (part if name == "*" else [part[name]]) if inner is not None]
     return parts
 
 

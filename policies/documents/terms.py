@@ -67,5 +67,6 @@ TERMS: Final = (
     Term("cmi", "record", "cmi", "encoder", stochastic=True, tables=_one_gaussian_per_class),
     Term("ditto", "weights", "ditto", "personal"),
     Term("mk_mmd", "batch", "mmd", "personal"),
+    Term("cosine", "batch", "cosine", "personal"),
 )
 """All terms, in the order in which they are added up."""

@@ -4,7 +4,7 @@ The agent does not train it; a process of its own does (`personal_process`). It 
 feeds nothing that is uploaded, so it costs no privacy budget. For the same reason its gradients need no clipping, and
 its terms may depend on more than one record. Its file is as private as the records on which it was trained.
 
-Sources: Li et al. 2021 (Ditto, Algorithm 1); docs/design/terms.md, "Ditto and MK-MMD".
+Sources: Li et al. 2021 (Ditto, Algorithm 1); docs/design/terms.md, "Ditto, MK-MMD and cosine".
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 It is a batch statistic and has no gradient by patient. So it may act only on a model that never leaves the silo
 (docs/design/noise.md, "What may feed an upload"). Formulas: Gretton et al. 2012, "Optimal kernel choice";
-docs/design/terms.md, "Ditto and MK-MMD".
+docs/design/terms.md, "Ditto, MK-MMD and cosine".
 """
 
 from __future__ import annotations

@@ -120,7 +120,7 @@ def test_an_entry_that_lies_is_found_by_the_examination(make_study, monkeypatch)
 
 
 def test_losses_are_added_with_their_coefficients(own, anchor):
-    coefficients = dict(zip([term.name for term in TERMS], (1.0, 0.2, 0.3, 0.4, 0.5), strict=True))
+    coefficients = dict(zip([term.name for term in TERMS], (1.0, 0.2, 0.3, 0.4, 0.5, 0.6), strict=True))
     asked = [Weighted(term, coefficients[term.name]) for term in TERMS]
     given = seen(own)
     by_record = sum(coefficients[name] * term(given) for name, term in RECORD_TERMS.items())

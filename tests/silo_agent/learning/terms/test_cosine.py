@@ -1,0 +1,42 @@
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from silo_agent.learning.terms.cosine import loss
+
+
+class Fixed(torch.nn.Module):
+    """An encoder whose output is what it is given, however many values of it are its representation."""
+
+    representation = 2
+
+    def forward(self, x, _images):
+        return 1.0 * x
+
+
+def value(own, shared):
+    seen = SimpleNamespace(phi=own, batch=SimpleNamespace(x=shared, images=None))
+    return loss(seen, None, SimpleNamespace(encoder=Fixed()))
+
+
+def test_it_is_one_less_the_mean_cosine_whatever_the_lengths():
+    own = torch.tensor([[3.0, 0.0], [0.0, 0.5], [-2.0, 0.0], [1.0, 1.0]])
+    shared = torch.tensor([[0.1, 0.0], [7.0, 0.0], [5.0, 0.0], [0.0, 2.0]])
+    assert value(own, shared).item() == pytest.approx(1 - (1 + 0 - 1 + 0.5**0.5) / 4)
+    assert value(torch.zeros(3, 2), torch.ones(3, 2)).item() == 1.0
+
+
+def test_what_heads_read_beside_the_encoder_does_not_count():
+    own, shared = torch.randn(5, 2), torch.randn(5, 2)
+    beside = torch.full((5, 3), 100.0)
+    assert value(torch.cat([own, beside], 1), torch.cat([shared, beside], 1)) == value(own, shared)
+
+
+def test_its_gradient_turns_the_own_features_and_leaves_the_shared_model_alone():
+    own, shared = (torch.randn(6, 2, dtype=torch.float64).requires_grad_() for _ in range(2))
+    found = value(own, shared)
+    (gradient,) = torch.autograd.grad(found, [own])
+    assert torch.autograd.gradcheck(lambda x: value(x, shared.detach()), [own])
+    torch.testing.assert_close((gradient * own).sum(dim=1), torch.zeros(6, dtype=torch.float64), atol=1e-12, rtol=0)
+    assert not value(own.detach(), shared).requires_grad
