@@ -196,6 +196,9 @@ class Personal(Closed):
     ditto: Coefficient = 0.1
     mmd: Coefficient = 0.1
     cosine: Coefficient = 0.0
+    mmd_d: Coefficient = 0.0
+    kernel_steps: Annotated[int, Field(ge=1, le=100)] = 5
+    """Steps of MMD-D's deep kernel before each step of the model."""
 
 
 class Privacy(Closed):

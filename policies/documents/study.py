@@ -234,6 +234,8 @@ _ADDED: tuple[tuple[tuple[str, ...], object], ...] = (
     (("encoder", "every"), 1),
     (("encoder", "together"), False),
     (("personal", "cosine"), 0.0),
+    (("personal", "mmd_d"), 0.0),
+    (("personal", "kernel_steps"), 5),
     (("pace",), "prompt"),
     (("pace_seconds",), 60),
 )

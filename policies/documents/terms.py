@@ -68,5 +68,6 @@ TERMS: Final = (
     Term("ditto", "weights", "ditto", "personal"),
     Term("mk_mmd", "batch", "mmd", "personal"),
     Term("cosine", "batch", "cosine", "personal"),
+    Term("mmd_d", "batch", "mmd_d", "personal"),
 )
 """All terms, in the order in which they are added up."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Self
 
@@ -33,6 +33,8 @@ from silo_agent.learning.families.family import Family
 from silo_agent.learning.families.registry import family_of
 from silo_agent.learning.heads.logits import head_logits
 from silo_agent.learning.model import SharedModel
+from silo_agent.learning.terms.deep_kernel import Trained
+from silo_agent.learning.terms.mmd_d import FEWEST
 from silo_agent.learning.terms.registry import model_loss
 from silo_agent.learning.terms.term import Batch, Seen
 
@@ -55,12 +57,14 @@ class _Network(nn.Module):
 class PersonalModel:
     """One silo's own model. It is immutable: `train` returns the next one.
 
-    `round` is the round of the shared model that it read last.
+    `round` is the round of the shared model that it read last. `kernel`: the state of MMD-D's deep kernel, flat
+    (`deep_kernel.Trained`); empty before its first step and without that term.
     """
 
     study: Study
     round: int
     network: _Network
+    kernel: NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, np.float32))
 
     def __repr__(self) -> str:
         return "PersonalModel(<private>)"
@@ -87,14 +91,25 @@ class PersonalModel:
         network = copy.deepcopy(self.network).to(device)
         optimizer = torch.optim.SGD(network.parameters(), lr=plan.learning_rate, momentum=_MOMENTUM)
         shuffle = np.random.Generator(np.random.PCG64(int.from_bytes(entropy.bytes(32))))
+        kernel = self._deep_kernel(device) if plan.mmd_d > 0.0 else None
         for _ in range(plan.epochs):
             order = shuffle.permutation(len(records))
             for start in range(0, len(records), plan.batch_size):
                 optimizer.zero_grad()
                 chosen = order[start : start + plan.batch_size]
-                torch.autograd.backward(_objective(network, anchor, self._batch(network, records, chosen), plan))
+                seen = _seen(network, anchor, self._batch(network, records, chosen))
+                if kernel is not None and len(chosen) >= FEWEST:
+                    reference = seen.constant()
+                    kernel.improve(seen.phi[:, : reference.shape[1]], reference, plan.kernel_steps, shuffle)
+                    seen = replace(seen, kernel=kernel.kernel)
+                torch.autograd.backward(model_loss(terms.of_personal(plan), seen, network, anchor))
                 optimizer.step()
-        return type(self)(self.study, shared.round, network.to("cpu"))
+        state = self.kernel if kernel is None else kernel.to_array()
+        return type(self)(self.study, shared.round, network.to("cpu"), state)
+
+    def _deep_kernel(self, device: torch.device | str) -> Trained:
+        width = self.study.model.representation
+        return Trained.from_array(width, self.kernel, device) if len(self.kernel) else Trained(width, device)
 
     def _batch(self, network: _Network, records: Records, chosen: NDArray[np.int64]) -> Batch:
         device = network.heads.device
@@ -132,23 +147,29 @@ class PersonalModel:
     def to_bytes(self) -> bytes:
         """The model as safetensors, with its study. The bytes are private."""
         heads = self.network.heads.detach().numpy()
-        return files.encode(_KIND, self.study, self.round, {"encoder": flatten(self.network.encoder), "heads": heads})
+        tensors = {"encoder": flatten(self.network.encoder), "heads": heads}
+        if len(self.kernel):
+            tensors["kernel"] = self.kernel
+        return files.encode(_KIND, self.study, self.round, tensors)
 
     @classmethod
     def from_bytes(cls, blob: bytes) -> Self:
         """Inverse of `to_bytes`. Raises `ModelFileError`."""
         study, round_number, tensors = files.decode(_KIND, blob)
         shape = (len(study.data.domains), shapes.head_width(study))
+        kernel = tensors.pop("kernel", np.zeros(0)).astype(np.float32)
         if set(tensors) != {"encoder", "heads"} or tensors["heads"].shape != shape:
             msg = "the model file lacks a tensor of its study; train the personal model again"
             raise ModelFileError(msg)
         encoder = Encoder(study.model, study.data, stochastic=terms.is_stochastic(study.encoder))
         try:
             unflatten(encoder, tensors["encoder"].astype(np.float32))
+            if len(kernel):
+                Trained.from_array(study.model.representation, kernel)
         except ValueError:
-            msg = "the model file's encoder is not its study's; train the personal model again"
+            msg = "the model file's encoder or deep kernel is not its study's; train the personal model again"
             raise ModelFileError(msg) from None
-        return cls(study, round_number, _Network(encoder, tensors["heads"].astype(np.float64)))
+        return cls(study, round_number, _Network(encoder, tensors["heads"].astype(np.float64)), kernel)
 
     def save(self, path: Path) -> None:
         """Write the model durably, readable by its owner alone."""
@@ -182,6 +203,7 @@ def train_round(
     personal.train(shared, training(), wanted, entropy=entropy, device=device).save(path)
 
 
-def _objective(network: _Network, anchor: _Network, batch: Batch, plan: Personal) -> torch.Tensor:
-    seen = Seen(batch, network.encoder(batch.x, batch.images))
-    return model_loss(terms.of_personal(plan), seen, network, anchor)
+def _seen(network: _Network, anchor: _Network, batch: Batch) -> Seen:
+    with torch.no_grad():
+        reference = anchor.encoder(batch.x, batch.images)[:, : anchor.encoder.representation]
+    return Seen(batch, network.encoder(batch.x, batch.images), reference=reference)

@@ -13,7 +13,7 @@ import torch
 
 from policies.plan.terms import Weighted
 from policies.refusals import Reason, Refused
-from silo_agent.learning.terms import cmi, cosine, cross_entropy, ditto, l2r, mk_mmd
+from silo_agent.learning.terms import cmi, cosine, cross_entropy, ditto, l2r, mk_mmd, mmd_d
 from silo_agent.learning.terms.term import ModelTerm, Network, RecordTerm, Seen
 
 RECORD_TERMS: Final[Mapping[str, RecordTerm]] = {
@@ -25,6 +25,7 @@ MODEL_TERMS: Final[Mapping[str, ModelTerm]] = {
     "ditto": ditto.loss,
     "mk_mmd": mk_mmd.loss,
     "cosine": cosine.loss,
+    "mmd_d": mmd_d.loss,
 }
 
 

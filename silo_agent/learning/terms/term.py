@@ -15,6 +15,7 @@ from torch import nn
 
 from silo_agent.learning.encoder.encoder import Encoder
 from silo_agent.learning.families.family import Family
+from silo_agent.learning.terms.deep_kernel import DeepKernel
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -47,12 +48,22 @@ class Latent:
 class Seen:
     """A batch with what heads read of it: `phi` (b, width), the encoder's output (b, k) first.
 
-    `latent` if the output is drawn at random.
+    `latent` if the output is drawn at random. `reference` (b, k): what the encoder of the constant model gives, if
+    there is such a model; without a gradient. `kernel`: the deep kernel, if a term needs it.
     """
 
     batch: Batch
     phi: torch.Tensor
     latent: Latent | None = None
+    reference: torch.Tensor | None = None
+    kernel: DeepKernel | None = None
+
+    def constant(self) -> torch.Tensor:
+        """`reference`. Raises ValueError if there is no constant model."""
+        if self.reference is None:
+            msg = "the term compares with the features of a constant model, and there is none"
+            raise ValueError(msg)
+        return self.reference
 
 
 class Network(Protocol):

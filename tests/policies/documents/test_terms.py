@@ -11,7 +11,7 @@ WITH_COEFFICIENT = [term for term in TERMS if term.field is not None]
 
 def test_every_term_has_one_entry():
     names = [term.name for term in TERMS]
-    assert names == ["cross_entropy", "l2r", "cmi", "ditto", "mk_mmd", "cosine"]
+    assert names == ["cross_entropy", "l2r", "cmi", "ditto", "mk_mmd", "cosine", "mmd_d"]
 
 
 @pytest.mark.parametrize("term", WITH_COEFFICIENT, ids=lambda term: term.name)

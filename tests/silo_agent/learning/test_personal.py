@@ -9,6 +9,7 @@ from silo_agent.learning.encoder.encoder import flatten
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
+from silo_agent.learning.terms.deep_kernel import Trained, discrepancy
 from silo_agent.learning.terms.mk_mmd import compare, kernel_weights
 from support.entropy import SeededEntropy
 
@@ -106,6 +107,27 @@ def test_mmd_keeps_the_features_near_the_shared_ones(shared, make_records):
     assert discrepancy(held) < 0.5 * discrepancy(free)
 
 
+def test_mmd_d_trains_a_kernel_that_stays_with_the_model(shared, make_records, tmp_path):
+    records = make_records(120)
+    study = shared.study
+    free, held = (fit(shared, records, epochs=6, mmd_d=weight) for weight in (0.0, 3.0))
+    x, anchor = torch.tensor(records.inputs), shared.build_encoder()
+    kernel = Trained.from_array(study.model.representation, held.kernel).kernel
+    with torch.no_grad():
+        apart = [discrepancy(kernel.statistics(m.network.encoder(x), anchor(x))).item() for m in (free, held)]
+    assert apart[1] < 0.5 * apart[0]
+    assert len(free.kernel) == 0
+    held.save(tmp_path / "own")
+    again, plan = PersonalModel.load(tmp_path / "own"), PLAN.model_copy(update={"mmd_d": 3.0})
+    onwards = [model.train(shared, records, plan, entropy=SeededEntropy(2)) for model in (held, again)]
+    np.testing.assert_array_equal(onwards[0].kernel, onwards[1].kernel)
+    np.testing.assert_array_equal(weights(onwards[0]), weights(onwards[1]))
+    assert onwards[0].kernel[-1] > held.kernel[-1], "the optimiser's steps go on"
+    broken = dataclasses.replace(held, kernel=held.kernel[:-1])
+    with pytest.raises(ModelFileError, match="deep kernel"):
+        PersonalModel.from_bytes(broken.to_bytes())
+
+
 @pytest.mark.parametrize("label", [0, 1])
 def test_no_records_one_record_and_one_class_are_normal(shared, make_records, label):
     records = make_records(33)
@@ -113,7 +135,7 @@ def test_no_records_one_record_and_one_class_are_normal(shared, make_records, la
     np.testing.assert_array_equal(weights(fit(shared, nobody, mmd=1.0)), weights(PersonalModel.start(shared)))
     # 33 records in batches of 32 leave a batch of one, for which no MMD exists.
     one_class = dataclasses.replace(records, labels=np.full(33, label))
-    assert np.isfinite(weights(fit(shared, one_class, mmd=1.0, ditto=0.1))).all()
+    assert np.isfinite(weights(fit(shared, one_class, mmd=1.0, ditto=0.1, cosine=0.5, mmd_d=0.5))).all()
 
 
 def test_a_stochastic_shared_encoder_is_read_at_its_mean(make_study, make_records):

@@ -1,23 +1,12 @@
-from types import SimpleNamespace
-
 import pytest
 import torch
 
 from silo_agent.learning.terms.cosine import loss
-
-
-class Fixed(torch.nn.Module):
-    """An encoder whose output is what it is given, however many values of it are its representation."""
-
-    representation = 2
-
-    def forward(self, x, _images):
-        return 1.0 * x
+from silo_agent.learning.terms.term import Seen
 
 
 def value(own, shared):
-    seen = SimpleNamespace(phi=own, batch=SimpleNamespace(x=shared, images=None))
-    return loss(seen, None, SimpleNamespace(encoder=Fixed()))
+    return loss(Seen(None, own, reference=shared), None, None)
 
 
 def test_it_is_one_less_the_mean_cosine_whatever_the_lengths():
@@ -29,14 +18,16 @@ def test_it_is_one_less_the_mean_cosine_whatever_the_lengths():
 
 def test_what_heads_read_beside_the_encoder_does_not_count():
     own, shared = torch.randn(5, 2), torch.randn(5, 2)
-    beside = torch.full((5, 3), 100.0)
-    assert value(torch.cat([own, beside], 1), torch.cat([shared, beside], 1)) == value(own, shared)
+    assert value(torch.cat([own, torch.full((5, 3), 100.0)], 1), shared) == value(own, shared)
 
 
-def test_its_gradient_turns_the_own_features_and_leaves_the_shared_model_alone():
+def test_its_gradient_turns_the_own_features():
     own, shared = (torch.randn(6, 2, dtype=torch.float64).requires_grad_() for _ in range(2))
-    found = value(own, shared)
-    (gradient,) = torch.autograd.grad(found, [own])
+    (gradient,) = torch.autograd.grad(value(own, shared.detach()), [own])
     assert torch.autograd.gradcheck(lambda x: value(x, shared.detach()), [own])
     torch.testing.assert_close((gradient * own).sum(dim=1), torch.zeros(6, dtype=torch.float64), atol=1e-12, rtol=0)
-    assert not value(own.detach(), shared).requires_grad
+
+
+def test_without_a_constant_model_it_says_so():
+    with pytest.raises(ValueError, match="there is none"):
+        value(torch.ones(2, 2), None)

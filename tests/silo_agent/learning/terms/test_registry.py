@@ -14,6 +14,7 @@ from silo_agent.learning.encoder.encoder import Encoder
 from silo_agent.learning.families.registry import family_of
 from silo_agent.learning.private import dpsgd
 from silo_agent.learning.terms.cmi import Prior
+from silo_agent.learning.terms.deep_kernel import DeepKernel
 from silo_agent.learning.terms.registry import MODEL_TERMS, RECORD_TERMS, model_loss, record_losses, require_per_record
 from silo_agent.learning.terms.term import Batch, Latent, Seen
 
@@ -55,7 +56,9 @@ def seen(network, rows=slice(None)):
     weights = torch.rand(COUNT, generator=drawn, dtype=torch.float64)[rows]
     mean, deviation = network.encoder.moments(x)
     batch = Batch(x, None, y, domains, weights, network.heads, family_of(3))
-    return Seen(batch, network.encoder.squash(mean), Latent(mean, deviation, network.tables))
+    reference = torch.randn(COUNT, mean.shape[1], generator=drawn, dtype=torch.float64)[rows]
+    kernel = DeepKernel(mean.shape[1]).double()
+    return Seen(batch, network.encoder.squash(mean), Latent(mean, deviation, network.tables), reference, kernel)
 
 
 def test_entries_and_code_have_the_same_names():
@@ -120,7 +123,7 @@ def test_an_entry_that_lies_is_found_by_the_examination(make_study, monkeypatch)
 
 
 def test_losses_are_added_with_their_coefficients(own, anchor):
-    coefficients = dict(zip([term.name for term in TERMS], (1.0, 0.2, 0.3, 0.4, 0.5, 0.6), strict=True))
+    coefficients = dict(zip([term.name for term in TERMS], (1.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7), strict=True))
     asked = [Weighted(term, coefficients[term.name]) for term in TERMS]
     given = seen(own)
     by_record = sum(coefficients[name] * term(given) for name, term in RECORD_TERMS.items())
