@@ -20,4 +20,5 @@ __all__ = [
     "personal",
     "personal_process",
     "private",
+    "terms",
 ]

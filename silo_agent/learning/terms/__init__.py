@@ -4,4 +4,4 @@
 every term that is not per record.
 """
 
-__all__ = ["cmi", "deep_kernel", "mmd_d", "registry", "term"]
+__all__ = ["cmi", "deep_kernel", "mk_mmd", "mmd_d", "registry", "term"]
