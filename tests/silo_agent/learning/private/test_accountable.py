@@ -16,7 +16,7 @@ from silo_agent.learning.private import dpsgd
 from silo_agent.learning.private.accountable import require_apart, require_layers, require_noised
 from silo_agent.learning.private.dpsgd import require_accountable, train_encoder
 from silo_agent.learning.terms.cmi import Prior
-from silo_agent.learning.terms.mk_mmd import kernel_weights, mk_mmd, pair_statistics
+from silo_agent.learning.terms.mk_mmd import compare, kernel_weights
 from support.entropy import SeededEntropy
 
 pytestmark = pytest.mark.filterwarnings("ignore:Full backward hook is firing")
@@ -157,8 +157,8 @@ def test_losses_by_record_pass(losses):
 
 
 def mmd(net, x):
-    statistics = pair_statistics(net(x), net(x).detach().roll(1, 0) + 0.5)
-    return (net(x) ** 2).sum(dim=1) + 0.01 * mk_mmd(statistics, kernel_weights(statistics))
+    compared = compare(net(x), net(x).detach().roll(1, 0) + 0.5)
+    return (net(x) ** 2).sum(dim=1) + 0.01 * compared.mmd(kernel_weights(compared.statistics()))
 
 
 def only_in_the_gradient(net, x):
@@ -240,8 +240,8 @@ def domain_mean(trained, batch):
 
 def coupled(trained, batch):
     phi = trained.encoder(batch.x)
-    statistics = pair_statistics(phi, phi.detach().flip(0) + 0.1)
-    return 0.01 * mk_mmd(statistics, kernel_weights(statistics))
+    compared = compare(phi, phi.detach().flip(0) + 0.1)
+    return 0.01 * compared.mmd(kernel_weights(compared.statistics()))
 
 
 @pytest.mark.parametrize("extra", [domain_mean, coupled])
