@@ -9,7 +9,7 @@ SEED ?= 100
 WORKERS ?= 2
 CONSTRAINTS := constraints.txt
 
-.PHONY: help demo test test-slow reliability ledger-faults lint proto clean audit bench-exam bench-heart bench-mnist bench-sealed bench-round bench-startup bench-noise bench-private-heads bench-encoder-pays bench-feddar bench-hessian abuse mutants bench-real bench-forecast bench-ablation bench-step bench-mmd
+.PHONY: help demo test test-slow reliability ledger-faults lint proto clean audit bench-exam bench-heart bench-mnist bench-sealed bench-round bench-startup bench-noise bench-private-heads bench-encoder-pays bench-feddar bench-hessian abuse mutants bench-real bench-forecast bench-ablation bench-step bench-mmd bench-two-sample bench-personal bench-invariance bench-choice bench-unseen bench-recipes
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -94,8 +94,26 @@ bench-ablation: $(VENV)/.installed ## FedDAR's Table 2 on the demo's cohort, wit
 bench-hessian: $(VENV)/.installed ## Hessians of the heads in closed form against torch.func.hessian.
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m bench.hessian
 
+bench-unseen: $(VENV)/.installed ## FedSR on digits at an angle that no silo has, beside FedAvg; a picture; half an hour.
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m bench.unseen $(if $(DATA),--data $(DATA))
+
 bench-mmd: $(VENV)/.installed ## An MK-MMD step with 19 kernels beside one computation for each kernel.
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m bench.mmd
+
+bench-two-sample: $(VENV)/.installed ## Two-sample tests with MK-MMD and MMD-D beside the median kernel; a quarter of an hour.
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m bench.two_sample
+
+bench-personal: $(VENV)/.installed ## Personal models of the adaptive-MMD paper, and of hospitals; an hour. DATA=folder.
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m bench.personal_models $(if $(DATA),--data $(DATA))
+
+bench-invariance: $(VENV)/.installed ## Coloured MNIST at four silos: FedAvg, federated IRM and PerInvFL under other colours.
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m bench.invariance
+
+bench-recipes: $(VENV)/.installed ## A recipe of each paper through agents, heart disease, epsilon 8; DATA=folder.
+	$(BIN)/python -m bench.recipes $(if $(DATA),--data $(DATA))
+
+bench-choice: $(VENV)/.installed ## Shared, personal and chosen models of the hospitals of two data sets; half an hour; DATA=folder.
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m bench.choice $(if $(DATA),--data $(DATA))
 
 abuse: $(VENV)/.installed ## One hostile member beside a study of three honest silos, and beside none; a quarter of an hour.
 	$(BIN)/python -m bench.abuse

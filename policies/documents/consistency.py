@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from policies.documents.data_schema import BINARY
-from policies.documents.sections import ALL_PATIENTS, AVERAGED, LINEAR, LOCAL, OF_CLASSES, OF_NUMBERS, Evaluation
+from policies.documents.sections import ALL_PATIENTS, OF_CLASSES, OF_NUMBERS, Evaluation
 from policies.documents.terms import TERMS
 
 if TYPE_CHECKING:
@@ -38,11 +38,13 @@ def require_consistent(study: Study) -> None:
     if study.privacy.colluders >= study.min_silos:
         msg = f"privacy.colluders {study.privacy.colluders} leaves no honest silo among min_silos {study.min_silos}"
         raise ValueError(msg)
-    if study.recipe == LINEAR:
+    if study.composition.linear:
         _linear_recipe(study)
     _model(study)
     _noise(study)
     _recipe(study)
+    _invariance(study)
+    _personal(study)
     _rounds(study)
     _calibration(study)
     if study.pace == "padded" and study.pace_seconds >= min(study.deadlines.offer, study.deadlines.train):
@@ -120,6 +122,12 @@ def _model(study: Study) -> None:
     if encoder == "linear":
         _linear_encoder(study)
     _beside(study)
+    if study.encoder.cmi_scale and not study.encoder.cmi:
+        msg = "encoder.cmi_scale is a factor within encoder.cmi; set encoder.cmi or leave it out"
+        raise ValueError(msg)
+    if study.model.samples and not study.encoder.cmi:
+        msg = "model.samples draws from an encoder that encoder.cmi makes stochastic; set encoder.cmi or leave it out"
+        raise ValueError(msg)
     if image is not None and encoder == "cnn" and min(image.height, image.width) >> len(study.model.channels) < 1:
         msg = f"model.channels halves the image {len(study.model.channels)} times, and nothing of it is left"
         raise ValueError(msg)
@@ -131,10 +139,12 @@ def _raw(study: Study) -> None:
         f"model.representation is {model.representation}; make it {inputs}": model.representation != inputs,
         "model.hidden lists layers; make it an empty list": bool(model.hidden),
         "model.first_biases are those of hidden layers; leave them out": model.first_biases > 0,
-        "the encoder is trained; set encoder.rounds to 0": study.encoder_rounds > 0 and study.recipe not in AVERAGED,
+        "the encoder is trained; set encoder.rounds to 0": study.encoder_rounds > 0 and not study.composition.joint,
         "encoder.l2r and encoder.cmi are terms of an encoder; leave them out": study.encoder.l2r + study.encoder.cmi
         > 0,
-        "personal trains an encoder of its own; leave it out": study.personal is not None,
+        "personal.mmd, personal.cosine and personal.mmd_d compare what encoders give; set them to 0": (
+            study.personal is not None and study.personal.mmd + study.personal.cosine + study.personal.mmd_d > 0
+        ),
         "encoder.together trains an encoder; leave it out": study.encoder.together,
     }
     found = [fault for fault, there in faults.items() if there]
@@ -180,39 +190,114 @@ def _beside(study: Study) -> None:
         raise ValueError(msg)
 
 
-def _recipe(study: Study) -> None:
-    recipe, heads, encoder = study.recipe, study.heads, study.encoder
-    if recipe in LOCAL and study.privacy.mode != "none":
-        msg = (
-            f"recipe {recipe} releases what a silo's own local steps have made of its records, and nobody can bound"
-            " what one patient adds to that; it is only for data declared public (privacy.mode none); choose"
-            " second-order"
-        )
-        raise ValueError(msg)
-    averaged = recipe in AVERAGED
+def _personal(study: Study) -> None:
+    plan, model = study.personal, study.model
+    if plan is None:
+        return
+    layers = 1 + len(model.hidden) + (study.data.image is not None)
     faults = {
-        f"recipe {recipe} has no heads.solver {heads.solver}; leave it out": heads.solver != "newton"
-        and recipe != "second-order",
-        f"recipe {recipe} clips no record's term; leave heads.clip out": heads.clip != 1 and recipe in LOCAL,
-        f"recipe {recipe} trains the encoder in every round; leave encoder.rounds, encoder.every and"
-        " encoder.warm_up out": averaged and (encoder.rounds is not None or encoder.every != 1 or encoder.warm_up > 0),
-        "recipe fedavg has one head for all; set heads.domain_rounds to 0": recipe == "fedavg"
-        and heads.domain_rounds > 0,
-        f"encoder.warm_up {encoder.warm_up} must lie below heads.pooled_rounds {heads.pooled_rounds}": not averaged
-        and encoder.warm_up >= heads.pooled_rounds,
-        f"recipe {recipe} has no round of its own for calibration; leave heads.calibration out": recipe
-        != "second-order"
-        and heads.calibration != "none",
-        "encoder.together goes with recipe feddar-sa alone; leave it out": encoder.together and recipe != "feddar-sa",
-        "encoder.together trains the encoder in every round; leave encoder.rounds, encoder.every and encoder.warm_up"
-        " out": encoder.together and (encoder.rounds is not None or encoder.every != 1 or encoder.warm_up > 0),
-        "encoder.together has no table of classes; leave encoder.cmi out": encoder.together and encoder.cmi > 0,
-        "encoder.sealed_steps go with recipe second-order alone, without encoder.warm_up and encoder.every; leave"
-        " them out": encoder.sealed_steps and (recipe != "second-order" or encoder.warm_up > 0 or encoder.every != 1),
+        f"personal.depth {plan.depth} exceeds the encoder's {layers} layers; lower it": plan.depth > layers,
+        "personal.adversary guesses data.protected, which is empty; list a column there": plan.adversary > 0
+        and not study.data.protected,
+        "personal.adversary guards the representation alone, and with model.skip heads read the inputs beside it; leave"
+        " one of them out": plan.adversary > 0 and model.skip,
     }
     found = [fault for fault, there in faults.items() if there]
     if found:
         raise ValueError("; ".join(found))
+
+
+def _recipe(study: Study) -> None:
+    recipe, heads, encoder = study.composition, study.heads, study.encoder
+    raw = study.model.encoder == "raw"
+    faults = {
+        f"recipe {recipe.name} sums what a silo's own steps have made of its records, and nobody can bound what one"
+        " patient adds to that; it is only for data declared public (privacy.mode none); choose second-order": (
+            recipe.public and study.privacy.mode != "none"
+        ),
+        f"recipe {recipe.name} has no heads.solver {heads.solver}; leave it out": heads.solver != "newton"
+        and not recipe.solved,
+        f"recipe {recipe.name} clips no record's term; leave heads.clip out": heads.clip != 1 and recipe.local_heads,
+        f"recipe {recipe.name} trains the encoder in every round; leave encoder.rounds, encoder.every and"
+        " encoder.warm_up out": recipe.joint
+        and (encoder.rounds is not None or encoder.every != 1 or encoder.warm_up > 0),
+        f"recipe {recipe.name} has one head for all; set heads.domain_rounds to 0": recipe.one_head
+        and heads.domain_rounds > 0,
+        f"encoder.warm_up {encoder.warm_up} must lie below heads.pooled_rounds {heads.pooled_rounds}": not recipe.joint
+        and encoder.warm_up >= heads.pooled_rounds,
+        f"recipe {recipe.name} has no round of its own for calibration; leave heads.calibration out": not recipe.solved
+        and heads.calibration != "none",
+        "encoder.together goes with recipe feddar-sa alone; leave it out": encoder.together
+        and recipe.heads != "hessians",
+        "encoder.together trains the encoder in every round; leave encoder.rounds, encoder.every and encoder.warm_up"
+        " out": encoder.together and (encoder.rounds is not None or encoder.every != 1 or encoder.warm_up > 0),
+        "encoder.together has no table of classes; leave encoder.cmi out": encoder.together and encoder.cmi > 0,
+        "encoder.sealed_steps go with recipe second-order alone, without encoder.warm_up and encoder.every; leave"
+        " them out": encoder.sealed_steps and (not recipe.solved or encoder.warm_up > 0 or encoder.every != 1),
+        f"recipe {recipe.name} has no steps for the heads alone; leave encoder.head_steps out": recipe.order
+        != "heads-first"
+        and encoder.head_steps > 0,
+        "encoder.proximal acts on a silo's own steps, and a sealed step is everybody's; leave it out": encoder.proximal
+        > 0
+        and encoder.sealed_steps,
+        "encoder.proximal draws a silo's later steps to where the round began, and encoder.steps is 1; take more steps,"
+        " or leave it out": encoder.proximal > 0 and encoder.steps == 1 and not encoder.sealed_steps,
+        f"encoder.proximal draws to what is shared, and recipe {recipe.name} shares nothing; leave it out": (
+            encoder.proximal > 0 and not recipe.shares
+        ),
+        f"encoder.prior averaged would share the tables of encoder.cmi, and recipe {recipe.name} shares nothing; make"
+        " it local": encoder.cmi > 0 and encoder.prior == "averaged" and not recipe.shares,
+        "model.encoder raw has no weights that a silo could keep; choose mlp": raw and recipe.kept == {"encoder"},
+        f"model.encoder raw has no weights to share, and recipe {recipe.name} keeps the heads; choose recipe local, or"
+        " mlp": raw and recipe.kept == {"heads"},
+    } | {
+        f"recipe {recipe.name} lives by {' or '.join(group)}; write it above 0": not any(
+            _wanted(study, field) for field in group
+        )
+        for group in recipe.needs
+    }
+    found = [fault for fault, there in faults.items() if there]
+    if found:
+        raise ValueError("; ".join(found))
+
+
+def _wanted(study: Study, field: str) -> bool:
+    """Whether a field, `part.field`, is there and above 0."""
+    part, name = field.split(".")
+    section = getattr(study, part)
+    return section is not None and bool(getattr(section, name))
+
+
+def _invariance(study: Study) -> None:
+    """What IRM and GroupDRO need: environments, and at the encoder the trainer that has them."""
+    encoder, personal = study.encoder, study.personal
+    fields = [str(term.field) for term in TERMS if term.environments]
+    uploaded = {f"encoder.{field}": getattr(encoder, field) > 0 for field in fields}
+    own = {f"personal.{field}": getattr(personal, field, 0) > 0 for field in fields}
+    asked = [field for field, there in (uploaded | own).items() if there]
+    if asked and study.data.environment is None:
+        msg = (
+            f"{' and '.join(asked)} compare environments, and data.environment names no column that tells them; name"
+            " one, or leave them out"
+        )
+        raise ValueError(msg)
+    faults = {
+        f"recipe {study.recipe} does not average encoder and heads together; choose fedavg or multi-head-fedavg": (
+            study.composition.heads,
+            study.composition.encoder,
+        )
+        != ("averaged", "averaged"),
+        f"encoder.sampling_rate is {encoder.sampling_rate:g}; make it 1, because every step reads all"
+        " records": encoder.sampling_rate != 1,
+        "encoder.cmi draws features at random, which this training does not; leave it out": encoder.cmi > 0,
+        "encoder.proximal is added to noised steps, which this training does not take; leave it out": (
+            encoder.proximal > 0
+        ),
+    }
+    found = [fault for fault, there in faults.items() if there]
+    if any(uploaded.values()) and found:
+        msg = f"{' and '.join(field for field, there in uploaded.items() if there)}: {'; '.join(found)}"
+        raise ValueError(msg)
 
 
 def _linear_recipe(study: Study) -> None:
@@ -241,7 +326,7 @@ def _linear_recipe(study: Study) -> None:
     }
     found = [fault for fault, there in faults.items() if there]
     if found:
-        msg = f"recipe {LINEAR} is FedDAR's Algorithm 2, but {'; '.join(found)}"
+        msg = f"recipe {study.recipe} is FedDAR's Algorithm 2, but {'; '.join(found)}"
         raise ValueError(msg)
 
 

@@ -236,6 +236,36 @@ class DomainColumn(Closed):
         return self
 
 
+class EnvironmentColumn(Closed):
+    """In which environment a record was made (a scanner, a ward, a year): a category, or a number cut at public edges.
+
+    Invariant training reads it (docs/design/terms.md, "IRM and GroupDRO"). It never leaves, is no input of a model,
+    and no results are parted by it.
+    """
+
+    column: ColumnName
+    values: Annotated[tuple[Code, ...], bounds.items(32)] = ()
+    edges: Annotated[tuple[Quantity, ...], bounds.items(31)] = ()
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if bool(self.values) == bool(self.edges):
+            msg = "give either values or edges"
+            raise ValueError(msg)
+        if self.count < BINARY:
+            msg = "one value makes one environment, and nothing to compare; list at least two values"
+            raise ValueError(msg)
+        if list(self.edges) != sorted(set(self.edges)):
+            msg = "edges must increase"
+            raise ValueError(msg)
+        return self
+
+    @property
+    def count(self) -> int:
+        """E: number of environments."""
+        return len(self.values) or len(self.edges) + 1
+
+
 class DataSchema(Closed):
     """How a silo's own file is read. Values outside the schema are errors that name file, row and column."""
 
@@ -250,6 +280,10 @@ class DataSchema(Closed):
     domain: Annotated[tuple[DomainColumn, ...], Field(min_length=1, max_length=3)]
     features: Annotated[tuple[Feature, ...], Field(max_length=4096)] = ()
     image: Image | None = None
+    environment: EnvironmentColumn | None = None
+    protected: Annotated[tuple[DomainColumn, ...], Field(max_length=4)] = ()
+    """Attributes that a personal model is to hide and that a fairness report is divided by, written like domains. Each
+    record has a value of each."""
 
     @model_validator(mode="after")
     def _check(self) -> Self:
@@ -262,6 +296,19 @@ class DataSchema(Closed):
             raise ValueError(msg)
         if self.label.column in seen:
             msg = f"the label {self.label.column!r} must not be a feature"
+            raise ValueError(msg)
+        known = {self.label.column: "the label"} | ({} if self.patient is None else {self.patient: "the patient"})
+        known |= dict.fromkeys(seen, "a feature") | {factor.column: "a domain's factor" for factor in self.domain}
+        if self.environment is not None and self.environment.column in known:
+            column = self.environment.column
+            msg = f"the environment {column!r} must not be {known[column]} too; name a column that nothing else reads"
+            raise ValueError(msg)
+        guarded = [factor.column for factor in self.protected]
+        if len(set(guarded)) != len(guarded) or self.label.column in guarded:
+            msg = "protected lists a column twice, or the label's; list each column once, and not the label's"
+            raise ValueError(msg)
+        if any(len(factor.names) < BINARY for factor in self.protected):
+            msg = "protected lists a column with one value; give it two or more"
             raise ValueError(msg)
         return self
 

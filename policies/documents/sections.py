@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Final, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
 from policies.documents import bounds
 from policies.documents.document import Closed
+from policies.documents.recipes import registry
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$", max_length=63)]
 Purpose = Annotated[str, Field(min_length=1, max_length=2000), bounds.text(2000, lines=True)]
@@ -15,25 +17,28 @@ Noise = Annotated[float, Field(ge=0, le=1e6, allow_inf_nan=False), bounds.within
 """A noise multiplier; 0 only in a study of public data (`privacy.mode: none`)."""
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Coefficient = Annotated[float, Field(ge=0, allow_inf_nan=False), bounds.within(0, 100)]
+Penalty = Annotated[float, Field(ge=0, allow_inf_nan=False), bounds.within(0, 1_000_000)]
+"""IRM's coefficient, which is large where it counts; the whole loss is divided by it if it is above 1."""
+Share = Annotated[float, Field(ge=0, le=1)]
+GroupRate = Annotated[Positive, bounds.within(1e-6, 10)]
+AnnealingSteps = Annotated[int, Field(ge=0, le=100_000)]
 Seconds = Annotated[Positive, bounds.within(0.01, 30 * 86_400, fix="choose at most 30 days")]
 LARGEST_BATCH: Final = 1_000_000
 """Of `encoder.batch_size`."""
 
 
-Recipe = Literal["second-order", "feddar-sa", "feddar-wa", "feddar-linear", "fedavg", "multi-head-fedavg"]
-"""How encoder and heads are learned and aggregated (docs/design/recipes.md).
+def _known(name: str) -> str:
+    """The name of a registered recipe. The error's type is that of a value which the schema does not have."""
+    if name in registry.RECIPES:
+        return name
+    kind = "literal_error"
+    raise PydanticCustomError(
+        kind, "Input should be {expected}", {"expected": " or ".join(map(repr, registry.RECIPES))}
+    )
 
-second-order: `heads.solver` on sums at the common heads, alternating with the encoder. feddar-sa, feddar-wa: FedDAR's
-Algorithm 1, local heads weighted by their Hessians or by numbers of patients, alternating with the encoder; only for
-data declared public. feddar-linear: its Algorithm 2, for a linear representation and a label that is a number; also
-only for data declared public. fedavg, multi-head-fedavg: encoder and one head, or a head for each domain, trained
-together and averaged."""
-AVERAGED: Final = frozenset({"fedavg", "multi-head-fedavg"})
-"""Recipes that train the heads in the encoder's own step, in every round."""
-LOCAL: Final = frozenset({"feddar-sa", "feddar-wa"})
-"""Recipes whose heads take local steps."""
-LINEAR: Final = "feddar-linear"
-"""The recipe of a linear representation."""
+
+Recipe = Annotated[str, AfterValidator(_known), WithJsonSchema({"enum": list(registry.RECIPES), "type": "string"})]
+"""How encoder and heads are learned and aggregated (`policies.documents.recipes`, docs/design/recipes.md)."""
 
 
 class Model(Closed):
@@ -71,6 +76,9 @@ class Model(Closed):
     function of its inputs, and finds squares and products slowly."""
     seed: Annotated[int, Field(ge=0, lt=2**32)]
     """Public seed of the common initial weights."""
+    samples: Annotated[int, Field(ge=0, le=100)] = 0
+    """With `encoder.cmi` only: a prediction is the mean over so many draws of the representation, which are public and
+    the same for every record. 0: it is taken at the mean of the representation."""
 
 
 class HeadPlan(Closed):
@@ -135,6 +143,10 @@ class EncoderPlan(Closed):
     schedule: Literal["constant", "cosine"] = "constant"
     """How the learning rate goes on over all steps of the study. cosine: from `learning_rate` along half a cosine
     towards 0."""
+    head_steps: Annotated[int, Field(ge=0, le=10_000)] = 0
+    """fedrep only: how many noised steps of a round train the heads alone, before `steps` train the encoder alone."""
+    proximal: Annotated[float, Field(ge=0, le=100)] = 0.0
+    """FedProx: how strongly a silo's weights are drawn to where the round began."""
     momentum: Annotated[float, Field(ge=0, lt=1), bounds.within(0, 0.999)] = 0.0
     """Momentum of the noised gradients, as of torch's SGD: a step goes on with this share of the step before.
     Steps become longer by 1 / (1 - momentum), so choose a lower `learning_rate`."""
@@ -146,12 +158,24 @@ class EncoderPlan(Closed):
     noise: Noise
     l2r: Annotated[float, Field(ge=0, le=100)] = 0.0
     cmi: Annotated[float, Field(ge=0, le=100)] = 0.0
-    prior: Literal["averaged", "local"] = "averaged"
-    """FedSR's r(z|y). It is trained in the same DP step, and averaged over silos or kept at the silo."""
+    l2r_norm: Literal["squared", "plain"] = "squared"
+    """squared: |z|^2, as FedSR writes it. plain: |z|, as its code has it."""
+    prior: Literal["averaged", "local", "fixed"] = "averaged"
+    """FedSR's r(z|y). It is trained in the same DP step, and averaged over silos or kept at the silo. fixed: it follows
+    from `model.seed`, is public, and is never trained."""
+    cmi_scale: bool = False
+    """Whether `cmi` compares q(z|x) with r(z|y) after a factor that is trained with the tables, as in FedSR's published
+    code. It is averaged or kept as they are."""
     weight_clip: Annotated[float, Field(ge=1, le=100)] = 3.0
     """FedDAR's domain weights u_m are clipped to [1/weight_clip, weight_clip]. 1: records are not re-weighted."""
     max_update: Annotated[Positive, bounds.within(1e-9, 1e6)] = 2.0
     """Public bound on every coordinate of a silo's update, which is clamped to it before it is summed."""
+    irm: Penalty = 0.0
+    """Only for data declared public, with `irm_after`, `group_dro` and `group_rate`: what the silos upload is trained
+    to be as good in every environment of `data.environment`. The meaning is that of the fields of `personal`."""
+    irm_after: AnnealingSteps = 0
+    group_dro: Share = 0.0
+    group_rate: GroupRate = 0.01
     sealing: Literal["ring32", "ring64", "ckks"] = "ring32"
     """How the sum of the updates is sealed: integers mod 2^32 or 2^64 under masks, or masked CKKS ciphertexts."""
 
@@ -199,6 +223,26 @@ class Personal(Closed):
     mmd_d: Coefficient = 0.0
     kernel_steps: Annotated[int, Field(ge=1, le=100)] = 5
     """Steps of MMD-D's deep kernel before each step of the model."""
+    irm: Penalty = 0.0
+    """Weight of IRMv1's penalty on the environments of `data.environment`; above 1 it divides the whole loss too."""
+    irm_after: AnnealingSteps = 0
+    """Steps, over all rounds, before `irm` has its full weight; until then it weighs at most 1."""
+    group_dro: Share = 0.0
+    """Share of GroupDRO's loss, which weighs environments by how badly they are predicted; 1 leaves nothing of the
+    mean over records."""
+    group_rate: GroupRate = 0.01
+    """How fast these weights move: eta of GroupDRO."""
+    mmd_every: Annotated[int, Field(ge=1, le=1000)] = 1
+    """When MK-MMD chooses the weights of its kernels: at every step, on its batch, or after every so many steps, on the
+    batches of those steps. They stay fixed in between."""
+    depth: Annotated[int, Field(ge=1, le=10)] = 1
+    """How many layers of the encoder `mmd`, `mmd_d` and `cosine` compare, from the last down: 1 is the representation
+    alone. The image network counts as one layer."""
+    adversary: Coefficient = 0.0
+    """Weight of the loss of a network that guesses `data.protected` from the representation, and that the personal
+    model is trained to lead astray."""
+    adversary_steps: Annotated[int, Field(ge=1, le=100)] = 5
+    """Steps of that network before each step of the model."""
 
 
 class Privacy(Closed):

@@ -29,6 +29,7 @@ from policies.documents.data_schema import (
     ColumnName,
     DataSchema,
     DomainColumn,
+    EnvironmentColumn,
     Feature,
     Image,
     Label,
@@ -36,9 +37,10 @@ from policies.documents.data_schema import (
     Scale,
 )
 from policies.documents.document import Closed, read_document
+from policies.documents.recipes import registry
+from policies.documents.recipes.composition import Composition
 from policies.documents.sections import (
     ALL_PATIENTS,
-    AVERAGED,
     Deadlines,
     EncoderPlan,
     Evaluation,
@@ -52,7 +54,7 @@ from policies.documents.sections import (
     Purpose,
     Recipe,
 )
-from policies.documents.unaccountable import refusal_of
+from policies.documents.unaccountable import refusal_of, require_noisable
 from policies.refusals import Reason, Refused
 
 __all__ = [
@@ -66,6 +68,7 @@ __all__ = [
     "Deadlines",
     "DomainColumn",
     "EncoderPlan",
+    "EnvironmentColumn",
     "Evaluation",
     "Expected",
     "Feature",
@@ -136,6 +139,7 @@ class Study(Closed):
 
     @model_validator(mode="after")
     def _check(self) -> Self:
+        require_noisable(self.encoder, self.privacy.mode)
         require_consistent(self)
         return self
 
@@ -143,6 +147,11 @@ class Study(Closed):
     def reported(self) -> tuple[str, ...]:
         """Of whom figures are published: the domains, and with `evaluation.together` all patients."""
         return (*self.data.domains, *([ALL_PATIENTS] if self.evaluation.together else []))
+
+    @property
+    def composition(self) -> Composition:
+        """What the recipe is made of."""
+        return registry.RECIPES[self.recipe]
 
     @property
     def rounds(self) -> int:
@@ -158,7 +167,7 @@ class Study(Closed):
     @property
     def encoder_rounds(self) -> int:
         """Number of rounds of the heads, from the first, of which (every `encoder.every`-th) train the encoder."""
-        if self.recipe in AVERAGED or self.encoder.together:
+        if self.composition.joint or self.encoder.together:
             return self.head_rounds
         if self.encoder.rounds is not None:
             return self.encoder.rounds
@@ -199,6 +208,7 @@ class Study(Closed):
         return hashlib.sha256(self.canonical()).hexdigest()
 
 
+_INVARIANCE: Final = (("irm", 0.0), ("irm_after", 0), ("group_dro", 0.0), ("group_rate", 0.01))
 _ADDED: tuple[tuple[tuple[str, ...], object], ...] = (
     (("publish",), []),
     (("data", "image"), None),
@@ -209,6 +219,7 @@ _ADDED: tuple[tuple[tuple[str, ...], object], ...] = (
     (("model", "random_features"), 0),
     (("model", "first_biases"), 0.0),
     (("model", "bias"), True),
+    (("model", "samples"), 0),
     (("encoder", "sealing"), "ring32"),
     (("data", "label", "minimum"), None),
     (("data", "label", "maximum"), None),
@@ -216,6 +227,7 @@ _ADDED: tuple[tuple[tuple[str, ...], object], ...] = (
     (("encoder", "rounds"), None),
     (("encoder", "schedule"), "constant"),
     (("encoder", "momentum"), 0.0),
+    (("encoder", "cmi_scale"), False),
     (("encoder", "sealed_steps"), False),
     (("heads", "solver"), "newton"),
     (("heads", "pooled_share"), 0.3),
@@ -233,9 +245,20 @@ _ADDED: tuple[tuple[tuple[str, ...], object], ...] = (
     (("encoder", "warm_up"), 0),
     (("encoder", "every"), 1),
     (("encoder", "together"), False),
+    (("encoder", "head_steps"), 0),
+    (("encoder", "proximal"), 0.0),
     (("personal", "cosine"), 0.0),
     (("personal", "mmd_d"), 0.0),
     (("personal", "kernel_steps"), 5),
+    (("data", "environment"), None),
+    *((("personal", field), default) for field, default in _INVARIANCE),
+    *((("encoder", field), default) for field, default in _INVARIANCE),
+    (("personal", "mmd_every"), 1),
+    (("personal", "depth"), 1),
+    (("personal", "adversary"), 0.0),
+    (("personal", "adversary_steps"), 5),
+    (("data", "protected"), []),
+    (("encoder", "l2r_norm"), "squared"),
     (("pace",), "prompt"),
     (("pace_seconds",), 60),
 )

@@ -15,9 +15,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Literal
 
-Part = Literal["encoder", "personal"]
-"""What is trained: `encoder` feeds an upload, `personal` never leaves the silo."""
-Reads = Literal["record", "batch", "weights"]
+Part = Literal["encoder", "step", "personal"]
+"""What is trained: `encoder` feeds an upload, `step` is added to an upload's steps after their noise, `personal` never
+leaves the silo."""
+Reads = Literal["record", "batch", "weights", "network"]
 
 
 @dataclass(frozen=True)
@@ -26,15 +27,21 @@ class Term:
 
     Attributes:
         name: name of the term's module in `silo_agent.learning.terms`.
-        reads: what one value of the term depends on: a single record, the records of a batch together, or weights
-            alone.
+        reads: what one value of the term depends on: a single record, the records of a batch together, weights alone,
+            or a network that is trained beside the model on other records, without noise.
         field: the study's field that holds the coefficient; None if the term is always there, with coefficient 1.
         part: the part of the study that has `field`; None if every training has the term.
         least, most: range of the coefficient; 0 switches the term off.
         stochastic: whether the term needs features that are drawn at random; the encoder then gives each a deviation.
+        public: whether the encoder may have the term too, under the same field, where the data are declared public
+            (`privacy.mode: none`). What is uploaded is then not noised, so nothing has to be clipped.
+        environments: whether the term compares environments, so that the study must name their column.
         tables: function from the number of classes and the representation's width to the number of values in the
             tables that are trained with the term; None if it has no tables. If the study says so, the tables are
             averaged over the silos with the encoder.
+        scaled: the study's field of `part` which says that one value more is trained with the tables; None if there is
+            no such choice.
+        chosen: a field of the part and the value with which the term is meant, if several terms share a coefficient.
     """
 
     name: str
@@ -44,7 +51,11 @@ class Term:
     least: float = 0.0
     most: float = 100.0
     stochastic: bool = False
+    public: bool = False
+    environments: bool = False
     tables: Callable[[int, int], int] | None = None
+    scaled: str | None = None
+    chosen: tuple[str, str] | None = None
 
     @property
     def per_record(self) -> bool:
@@ -63,11 +74,16 @@ def _one_gaussian_per_class(classes: int, representation: int) -> int:
 
 TERMS: Final = (
     Term("cross_entropy", "record", least=1.0, most=1.0),
-    Term("l2r", "record", "l2r", "encoder"),
-    Term("cmi", "record", "cmi", "encoder", stochastic=True, tables=_one_gaussian_per_class),
+    Term("l2r", "record", "l2r", "encoder", chosen=("l2r_norm", "squared")),
+    Term("l2r_plain", "record", "l2r", "encoder", chosen=("l2r_norm", "plain")),
+    Term("cmi", "record", "cmi", "encoder", stochastic=True, tables=_one_gaussian_per_class, scaled="cmi_scale"),
+    Term("proximal", "weights", "proximal", "step"),
     Term("ditto", "weights", "ditto", "personal"),
     Term("mk_mmd", "batch", "mmd", "personal"),
     Term("cosine", "batch", "cosine", "personal"),
     Term("mmd_d", "batch", "mmd_d", "personal"),
+    Term("irm", "batch", "irm", "personal", most=1e6, public=True, environments=True),
+    Term("group_dro", "batch", "group_dro", "personal", most=1.0, public=True, environments=True),
+    Term("adversary", "network", "adversary", "personal"),
 )
 """All terms, in the order in which they are added up."""

@@ -20,6 +20,7 @@ from typing import Final
 
 from pydantic import ValidationError
 
+from policies.documents.sections import EncoderPlan
 from policies.documents.terms import TERMS
 from policies.refusals import Reason, Refused
 
@@ -41,7 +42,7 @@ def _wish(reason: Reason, words: str, why: str, instead: str) -> Wish:
 _BATCH_TERMS: Final = " ".join(word for term in TERMS if term.reads == "batch" for word in sorted(term.words))
 """Terms that the personal model may have and that, by their own entry, feed no upload."""
 _OTHER_BATCH_LOSSES: Final = (
-    "coral deep_coral hsic moment_matching batch_statistics batch_statistic irm v_rex rex group_dro dro contrastive"
+    "coral deep_coral hsic moment_matching batch_statistics batch_statistic v_rex rex dro contrastive"
     " sup_con sim_clr info_nce nt_xent triplet mixup cutmix hard_mining ohem"
 )
 """Names of the literature for losses that couple records; nobody has written a term for one."""
@@ -52,7 +53,8 @@ WISHES: Final = (
         f"{_BATCH_TERMS} {_OTHER_BATCH_LOSSES}",
         "such a loss couples the records of a batch, so one patient changes everybody's gradient, and clipping a"
         " patient's own gradient does not bound what that patient adds to an upload",
-        "use it on the model that never leaves, as personal.mmd does, or leave it out",
+        "use it on the model that never leaves, as personal.mmd does, or leave it out (irm and group_dro may act on"
+        " data declared public too: privacy.mode none)",
     ),
     _wish(
         Reason.BATCH_NORM,
@@ -70,15 +72,15 @@ WISHES: Final = (
     ),
     _wish(
         Reason.UNNOISED_PART,
-        "fed_rep fed_per lg_fed_avg lg_fed local_encoder local_layer local_layers local_head local_heads local_model"
+        "local_encoder local_layer local_layers local_head local_heads local_model"
         " local_part local_parts local_steps local_epochs personal_encoder personal_layer personal_layers personal_head"
         " personal_heads private_encoder private_layer private_layers private_head private_heads adversary adversaries"
         " adversarial dann discriminator domain_classifier gradient_reversal local_teacher unnoised noise_free"
         " without_noise",
         "a part that is trained on the records without noise and read by the loss of an upload brings every patient"
         " into everybody's gradient",
-        "train it in the encoder's own noised step (encoder.cmi with prior: local), or keep it in personal, which"
-        " uploads nothing",
+        "name a recipe that keeps a part at the silo and trains it in the noised step (fedper, fedrep, lg-fedavg), or"
+        " keep it in personal, which uploads nothing",
     ),
     _wish(
         Reason.PRIVATE_CHOICE,
@@ -94,6 +96,9 @@ WISHES: Final = (
 """The wishes, in the order in which they are looked for."""
 _NOT_UNDERSTOOD: Final = frozenset({"extra_forbidden", "literal_error"})
 """Pydantic's error types for a field, and for a value, that the schema does not have."""
+_PUBLIC: Final = frozenset(("encoder", str(term.field)) for term in TERMS if term.public)
+_NO_NUMBER: Final = frozenset({"float_type", "float_parsing"})
+"""Coefficients of terms for public data alone, and the error types of one that is no number."""
 _OFF: Final = frozenset({"", "none", "off", "no", "false", "null"})
 _FREE: Final = frozenset({"data", "personal"})
 """Parts of a study that are not examined: columns may have any name, and `personal` never leaves."""
@@ -106,13 +111,22 @@ def refusal_of(error: ValidationError) -> Refused | None:
     """Return the named refusal of a study that did not fit its schema, or None if it asks for nothing of this kind."""
     for fault in error.errors(include_url=False):
         path = tuple(str(part) for part in fault["loc"])
-        if fault["type"] not in _NOT_UNDERSTOOD or path[0] in _FREE:
+        odd = fault["type"] in _NOT_UNDERSTOOD or (path in _PUBLIC and fault["type"] in _NO_NUMBER)
+        if not odd or path[0] in _FREE:
             continue
         for field, words in _asked(path, fault["input"]):
             wish = next((wish for wish in WISHES if words & wish.words), None)
             if wish is not None:
                 return Refused(wish.reason, f"study.{_shown(field)}: {wish.why}; {wish.instead}")
     return None
+
+
+def require_noisable(plan: EncoderPlan, mode: str) -> None:
+    """Raise `Refused` if the encoder's loss has a term that only public data may have, and the mode is not `none`."""
+    for term in TERMS:
+        if term.public and mode != "none" and getattr(plan, str(term.field)) > 0:
+            wish = next(wish for wish in WISHES if wish.reason is Reason.BATCH_STATISTICS)
+            raise Refused(wish.reason, f"study.encoder.{term.field}: {wish.why}; {wish.instead}")
 
 
 def _asked(path: tuple[str, ...], content: object) -> Iterator[tuple[tuple[str, ...], set[str]]]:

@@ -35,6 +35,8 @@ _FORWARD: Final = 1 << 16
 """Records that pass the encoder at once when nothing is trained."""
 _PAIR: Final = 19 * 40
 """Bytes of a pair of records in MK-MMD: 19 kernels, six float32 matrices and two float64 ones each."""
+_WHOLE: Final = 3
+"""Copies of all layers' values where every step reads all records: values, their gradients, what is kept between."""
 _BYTE: Final = 255
 
 
@@ -60,11 +62,14 @@ def needed(study: Study) -> Memory:
     weights = shapes.encoder_values(study) + terms.table_values(study) + joint * shapes.head_width(study)
     record = _FLOAT * (weights + MAPS * widest)
     layers = _layer_values(study)
+    gradients = _COPIES * max(record, min(PART, patients * record))
+    if terms.couples_records(study.encoder):
+        gradients = _WHOLE * _FLOAT * patients * (layers + MAPS * widest)
     summed = max(shapes.head_values(study, number) for number in (1, study.rounds))
     summed += len(study.data.domains) * (1 + shapes.metric_values(study)) + shapes.evidence_values(study)
     return Memory(
         records=patients * _record_bytes(study) + _FLOAT * min(patients, _FORWARD) * layers,
-        encoder=_WEIGHT * weights + _COPIES * max(record, min(PART, patients * record)),
+        encoder=_WEIGHT * weights + gradients,
         heads=_SUMMED * summed,
         personal=_personal(study, layers + MAPS * widest, weights),
     )
@@ -72,7 +77,7 @@ def needed(study: Study) -> Memory:
 
 def _record_bytes(study: Study) -> int:
     data = study.data
-    cells = len(data.features) + len(data.domain) + 2 + (data.image is not None)
+    cells = len(data.features) + len(data.domain) + 2 * len(data.protected) + 2 + (data.image is not None)
     pixels = 0 if data.image is None else _image_bytes(data.image)
     return _RECORD + _CELL * cells + _FLOAT * data.inputs + pixels + _PHI * study.head_row
 
@@ -99,5 +104,5 @@ def _personal(study: Study, values: int, weights: int) -> int:
     if plan is None:
         return 0
     batch = min(plan.batch_size, study.privacy.max_patients)
-    pairs = _PAIR * batch**2 if plan.mmd > 0 else 0
+    pairs = _PAIR * batch**2 * plan.depth if plan.mmd > 0 else 0
     return pairs + _FLOAT * (batch * values + 6 * weights)

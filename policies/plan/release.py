@@ -198,15 +198,18 @@ def _training(study: Study, number: int) -> Iterator[Release]:
 
 
 def encoder_release(study: Study, heads: int = 0) -> Release:
-    """The encoder's update or sealed step, the same in every round that has one but for `heads` trained with it."""
+    """The encoder's update or sealed step, the same in every round that has one but for `heads` trained with it.
+
+    Every step is charged, that of a part which stays at the silo too: what the silo sends later follows from it.
+    """
     encoder = study.encoder
     return _release(
         study,
         "encoder",
         noise=encoder.noise,
-        values=shapes.encoder_values(study) + shapes.prior_values(study) + heads * shapes.head_width(study),
+        values=shapes.encoder_sum_values(study, heads),
         sampling_rate=encoder.sampling_rate,
-        count=1 if encoder.sealed_steps else encoder.steps,
+        count=1 if encoder.sealed_steps else encoder.head_steps + encoder.steps,
         ring=encoder.sealing,
     )
 

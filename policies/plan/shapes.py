@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from policies.documents.sections import AVERAGED
 from policies.documents.study import Study
 from policies.plan import architectures, terms
 from policies.plan.families import form_of
@@ -29,6 +28,13 @@ def layer_widths(study: Study) -> tuple[int, ...]:
     outputs = model.representation * (2 if terms.is_stochastic(study.encoder) else 1)
     pixels = 0 if image is None else architectures.features(model, image)
     return (study.data.inputs + pixels, *model.hidden, outputs)
+
+
+def compared_widths(study: Study) -> tuple[int, ...]:
+    """Widths of the layers that `personal.depth` counts, from the representation down."""
+    model, image = study.model, study.data.image
+    pixels = () if image is None else (architectures.features(model, image),)
+    return (model.representation, *reversed(model.hidden), *pixels)
 
 
 def prior_values(study: Study) -> int:
@@ -54,7 +60,7 @@ def head_values(study: Study, round_number: int) -> int:
     if is_calibration(study, round_number):
         return head_blocks(study, round_number) * form_of(study.data.label.count).calibration_values
     width = head_width(study)
-    one = width + 1 if study.recipe == "feddar-wa" else width * (width + 1) // 2 + width
+    one = width + 1 if study.composition.heads == "counts" else width * (width + 1) // 2 + width
     return head_blocks(study, round_number) * one
 
 
@@ -97,7 +103,8 @@ def metric_values(study: Study) -> int:
 
 def steps_before(study: Study, round_number: int) -> int:
     """Number of the encoder's steps in the training rounds before this one."""
-    return study.encoder.steps * sum(sums_encoder(study, number) for number in range(1, round_number))
+    own = study.encoder.head_steps + study.encoder.steps
+    return own * sum(sums_encoder(study, number) for number in range(1, round_number))
 
 
 def momentum_values(study: Study) -> int:
@@ -116,10 +123,21 @@ def trained_heads(study: Study, round_number: int) -> int:
 
 
 def joint_heads(study: Study, round_number: int) -> int:
-    """Number of heads that the encoder's own sum averages with it (FedAvg); 0 if the heads have a sum of their own."""
-    if study.recipe not in AVERAGED and round_number > study.encoder.warm_up:
+    """Number of heads that the encoder's own steps train (FedAvg); 0 if the heads have a sum of their own."""
+    if not study.composition.joint and round_number > study.encoder.warm_up:
         return 0
     return 1 if is_pooled(study, round_number) else len(study.data.domains)
+
+
+def encoder_sum_values(study: Study, joint: int) -> int:
+    """Length of the encoder's sum: the encoder, the averaged tables, and `joint` heads that are averaged with it.
+
+    What the recipe keeps at the silo is left out. If nothing is left, one zero is summed, so that a round of a recipe
+    that shares nothing runs like any other.
+    """
+    recipe, heads = study.composition, joint * head_width(study)
+    encoder = 0 if recipe.encoder == "kept" else encoder_values(study)
+    return max(1, encoder + prior_values(study) + (0 if recipe.heads == "kept" else heads))
 
 
 def sums_encoder(study: Study, round_number: int) -> bool:

@@ -6,6 +6,7 @@ encoder is stochastic and which tables are averaged with it. No other code reads
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from policies.documents.study import EncoderPlan, Personal, Study
@@ -21,8 +22,21 @@ class Weighted:
 
 
 def of_upload(plan: EncoderPlan) -> tuple[Weighted, ...]:
-    """The terms of the encoder's loss, in the order of addition. They feed an upload, which is noised."""
+    """The terms of the encoder's loss, in the order of addition. They feed an upload.
+
+    The upload is noised, unless a term reads a whole batch (`couples_records`): then the data are declared public.
+    """
     return _switched_on(plan, "encoder")
+
+
+def of_steps(plan: EncoderPlan) -> tuple[Weighted, ...]:
+    """The terms whose gradients are added to a noised step. They read weights and no record."""
+    return tuple(one for one in _switched_on(plan, "step") if one.term.part is not None)
+
+
+def couples_records(plan: EncoderPlan) -> bool:
+    """Whether a term of the encoder's loss reads a whole batch, which is for public data alone."""
+    return any(not one.term.per_record for one in of_upload(plan))
 
 
 def of_personal(plan: Personal) -> tuple[Weighted, ...]:
@@ -35,11 +49,24 @@ def is_stochastic(plan: EncoderPlan) -> bool:
     return any(one.term.stochastic for one in of_upload(plan))
 
 
+def compares_environments(asked: Iterable[Weighted]) -> bool:
+    """Whether one of these terms compares environments, whose state then goes on from step to step."""
+    return any(one.term.environments for one in asked)
+
+
 def table_values(study: Study) -> int:
-    """Values of all tables that are trained with the encoder; 0 if there are none."""
+    """Values of all tables that are trained with the encoder; 0 if there are none, or none that is trained."""
+    if study.encoder.prior == "fixed":
+        return 0
     classes, representation = study.data.label.count, study.model.representation
-    tables = (one.term.tables for one in of_upload(study.encoder))
-    return sum(size(classes, representation) for size in tables if size is not None)
+    found = [one.term for one in of_upload(study.encoder)]
+    tables = sum(term.tables(classes, representation) for term in found if term.tables is not None)
+    return tables + sum(is_scaled(study.encoder, term) for term in found)
+
+
+def is_scaled(plan: EncoderPlan, term: Term) -> bool:
+    """Whether one value more is trained with a term's tables."""
+    return term.scaled is not None and bool(getattr(plan, term.scaled))
 
 
 def averaged_values(study: Study) -> int:
@@ -51,6 +78,7 @@ def _switched_on(plan: EncoderPlan | Personal, part: Part) -> tuple[Weighted, ..
     asked = (
         Weighted(term, 1.0 if term.field is None else float(getattr(plan, term.field)))
         for term in TERMS
-        if term.part in {None, part}
+        if (term.part in {None, part} or (part == "encoder" and term.public))
+        and (term.chosen is None or getattr(plan, term.chosen[0]) == term.chosen[1])
     )
     return tuple(one for one in asked if one.coefficient > 0.0)

@@ -74,6 +74,7 @@ def run(
 
 app.command()(plan.plan)
 app.command()(models.evaluate)
+app.command()(models.fairness)
 app.command()(models.predict)
 app.command()(models.export)
 

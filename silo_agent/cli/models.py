@@ -1,4 +1,4 @@
-"""`fedward-silo evaluate`, `predict`, `export`: what a silo does with the models of a finished round.
+"""`fedward-silo evaluate`, `fairness`, `predict`, `export`: what a silo does with the models of a finished round.
 
 The learning libraries take seconds to load, so each command loads them itself, and all other commands stay fast.
 """
@@ -27,7 +27,9 @@ from silo_agent.storage.folders import StateFolder
 
 if TYPE_CHECKING:
     from silo_agent.learning.evaluation.evaluation import NumberQuality, Quality
+    from silo_agent.learning.evaluation.paired import Difference
     from silo_agent.learning.evaluation.sampling import Spread
+    from silo_agent.models.chosen import Picked
     from silo_agent.models.evaluate import Cohorts, Evaluation
     from silo_agent.models.predict import Predictions
 
@@ -35,6 +37,7 @@ PersonalOption = Annotated[bool, typer.Option("--personal", help="Use this hospi
 StudyFormOption = Annotated[
     bool, typer.Option("--study-form", help="The file is written as the study says, and not as this hospital's files.")
 ]
+_BY_NAME = frozenset({"chosen", "shared", "personal"})
 _OF_CLASSES = {
     "AUC": "auc",
     "accuracy": "accuracy",
@@ -42,6 +45,7 @@ _OF_CLASSES = {
     "ECE": "calibration",
     "E/O": "expected_observed",
 }
+_OF_GROUPS = {"AUC": "auc", "E/O": "expected_observed", "ECE": "calibration", "FNR": "false_negatives"}
 _OF_NUMBERS = {"absolute error": "mae", "R^2": "r2", "mean error": "mean_error"}
 """Columns of the table, and the figures in them."""
 
@@ -77,10 +81,12 @@ def evaluate(
     """Measure this silo's models on a labelled file, by domain. Nothing is released.
 
     n: records. Balanced: the mean of the classes' accuracies. ECE: the expected calibration error, 0 at best. E/O:
-    expected over observed, the sum of the predicted risks over the number of ill records, 1 at best. Below a figure
+    expected over observed, the sum of the predicted risks over the number of ill records (more than two classes: the
+    sum of the predictions' confidence over the number of right ones), 1 at best. Below a figure
     stands the 95 % interval that other patients of the same kind would give. If the label is a number: the mean
     absolute error and the mean of prediction less outcome in the label's unit (of its natural logarithm with scale
-    log), and the share of the variance that is explained.
+    log), and the share of the variance that is explained. Below the table: which model this hospital chose to predict
+    with and why, and its own models less the shared one on held-out patients, with paired 95 % intervals.
     """
     from silo_agent.models.evaluate import evaluate as evaluate_models
     from silo_agent.storage.state import State
@@ -113,8 +119,50 @@ def evaluate(
         if evaluation.personal is not None and evaluation.personal_intervals is not None:
             own = evaluation.personal[m], evaluation.personal_intervals[m]
             table.add_row("", "personal", *_figures(*own, wanted))
+        if evaluation.chosen is not None and evaluation.chosen_intervals is not None:
+            own = evaluation.chosen[m], evaluation.chosen_intervals[m]
+            table.add_row("", "chosen", *_figures(*own, wanted))
     Console(markup=False, emoji=False).print(table)
-    typer.echo("\n".join(_whom(evaluation)))
+    typer.echo("\n".join([*_whom(evaluation), *_choice(evaluation)]))
+    if removed is not None:
+        typer.echo(_gone(digest, removed), err=True)
+
+
+def fairness(study: StudyArgument, config: ConfigOption = DEFAULT, *, as_json: AsJson = False) -> None:
+    """Compare the groups of `data.protected` under this silo's models, on the held-out patients. Nothing is released.
+
+    n: records. E/O: expected over observed. ECE: the expected calibration error. FNR: the share of the ill whom the
+    model calls well. Gap: the largest less the smallest; below it stands what 19 of 20 gaps would not exceed if groups
+    were dealt out at random. Attacker: AUC of a network trained to guess the group from the representation, .5 if it
+    cannot.
+    """
+    from silo_agent.models.fairness import report
+    from silo_agent.storage.state import State
+
+    settings = AgentConfig.load(config)
+    cohorts = _cohorts(settings)
+    state = State(settings.state)
+    digest, committed = find_study(state, study)
+    removed = state.removed(digest)
+    found = report(state.study_folder(digest), committed, cohorts, personal_kept=removed is None)
+    if as_json:
+        typer.echo(json.dumps(asdict(found), indent=1, allow_nan=False))
+        return
+    title = f"{found.name}, round {found.round}, {found.held_out} held-out patients of {found.file}"
+    table = Table("attribute", "model", "group", "n", title=title, pad_edge=False)
+    for figure in (*_OF_GROUPS, "attacker"):
+        table.add_column(figure, no_wrap=True)
+    for which, models in (("shared", found.shared), ("personal", found.personal or ())):
+        for one in models:
+            for number, group in enumerate(one.groups):
+                head = (one.attribute, which) if number == 0 else ("", "")
+                values = (_figure(getattr(group, figure), None) for figure in _OF_GROUPS.values())
+                table.add_row(*head, group.group, str(group.records), *values, "")
+            gaps = (one.gaps[figure] for figure in _OF_GROUPS.values())
+            table.add_row(
+                "", "", "gap", "", *(_gap(gap.gap, gap.by_chance) for gap in gaps), _figure(one.attacker, None)
+            )
+    Console(markup=False, emoji=False).print(table)
     if removed is not None:
         typer.echo(_gone(digest, removed), err=True)
 
@@ -125,7 +173,11 @@ def predict(
     config: ConfigOption = DEFAULT,
     *,
     model: Annotated[
-        Path | None, typer.Option(help="A model file, instead of the last round's. Implies --study-form.")
+        str | None,
+        typer.Option(
+            metavar="chosen|shared|personal|FILE",
+            help="Which model predicts; by default the one that this hospital chose. A file implies --study-form.",
+        ),
     ] = None,
     domain: Annotated[str | None, typer.Option(help="The domain of all records.")] = None,
     unknown_domain: Annotated[
@@ -140,11 +192,21 @@ def predict(
     from silo_agent.data.table import Written
     from silo_agent.learning.evaluation.unknown_domain import Way
     from silo_agent.models import predict as predicting
+    from silo_agent.models.chosen import by_name
 
     if out is not None:
         predicting.check_output(out)
-    path, device = (model, "auto") if model else _model_path(config, study, personal=personal)
-    loaded = predicting.load_model(path, personal=personal)
+    file = None if model is None or model in _BY_NAME else Path(model)
+    if file is None:
+        if personal and model not in {None, "personal"}:
+            msg = f"--personal and --model {model} exclude each other; give only one"
+            raise StateError(msg)
+        path, device = _model_path(config, study, personal=personal or model == "personal")
+        picked = _picked(config, study, path, "personal" if personal else model)
+    else:
+        path, device = file, "auto"
+        picked = by_name(file, personal=personal)
+    loaded = picked.model
     if not loaded.study.digest.startswith(study):
         msg = f"{path} is a model of study {loaded.study.digest[:12]}, not of {study}; give the study's own model"
         raise StateError(msg)
@@ -154,16 +216,17 @@ def predict(
         folder=path.parent,
         domain=domain,
         unknown=None if unknown_domain is None else Way(unknown_domain),
-        written=None if model or study_form else Written.of(load_policy(AgentConfig.load(config).policy)),
+        written=None if file or study_form else Written.of(load_policy(AgentConfig.load(config).policy)),
         device=device,
     )
     if out is not None:
         predictions.save(out)
     if as_json:
-        typer.echo(json.dumps(_document(predictions, out), indent=1, allow_nan=False))
+        typer.echo(json.dumps(_document(predictions, picked, out), indent=1, allow_nan=False))
     elif out is None:
         typer.echo(predictions.to_csv(), nl=False)
     typer.echo(_summary(predictions, out), err=True)
+    typer.echo(f"Predicted by: {picked.name}; {picked.why}.", err=True)
 
 
 def export(
@@ -220,6 +283,18 @@ def _model_path(config: Path, study: str, *, personal: bool) -> tuple[Path, str]
     return path, settings.device
 
 
+def _picked(config: Path, study: str, path: Path, asked: str | None) -> Picked:
+    """The model at `path` if it was asked for by name, else the one that this hospital chose beside it."""
+    from silo_agent.models.chosen import by_name, chosen
+    from silo_agent.storage.state import State
+
+    if asked in {"shared", "personal"}:
+        return by_name(path, personal=asked == "personal")
+    state = State(AgentConfig.load(config).state)
+    digest, committed = find_study(state, study)
+    return chosen(state.files.study(digest), committed, state.removed(digest))
+
+
 def _gone(study: str, day: date) -> str:
     return (
         f"on {day} the private files of study {study[:12]}, with its personal model, were removed because of the"
@@ -235,11 +310,13 @@ def _charged(ledger: Path, study: str) -> list[Cost] | None:
     return [cost for entry in entries if entry.debit.study == study for cost in entry.debit.costs.values()]
 
 
-def _document(predictions: Predictions, out: Path | None) -> dict[str, object]:
+def _document(predictions: Predictions, picked: Picked, out: Path | None) -> dict[str, object]:
     """Return predictions for programs. They have the records only if no file has them."""
     found: dict[str, object] = {
         "study": predictions.study.digest,
         "round": predictions.round,
+        "model": picked.name,
+        "why": picked.why,
         "records": len(predictions),
         "ways": _ways(predictions),
         "unknown_domain": predictions.note or None,
@@ -300,6 +377,23 @@ def _whom(evaluation: Evaluation) -> list[str]:
     return lines
 
 
+def _choice(evaluation: Evaluation) -> list[str]:
+    """Say which model this hospital chose and why, and how its own models do on patients whom none has seen."""
+    lines = [] if evaluation.choice is None else [f"Chosen to predict: {evaluation.choice}; {evaluation.why}."]
+    for name, found in evaluation.untouched.items():
+        pairs = (("AUC", found.auc), ("loss", found.loss))
+        figures = ", ".join(f"{figure} {_difference(own)}" for figure, own in pairs if own is not None)
+        if figures:
+            lines.append(f"On {found.patients} held-out patients, {name} less shared: {figures}.")
+    return lines
+
+
+def _difference(found: Difference) -> str:
+    if found.low is None or found.high is None:
+        return f"{found.value:+.4f}"
+    return f"{found.value:+.4f} ({found.low:+.4f} to {found.high:+.4f})"
+
+
 def _figures(quality: Quality | NumberQuality, spread: Spread, wanted: Iterable[str]) -> tuple[str, ...]:
     pairs = ((getattr(quality, figure), getattr(spread, figure, None)) for figure in wanted)
     return (str(quality.records), *(_figure(value, interval) for value, interval in pairs))
@@ -310,3 +404,8 @@ def _figure(value: float | None, interval: tuple[float, float] | None) -> str:
     if value is None:
         return "-"
     return f"{value:.3f}" if interval is None else f"{value:.3f}\n{interval[0]:.2f}-{interval[1]:.2f}"
+
+
+def _gap(gap: float | None, by_chance: float | None) -> str:
+    """A gap, with what chance alone gives below."""
+    return _figure(gap, None) if by_chance is None else f"{gap:.3f}\n<={by_chance:.2f}"

@@ -21,7 +21,16 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from policies.documents.study import BINARY, CategoryFeature, Code, DataSchema, DomainColumn, Label, NumericFeature
+from policies.documents.study import (
+    BINARY,
+    CategoryFeature,
+    Code,
+    DataSchema,
+    DomainColumn,
+    EnvironmentColumn,
+    Label,
+    NumericFeature,
+)
 from silo_agent.data.cells import Absence, Cell, CodeTable, Spelling, identifier, number, shown, text
 from silo_agent.data.errors import DataError, Fault, Faults, Reason, Reasons, Unfit
 from silo_agent.data.image_store import ImageStore, reserve
@@ -180,13 +189,35 @@ def _fitting(reading: Reading, folder: Path, schema: DataSchema, room: Levels | 
     for factor in schema.domain:
         parts = reading.column(factor.column, domain_parser(factor, schema.missing), 0)
         domains = domains * len(factor.names) + np.array(parts, np.int64)
+    environments = _environments(reading, schema)
+    protected = read_protected(reading, schema)
     inputs = read_inputs(reading, schema)
     names = _names(reading, schema)
     images = read_images(reading, folder, schema, room)
     fits = reading.fits
     patients, identities = _patients([name for name, kept in zip(names, fits, strict=True) if kept], schema)
     images = None if images is None else images.subset(fits)
-    return Records(inputs.subset(fits), labels[fits], domains[fits], patients, identities, images)
+    environments = None if environments is None else environments[fits]
+    protected = None if protected is None else protected[fits]
+    return Records(
+        inputs.subset(fits), labels[fits], domains[fits], patients, identities, images, environments, protected
+    )
+
+
+def _environments(reading: Reading, schema: DataSchema) -> NDArray[np.int64] | None:
+    """The environment of every row, (n,); None if the schema has no such column."""
+    if schema.environment is None:
+        return None
+    parse = domain_parser(schema.environment, schema.missing, "environment")
+    return np.array(reading.column(schema.environment.column, parse, 0), np.int64)
+
+
+def read_protected(reading: Reading, schema: DataSchema) -> NDArray[np.int64] | None:
+    """Return the place of every record's value of each protected attribute, (n, P); None if the study has none."""
+    if not schema.protected:
+        return None
+    parsers = ((factor, domain_parser(factor, schema.missing, "protected group")) for factor in schema.protected)
+    return np.array([reading.column(factor.column, parse, 0) for factor, parse in parsers], np.int64).T
 
 
 def read_inputs(reading: Reading, schema: DataSchema) -> Inputs:
@@ -211,7 +242,9 @@ def empty_records(schema: DataSchema) -> Records:
         scale = Scale.of(schema.image)
         size = (0, schema.image.channels, schema.image.height, schema.image.width)
         images = Images(np.zeros(size, scale.kind), scale.top)
-    return Records(np.zeros((0, schema.inputs), np.float32), none, none, none, (), images)
+    environments = None if schema.environment is None else none
+    protected = np.zeros((0, len(schema.protected)), np.int64) if schema.protected else None
+    return Records(np.zeros((0, schema.inputs), np.float32), none, none, none, (), images, environments, protected)
 
 
 def _outcome(label: Label) -> Callable[[Cell], int]:
@@ -239,8 +272,10 @@ def _class(label: Label) -> Callable[[Cell], int]:
     return parse
 
 
-def domain_parser(factor: DomainColumn, missing: Sequence[str]) -> Callable[[Cell], int]:
-    """Return a function that finds a cell's place among one factor's names, and raises `Unfit` for other cells."""
+def domain_parser(
+    factor: DomainColumn | EnvironmentColumn, missing: Sequence[str], what: str = "domain"
+) -> Callable[[Cell], int]:
+    """Return a function that finds a cell's place among a factor's values, and raises `Unfit` for other cells."""
     absence = Absence(missing)
     codes = CodeTable(factor.values)
 
@@ -253,7 +288,7 @@ def domain_parser(factor: DomainColumn, missing: Sequence[str]) -> Callable[[Cel
     def parse_band(cell: Cell) -> int:
         value = None if absence.covers(cell) else number(cell)
         if value is None:
-            msg = "a number such as 1.5: it decides the domain"
+            msg = f"a number such as 1.5: it decides the {what}"
             raise Unfit(msg)
         return int(np.searchsorted(factor.edges, value, side="right"))
 

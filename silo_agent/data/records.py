@@ -26,8 +26,9 @@ class Records:
 
     `inputs` float32 (n, d), or the `Inputs` that give them; d = 0 if the study reads only images. `labels` int64 (n,),
     the class in [0, C), or the place of a number (`outcome`); `domains` int64 (n,) in [0, M); `patients` int64 (n,),
-    the index of the record's patient in `identities`; `images` one per record if the study names an image column. Every
-    patient has at least one record.
+    the index of the record's patient in `identities`; `images` one per record if the study names an image column;
+    `environments` int64 (n,) in [0, E) if it names an environment column, `protected` int64 (n, P), places of its
+    protected attributes, if it has some; else None. Every patient has at least one record.
     """
 
     inputs: NDArray[np.float32] | Inputs
@@ -36,6 +37,8 @@ class Records:
     patients: NDArray[np.int64]
     identities: tuple[str, ...]
     images: Images | None = None
+    environments: NDArray[np.int64] | None = None
+    protected: NDArray[np.int64] | None = None
 
     def __post_init__(self) -> None:
         n = len(self.labels)
@@ -44,6 +47,9 @@ class Records:
             raise ValueError(msg)
         if self.images is not None and len(self.images) != n:
             msg = f"images must be one per record: {n} are needed, but {len(self.images)} are given"
+            raise ValueError(msg)
+        if self.protected is not None and (self.protected.ndim != 2 or len(self.protected) != n):  # noqa: PLR2004
+            msg = f"protected must have a row for each of the {n} records"
             raise ValueError(msg)
         if not np.array_equal(np.unique(self.patients), np.arange(len(self.identities))):
             msg = "patients must index identities densely: every patient has a record, every record a patient"
@@ -54,7 +60,11 @@ class Records:
         if self.labels.dtype != np.int64 or self.labels.min(initial=0) < 0:
             msg = "labels must be int64, each the index of a class or the place of a number"
             raise ValueError(msg)
-        for array in (self.inputs, self.labels, self.domains, self.patients):
+        where = self.environments
+        if where is not None and (where.dtype != np.int64 or where.shape != (n,) or where.min(initial=0) < 0):
+            msg = "environments must be int64, one per record, each the index of an environment"
+            raise ValueError(msg)
+        for array in (self.inputs, self.labels, self.domains, self.patients, self.environments, self.protected):
             if isinstance(array, np.ndarray):
                 array.setflags(write=False)
 
@@ -85,6 +95,8 @@ class Records:
             index[self.patients[keep]].astype(np.int64),
             tuple(identity for identity, kept in zip(self.identities, chosen, strict=True) if kept),
             None if self.images is None else self.images.subset(keep),
+            None if self.environments is None else self.environments[keep],
+            None if self.protected is None else self.protected[keep],
         )
 
 

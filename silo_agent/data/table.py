@@ -88,8 +88,10 @@ def needed_columns(schema: DataSchema) -> tuple[str, ...]:
     """Return the columns that the schema reads, each once, in a fixed order."""
     names = [schema.patient] if schema.patient is not None else []
     names += [schema.label.column, *(factor.column for factor in schema.domain)]
+    names += [factor.column for factor in schema.protected]
     names += [feature.column for feature in schema.features]
     names += [schema.image.column] if schema.image is not None else []
+    names += [schema.environment.column] if schema.environment is not None else []
     return tuple(dict.fromkeys(names))
 
 

@@ -6,14 +6,17 @@ and the results are sealed after it. Neither is done here.
 
 __all__ = [
     "apart",
+    "choice",
     "contributions",
     "device",
     "encoder",
     "errors",
     "evaluation",
     "families",
+    "files",
     "forecast",
     "heads",
+    "kept",
     "lean",
     "learner",
     "model",

@@ -31,7 +31,8 @@ def chunk_rows(study: Study) -> int:
     """How many records of a study are evaluated at once: a public constant, at least 1."""
     image = study.data.image
     pixels = 0 if image is None else image.channels * image.height * image.width
-    widest = max(study.data.inputs, pixels, study.head_inputs, *study.model.hidden, 1)
+    read = study.head_inputs * max(1, study.model.samples)
+    widest = max(study.data.inputs, pixels, read, *study.model.hidden, 1)
     return max(1, min(MOST_ROWS, _MOST_VALUES // widest))
 
 

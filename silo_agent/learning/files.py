@@ -24,13 +24,17 @@ Tensors = Mapping[str, NDArray[np.generic]]
 _LENGTH = 8
 
 
-def encode(kind: str, study: Study, round_number: int, tensors: Tensors) -> bytes:
-    """Tensors with their study and round as one safetensors blob. Equal content gives equal bytes."""
+def encode(kind: str, study: Study, round_number: int, tensors: Tensors, *, facts: str = "") -> bytes:
+    """Tensors with their study, round and whatever `facts` says, as one safetensors blob.
+
+    Equal content gives equal bytes.
+    """
     note = {
         "kind": kind,
         "study": study.canonical().decode(),
         "digest": study.digest,
         "round": str(round_number),
+        **({"facts": facts} if facts else {}),
     }
     # One metadata entry: safetensors writes several in no fixed order.
     blob: bytes = save({name: np.ascontiguousarray(tensors[name]) for name in tensors}, {"fedward": json.dumps(note)})
@@ -44,8 +48,7 @@ def decode(kind: str, blob: bytes) -> tuple[Study, int, dict[str, NDArray[np.gen
     """
     try:
         tensors: dict[str, NDArray[np.generic]] = load(blob)
-        header = json.loads(blob[_LENGTH : _LENGTH + int.from_bytes(blob[:_LENGTH], "little")])
-        note = json.loads(header["__metadata__"]["fedward"])
+        note = _note(blob)
         if note["kind"] != kind:
             msg = f"this is a {note['kind']} model, not a {kind} one; give the other file"
             raise ModelFileError(msg)
@@ -54,6 +57,17 @@ def decode(kind: str, blob: bytes) -> tuple[Study, int, dict[str, NDArray[np.gen
     except (SafetensorError, KeyError, TypeError, AttributeError, ValueError, Refused):
         msg = "the model file is damaged, or FedWard did not write it; export it again"
         raise ModelFileError(msg) from None
+
+
+def facts(blob: bytes) -> str:
+    """The facts of a blob that `decode` has read. Raises ValueError or KeyError if it has none."""
+    return str(_note(blob)["facts"])
+
+
+def _note(blob: bytes) -> dict[str, str]:
+    header = json.loads(blob[_LENGTH : _LENGTH + int.from_bytes(blob[:_LENGTH], "little")])
+    note: dict[str, str] = json.loads(header["__metadata__"]["fedward"])
+    return note
 
 
 def read(path: Path) -> bytes:

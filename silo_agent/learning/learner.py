@@ -16,6 +16,7 @@ import structlog
 
 from crypto.entropy import Entropy
 from policies.documents.study import Study
+from policies.plan import terms
 from policies.plan.cost import Cohort
 from policies.plan.release import Plan, Release, plan
 from policies.refusals import Reason, Refused
@@ -36,6 +37,7 @@ from silo_agent.learning.contributions.metrics import Metrics
 from silo_agent.learning.device import choose_device
 from silo_agent.learning.each_record import chunk_rows
 from silo_agent.learning.errors import SumError
+from silo_agent.learning.invariance.plain import require_public
 from silo_agent.learning.made_up import made_up_records
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.private.dpsgd import require_accountable
@@ -69,7 +71,10 @@ class Learner:
         Raises `Refused` if the training of the encoder's updates cannot be accounted for.
         """
         self._device = choose_device(device)
-        require_accountable(study, self._device)
+        if terms.couples_records(study.encoder):
+            require_public(study)
+        else:
+            require_accountable(study, self._device)
         self.study = study
         self._data, self._data_set, self._holdout = data, data_set, holdout
         self._identified_by, self._written = tuple(identified_by), written

@@ -23,4 +23,8 @@ def made_up_records(study: Study, count: int) -> Records:
     rows, labels = np.arange(count, dtype=np.int64), form_of(data.label.count).labels
     inputs = rng.uniform(-1.0, 1.0, (count, data.inputs)).astype(np.float32)
     names = tuple(str(row) for row in rows)
-    return Records(inputs, rows * _STRIDE % labels, rows % len(data.domains), rows, names, images)
+    places = None if data.environment is None else rows % data.environment.count
+    values = [rows * _STRIDE // labels % len(factor.names) for factor in data.protected]
+    protected = np.stack(values, axis=1) if values else None
+    classes, domains = rows * _STRIDE % labels, rows % len(data.domains)
+    return Records(inputs, classes, domains, rows, names, images, places, protected)

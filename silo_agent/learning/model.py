@@ -15,22 +15,23 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from policies.documents.sections import LINEAR
 from policies.documents.study import Study
 from policies.plan import shapes, terms
 from silo_agent.data.images import Images
 from silo_agent.data.inputs import Inputs
 from silo_agent.learning import files
-from silo_agent.learning.encoder.encoder import Encoder, build_encoder, features, flatten, unflatten
+from silo_agent.learning.encoder.encoder import Encoder, build_encoder, feature_parts, features, flatten, unflatten
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.families.family import Family
 from silo_agent.learning.families.registry import family_of
 from silo_agent.learning.heads.evidence import Evidence
-from silo_agent.learning.terms.cmi import Prior
+from silo_agent.learning.terms.cmi import FixedPrior, Prior, fixed_prior, prior_of
 
 HEAD_BOUND = 2.0**10
 """Largest weight of a solved head. The solver clamps to it, at every silo."""
 _KIND = "shared"
+_ONE_FOR_EACH = 2
+"""Dimensions of features that hold one row for each record."""
 _ROUNDING = float(np.finfo(np.float32).eps)
 _CHUNK = 1 << 22
 """Most values of one intermediate matrix of a prediction (32 MiB of float64)."""
@@ -76,7 +77,7 @@ class SharedModel:
 
         Heads lie within `HEAD_BOUND`. One round moves a weight of encoder or prior by at most `encoder.max_update`, so
         no weight lies further from the public start than `round` times that. The weights of an orthonormal encoder lie
-        within 1, so they may move by 2.
+        within 1, so they may move by 2. A part that the recipe keeps at the silos stays at the start.
         """
         if len(self.evidence) and np.abs(self.gathered.frame).max() > HEAD_BOUND:
             msg = "the evidence of the heads has a frame that no solver gives"
@@ -85,10 +86,11 @@ class SharedModel:
         reach = self.round * self.study.encoder.max_update
         wanted: dict[str, tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]], float]] = {
             "heads": (self.heads, start.heads, HEAD_BOUND),
-            "encoder": (self.encoder, start.encoder, max(reach, 2.0) if self.study.recipe == LINEAR else reach),
+            "encoder": (self.encoder, start.encoder, max(reach, 2.0) if self.study.composition.linear else reach),
             "prior": (self.prior, start.prior, reach),
         }
-        for name, (held, begun, most) in wanted.items():
+        for name, (held, begun, bound) in wanted.items():
+            most = 0.0 if name in self.study.composition.kept else bound
             # Each round rounds the weights to float32 once.
             slack = self.round * _ROUNDING * (np.abs(begun.astype(np.float64)) + most)
             if (np.abs(held.astype(np.float64) - begun) > most + slack).any():
@@ -105,7 +107,7 @@ class SharedModel:
         averaged = shapes.prior_values(study) > 0
         prior = np.zeros(0, np.float32)
         if averaged:
-            prior = flatten(Prior(study.model.representation, study.data.label.count))
+            prior = flatten(prior_of(study.model, study.data, study.encoder))
         heads = np.zeros((len(study.data.domains), shapes.head_width(study)))
         evidence = np.zeros(0)
         if shapes.evidence_values(study):
@@ -127,11 +129,13 @@ class SharedModel:
         unflatten(encoder, self.encoder)
         return encoder
 
-    def build_prior(self) -> Prior | None:
-        """The averaged r(z|y) as a module, or its start if the study keeps it local. None if no term has tables."""
+    def build_prior(self) -> Prior | FixedPrior | None:
+        """The averaged r(z|y) as a module, its start if the study keeps it local, or the fixed one. None without."""
+        if self.study.encoder.prior == "fixed" and terms.is_stochastic(self.study.encoder):
+            return fixed_prior(self.study.model, self.study.data)
         if not terms.table_values(self.study):
             return None
-        prior = Prior(self.study.model.representation, self.study.data.label.count)
+        prior = prior_of(self.study.model, self.study.data, self.study.encoder)
         if len(self.prior):
             unflatten(prior, self.prior)
         return prior
@@ -187,11 +191,25 @@ class SharedModel:
         images: Images | None = None,
         device: torch.device | str = "cpu",
     ) -> NDArray[np.float64]:
-        """Probabilities of the classes, float64 (n, C), for inputs (n, d) and images as `data.reader` gives them."""
-        return self.probabilities(self.features(inputs, images, device), domains)
+        """Probabilities of the classes, float64 (n, C), for inputs (n, d) and images as `data.reader` gives them.
+
+        They are the mean over `model.samples` public draws, if the study has any.
+        """
+        parts, start = [], 0
+        for part in feature_parts(self.build_encoder(), inputs, images, device, to_predict=True):
+            parts.append(self.probabilities(part, domains[start : start + len(part)]))
+            start += len(part)
+        return np.concatenate(parts)
 
     def probabilities(self, features: torch.Tensor, domains: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The same for features (n, k) of this model's encoder. A row's bits follow from this row alone."""
+        """The same for features (n, k) of this model's encoder. A row's bits follow from this row alone.
+
+        Of features (n, S, k) it is the mean over the S draws.
+        """
+        if features.dim() > _ONE_FOR_EACH:
+            rows, samples, values = features.shape
+            own = self.probabilities(features.reshape(rows * samples, values), np.repeat(domains, samples))
+            return np.asarray(own.reshape(rows, samples, own.shape[1]).mean(axis=1), np.float64)
         phi = features.cpu().numpy().astype(np.float64)
         rows = max(_CHUNK // self.heads.shape[1], 1)
         parts = [

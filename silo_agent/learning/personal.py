@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -27,19 +27,22 @@ from silo_agent.data.images import Images
 from silo_agent.data.inputs import Inputs
 from silo_agent.data.records import Records
 from silo_agent.learning import files
+from silo_agent.learning.beside.companions import NAMES, Companions, State, require_fit
 from silo_agent.learning.encoder.encoder import Encoder, features, flatten, unflatten
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.families.family import Family
 from silo_agent.learning.families.registry import family_of
 from silo_agent.learning.heads.logits import head_logits
+from silo_agent.learning.invariance import mixed
+from silo_agent.learning.invariance.steps import Steps, require_state
 from silo_agent.learning.model import SharedModel
-from silo_agent.learning.terms.deep_kernel import Trained
-from silo_agent.learning.terms.mmd_d import FEWEST
 from silo_agent.learning.terms.registry import model_loss
-from silo_agent.learning.terms.term import Batch, Seen
+from silo_agent.learning.terms.term import Batch, Layer, Seen
 
 _KIND = "personal"
 _MOMENTUM = 0.9
+_ENVIRONMENTS = "environments"
+"""Name of the state of terms that compare environments (`invariance.steps`) among what a model keeps."""
 _CHUNK = 1 << 22
 """Most values of one intermediate matrix of a prediction."""
 
@@ -57,22 +60,24 @@ class _Network(nn.Module):
 class PersonalModel:
     """One silo's own model. It is immutable: `train` returns the next one.
 
-    `round` is the round of the shared model that it read last. `kernel`: the state of MMD-D's deep kernel, flat
-    (`deep_kernel.Trained`); empty before its first step and without that term.
+    `round` is the round of the shared model that it read last. `state`: what was trained or chosen beside it
+    (`beside.companions`, `invariance.steps`); empty before the first step.
     """
 
     study: Study
     round: int
     network: _Network
-    kernel: NDArray[np.float32] = field(default_factory=lambda: np.zeros(0, np.float32))
+    state: State = field(default_factory=dict)
 
     def __repr__(self) -> str:
         return "PersonalModel(<private>)"
 
     @classmethod
-    def start(cls, shared: SharedModel) -> Self:
-        """The first personal model: the shared model itself."""
-        return cls(shared.study, shared.round, _Network(shared.build_encoder(), shared.heads))
+    def start(cls, shared: SharedModel, heads: NDArray[np.float64] | None = None) -> Self:
+        """The first personal model: the shared model itself, or its encoder under other `heads` (M, W)."""
+        return cls(
+            shared.study, shared.round, _Network(shared.build_encoder(), shared.heads if heads is None else heads)
+        )
 
     def train(
         self,
@@ -85,34 +90,40 @@ class PersonalModel:
     ) -> Self:
         """Minimise the terms of `plan` (`terms.of_personal`) for `plan.epochs` epochs. `shared` stays constant.
 
-        Uses SGD with momentum; the momentum starts at zero each time. Without records the model stays as it is.
+        Uses SGD with momentum; the momentum starts at zero each time. Where a term compares environments, each has its
+        share of every batch. Without records the model stays as it is.
         """
+        asked = terms.of_personal(plan)
         anchor = _Network(shared.build_encoder(), shared.heads).to(device).requires_grad_(requires_grad=False)
         network = copy.deepcopy(self.network).to(device)
         optimizer = torch.optim.SGD(network.parameters(), lr=plan.learning_rate, momentum=_MOMENTUM)
         shuffle = np.random.Generator(np.random.PCG64(int.from_bytes(entropy.bytes(32))))
-        kernel = self._deep_kernel(device) if plan.mmd_d > 0.0 else None
+        steps = self._steps(plan) if terms.compares_environments(asked) else None
+
+        def look(chosen: NDArray[np.int64]) -> Seen:
+            return _seen(network, anchor, self._batch(network, records, chosen), plan.depth)
+
+        beside = Companions(self.study, plan, self.state, look, shuffle=shuffle, device=device)
         for _ in range(plan.epochs):
-            order = shuffle.permutation(len(records))
+            apart = None if steps is None else records.environments
+            order = shuffle.permutation(len(records)) if apart is None else mixed.order(apart, shuffle)
             for start in range(0, len(records), plan.batch_size):
                 optimizer.zero_grad()
                 chosen = order[start : start + plan.batch_size]
-                seen = _seen(network, anchor, self._batch(network, records, chosen))
-                if kernel is not None and len(chosen) >= FEWEST:
-                    reference = seen.constant()
-                    kernel.improve(seen.phi[:, : reference.shape[1]], reference, plan.kernel_steps, shuffle)
-                    seen = replace(seen, kernel=kernel.kernel)
-                torch.autograd.backward(model_loss(terms.of_personal(plan), seen, network, anchor))
+                seen = beside.seen(chosen)
+                whole = model_loss if steps is None else steps.loss
+                torch.autograd.backward(whole(asked, seen, network, anchor))
                 optimizer.step()
-        state = self.kernel if kernel is None else kernel.to_array()
+                beside.taken(chosen)
+        state = beside.finish() | ({} if steps is None else {_ENVIRONMENTS: steps.to_array()})
         return type(self)(self.study, shared.round, network.to("cpu"), state)
 
-    def _deep_kernel(self, device: torch.device | str) -> Trained:
-        width = self.study.model.representation
-        return Trained.from_array(width, self.kernel, device) if len(self.kernel) else Trained(width, device)
+    def _steps(self, plan: Personal) -> Steps:
+        count, known = _environments(self.study), self.state.get(_ENVIRONMENTS)
+        return Steps.start(plan, count) if known is None else Steps.from_array(plan, count, known.astype(np.float64))
 
     def _batch(self, network: _Network, records: Records, chosen: NDArray[np.int64]) -> Batch:
-        device = network.heads.device
+        device, where = network.heads.device, records.environments
         return Batch(
             x=torch.tensor(records.inputs[chosen], device=device),
             images=None if records.images is None else torch.tensor(records.images.take(chosen), device=device),
@@ -121,6 +132,8 @@ class PersonalModel:
             weights=None,
             heads=network.heads,
             family=self.family,
+            environments=None if where is None else torch.tensor(where[chosen], device=device),
+            protected=None if records.protected is None else torch.tensor(records.protected[chosen], device=device),
         )
 
     def predict(
@@ -147,9 +160,7 @@ class PersonalModel:
     def to_bytes(self) -> bytes:
         """The model as safetensors, with its study. The bytes are private."""
         heads = self.network.heads.detach().numpy()
-        tensors = {"encoder": flatten(self.network.encoder), "heads": heads}
-        if len(self.kernel):
-            tensors["kernel"] = self.kernel
+        tensors = {"encoder": flatten(self.network.encoder), "heads": heads, **self.state}
         return files.encode(_KIND, self.study, self.round, tensors)
 
     @classmethod
@@ -157,19 +168,27 @@ class PersonalModel:
         """Inverse of `to_bytes`. Raises `ModelFileError`."""
         study, round_number, tensors = files.decode(_KIND, blob)
         shape = (len(study.data.domains), shapes.head_width(study))
-        kernel = tensors.pop("kernel", np.zeros(0)).astype(np.float32)
+        state: dict[str, NDArray[np.floating[Any]]] = {
+            name: tensors.pop(name).astype(np.float32) for name in sorted(NAMES & set(tensors))
+        }
+        environments = tensors.pop(_ENVIRONMENTS, None)
         if set(tensors) != {"encoder", "heads"} or tensors["heads"].shape != shape:
             msg = "the model file lacks a tensor of its study; train the personal model again"
             raise ModelFileError(msg)
         encoder = Encoder(study.model, study.data, stochastic=terms.is_stochastic(study.encoder))
         try:
             unflatten(encoder, tensors["encoder"].astype(np.float32))
-            if len(kernel):
-                Trained.from_array(study.model.representation, kernel)
+            require_fit(study, state)
+            if environments is not None:
+                require_state(environments.astype(np.float64), _environments(study))
+                state[_ENVIRONMENTS] = environments.astype(np.float64)
         except ValueError:
-            msg = "the model file's encoder or deep kernel is not its study's; train the personal model again"
+            msg = (
+                "the model file's encoder, or what was trained beside it (deep kernel, kernels' weights, adversary,"
+                " environments), is not its study's; train the personal model again"
+            )
             raise ModelFileError(msg) from None
-        return cls(study, round_number, _Network(encoder, tensors["heads"].astype(np.float64)), kernel)
+        return cls(study, round_number, _Network(encoder, tensors["heads"].astype(np.float64)), state)
 
     def save(self, path: Path) -> None:
         """Write the model durably, readable by its owner alone."""
@@ -203,7 +222,14 @@ def train_round(
     personal.train(shared, training(), wanted, entropy=entropy, device=device).save(path)
 
 
-def _seen(network: _Network, anchor: _Network, batch: Batch) -> Seen:
+def _environments(study: Study) -> int:
+    """E, the number of the study's environments; 0 if it names none."""
+    return 0 if study.data.environment is None else study.data.environment.count
+
+
+def _seen(network: _Network, anchor: _Network, batch: Batch, depth: int) -> Seen:
+    phi, own = network.encoder.layered(batch.x, batch.images)
     with torch.no_grad():
-        reference = anchor.encoder(batch.x, batch.images)[:, : anchor.encoder.representation]
-    return Seen(batch, network.encoder(batch.x, batch.images), reference=reference)
+        shared, constant = anchor.encoder.layered(batch.x, batch.images)
+    deeper = tuple(Layer(*pair) for pair in zip(own[: depth - 1], constant[: depth - 1], strict=True))
+    return Seen(batch, phi, reference=shared[:, : anchor.encoder.representation], deeper=deeper)

@@ -1,6 +1,7 @@
 """A process that trains one study's personal model: `python -m silo_agent.learning.personal_process JOB`.
 
-It reads shared models and records from the disk and writes the personal model. It tells the agent nothing: not by a
+It reads shared models and records from the disk and writes the personal model, and after the study's last round this
+hospital's choice of the model that it predicts with. It tells the agent nothing: not by a
 message, not by an exit code that is looked at, and not by the processor or memory that it takes (lowest priority, a
 limit on memory, and the first to be ended if memory runs out). What it has to say goes to `personal.log`, beside the
 model. `apart` starts it and wakes it by a byte on its standard input; it ends when that is closed, or when there was
@@ -9,6 +10,7 @@ nothing to do for a while.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import resource
@@ -17,7 +19,7 @@ import sys
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -29,8 +31,12 @@ from silo_agent.data.reader import read_fitting_records
 from silo_agent.data.records import Records
 from silo_agent.data.split import split
 from silo_agent.data.table import Written
+from silo_agent.learning import files
+from silo_agent.learning.choice.choice import Choice
+from silo_agent.learning.choice.choosing import choose
 from silo_agent.learning.device import choose_device, limit_threads
 from silo_agent.learning.errors import ModelFileError
+from silo_agent.learning.kept import completed
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel, train_round
 from silo_agent.storage.folders import StudyFolder
@@ -105,10 +111,34 @@ def train_up_to(
             train_round(folder.personal, shared, training, entropy=entropy, device=choose_device(device))
 
 
-def _finished(path: Path) -> SharedModel | None:
-    """The model of a round; None if there is none, or if the agent removes it meanwhile, as those of sealed steps."""
+def choose_after(
+    folder: StudyFolder, round_number: int, training: Callable[[], Records], *, entropy: Entropy, device: str = "cpu"
+) -> None:
+    """Choose the model that this hospital predicts with, if this round was the study's last. Known choices stay."""
+    last = _finished(folder.model(round_number))
+    if last is None or last.study.personal is None or round_number != last.study.rounds:
+        return
+    if _is_chosen(folder.choice, last):
+        return
+    kept = {number: _finished(folder.model(number)) for number in range(round_number + 1)}
+    models = {number: model for number, model in kept.items() if model is not None}
+    choice = choose(models, training(), last.study.personal, entropy=entropy, device=choose_device(device))
+    replace(choice, personal=hashlib.sha256(files.read(folder.personal)).hexdigest()).save(folder.choice)
+
+
+def _is_chosen(path: Path, shared: SharedModel) -> bool:
+    """Whether there is a choice beside this very model. One that cannot be read is made anew."""
     try:
-        return SharedModel.load(path)
+        return Choice.load(path).shared == shared.digest
+    except ModelFileError:
+        return False
+
+
+def _finished(path: Path) -> SharedModel | None:
+    """A round's complete model; None without one, or if the agent removes it meanwhile, as those of sealed steps."""
+    try:
+        model = SharedModel.load(path)
+        return completed(model, StudyFolder(path.parent), model.round + 1)
     except ModelFileError:
         if path.exists():
             raise
@@ -116,7 +146,7 @@ def _finished(path: Path) -> SharedModel | None:
 
 
 def work_off(job: Job) -> None:
-    """Train until nothing is wanted any more. Raises whatever the training raises."""
+    """Train, and choose after the last round, until nothing is wanted any more. Raises whatever the training raises."""
     folder, entropy = StudyFolder(Path(job.folder)), SystemEntropy()
 
     @cache
@@ -129,6 +159,7 @@ def work_off(job: Job) -> None:
 
     while wanted := _take(folder):
         train_up_to(folder, wanted, training, entropy=entropy, device=job.device)
+        choose_after(folder, wanted, training, entropy=entropy, device=job.device)
         folder.personal_taken.unlink(missing_ok=True)
 
 

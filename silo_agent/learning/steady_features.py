@@ -35,12 +35,17 @@ def steady_features(
     inputs: NDArray[np.float32] | Inputs,
     images: Images | None = None,
     device: torch.device | str = "cpu",
+    *,
+    to_predict: bool = False,
 ) -> torch.Tensor:
-    """Return what heads read of all rows, float32 (n, width), as `encoder.features`. The encoder is moved."""
+    """Return what heads read of all rows, float32 (n, width), as `encoder.features`. The encoder is moved.
+
+    With `to_predict` it is (n, S, width) if a prediction is averaged over S draws.
+    """
     device = torch.device(device)
     with steady_kernels(device):
         rows = _rows(encoder, inputs.shape[1], None if images is None else images.shape, device)
-        return features(encoder, inputs, images, device, rows=rows)
+        return features(encoder, inputs, images, device, rows=rows, to_predict=to_predict)
 
 
 def _rows(encoder: Encoder, inputs: int, image: tuple[int, ...] | None, device: torch.device) -> int:
@@ -63,9 +68,10 @@ def _is_steady(encoder: Encoder, inputs: int, image: tuple[int, ...] | None, row
     for values in (x, pixels):
         if values is not None:
             values[HOSTILE] = math.nan
+    ways = (encoder, encoder.to_predict) if len(encoder.draws) else (encoder,)
     with torch.no_grad():
         return is_steady(
-            lambda numbers: [encoder(x[numbers], None if pixels is None else pixels[numbers])],
+            lambda numbers: [read(x[numbers], None if pixels is None else pixels[numbers]) for read in ways],
             lambda parts: parts,
             rows,
         )

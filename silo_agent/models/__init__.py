@@ -3,4 +3,4 @@
 The room reads models and records. Nothing leaves the hospital by itself.
 """
 
-__all__ = ["evaluate", "expecting", "export", "predict"]
+__all__ = ["chosen", "evaluate", "expecting", "export", "fairness", "predict"]

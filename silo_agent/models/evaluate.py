@@ -10,7 +10,7 @@ each cohort were scored. A record that does not fit the study is skipped and cou
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -22,14 +22,20 @@ from silo_agent.data.records import NOBODY, Records
 from silo_agent.data.split import split
 from silo_agent.data.table import Written
 from silo_agent.errors import SiloError
+from silo_agent.learning import kept
+from silo_agent.learning.choice.choice import PERSONAL, REFITTED
 from silo_agent.learning.evaluation.evaluation import NumberQuality, Quality, quality
 from silo_agent.learning.evaluation.moments import number_quality
+from silo_agent.learning.evaluation.paired import Paired, paired
 from silo_agent.learning.evaluation.sampling import NO_SPREAD, Spread, spread
+from silo_agent.learning.evaluation.unknown_domain import Model
 from silo_agent.learning.families.family import is_of_classes
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
+from silo_agent.models.chosen import Picked, chosen
 from silo_agent.storage.folders import StudyFolder
 
+CHOSEN: Final = "chosen"
 _LISTED: Final = 3
 """Most faults that are repeated."""
 
@@ -73,6 +79,11 @@ class Patients:
 class Evaluation:
     """Quality by domain, with intervals of the sampling. The personal parts are None if the silo has no such model.
 
+    `choice` names the model that this hospital chose to predict with, and `why` says why; None if it has not chosen.
+    The chosen parts are None if that is the shared or the personal model. `untouched`: how each model of the hospital's
+    own does beside the shared one on the held-out patients of the file, by name; empty if the records do not say whose
+    they are, or if no patient is held out.
+
     `scored` is "held out" or "all"; `patients` is None if the records do not say whose they are. `skipped` counts the
     records that do not fit the study, and `faults` says why the first were skipped.
     """
@@ -90,6 +101,11 @@ class Evaluation:
     personal: tuple[Quality | NumberQuality, ...] | None
     shared_intervals: tuple[Spread, ...]
     personal_intervals: tuple[Spread, ...] | None
+    choice: str | None = None
+    why: str | None = None
+    chosen: tuple[Quality | NumberQuality, ...] | None = None
+    chosen_intervals: tuple[Spread, ...] | None = None
+    untouched: Mapping[str, Paired] = field(default_factory=dict)
 
 
 def evaluate(
@@ -112,7 +128,7 @@ def evaluate(
     if not path.exists():
         msg = f"there is no finished round of this study in {folder}; run the study first"
         raise NoModelError(msg)
-    model = SharedModel.load(path)
+    model = kept.load(path)
     study = model.study
     file, own = _file(study, data, cohorts)
     # A file of other people need not have the columns that identify records here.
@@ -121,17 +137,20 @@ def evaluate(
     records, check = read_checked_records(file, study.data, _LISTED, identified_by, written=written)
     if check.left_out and not check.kept:
         raise DataError(check.faults, check.total)
-    patients = None
+    patients, untouched = None, None
     if NOBODY not in records.identities:
         training, evaluation = split(records, cohorts.data_set, cohorts.holdout)
         unit = "record" if study.data.patient is None else "patient"
         patients = Patients(unit, training.patient_count, evaluation.patient_count, own)
-        records = evaluation if held_out else records
+        records, untouched = evaluation if held_out else records, evaluation
     shared, shared_intervals = _by_domain(model, records, study, model)
-    personal, personal_intervals = None, None
-    personal_path = StudyFolder(folder).personal
-    if personal_kept and personal_path.exists():
-        personal, personal_intervals = _by_domain(PersonalModel.load(personal_path), records, study, model)
+    own_models, picked = _own_models(StudyFolder(folder), round_number) if personal_kept else ({}, None)
+    found = {name: _by_domain(own_model, records, study, model) for name, own_model in own_models.items()}
+    personal, personal_intervals = found.get(PERSONAL, (None, None))
+    chosen_one, chosen_intervals = found.get(CHOSEN, (None, None))
+    compared = {}
+    if untouched is not None and len(untouched):
+        compared = {name: _beside(model, own_model, untouched) for name, own_model in own_models.items()}
     return Evaluation(
         study=study.digest,
         name=study.name,
@@ -146,7 +165,28 @@ def evaluate(
         personal=personal,
         shared_intervals=shared_intervals,
         personal_intervals=personal_intervals,
+        choice=None if picked is None else picked.name,
+        why=None if picked is None else picked.why,
+        chosen=chosen_one,
+        chosen_intervals=chosen_intervals,
+        untouched=compared,
     )
+
+
+def _own_models(folder: StudyFolder, round_number: int) -> tuple[dict[str, Model], Picked | None]:
+    """The personal model, what this hospital chose if that is another one, and its choice. Raises `ModelFileError`."""
+    models: dict[str, Model] = {}
+    if folder.personal.exists():
+        models[PERSONAL] = PersonalModel.load(folder.personal)
+    picked = chosen(folder, round_number) if folder.choice.exists() else None
+    if picked is not None and picked.name in REFITTED:
+        models[CHOSEN] = picked.model
+    return models, picked
+
+
+def _beside(shared: SharedModel, own: Model, records: Records) -> Paired:
+    said = [one.predict(records.inputs, records.domains, records.images) for one in (shared, own)]
+    return paired(said[0], said[1], records.labels, records.patients, shared.family)
 
 
 def _file(study: Study, data: Path | None, cohorts: Cohorts) -> tuple[Path, bool]:
@@ -161,7 +201,7 @@ def _file(study: Study, data: Path | None, cohorts: Cohorts) -> tuple[Path, bool
 
 
 def _by_domain(
-    predictor: SharedModel | PersonalModel, records: Records, study: Study, model: SharedModel
+    predictor: Model, records: Records, study: Study, model: SharedModel
 ) -> tuple[tuple[Quality | NumberQuality, ...], tuple[Spread, ...]]:
     said = predictor.predict(records.inputs, records.domains, records.images)
     bins, family = study.evaluation.bins, model.family

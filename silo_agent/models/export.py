@@ -92,6 +92,13 @@ def export(
         msg = f"{out} exists already and is never overwritten; give a new folder"
         raise ExportError(msg)
     study, prefix = model.study, _PRIVATE_PREFIX if personal else ""
+    if study.model.samples and not personal:
+        msg = (
+            f"model.samples is {study.model.samples}: a prediction is a mean over draws, and an exported network"
+            " predicts at the mean of the representation, with other results; use `fedward-silo predict`, or have a"
+            " study without model.samples"
+        )
+        raise ExportError(msg)
     shares, counted = domain_shares(folder, len(study.data.domains))
     encoder, heads = network_of(model)
     network = describe(encoder, heads, shares, model.family, inputs=study.data.inputs, label=study.data.label)

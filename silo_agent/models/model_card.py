@@ -148,10 +148,25 @@ def model_card(
         "quality": None if quality is None else [dict(entry) for entry in quality],
         "use": {
             "intended": study.purpose,
-            "limits": list(_LIMITS if study.data.label.number is None else _NUMBER_LIMITS),
+            "limits": [
+                *(_LIMITS if study.data.label.number is None else _NUMBER_LIMITS),
+                *(() if personal else _kept(study)),
+            ],
         },
     }
     return card
+
+
+def _kept(study: Study) -> tuple[str, ...]:
+    """What is to be known of the parts of a shared model that this hospital has for itself."""
+    if not study.composition.keeps:
+        return ()
+    parts = " and ".join(sorted(study.composition.kept))
+    text = (
+        f"By recipe {study.recipe} this hospital trained {parts} for itself, with the noise and price stated here, so"
+        " the model fits its own patients. The measured quality is that of all hospitals' own models together."
+    )
+    return (text,)
 
 
 def to_json(card: Json) -> bytes:

@@ -26,6 +26,7 @@ from silo_agent.data.outcome import in_unit
 from silo_agent.data.table import Written
 from silo_agent.data.unlabelled import UNKNOWN, Unlabelled, read_unlabelled
 from silo_agent.errors import SiloError
+from silo_agent.learning import kept
 from silo_agent.learning.device import choose_device
 from silo_agent.learning.evaluation.unknown_domain import Model, Way, domain_shares, predict_ensemble, predict_pooled
 from silo_agent.learning.model import SharedModel
@@ -121,8 +122,8 @@ def check_output(path: Path) -> None:
 
 
 def load_model(path: Path, *, personal: bool) -> Model:
-    """Read a model file. Raises `ModelFileError`."""
-    return PersonalModel.load(path) if personal else SharedModel.load(path)
+    """Read a model file; the shared model with the parts that the silo keeps. Raises `ModelFileError`."""
+    return PersonalModel.load(path) if personal else kept.load(path)
 
 
 def predict(
@@ -189,5 +190,5 @@ def _pooled_model(model: Model, folder: Path) -> SharedModel | None:
         return model
     if not isinstance(model, SharedModel) or not path.exists():
         return None
-    pooled = SharedModel.load(path)
+    pooled = kept.load(path)
     return pooled if pooled.study.digest == model.study.digest and pooled.round == number else None

@@ -59,6 +59,14 @@ class StudyFolder:
         """The tables r(z|y) after a round's training, if the study keeps them at the silo."""
         return self.path / f"prior-{round_number}.f32"
 
+    def kept(self, round_number: int) -> Path:
+        """The parts of the model that the study keeps at the silo, after a round's training."""
+        return self.path / f"kept-{round_number}.f64"
+
+    def environments(self, round_number: int) -> Path:
+        """How much each environment counts after a round's training on public data (`learning.invariance`)."""
+        return self.path / f"environments-{round_number}.f64"
+
     def together(self, place: Place) -> Path:
         """The encoder's change of an attempt in which it was trained together with the heads, until it is summed."""
         return self.path / f"together-{place.round}-{place.attempt}.f64"
@@ -67,6 +75,11 @@ class StudyFolder:
     def personal(self) -> Path:
         """The personal model, which never leaves the hospital."""
         return self.path / "personal.safetensors"
+
+    @property
+    def choice(self) -> Path:
+        """Which model this hospital predicts with, and why. As private as the personal model."""
+        return self.path / "choice.safetensors"
 
     @property
     def personal_wanted(self) -> Path:

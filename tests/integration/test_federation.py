@@ -96,6 +96,7 @@ def test_a_study_runs_to_its_end(tmp_path, mode):
         assert counted == pytest.approx(statement["spent"], rel=0.01)
         assert 0 < statement["spent"] <= 4
         assert (federation.state(silo) / "personal.safetensors").exists()
+        assert (federation.state(silo) / "choice.safetensors").stat().st_mode & 0o777 == 0o600
 
 
 def metric(text, name):

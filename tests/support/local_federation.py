@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from policies.documents.study import Study
 from policies.plan.release import Release, plan
 from protos.messages import Place, Tensor
+from silo_agent.learning.choice.choosing import choose
 from silo_agent.learning.contributions.contribution import Integers
 from silo_agent.learning.evaluation.evaluation import Results
 from silo_agent.learning.learner import Learner
@@ -111,8 +112,11 @@ class LocalFederation:
         return self
 
     def _train_personal(self, silo: str, learner: Learner) -> None:
-        path = StudyFolder(self.folder / silo).personal
-        train_round(path, self.models[silo], lambda: learner.cohort("training"), entropy=self.personal[silo])
+        folder, model = StudyFolder(self.folder / silo), self.models[silo]
+        entropy, plan = self.personal[silo], self.study.personal
+        train_round(folder.personal, model, lambda: learner.cohort("training"), entropy=entropy)
+        if plan is not None and model.round == self.study.rounds and not folder.choice.exists():
+            choose({model.round: model}, learner.cohort("training"), plan, entropy=entropy).save(folder.choice)
 
     def run_round(self, number: int) -> None:
         """One round: every tensor is contributed, summed, opened; heads are solved by one and adopted by all."""

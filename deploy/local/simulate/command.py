@@ -28,6 +28,8 @@ _WIDTH: Final = 140
 """Columns of a table that goes to a file."""
 NO_NOISE: Final = "without noise"
 ALONE: Final = "alone"
+OWN: Final = "own patients"
+"""Of a recipe that keeps parts at the silos: what each silo's complete model gives for its own patients."""
 PLOTS: Final = (".svg", ".png", ".pdf")
 
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="study.yaml")]
@@ -100,7 +102,8 @@ def simulate(
             return each_seed(what, variant, source, numbers, workers=workers, done=done)
 
         runs = each("study", run, asked)
-        others: dict[str, Sequence[Measured]] = {}
+        own = [run.own for run in runs if run.own is not None]
+        others: dict[str, Sequence[Measured]] = {OWN: own} if own else {}
         if no_noise:
             others[NO_NOISE] = each(NO_NOISE, run, without_noise(asked))
         if alone:

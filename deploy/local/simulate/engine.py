@@ -9,26 +9,29 @@ charged, sealed or kept: a learner's files lie in a folder that is removed, in m
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crypto.entropy import Entropy
 from deploy.local.simulate.entropy import RepeatableEntropy
 from deploy.local.simulate.errors import SimulationError
-from deploy.local.simulate.outcome import Outcome, measure
+from deploy.local.simulate.outcome import Measured, Outcome, measure
 from deploy.local.simulate.silos import Cohorts, Silo
 from policies.documents.study import Study, require_bounds
 from policies.plan.cost import Cohort
 from policies.plan.release import Release, plan
 from protos.messages import Place, Tensor
 from silo_agent.data.records import Records
+from silo_agent.learning import kept
 from silo_agent.learning.contributions.contribution import Integers
 from silo_agent.learning.evaluation.evaluation import Results
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.model import SharedModel
+from silo_agent.storage.folders import StudyFolder
 
 _MEMORY: Final = Path("/dev/shm")  # noqa: S108  # a folder with a name of its own is made below it
 
@@ -47,9 +50,17 @@ class VirtualSilo(Learner):
         return self._silo.training if name == "training" else self._silo.held_out
 
 
-def simulate(study: Study, cohorts: Cohorts, *, seed: int, device: str = "cpu") -> Outcome:
+def simulate(
+    study: Study,
+    cohorts: Cohorts,
+    *,
+    seed: int,
+    device: str = "cpu",
+    after_round: Callable[[SharedModel], None] | None = None,
+) -> Outcome:
     """Run a whole study on these silos; the same seed draws the same noise.
 
+    `after_round` is called with the model of each finished training round, as a silo's personal model reads it.
     The silos are named as in the study. Some of its silos may be absent, as in a federation that goes on without them.
     Raises `SimulationError` for a silo that the study does not name or for no silo, `Refused` for a study that no agent
     would train.
@@ -65,13 +76,35 @@ def simulate(study: Study, cohorts: Cohorts, *, seed: int, device: str = "cpu") 
             folder = Path(root) / name
             folder.mkdir()
             learners[name] = VirtualSilo(study, silo, folder, RepeatableEntropy(seed, name), device)
-        model, published = _walk(study, learners)
+        model, published = _walk(study, learners, after_round)
+        complete = [kept.completed(model, StudyFolder(Path(root) / name), study.rounds + 1) for name in learners]
     parts = cohorts.measured
-    said = [model.predict(records.inputs, records.domains, records.images) for records in parts]
-    return Outcome(study, seed, *measure(study, parts, said), model=model, published=published)
+    said = _said(complete, cohorts) if study.composition.keeps else [_predicted(model, records) for records in parts]
+    own = None
+    if study.composition.keeps and cohorts.test is not None:
+        mine = Cohorts(cohorts.silos)
+        own = Measured(study, seed, *measure(study, mine.measured, _said(complete, mine)))
+    return Outcome(study, seed, *measure(study, parts, said), model=model, published=published, own=own)
 
 
-def _walk(study: Study, learners: Mapping[str, Learner]) -> tuple[SharedModel, Results]:
+def _predicted(model: SharedModel, records: Records) -> NDArray[np.float64]:
+    return model.predict(records.inputs, records.domains, records.images)
+
+
+def _said(complete: Sequence[SharedModel], cohorts: Cohorts) -> list[NDArray[np.float64]]:
+    """Predictions where silos keep parts: each silo's own of its patients, the mean of all of those of unknown origin.
+
+    Only a simulation, or whoever holds public data, can have the silos' models together (docs/design/recipes.md,
+    "Patients of unknown origin").
+    """
+    if cohorts.test is not None:
+        return [np.mean([_predicted(model, cohorts.test) for model in complete], axis=0)]
+    return [_predicted(model, records) for model, records in zip(complete, cohorts.measured, strict=True)]
+
+
+def _walk(
+    study: Study, learners: Mapping[str, Learner], after_round: Callable[[SharedModel], None] | None
+) -> tuple[SharedModel, Results]:
     """All rounds; gives the last model and the metrics that follow from the noised sums."""
     model, results, planned = SharedModel.start(study), None, plan(study)
     for number in range(planned.last + 1):
@@ -80,6 +113,8 @@ def _walk(study: Study, learners: Mapping[str, Learner]) -> tuple[SharedModel, R
             total = _sum(release, place, model, learners)
             model, found = _open(Tensor(release.tensor), total, place, model, learners)
             results = found or results
+        if after_round is not None and 0 < number < planned.last:
+            after_round(model)
     if results is None:
         msg = "the study's plan has no metrics; ask the developers"
         raise SimulationError(msg)

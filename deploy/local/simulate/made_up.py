@@ -1,11 +1,12 @@
 """Made-up patients that fit a study's schema: for trying a study before there are any records.
 
 The law of one seed. A number is normal around the middle of its range, with a deviation of .4 on the scale [-1, 1], cut
-at the ends; codes and domains are equally likely; nothing is absent. Domain m's logit is `effect` times the standard
-score of a linear function of the inputs, along w_0 + `difference` v_m with random w_0 and v_m, and an intercept that
-gives the prevalence. With more than two classes each class has such a function, and the classes are about equally
-likely. A number is normal around the middle of its range as the others are: `effect` times that standard score plus a
-standard normal, scaled; so effect^2 / (1 + effect^2) of its variance can be explained. Every patient has one record.
+at the ends; codes, domains and environments are equally likely; nothing is absent. Domain m's logit is `effect` times
+the standard score of a linear function of the inputs, along w_0 + `difference` v_m with random w_0 and v_m, and an
+intercept that gives the prevalence. With more than two classes each class has such a function, and the classes are
+about equally likely. A number is normal around the middle of its range as the others are: `effect` times that standard
+score plus a standard normal, scaled; so effect^2 / (1 + effect^2) of its variance can be explained. Every patient has
+one record.
 """
 
 from __future__ import annotations
@@ -82,7 +83,9 @@ class _Law:
             labels = (rng.random(count) < expit(logits[:, 0])).astype(np.int64)
         else:
             labels = np.argmax(logits + rng.gumbel(size=logits.shape), axis=1)
-        return of_arrays(inputs, labels, domains)
+        environment = self._study.data.environment
+        places = None if environment is None else rng.integers(environment.count, size=count)
+        return of_arrays(inputs, labels, domains, environments=places)
 
     def _inputs(self, count: int) -> Array:
         rng, columns = self._rng, []

@@ -83,10 +83,15 @@ class Measured:
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Outcome(Measured):
-    """One run of a study. `published`: what the silos would sign, from the noised sums of held-out patients."""
+    """One run of a study. `published`: what the silos would sign, from the noised sums of held-out patients.
+
+    `own`: if the recipe keeps parts at the silos and `exact` is of separate test records, what each silo's complete
+    model gives for its own held-out patients, all together; else None.
+    """
 
     model: SharedModel
     published: Results
+    own: Measured | None = None
 
     @property
     def epsilon(self) -> Mapping[str, float]:

@@ -84,12 +84,16 @@ def of_arrays(
     domains: NDArray[Any],
     patients: NDArray[Any] | None = None,
     images: Images | None = None,
+    *,
+    environments: NDArray[Any] | None = None,
+    protected: NDArray[Any] | None = None,
 ) -> Records:
     """Records from arrays, one entry per record.
 
     `inputs` (n, d) in [-1, 1], in the order of the study's features, as its schema would make them. `labels` (n,), the
     class in [0, C); `domains` (n,) in [0, M). `patients` (n,): whose record it is, in any form that can be compared; if
-    absent, every record is a patient of its own. Raises ValueError if lengths differ.
+    absent, every record is a patient of its own. `environments` (n,) in [0, E) and `protected` (n, P), places of the
+    protected attributes: if the study names such columns. Raises ValueError if lengths differ.
     """
     whose = np.arange(len(labels)) if patients is None else np.asarray(patients)
     names, index = np.unique(whose, return_inverse=True)
@@ -100,6 +104,8 @@ def of_arrays(
         index.astype(np.int64).ravel(),
         tuple(map(str, names.tolist())),
         images,
+        None if environments is None else np.array(environments, np.int64),
+        None if protected is None else np.array(protected, np.int64),
     )
 
 
@@ -121,4 +127,6 @@ def rows_of(records: Records, kept: NDArray[np.bool_]) -> Records:
         index.astype(np.int64).ravel(),
         tuple(records.identities[patient] for patient in present),
         None if records.images is None else records.images.subset(kept),
+        None if records.environments is None else records.environments[kept],
+        None if records.protected is None else records.protected[kept],
     )

@@ -40,7 +40,7 @@ def statistic(
         local = own.heads[: len(heads)]
         sums = _sums(setting, cohort, weights, own, pooled=pooled)
         return pack(*feddar_sa.weighed(sums, heads, local, plan), setting.family)
-    if study.recipe == "feddar-sa":
+    if study.composition.heads == "hessians":
         return pack(*feddar_sa.statistic(sums, heads, plan), setting.family)
     domains = np.zeros_like(cohort.domains) if pooled else cohort.domains
     patients = np.bincount(domains, weights=weights, minlength=len(heads)).astype(np.float64)
@@ -52,7 +52,7 @@ def solve(setting: Setting, total: Integers, place: Place, model: SharedModel, *
     study, plan, family = setting.study, setting.study.heads, setting.family
     pooled, blocks = shapes.is_pooled(study, place.round), shapes.head_blocks(study, place.round)
     values = from_grid(total, Grid.of(study).step)
-    if study.recipe == "feddar-sa":
+    if study.composition.heads == "hessians":
         sums = feddar_sa.opened(*family.centred(*unpack(values, blocks, model.heads.shape[1], family)), plan)
         heads = newton.solve(model.heads, *sums, noise_sd / family.hessian_factor, plan, pooled=pooled)
     else:

@@ -10,19 +10,21 @@ from numpy.typing import NDArray
 
 from crypto.rings.grid import from_grid, to_grid_stochastic
 from crypto.stream import KEY_BYTES, KeyStream
-from policies.documents.sections import LINEAR
-from policies.plan import shapes
+from policies.plan import shapes, terms
 from policies.plan.release import Release, encoder_release
 from protos.messages import Place
 from silo_agent.data.records import Records
+from silo_agent.learning import kept
 from silo_agent.learning.contributions.contribution import Integers, Opened, Setting
-from silo_agent.learning.contributions.counts import noised_counts, of_large_domains
+from silo_agent.learning.contributions.counts import noised_counts, of_large_domains, small_domains
 from silo_agent.learning.encoder.encoder import flatten, unflatten
 from silo_agent.learning.heads.domain_weights import domain_weights
+from silo_agent.learning.invariance.plain import train_plainly
+from silo_agent.learning.invariance.steps import Steps
 from silo_agent.learning.model import HEAD_BOUND, SharedModel
 from silo_agent.learning.private.dpsgd import EncoderUpdate, train_encoder
 from silo_agent.learning.recipes.feddar_linear import orthonormalised
-from silo_agent.learning.terms.cmi import Prior
+from silo_agent.learning.terms.cmi import FixedPrior, Prior
 from silo_agent.storage.durable import write_whole
 from silo_agent.storage.folders import StudyFolder
 
@@ -31,9 +33,46 @@ UPDATE_STEPS = {"ring32": 1 << 21, "ring64": 1 << 36, "ckks": 1 << 25}
 
 
 def train(
-    setting: Setting, release: Release, cohort: Records, place: Place, model: SharedModel, *, prior: Prior | None = None
+    setting: Setting,
+    release: Release,
+    cohort: Records,
+    place: Place,
+    model: SharedModel,
+    *,
+    prior: Prior | FixedPrior | None = None,
 ) -> EncoderUpdate:
-    """Train the encoder, and the heads with it if the round does so, from the shared model."""
+    """Train the encoder, and the heads with it if the round does so, from the silo's complete model.
+
+    With `heads-first` the first steps train the heads alone, the others the encoder alone.
+    """
+    study, joint = setting.study, shapes.trained_heads(setting.study, place.round)
+    first = shapes.steps_before(study, place.round)
+    if terms.couples_records(study.encoder):
+        return _train_plainly(setting, release, cohort, place, model)
+    if study.composition.order != "heads-first":
+        return _train(setting, release, cohort, model, prior, joint=joint, first=first)
+    alone = study.encoder.head_steps
+    own = _train(
+        setting, replace(release, count=alone), cohort, model, prior, joint=joint, first=first, heads_alone=True
+    )
+    moved = own.vector[-joint * model.heads.shape[1] :]
+    heads = model.with_heads(model.heads + moved.reshape(joint, -1), model.round)
+    rest = replace(release, count=release.count - alone)
+    update = _train(setting, rest, cohort, heads, prior, joint=0, first=first + alone)
+    return EncoderUpdate(np.concatenate([update.vector, moved]), update.prior)
+
+
+def _train(
+    setting: Setting,
+    release: Release,
+    cohort: Records,
+    model: SharedModel,
+    prior: Prior | FixedPrior | None,
+    *,
+    joint: int,
+    first: int,
+    heads_alone: bool = False,
+) -> EncoderUpdate:
     study = setting.study
     return train_encoder(
         model.build_encoder(),
@@ -42,15 +81,48 @@ def train(
         study.encoder,
         release,
         family=setting.family,
-        joint=shapes.trained_heads(study, place.round),
+        joint=joint,
+        heads_alone=heads_alone,
+        kept=study.composition.kept,
         domain_weights=domain_weights(noised_counts(setting.folder), study.encoder.weight_clip),
         prior=prior,
         mode=study.privacy.mode,
         entropy=setting.entropy,
         device=setting.device,
-        first=shapes.steps_before(study, place.round),
+        first=first,
         steps=shapes.steps_before(study, study.rounds + 1),
     )
+
+
+def _train_plainly(
+    setting: Setting, release: Release, cohort: Records, place: Place, model: SharedModel
+) -> EncoderUpdate:
+    """The same on whole batches, for public data. The environments' weights go on from the rounds before, as `_prior`.
+
+    Raises `Refused` if the data are not declared public.
+    """
+    study, folder = setting.study, StudyFolder(setting.folder)
+    count = 0 if study.data.environment is None else study.data.environment.count
+    steps = Steps.start(study.encoder, count)
+    before = [path for number in range(1, place.round) if (path := folder.environments(number)).exists()]
+    if before:
+        steps = Steps.from_array(study.encoder, count, np.frombuffer(before[-1].read_bytes(), "<f8"))
+    steps.taken = shapes.steps_before(study, place.round)
+    update = train_plainly(
+        study,
+        model.build_encoder(),
+        model.heads,
+        cohort,
+        release,
+        steps=steps,
+        joint=shapes.trained_heads(study, place.round),
+        family=setting.family,
+        domain_weights=domain_weights(noised_counts(setting.folder), study.encoder.weight_clip),
+        device=setting.device,
+        whole=shapes.steps_before(study, study.rounds + 1),
+    )
+    write_whole(folder.environments(place.round), steps.to_array().astype("<f8").tobytes())
+    return update
 
 
 def train_together(setting: Setting, cohort: Records, place: Place, model: SharedModel) -> SharedModel:
@@ -74,6 +146,13 @@ def _orthonormal(model: SharedModel) -> SharedModel:
     return replace(model, encoder=basis.ravel().astype(np.float32), heads=turned)
 
 
+def _of_large_domains(setting: Setting, change: kept.Change) -> kept.Change:
+    """The change without that of kept heads of domains with too few patients, as shared ones stay where they are."""
+    if change.heads is None or len(change.heads) == 1:
+        return change
+    return replace(change, heads=np.where(small_domains(setting)[:, None], 0.0, change.heads))
+
+
 class EncoderUpdates:
     """Changes of the encoder's weights and of the tables that are averaged with them."""
 
@@ -89,8 +168,12 @@ class EncoderUpdates:
         if plan.together:
             vector = trained_before(setting, place)
         else:
-            update = train(setting, release, cohort, place, model, prior=self._prior(model, place.round))
-            vector = update.vector
+            folder = StudyFolder(setting.folder)
+            own = kept.completed(model, folder, place.round)
+            update = train(setting, release, cohort, place, own, prior=self._prior(model, place.round))
+            change = kept.Change.of(update.vector, setting.study, place.round)
+            kept.keep(_of_large_domains(setting, change), own, folder, place.round)
+            vector = change.uploaded
             if update.prior is not None and plan.prior == "local":
                 write_whole(self._prior_path(place.round), flatten(update.prior).astype("<f4").tobytes())
         setting.log.record(place, release)
@@ -102,25 +185,31 @@ class EncoderUpdates:
 
     def open(self, _release: Release, total: Integers, place: Place, model: SharedModel, silos: int) -> Opened:
         """Add the uniform mean of the silos' updates to the shared encoder, and to heads that were trained with it."""
-        joint, values = shapes.joint_heads(self._setting.study, place.round), from_grid(total, self._step)
-        if not joint:
-            updated = model.with_update(values, silos)
-            return Opened(_orthonormal(updated) if self._setting.study.recipe == LINEAR else updated)
-        own = joint * model.heads.shape[1]
-        updated = model.with_update(values[:-own], silos)
+        study, values = self._setting.study, from_grid(total, self._step)
+        recipe, joint = study.composition, shapes.joint_heads(study, place.round)
+        own = 0 if recipe.heads == "kept" else joint * model.heads.shape[1]
+        if recipe.encoder == "kept":
+            # Nobody's encoder moves the shared one, which stays at the public start.
+            shared = values[: shapes.prior_values(study)]
+            values = np.concatenate([np.zeros(len(model.encoder)), shared, values[len(values) - own :]])
+        updated = model.with_update(values[: len(values) - own], silos)
+        if not own:
+            # If heads and encoder alternate, the heads' sum has named the round before.
+            updated = replace(updated, round=place.round if joint else model.round)
+            return Opened(_orthonormal(updated) if recipe.linear else updated)
         heads = np.clip(model.heads + values[-own:].reshape(joint, -1) / silos, -HEAD_BOUND, HEAD_BOUND)
         if joint > 1:
             heads = of_large_domains(self._setting, heads, model)
         return Opened(updated.with_heads(heads, place.round))
 
-    def _prior(self, model: SharedModel, round_number: int) -> Prior | None:
+    def _prior(self, model: SharedModel, round_number: int) -> Prior | FixedPrior | None:
         """The r(z|y) that a round's training starts from. If it is local, it comes from the rounds before.
 
         It never comes from the same round. If a crash lost a draw and the draw was made again, two trainings would have
         fed the table for one charge.
         """
         prior = model.build_prior()
-        if prior is not None and self._setting.study.encoder.prior == "local":
+        if isinstance(prior, Prior) and self._setting.study.encoder.prior == "local":
             kept = [path for r in range(1, round_number) if (path := self._prior_path(r)).exists()]
             if kept:
                 unflatten(prior, np.frombuffer(kept[-1].read_bytes(), "<f4"))

@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crypto.rings.grid import from_grid, to_grid
-from policies.documents.sections import LOCAL
 from policies.plan import shapes
 from policies.plan.release import Release
 from protos.messages import Place
@@ -61,7 +60,7 @@ class Heads:
         if shapes.is_calibration(self._setting.study, place.round):
             return self._intercepts(release, cohort, model, strict=strict)
         setting, blocks = self._setting, shapes.head_blocks(self._setting.study, place.round)
-        if setting.study.recipe in LOCAL:
+        if setting.study.composition.local_heads:
             return averaged_heads.statistic(setting, cohort, place, model, rehearsed=strict)
         encoder, weights, together = model.build_encoder(), cohort.weights, chunk_rows(setting.study)
         most, clip = setting.study.privacy.max_patients, setting.study.heads.clip
@@ -125,7 +124,7 @@ class Heads:
         """
         if shapes.is_calibration(self._setting.study, place.round):
             return to_grid(self._calibrated(release, total, silos, model).ravel(), HEAD_STEP, HEAD_BOUND)
-        if self._setting.study.recipe in LOCAL:
+        if self._setting.study.composition.local_heads:
             sd = ROUNDING_MARGIN * rounding_sd(silos=silos, step=Grid.of(self._setting.study).step)
             averaged = averaged_heads.solve(self._setting, total, place, model, noise_sd=sd)
             return to_grid(averaged.ravel(), HEAD_STEP, HEAD_BOUND)

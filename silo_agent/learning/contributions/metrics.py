@@ -28,6 +28,7 @@ from silo_agent.learning.evaluation.evaluation import (
 )
 from silo_agent.learning.evaluation.moments import moment_cells, results_from_moments
 from silo_agent.learning.families.family import is_of_classes
+from silo_agent.learning.kept import completed
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.steady_features import steady_features
 from silo_agent.storage.durable import write_whole
@@ -54,11 +55,12 @@ class Metrics:
     ) -> NDArray[np.float64]:
         """The cells without noise, (release.values,). Private: only `contribute` and made-up records use it."""
         setting, family, count = self._setting, self._setting.family, len(self._setting.study.data.domains)
+        model = completed(model, StudyFolder(setting.folder), setting.study.rounds + 1)
         encoder, weights, plan = model.build_encoder(), exact_weights(cohort.weights), setting.study.evaluation
 
         def term(rows: Rows) -> NDArray[np.float64]:
             images = None if cohort.images is None else cohort.images.subset(rows)
-            features = steady_features(encoder, cohort.inputs[rows], images, setting.device)
+            features = steady_features(encoder, cohort.inputs[rows], images, setting.device, to_predict=True)
             labels, domains = cohort.labels[rows], cohort.domains[rows]
             predictions = model.probabilities(features, domains)
             if not is_of_classes(family):

@@ -11,7 +11,7 @@ the encoder.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
 import numpy as np
@@ -26,6 +26,7 @@ from silo_agent.data.images import Images
 from silo_agent.data.inputs import Inputs
 from silo_agent.learning.encoder import image_networks
 from silo_agent.learning.encoder.beside import Beside, longest, raw_scale
+from silo_agent.learning.encoder.draws import public_draws
 from silo_agent.learning.encoder.orthonormal import gram_schmidt
 
 MIN_DEVIATION = 1e-3
@@ -39,9 +40,9 @@ class Encoder(nn.Module):
     """Linear/Tanh stack on records and image features: phi = tanh(a(x)) / sqrt(k), and beside it what heads read too.
 
     Stochastic (FedSR): a ~ N(mean(x), deviation(x)^2). The map from a to phi is one-to-one, so the KL divergence of
-    FedSR's q(z|x) from r(z|y) equals that of the Gaussians of a. If nothing is drawn, phi is taken at the mean. An
-    image goes through `image_network` first; its features follow the record's inputs. A new encoder is all zeros;
-    `build_encoder` gives one at the common start.
+    FedSR's q(z|x) from r(z|y) equals that of the Gaussians of a. If nothing is drawn, phi is taken at the mean.
+    Predictions are averaged over the public `draws`, if a study wants any. An image goes through `image_network` first;
+    its features follow the record's inputs. A new encoder is all zeros; `build_encoder` gives one at the common start.
     """
 
     def __init__(self, model: Model, data: DataSchema, *, stochastic: bool) -> None:
@@ -51,6 +52,9 @@ class Encoder(nn.Module):
         self.scale = raw_scale(data) if model.encoder in {"raw", "linear"} else None
         """What raw inputs, or their linear map, are divided by; None if there is a network."""
         self.beside = Beside(model, data)
+        self.draws = torch.from_numpy(public_draws(model.seed, model.samples, model.representation))
+        """Standard normals (S, k) that predictions are averaged over, the same for every record; S is 0 if a prediction
+        is taken at the mean."""
         own = 1.0 if self.scale is None else longest(data) / self.scale
         self.norm_bound = math.hypot(own, self.beside.norm_bound)
         self.width = model.representation + self.beside.width
@@ -86,12 +90,29 @@ class Encoder(nn.Module):
 
         `x` (n, d), d may be 0; `images` (n, c, h, w) exactly if the study has images. Raises ValueError otherwise.
         """
+        out: torch.Tensor = self.layers(torch.cat(self._joined(x, images), dim=1))
+        return self._split(out)
+
+    def layered(self, x: torch.Tensor, images: torch.Tensor | None = None) -> tuple[torch.Tensor, list[torch.Tensor]]:
+        """Return what `forward` does, and the outputs of the layers below, from the last down (n, w) each.
+
+        These are the hidden layers after their tanh, and at the end the image network. With encoder raw there are none.
+        """
+        joined = self._joined(x, images)
+        outputs, passed = joined[1:], torch.cat(joined, dim=1)
+        for layer in self.layers:
+            passed = layer(passed)
+            if isinstance(layer, nn.Tanh):
+                outputs.append(passed)
+        return self.read(self._split(passed)[0], x), outputs[::-1]
+
+    def _joined(self, x: torch.Tensor, images: torch.Tensor | None) -> list[torch.Tensor]:
         if (images is None) != (self.image_network is None):
             msg = "this study's records have images: give them" if images is None else "this study reads no images"
             raise ValueError(msg)
-        if self.image_network is not None:
-            x = torch.cat([x, self.image_network(images)], dim=1)
-        out: torch.Tensor = self.layers(x)
+        return [x] if self.image_network is None else [x, self.image_network(images)]
+
+    def _split(self, out: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor | None]:
         if not self.stochastic:
             return out, None
         deviation = functional.softplus(out[:, self.representation :]) + MIN_DEVIATION
@@ -112,9 +133,22 @@ class Encoder(nn.Module):
         """Return what a head reads, (n, `width`), at the mean of a."""
         return self.read(self.moments(x, images)[0], x)
 
+    def to_predict(self, x: torch.Tensor, images: torch.Tensor | None = None) -> torch.Tensor:
+        """Return what a head reads of a record whose outcome is predicted: (n, S, `width`), once for every draw.
+
+        The prediction is the mean of the S probabilities. With S = 0 it is (n, `width`), as `forward` gives it.
+        """
+        mean, deviation = self.moments(x, images)
+        if deviation is None or not len(self.draws):
+            return self.read(mean, x)
+        drawn = mean[:, None, :] + deviation[:, None, :] * self.draws.to(mean)
+        rows, samples, values = drawn.shape
+        beside = x[:, None, :].expand(-1, samples, -1).reshape(rows * samples, x.shape[1])
+        return self.read(drawn.reshape(rows * samples, values), beside).reshape(rows, samples, self.width)
+
     def extra_repr(self) -> str:
         """Name what has no layer of its own, so that networks which compute alike print alike."""
-        return f"row={self.row}, beside={self.beside}"
+        return f"row={self.row}, beside={self.beside}, samples={len(self.draws)}"
 
 
 def build_encoder(model: Model, data: DataSchema, *, stochastic: bool) -> Encoder:
@@ -153,31 +187,47 @@ def features(
     device: torch.device | str = "cpu",
     *,
     rows: int | None = None,
+    to_predict: bool = False,
 ) -> torch.Tensor:
     """Return what heads read of all rows, float32 (n, `width`) on `device`, without gradients. The encoder is moved.
 
-    Rows pass in chunks, so memory is bounded for any n. If images become large maps, the chunks are small. With `rows`,
-    the network always sees exactly so many: the last chunk is filled up with zeros (`learning.steady_features`).
+    With `to_predict` it is what they read for a prediction, (n, S, `width`) if it is averaged over S draws. With
+    `rows`, the network always sees exactly so many: the last chunk is filled up with zeros
+    (`learning.steady_features`).
     """
+    return torch.cat(list(feature_parts(encoder, inputs, images, device, rows=rows, to_predict=to_predict)))
+
+
+def feature_parts(
+    encoder: Encoder,
+    inputs: NDArray[np.float32] | Inputs,
+    images: Images | None = None,
+    device: torch.device | str = "cpu",
+    *,
+    rows: int | None = None,
+    to_predict: bool = False,
+) -> Iterator[torch.Tensor]:
+    """The same in chunks of rows, at least one, so memory is bounded for any n. Large maps make small chunks."""
     encoder = encoder.to(device)
+    read = encoder.to_predict if to_predict else encoder
     chunk = rows or most_rows(encoder)
-    parts = []
-    with torch.no_grad():
-        for start in range(0, max(len(inputs), 1), chunk):
-            part = slice(start, start + chunk)
-            x, pixels = torch.tensor(inputs[part], device=device), None
-            count = len(x)
-            if images is not None:
-                pixels = torch.from_numpy(images.take(part)).to(device)
-            if rows is not None:
-                x, pixels = _filled(x, rows), None if pixels is None else _filled(pixels, rows)
-            parts.append(encoder(x, pixels)[:count])
-    return torch.cat(parts)
+    for start in range(0, max(len(inputs), 1), chunk):
+        part = slice(start, start + chunk)
+        x, pixels = torch.tensor(inputs[part], device=device), None
+        count = len(x)
+        if images is not None:
+            pixels = torch.from_numpy(images.take(part)).to(device)
+        if rows is not None:
+            x, pixels = _filled(x, rows), None if pixels is None else _filled(pixels, rows)
+        with torch.no_grad():
+            found = read(x, pixels)[:count]
+        yield found
 
 
 def most_rows(encoder: Encoder) -> int:
     """How many records an encoder may read at once, so that no map takes more than 64 MiB: at least 1."""
-    return max(1, min(_ROWS, _MAP_VALUES // max(1, encoder.largest_map)))
+    largest = max(encoder.largest_map, len(encoder.draws) * encoder.width, 1)
+    return max(1, min(_ROWS, _MAP_VALUES // largest))
 
 
 def _filled(values: torch.Tensor, rows: int) -> torch.Tensor:

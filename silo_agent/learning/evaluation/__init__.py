@@ -1,3 +1,3 @@
-"""Measures how good a model is, by domain: noised histograms, intervals, calibration, patients of unknown domain."""
+"""Measures how good a model is: noised histograms, intervals, calibration, unknown domains, protected groups."""
 
-__all__ = ["evaluation", "moments", "sampling", "unknown_domain"]
+__all__ = ["attacker", "evaluation", "fairness", "moments", "paired", "sampling", "unknown_domain"]

@@ -32,6 +32,8 @@ _LOWEST: Final = 0.6
 """A bin holds at least minus this many deviations of noise: with 0, noise in empty bins would spread the scores."""
 _FEWEST: Final = 0.05
 """No cell's variance by sampling is taken as less than that of so many patients."""
+_WIDEST: Final = 10.0
+"""Largest deviation of the logarithm of a ratio: its interval then holds everything."""
 _EXTREME: Final = 0.02
 _RARE: Final = 0.05
 _STEPS: Final = 15
@@ -78,7 +80,7 @@ class Fit:
         if min(expected, observed) <= 0.0:
             return None
         by_patients = claims / expected - self.share / observed
-        deviation = self._deviation(by_patients, -self.patients / observed)
+        deviation = min(self._deviation(by_patients, -self.patients / observed), _WIDEST)
         ratio = expected / observed
         return ratio, ratio * float(np.exp(-_Z * deviation)), ratio * float(np.exp(_Z * deviation))
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import copy
 import json
+import math
+from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
 
@@ -16,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from silo_agent.data.images import Images
-from silo_agent.learning.encoder.encoder import Encoder, features
+from silo_agent.learning.encoder.encoder import Encoder, feature_parts
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.families.family import Family
 from silo_agent.learning.model import SharedModel
@@ -75,9 +77,13 @@ def predict_ensemble(
 ) -> NDArray[np.float64]:
     """Mean of all heads' probabilities, weighted by `shares` (M,): float64 (n, C). The encoder runs once."""
     encoder, heads = network_of(model)
-    phi = features(encoder, inputs, images, device).cpu().numpy().astype(np.float64)
-    parts = [share * _under(model.family, phi, head) for share, head in zip(shares, heads, strict=True) if share > 0.0]
-    return np.asarray(np.sum(parts, axis=0), np.float64)
+
+    def mixed(phi: NDArray[np.float64]) -> NDArray[np.float64]:
+        pairs = zip(shares, heads, strict=True)
+        parts = [share * _under(model.family, phi, head) for share, head in pairs if share > 0.0]
+        return np.asarray(np.sum(parts, axis=0), np.float64)
+
+    return _over_parts(mixed, encoder, inputs, images, device, drawn=isinstance(model, SharedModel))
 
 
 def predict_pooled(
@@ -89,8 +95,34 @@ def predict_pooled(
 ) -> NDArray[np.float64]:
     """Probabilities (n, C) under the mean of the heads, weighted by `shares` (M,). In a pooled model all are equal."""
     encoder, heads = network_of(model)
-    phi = features(encoder, inputs, images, device).cpu().numpy().astype(np.float64)
-    return _under(model.family, phi, shares @ heads)
+    pooled = shares @ heads
+    return _over_parts(
+        lambda phi: _under(model.family, phi, pooled),
+        encoder,
+        inputs,
+        images,
+        device,
+        drawn=isinstance(model, SharedModel),
+    )
+
+
+def _over_parts(
+    predict: Callable[[NDArray[np.float64]], NDArray[np.float64]],
+    encoder: Encoder,
+    inputs: NDArray[np.float32],
+    images: Images | None,
+    device: torch.device | str,
+    *,
+    drawn: bool,
+) -> NDArray[np.float64]:
+    """`predict` of the features of all rows, part by part. If predictions are `drawn`, the mean over the draws."""
+    parts = []
+    for part in feature_parts(encoder, inputs, images, device, to_predict=drawn):
+        phi = part.cpu().numpy().astype(np.float64)
+        draws = phi.shape[1:-1]  # of features of one row for each record there are none
+        own = predict(phi.reshape(math.prod(phi.shape[:-1]), phi.shape[-1]))
+        parts.append(own.reshape(len(phi), *(draws or (1,)), own.shape[1]).mean(axis=1))
+    return np.concatenate(parts)
 
 
 def _under(family: Family, phi: NDArray[np.float64], head: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -155,6 +155,11 @@ class Bernoulli:
         """The counts of the first class, then of the second. Each is one cell."""
         return cells.ravel(), 1
 
+    def ends(self, edges: Floats) -> Floats:
+        """Probabilities at the edges; the first bin begins at 0, the last ends at 1."""
+        inner = expit(edges[1:-1])
+        return np.stack([np.concatenate([[0.0], inner]), np.concatenate([inner, [1.0]])], axis=1)
+
     def claimed(self, edges: Floats, counts: Floats) -> Floats:
         """Sums of the second class's probabilities in each bin of logits.
 

@@ -178,6 +178,10 @@ class Categorical:
         """The counts of wrong predictions, then of right ones. Each is added up over the classes."""
         return cells.reshape(len(cells), 2, -1).sum(axis=0).ravel(), len(cells)
 
+    def ends(self, edges: Floats) -> Floats:
+        """The edges, which are confidences."""
+        return np.stack([edges[:-1], edges[1:]], axis=1)
+
     def claimed(self, edges: Floats, counts: Floats) -> Floats:
         """Sums of the confidence in each bin.
 

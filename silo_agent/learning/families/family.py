@@ -148,6 +148,10 @@ class OfClasses(Family, Protocol):
         """
         ...
 
+    def ends(self, edges: Floats) -> Floats:
+        """Least and largest claim (bins, 2) that each bin of the score can hold."""
+        ...
+
     def claimed(self, edges: Floats, counts: Floats) -> Floats:
         """Rows (bins, bins) that give the sum of a bin's claims from its own and its neighbours' `counts` (bins,)."""
         ...

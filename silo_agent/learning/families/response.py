@@ -17,6 +17,8 @@ LEAST: Final = 1e-6
 """No sum of curvatures is taken as less."""
 _STEEPEST: Final = 1.0 / 16.0
 """Least factor by which a shift may change the curvature, or the sum of a class's predictions."""
+_LARGEST: Final = 100.0
+"""Largest exponent of such a factor."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +49,9 @@ class Response:
         alone = shift / self.together
         flat = np.abs(self.growth) <= LEAST
         growth = np.where(flat, 1.0, self.growth)
-        return np.asarray(np.where(flat, alone, np.expm1(growth * alone) / growth))
+        bent = np.expm1(np.clip(np.where(flat, 0.0, growth * alone), -_LARGEST, _LARGEST)) / growth
+        return np.asarray(np.where(flat, alone, bent))
 
     def factor(self, shift: Floats) -> Floats:
         """What curvatures are multiplied by after a shift (..., R)."""
-        return np.asarray(np.exp(self.growth * shift / self.together))
+        return np.asarray(np.exp(np.clip(self.growth * shift / self.together, -_LARGEST, _LARGEST)))

@@ -108,7 +108,7 @@ def asked_of(
     if len(sizes) not in {1, silos} or min(sizes) < 1:
         msg = f"--patients has {len(sizes)} numbers; give one, or one for each of the {silos} silos, each at least 1"
         raise LearningError(msg)
-    if study.recipe != "second-order":
+    if not study.composition.solved:
         msg = f"a study with recipe {study.recipe} has no forecast; run it on made-up records with `fedward simulate`"
         raise LearningError(msg)
     if study.data.image is not None:

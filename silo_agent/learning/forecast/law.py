@@ -164,7 +164,10 @@ class Law:
         else:
             labels = np.argmax(self._effect * scores + rng.gumbel(size=scores.shape), axis=1)
         names, index = tuple(map(str, range(count))), np.arange(count, dtype=np.int64)
-        records = Records(inputs.astype(np.float32), labels.astype(np.int64), domains.astype(np.int64), index, names)
+        environment = self._study.data.environment
+        places = None if environment is None else index % environment.count
+        whole = inputs.astype(np.float32)
+        records = Records(whole, labels.astype(np.int64), domains.astype(np.int64), index, names, None, places)
         return records, risks
 
     def _inputs(self, count: int) -> tuple[Floats, Floats]:

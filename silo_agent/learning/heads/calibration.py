@@ -26,6 +26,8 @@ _SPREADS: Final = np.concatenate([[0.0], np.geomspace(0.02, 2.0, 12)])
 """Grid of the prior deviations of a shift, in logits (of a number: in halves of the label's range)."""
 _NO_SHIFT: Final = 0.5
 """Prior weight of the deviation 0."""
+_FREE: Final = 2.0
+"""Shifts that lie so close together, in logits, are taken as they are."""
 
 
 def intercept_sums(
@@ -79,7 +81,8 @@ def shifts(opened: Floats, noise_sd: float, family: Family, small: NDArray[np.bo
         variance = deviation**2 / (alone + together)
     response = family.response(whole)
     step = _shrunk(*_split(whole[None, :], logits), variance)
-    common = response.shift(step)
+    bounded = _bounded if is_of_classes(family) else _as_they_are
+    common = bounded(response.shift(step), step)
     if own is None:
         return np.tile(common, (len(small), 1))
     # What is left of a domain's error after the common shift, and its curvature there.
@@ -88,7 +91,35 @@ def shifts(opened: Floats, noise_sd: float, family: Family, small: NDArray[np.bo
     curvatures = curvatures * response.factor(common)
     sampling = curvatures if is_of_classes(family) else 0.0
     steps = _shrunk(left, curvatures, deviation**2 / (1.0 - _POOLED_SHARE) + sampling)
-    return np.asarray(common + np.where(small[:, None], 0.0, response.shift(steps)))
+    errors, curvatures = _split(own, logits)
+    # A curvature that lies below its own noise says nothing about how long a step may be.
+    least = max(noise_sd / float(scale[logits]) / math.sqrt(1.0 - _POOLED_SHARE), LEAST)
+    both = bounded(common + response.shift(steps), -errors / np.maximum(curvatures, least))
+    return np.where(small[:, None], common, both)
+
+
+def _bounded(shifts: Floats, steps: Floats) -> Floats:
+    """The shifts (B, R), shortened where they may overshoot; `steps` (B, R) are Newton's.
+
+    Predictions that are confident have hardly any curvature, so a step from there is long. But logits that move apart
+    by u multiply a record's curvature by up to exp(u), and sums of predictions then move by up to exp(u) - 1 in units
+    of the curvature. So shifts of up to log(1 + step) cannot overshoot. A single logit moves against one that stands.
+    """
+    apart, asked = (_apart(values) for values in (shifts, steps))
+    most = np.maximum(_FREE, np.log1p(asked))
+    return np.asarray(shifts * np.minimum(1.0, most / np.maximum(apart, LEAST))[..., None])
+
+
+def _apart(values: Floats) -> Floats:
+    """How far logits move apart (B,), for values (B, R)."""
+    if values.shape[-1] == 1:
+        return np.asarray(np.abs(values[..., 0]))
+    return np.asarray(values.max(axis=-1) - values.min(axis=-1))
+
+
+def _as_they_are(shifts: Floats, _steps: Floats) -> Floats:
+    """The shifts of a number: its curvature is the same everywhere."""
+    return shifts
 
 
 def _split(sums: Floats, logits: int) -> tuple[Floats, Floats]:

@@ -143,8 +143,8 @@ def _curvature(evidence: Evidence, scale: Scale, rows: int) -> Floats:
 def _denoised(hessian: Floats, variance: float, rows: int) -> Floats:
     """H (W, W) with less noise, from an opened one with noise of `variance` on each value of svec(H).
 
-    With more than one row it is drawn to a Kronecker product of a matrix across the rows and one along the features, as
-    far as the noise could have made the difference (James and Stein). A rare class has little curvature, a frequent one
+    With more than one row it is a Kronecker product of a matrix across the rows and one along the features, and what of
+    the difference lies beyond the noise's own eigenvalues. A rare class has little curvature, a frequent one
     much: as a round matrix the frequent ones' steps would be too long, and heads diverge. Each factor is a sum over the
     other's diagonal, so that its noise is small.
     """
@@ -158,9 +158,9 @@ def _denoised(hessian: Floats, variance: float, rows: int) -> Floats:
     ]
     least = np.finfo(float).tiny
     product = np.kron(*factors) * float(np.trace(hessian)) / max(math.prod(map(np.trace, factors)), least)
-    rest = hessian - product
-    kept = max(0.0, 1.0 - _values(len(hessian)) * variance / max(float((rest**2).sum()), least))
-    return np.asarray(product + kept * rest)
+    eigenvalues, vectors = np.linalg.eigh(_symmetric(hessian - product))
+    rest = _beyond(eigenvalues, math.sqrt(2.0 * len(hessian) * variance))
+    return _symmetric(product + (vectors * rest) @ vectors.T)
 
 
 def _values(size: int) -> float:

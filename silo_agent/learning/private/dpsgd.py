@@ -21,7 +21,7 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol
@@ -55,7 +55,7 @@ from silo_agent.learning.private.schedule import learning_rate
 from silo_agent.learning.private.steady import HOSTILE, is_steady, steady_kernels
 from silo_agent.learning.private.step import Step
 from silo_agent.learning.recipes.fedavg import TrainedHeads
-from silo_agent.learning.terms.cmi import Prior
+from silo_agent.learning.terms.cmi import FixedPrior, Prior, fixed_prior, prior_of
 from silo_agent.learning.terms.registry import record_losses, require_per_record
 from silo_agent.learning.terms.term import Batch, Latent, Seen
 
@@ -109,11 +109,42 @@ class EncoderUpdate:
 class _Trained(nn.Module):
     """Everything that one step trains. One module holds it, so that one clip bounds all of it."""
 
-    def __init__(self, encoder: Encoder, prior: Prior | None, heads: TrainedHeads | None = None) -> None:
+    def __init__(
+        self,
+        encoder: Encoder,
+        prior: Prior | FixedPrior | None,
+        heads: TrainedHeads | None = None,
+        *,
+        heads_alone: bool = False,
+    ) -> None:
         super().__init__()
         self.encoder = encoder
-        self.prior = prior
+        self.prior = prior if isinstance(prior, Prior) else None
         self.heads = heads
+        self._fixed = prior if isinstance(prior, FixedPrior) else None
+        if heads_alone:
+            for part in (self.encoder, self.prior):
+                if part is not None:
+                    part.requires_grad_(requires_grad=False)
+
+    @property
+    def moving(self) -> int:
+        """Number of values that the steps move."""
+        return sum(one.numel() for one in self.parameters() if one.requires_grad)
+
+    def uploaded(self, plan: EncoderPlan, kept: Collection[str]) -> list[nn.Parameter]:
+        """The weights that leave the silo, noised."""
+        stays: set[str] = {*kept, *(("prior",) if plan.prior == "local" else ())}
+        return [one for name, part in self.named_children() if name not in stays for one in part.parameters()]
+
+    def extra_repr(self) -> str:
+        """Tell networks apart of which other parts are trained."""
+        return f"moving={self.moving}"
+
+    @property
+    def tables(self) -> Prior | FixedPrior | None:
+        """r(z|y), trained or fixed."""
+        return self._fixed if self.prior is None else self.prior
 
 
 def train_encoder(
@@ -125,10 +156,12 @@ def train_encoder(
     *,
     family: Family,
     domain_weights: NDArray[np.float64],
-    prior: Prior | None,
+    prior: Prior | FixedPrior | None,
     mode: Mode,
     entropy: Entropy,
     joint: int = 0,
+    heads_alone: bool = False,
+    kept: Collection[str] = (),
     device: torch.device | str = "cpu",
     log: Log | None = None,
     first: int = 0,
@@ -139,10 +172,12 @@ def train_encoder(
     `release` gives the number of steps, the sampling rate and the noise; `plan` gives the rest. The loss of a record is
     the sum of the plan's terms (`terms.of_upload`) under the frozen `heads` (M, W). In it, the cross-entropy is
     multiplied by u_m of `domain_weights` (M,). With `joint` (1 or M) the heads are not frozen: the first so many are
-    trained in the same steps, under the same clip and noise. `prior` must be given exactly if a term is stochastic. If
-    there are no patients, the update is noise alone. `mode` is the study's; it is `none` exactly if `release.noise` is
-    0. `first` is the number of the study's steps before these, and `steps` how many it has in all (None: these); the
-    learning rate follows from both. The momentum begins at zero in every round.
+    trained in the same steps, under the same clip and noise; with `heads_alone` the encoder stands still meanwhile.
+    Terms that read weights alone (`terms.of_steps`) are added to the noised steps of the parts that are uploaded: not
+    of those in `kept`, and not of tables that stay at the silo. `prior` must be given exactly if a
+    term is stochastic. If there are no patients, the update is noise alone. `mode` is the study's; it is `none` exactly
+    if `release.noise` is 0. `first` is the number of the study's steps before these, and `steps` how many it has in all
+    (None: these); the learning rate follows from both. The momentum begins at zero in every round.
 
     Raises `LearningError` if encoder, plan and mode do not fit together, `Refused` if terms or parts cannot be
     accounted for (terms/registry.py, accountable.py).
@@ -151,14 +186,26 @@ def train_encoder(
     together = heads[:joint] if joint else None
     key = entropy.bytes(32)
     grid = Grid.of(plan.clip, release.noise)
-    run = _Run(encoder, prior, plan, records, together=together, grid=grid, family=family, key=key, device=device)
+    run = _Run(
+        encoder,
+        prior,
+        plan,
+        records,
+        together=together,
+        heads_alone=heads_alone,
+        grid=grid,
+        family=family,
+        key=key,
+        device=device,
+    )
     sampler = PatientSampler(records.patients, release.sampling_rate, KeyStream(key, b"dpsgd sampling"))
     start = flatten(run.trained)
-    with steady_kernels(run.device), _noise(key, run.grid, release, len(start)) as noise:
+    with steady_kernels(run.device), _noise(key, run.grid, release, run.trained.moving) as noise:
         gradients = run.gradients(heads, domain_weights)
         whole = release.count if steps is None else steps
         rates = (learning_rate(plan, first + number, whole) for number in range(release.count))
-        step = Step(run.optimizer, run.grid, plan.batch_size, noise, rates)
+        drawn = run.trained.uploaded(plan, kept)
+        step = Step(run.optimizer, run.grid, plan.batch_size, noise, rates, terms=terms.of_steps(plan), drawn=drawn)
         for _ in range(release.count):
             gradients(step.totals, sampler.draw())
             step.take()
@@ -176,7 +223,7 @@ def sum_gradients(
     *,
     family: Family,
     domain_weights: NDArray[np.float64],
-    prior: Prior | None,
+    prior: Prior | FixedPrior | None,
     entropy: Entropy,
     device: torch.device | str = "cpu",
 ) -> NDArray[np.int64]:
@@ -202,11 +249,12 @@ class _Run:
     def __init__(
         self,
         encoder: Encoder,
-        prior: Prior | None,
+        prior: Prior | FixedPrior | None,
         plan: EncoderPlan,
         records: Records,
         *,
         together: NDArray[np.float64] | None = None,
+        heads_alone: bool = False,
         grid: Grid,
         family: Family,
         key: bytes,
@@ -219,9 +267,10 @@ class _Run:
             raise LearningError(msg)
         self.device, self.grid = torch.device(device), grid
         trained, examined = (None if together is None else TrainedHeads(together) for _ in range(2))
-        self.trained = _Trained(copy.deepcopy(encoder), copy.deepcopy(prior), trained).to(self.device).train()
+        parts = (copy.deepcopy(encoder), copy.deepcopy(prior), trained)
+        self.trained = _Trained(*parts, heads_alone=heads_alone).to(self.device).train()
         self.hooked, self.optimizer = _prepare(self.trained, plan)
-        self._untrained = _Trained(encoder, prior, examined)
+        self._untrained = _Trained(copy.deepcopy(encoder), copy.deepcopy(prior), examined, heads_alone=heads_alone)
         self._plan, self._records, self._family = plan, records, family
         self._latent = KeyStream(key, b"dpsgd latent")
 
@@ -253,16 +302,19 @@ def require_accountable(study: Study, device: torch.device | str = "cpu") -> Non
     values in each layer, because the number of values does not change whether records mix.
     """
     require_per_record(terms.of_upload(study.encoder))
+    heads_first = study.composition.order == "heads-first"
     for joint in sorted({shapes.trained_heads(study, 1), shapes.trained_heads(study, study.rounds)}):
         if study.model.encoder != "raw" or joint:  # otherwise there are no weights to train
-            _require_accountable(study, joint, device)
+            _require_accountable(study, joint, device, heads_alone=heads_first)
+    if heads_first:
+        _require_accountable(study, 0, device)
 
 
-def _require_accountable(study: Study, joint: int, device: torch.device | str) -> None:
-    whole = _untrained(study.model, study.data, study.encoder, joint)
+def _require_accountable(study: Study, joint: int, device: torch.device | str, *, heads_alone: bool = False) -> None:
+    whole = _untrained(study.model, study.data, study.encoder, joint, heads_alone=heads_alone)
     accountable.require_layers(whole)
     model, data = _small(study.model, study.data)
-    trained = _untrained(model, data, study.encoder, joint).double().train()
+    trained = _untrained(model, data, study.encoder, joint, heads_alone=heads_alone).double().train()
     rng = np.random.default_rng(0)
     make_up_weights(trained, rng)
     batch, latent = made_up(trained.encoder, next(trained.parameters()), Kind.of(data), rng)
@@ -277,19 +329,25 @@ def _require_accountable(study: Study, joint: int, device: torch.device | str) -
         _steady_rows(whole, study.encoder, Kind.of(study.data), device)
 
 
-def _untrained(model: Model, data: DataSchema, plan: EncoderPlan, joint: int = 0) -> _Trained:
+def _untrained(
+    model: Model, data: DataSchema, plan: EncoderPlan, joint: int = 0, *, heads_alone: bool = False
+) -> _Trained:
     stochastic = terms.is_stochastic(plan)
-    prior = Prior(model.representation, data.label.count) if stochastic else None
+    prior: Prior | FixedPrior | None = None
+    if stochastic:
+        prior = fixed_prior(model, data) if plan.prior == "fixed" else prior_of(model, data, plan)
     encoder = Encoder(model, data, stochastic=stochastic)
     width = form_of(data.label.count).logits * encoder.row
-    return _Trained(encoder, prior, TrainedHeads(np.zeros((joint, width))) if joint else None)
+    heads = TrainedHeads(np.zeros((joint, width))) if joint else None
+    return _Trained(encoder, prior, heads, heads_alone=heads_alone)
 
 
 def _prepare(trained: _Trained, plan: EncoderPlan) -> tuple[GradSampleModule, torch.optim.SGD]:
     """Gradients by record, and the optimizer of the one step that clips and noises them. Raises `Refused`."""
     accountable.require_layers(trained)
     hooked = GradSampleModule(trained, loss_reduction="sum")
-    optimizer = torch.optim.SGD(trained.parameters(), lr=plan.learning_rate, momentum=plan.momentum)
+    moved = [parameter for parameter in trained.parameters() if parameter.requires_grad]
+    optimizer = torch.optim.SGD(moved, lr=plan.learning_rate, momentum=plan.momentum)
     accountable.require_noised(trained, optimizer)
     return hooked, optimizer
 
@@ -381,8 +439,9 @@ def _losses(trained: _Trained, batch: Batch, plan: EncoderPlan, latent: NDArray[
         drawn = mean + deviation * torch.from_numpy(latent).to(mean)
     phi = trained.encoder.read(drawn, batch.x)
     moments = None
-    if deviation is not None and trained.prior is not None:
-        moments = Latent(mean, deviation, trained.prior)
+    if deviation is not None and trained.tables is not None:
+        scale = None if trained.prior is None else trained.prior.scale_of(batch.y)
+        moments = Latent(mean, deviation, trained.tables, scale)
     if trained.heads is not None:
         batch = trained.heads.read_by(batch)
     return record_losses(terms.of_upload(plan), Seen(batch, phi, moments))
@@ -398,6 +457,7 @@ def _update(trained: _Trained, start: NDArray[np.float32], plan: EncoderPlan) ->
     vector = np.clip(np.nan_to_num(delta, nan=0.0, posinf=bound, neginf=-bound), -bound, bound)
     prior = None
     if trained.prior is not None:
-        prior = Prior(trained.encoder.representation, trained.prior.mean.num_embeddings)
+        own = trained.prior
+        prior = Prior(trained.encoder.representation, own.mean.num_embeddings, scaled=own.scale is not None)
         unflatten(prior, flatten(trained.prior))
     return EncoderUpdate(vector, prior)

@@ -74,7 +74,7 @@ class Gradients:
 
     def by_record(self, batch: Batch, latent: Latents | None) -> list[torch.Tensor]:
         """Gradients (rows, ...) of every trained tensor, for a whole chunk."""
-        parameters: Sequence[Any] = list(self._hooked.parameters())
+        parameters: Sequence[Any] = [one for one in self._hooked.parameters() if one.requires_grad]
         # The chunk before may have failed while it was forgotten.
         self._forget(parameters)
         try:

@@ -4,4 +4,4 @@
 every term that is not per record.
 """
 
-__all__ = ["cmi", "deep_kernel", "mk_mmd", "mmd_d", "registry", "term"]
+__all__ = ["cmi", "cosine", "deep_kernel", "group_dro", "l2r", "mk_mmd", "mmd_d", "registry", "term"]

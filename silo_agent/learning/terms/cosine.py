@@ -13,9 +13,15 @@ from silo_agent.learning.terms.term import Network, Seen
 
 
 def loss(seen: Seen, _own: Network, _anchor: Network) -> torch.Tensor:
-    """The mean over records of 1 - cos(own features, the constant model's), a scalar in [0, 2].
+    """The mean over records of 1 - cos(own features, the constant model's), a scalar in [0, 2] for each layer compared.
 
-    Features are the encoder's output. A feature vector of zeros has the cosine 0 with any other.
+    Features are the encoder's output, and those of deeper layers that are compared too; their values are added. A
+    feature vector of zeros has the cosine 0 with any other.
     """
-    reference = seen.constant()
-    return 1.0 - functional.cosine_similarity(seen.phi[:, : reference.shape[1]], reference, dim=1).mean()
+    alike = [turned(layer.own, layer.constant) for layer in seen.compared()]
+    return torch.stack(alike).sum()
+
+
+def turned(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+    """The mean over records of 1 - cos(x, y), (...), of features (..., n, k)."""
+    return 1.0 - functional.cosine_similarity(x, y, dim=-1).mean(dim=-1)

@@ -7,7 +7,6 @@ personal model's file.
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import Final, Self
 
@@ -17,9 +16,12 @@ from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional
 
+from silo_agent.learning.beside.resumable import Resumable, public_layers
+
 _HIDDEN: Final = 10
 _OUT: Final = 50
-_RATE: Final = 1e-3
+RATE: Final = 1e-3
+"""Of AdamW, which trains the kernel."""
 _LEAST_VARIANCE: Final = 1e-8
 _LEAST_WIDTH: Final = 1e-6
 """The widths are squares of what is trained, which may pass 0."""
@@ -27,8 +29,6 @@ _START_MIX: Final = math.log(0.5e-10)
 """Raw share of the plain kernel at the start: next to none."""
 _START_PLAIN: Final = math.sqrt(2.0 * 32.0 * 32.0)
 _START_DEEP: Final = math.sqrt(0.005)
-_SEED: Final = 1
-_MOMENTS: Final = ("exp_avg", "exp_avg_sq")
 
 
 class DeepKernel(nn.Module):
@@ -39,13 +39,7 @@ class DeepKernel(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        drawn = torch.Generator().manual_seed(_SEED)
-        self.layers = nn.ModuleList()
-        for inputs, outputs in itertools.pairwise((width, _HIDDEN, _HIDDEN, _HIDDEN, _OUT)):
-            layer, bound = nn.Linear(inputs, outputs), inputs**-0.5
-            for values in layer.parameters():
-                nn.init.uniform_(values, -bound, bound, generator=drawn)
-            self.layers.append(layer)
+        self.layers = public_layers((width, _HIDDEN, _HIDDEN, _HIDDEN, _OUT))
         self.raw = nn.Parameter(torch.tensor([_START_MIX, _START_DEEP, _START_PLAIN]))
 
     def embedded(self, x: torch.Tensor) -> torch.Tensor:
@@ -79,15 +73,12 @@ def power(statistics: torch.Tensor) -> torch.Tensor:
     return discrepancy(statistics) / torch.sqrt(variance.clamp(min=0.0) + _LEAST_VARIANCE)
 
 
-class Trained:
+class Trained(Resumable):
     """A kernel with its optimiser (AdamW), which goes on where it was left."""
 
     def __init__(self, width: int, device: torch.device | str = "cpu") -> None:
         self.kernel = DeepKernel(width).to(device)
-        self._optimizer = torch.optim.AdamW(self.kernel.parameters(), lr=_RATE)
-        for parameter in self.kernel.parameters():
-            moments = {name: torch.zeros_like(parameter) for name in _MOMENTS}
-            self._optimizer.state[parameter] = {"step": torch.zeros(()), **moments}
+        super().__init__(self.kernel, RATE, "deep kernel")
 
     def improve(self, x: torch.Tensor, y: torch.Tensor, steps: int, shuffle: np.random.Generator) -> None:
         """Take steps towards more power on features (n, width) each, n >= 2, which stay as they are.
@@ -95,40 +86,18 @@ class Trained:
         The second set is put in another order at each step, because the same record stands in both.
         """
         x, y = x.detach().float(), y.detach().float()
-        with torch.enable_grad():
-            for _ in range(steps):
-                order = torch.tensor(shuffle.permutation(len(y)), device=y.device)
-                self._optimizer.zero_grad()
-                torch.autograd.backward(-power(self.kernel.statistics(x, y[order])))
-                self._optimizer.step()
-        self._optimizer.zero_grad()
 
-    def to_array(self) -> NDArray[np.float32]:
-        """Weights and the optimiser's moments, flat, the step last."""
-        parts: list[torch.Tensor] = []
-        step = torch.zeros(())
-        for parameter in self.kernel.parameters():
-            state = self._optimizer.state[parameter]
-            parts += [parameter.detach(), *(state[name] for name in _MOMENTS)]
-            step = state["step"]
-        return np.concatenate([*(part.cpu().numpy().ravel() for part in parts), [float(step)]]).astype(np.float32)
+        def loss() -> torch.Tensor:
+            order = torch.tensor(shuffle.permutation(len(y)), device=y.device)
+            return -power(self.kernel.statistics(x, y[order]))
+
+        self.descend(loss, steps)
 
     @classmethod
     def from_array(cls, width: int, flat: NDArray[np.float32], device: torch.device | str = "cpu") -> Self:
         """Inverse of `to_array`. Raises ValueError for another length, and for values that training never gives."""
         found = cls(width, device)
-        sizes = [parameter.numel() for parameter in found.kernel.parameters() for _ in range(1 + len(_MOMENTS))]
-        if flat.shape != (sum(sizes) + 1,) or not np.isfinite(flat).all() or flat[-1] < 0:
-            msg = "the deep kernel has another size than its study says, or a value that is not finite"
-            raise ValueError(msg)
-        parts = iter(torch.tensor(part, device=device) for part in np.split(flat[:-1], np.cumsum(sizes)[:-1]))
-        with torch.no_grad():
-            for parameter in found.kernel.parameters():
-                parameter.copy_(next(parts).view_as(parameter))
-                state = found._optimizer.state[parameter]
-                state["step"] = torch.tensor(float(flat[-1]))
-                for name in _MOMENTS:
-                    state[name] = next(parts).view_as(parameter).clone()
+        found.load(flat)
         return found
 
 

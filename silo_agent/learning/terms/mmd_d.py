@@ -20,13 +20,15 @@ FEWEST: Final = 2
 def loss(seen: Seen, _own: Network, _anchor: Network) -> torch.Tensor:
     """Unbiased squared MMD between the features and the constant model's, a scalar; 0 for fewer than two records.
 
-    The kernel is constant here: `deep_kernel.Trained.improve` trains it before the step. Raises ValueError if there is
-    none.
+    The kernel is constant here: `deep_kernel.Trained.improve` trains it before the step. Deeper layers that are
+    compared too have kernels of their own and add their values. Raises ValueError if a kernel is absent.
     """
     if len(seen.phi) < FEWEST:
         return seen.phi.new_zeros(())
-    if seen.kernel is None:
-        msg = "the term mmd_d needs its deep kernel"
-        raise ValueError(msg)
-    reference = seen.constant()
-    return discrepancy(seen.kernel.statistics(seen.phi[:, : reference.shape[1]], reference))
+    parts = []
+    for layer in seen.compared():
+        if layer.kernel is None:
+            msg = "the term mmd_d needs its deep kernel"
+            raise ValueError(msg)
+        parts.append(discrepancy(layer.kernel.statistics(layer.own, layer.constant)))
+    return torch.stack(parts).sum()

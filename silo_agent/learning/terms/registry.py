@@ -13,12 +13,26 @@ import torch
 
 from policies.plan.terms import Weighted
 from policies.refusals import Reason, Refused
-from silo_agent.learning.terms import cmi, cosine, cross_entropy, ditto, l2r, mk_mmd, mmd_d
-from silo_agent.learning.terms.term import ModelTerm, Network, RecordTerm, Seen
+from silo_agent.learning.terms import (
+    adversary,
+    cmi,
+    cosine,
+    cross_entropy,
+    ditto,
+    group_dro,
+    irm,
+    l2r,
+    l2r_plain,
+    mk_mmd,
+    mmd_d,
+    proximal,
+)
+from silo_agent.learning.terms.term import ModelTerm, Network, RecordTerm, Seen, StepTerm
 
 RECORD_TERMS: Final[Mapping[str, RecordTerm]] = {
     "cross_entropy": cross_entropy.losses,
     "l2r": l2r.losses,
+    "l2r_plain": l2r_plain.losses,
     "cmi": cmi.losses,
 }
 MODEL_TERMS: Final[Mapping[str, ModelTerm]] = {
@@ -26,7 +40,12 @@ MODEL_TERMS: Final[Mapping[str, ModelTerm]] = {
     "mk_mmd": mk_mmd.loss,
     "cosine": cosine.loss,
     "mmd_d": mmd_d.loss,
+    "irm": irm.loss,
+    "group_dro": group_dro.loss,
+    "adversary": adversary.loss,
 }
+
+STEP_TERMS: Final[Mapping[str, StepTerm]] = {"proximal": proximal.pull}
 
 
 def require_per_record(terms: Iterable[Weighted]) -> None:
@@ -39,6 +58,12 @@ def require_per_record(terms: Iterable[Weighted]) -> None:
                 Reason.BATCH_STATISTICS,
                 f"the term {one.term.name} couples the records of a batch, so clipping a patient's gradient does not"
                 " bound what the patient adds; keep it in personal, which uploads nothing",
+            )
+        if one.term.reads == "network":
+            raise Refused(
+                Reason.UNNOISED_PART,
+                f"the term {one.term.name} reads a network that is trained on the records without noise, which brings"
+                " every patient into everybody's gradient; keep it in personal, which uploads nothing",
             )
         raise Refused(
             Reason.NO_PER_SAMPLE_GRADIENT,
@@ -53,6 +78,15 @@ def record_losses(terms: Iterable[Weighted], seen: Seen) -> torch.Tensor:
     require_per_record(asked)
     first, *others = (one.coefficient * RECORD_TERMS[one.term.name](seen) for one in asked)
     return sum(others, start=first)
+
+
+def step_gradient(terms: Iterable[Weighted], weight: torch.Tensor, start: torch.Tensor) -> torch.Tensor | None:
+    """What terms that read weights alone add to a noised step of one tensor of weights; None if there is no such term.
+
+    `start`: the tensor where the round began.
+    """
+    parts = [one.coefficient * STEP_TERMS[one.term.name](weight, start) for one in terms]
+    return torch.stack(parts).sum(dim=0) if parts else None
 
 
 def model_loss(terms: Iterable[Weighted], seen: Seen, own: Network, anchor: Network) -> torch.Tensor:

@@ -5,11 +5,28 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
+from policies.documents.study import parse_study
+
 NUMBER = {"column": "y", "minimum": 0, "maximum": 30}
 CALIBRATED = {"heads.calibration": "pooled", "heads.calibration_noise": 25.0}
 RAW = {"model.encoder": "raw", "model.hidden": [], "model.representation": 5, "encoder.rounds": 0}
 SCANS = {"model.encoder": "cnn", "data.features": [], "data.image": {"column": "scan", "height": 8, "width": 8}}
 THREE = {"column": "y", "classes": [[0], [1], [2]]}
+
+FEDERATED = {
+    "recipe": "fedavg",
+    "privacy.mode": "none",
+    **dict.fromkeys(
+        ("heads.pooled_noise", "heads.domain_noise", "encoder.noise", "evaluation.noise", "privacy.count_noise"), 0
+    ),
+    "heads.domain_rounds": 0,
+    "encoder.sampling_rate": 1,
+    "encoder.l2r": 0,
+    "encoder.cmi": 0,
+    "encoder.irm": 10.0,
+    "data.environment": {"column": "ward", "values": ["a", "b"]},
+}
+"""Federated IRM on public data."""
 
 
 @pytest.mark.parametrize(
@@ -38,6 +55,13 @@ THREE = {"column": "y", "classes": [[0], [1], [2]]}
         ({"privacy.smallest_domain": -1}, "privacy.smallest_domain"),
         ({"privacy.smallest_domain": True}, "is not a number"),
         ({"data.label.column": "age"}, "must not be a feature"),
+        ({"personal": {"irm": 1.0}}, "personal.irm compare environments, and data.environment names no column"),
+        ({**FEDERATED, "data.environment": None}, "encoder.irm compare environments"),
+        ({**FEDERATED, "encoder.proximal": 0.1, "encoder.steps": 2}, "encoder.proximal is added to noised steps"),
+        ({**FEDERATED, "encoder.group_dro": 1.5}, "encoder.group_dro"),
+        ({**FEDERATED, "recipe": "second-order"}, "choose fedavg or multi-head-fedavg"),
+        ({**FEDERATED, "encoder.sampling_rate": 0.5}, "encoder.sampling_rate is 0.5; make it 1"),
+        ({**FEDERATED, "encoder.cmi": 0.1}, "encoder.cmi draws features"),
         ({"data.features": []}, "features, an image, or both"),
         ({"data.domain": [{"column": "g", "values": ["a"], "edges": [1], "names": ["a"]}]}, "either values or edges"),
         ({"data.domain": [{"column": "g", "names": ["a"]}]}, "either values or edges"),
@@ -73,8 +97,10 @@ THREE = {"column": "y", "classes": [[0], [1], [2]]}
         (RAW | {"model.representation": 4}, "model.representation is 4; make it 5"),
         (RAW | {"model.hidden": [8]}, "make it an empty list"),
         (RAW | {"encoder.rounds": None}, "set encoder.rounds to 0"),
+        ({"encoder.cmi_scale": True}, "encoder.cmi_scale is a factor within encoder.cmi"),
+        ({"model.samples": 20}, "set encoder.cmi or leave it out"),
         (RAW | {"encoder.cmi": 0.1}, "leave them out"),
-        (RAW | {"personal": {}}, "personal trains an encoder of its own"),
+        (RAW | {"personal": {}}, "personal.mmd, personal.cosine and personal.mmd_d compare what encoders give"),
         (RAW | {"model.first_biases": 1}, "model.first_biases are those of hidden layers"),
         (RAW | {"model.skip": True}, "with model.encoder raw the heads read them anyway; leave it out"),
         ({"model.random_features": 8}, "set model.skip to true, or model.encoder to raw"),
@@ -94,12 +120,43 @@ THREE = {"column": "y", "classes": [[0], [1], [2]]}
         ({"recipe": "multi-head-fedavg", "encoder.rounds": 2}, "trains the encoder in every round"),
         ({"recipe": "multi-head-fedavg", "encoder.warm_up": 1}, "trains the encoder in every round"),
         ({"recipe": "multi-head-fedavg", "heads.solver": "hierarchical"}, "has no heads.solver hierarchical"),
+        ({"recipe": "fedper", "encoder.head_steps": 2}, "recipe fedper has no steps for the heads alone"),
+        ({"recipe": "lg-fedavg"} | RAW, "has no weights that a silo could keep; choose mlp"),
+        ({"recipe": "fedrep", "encoder.head_steps": 2} | RAW, "keeps the heads; choose recipe local, or mlp"),
+        ({"recipe": "ditto", "encoder.proximal": 101}, "encoder.proximal"),
+        ({"recipe": "fedprox", "encoder.proximal": 0.1, "encoder.steps": 1}, "encoder.steps is 1; take more steps"),
+        ({"recipe": "local", "encoder.proximal": 0.1}, "encoder.proximal draws to what is shared"),
+        ({"recipe": "local", "encoder.cmi": 0.1}, "recipe local shares nothing; make it local"),
         ({"encoder.warm_up": 2}, "encoder.warm_up 2 must lie below heads.pooled_rounds 2"),
         ({"encoder.warm_up": 1, "encoder.rounds": 0}, "must not lie below encoder.warm_up 1"),
         ({"heads.learning_rate": 3}, "heads.learning_rate"),
     ],
 )
 def test_a_study_that_makes_no_sense_is_refused(changes, says, make_study):
+    with pytest.raises(ValidationError) as caught:
+        make_study(changes)
+    assert says in str(caught.value)
+
+
+PROTECTED = {"column": "sex", "values": ["f", "m"], "names": ["f", "m"]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"personal": {"adversary": 0.3}}, "personal.adversary guesses data.protected, which is empty"),
+        (
+            {"personal": {"adversary": 0.3}, "data.protected": [PROTECTED], "model.skip": True},
+            "guards the representation alone",
+        ),
+        ({"personal": {"depth": 9}}, "personal.depth 9 exceeds the encoder's"),
+        ({"personal": {"mmd_every": 0}}, "personal.mmd_every"),
+        ({"data.protected": [PROTECTED] * 2}, "protected lists a column twice"),
+        ({"data.protected": [{**PROTECTED, "column": "y"}]}, "or the label's"),
+        ({"data.protected": [{"column": "sex", "values": ["f"], "names": ["f"]}]}, "with one value"),
+    ],
+)
+def test_a_personal_model_and_protected_attributes_that_make_no_sense_are_refused(changes, says, make_study):
     with pytest.raises(ValidationError) as caught:
         make_study(changes)
     assert says in str(caught.value)
@@ -283,3 +340,10 @@ def test_sealed_steps_that_cannot_be_summed_are_refused_with_the_fix(make_study,
     assert (study.rounds, study.head_rounds, study.encoder_steps) == (5 + 4 * 20, 5, 80)
     with pytest.raises(ValidationError, match=said):
         make_study({**SEALED, **changes})
+
+
+def test_federated_irm_is_for_public_data_with_environments(make_study):
+    study = make_study(FEDERATED)
+    assert parse_study(study.canonical(), study.digest) == study
+    assert make_study({**FEDERATED, "recipe": "multi-head-fedavg", "heads.domain_rounds": 2}).encoder.irm == 10.0
+    assert make_study({"personal": {"irm": 1e4}, "data.environment": FEDERATED["data.environment"]}).personal.irm == 1e4

@@ -39,6 +39,26 @@ ODD_CELLS = (
 )
 
 
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"column": "ward"}, "either values or edges"),
+        ({"column": "ward", "values": ["a", "b"], "edges": [1.0]}, "either values or edges"),
+        ({"column": "ward", "values": ["a"]}, "at least two values"),
+        ({"column": "year", "edges": [2020, 2010]}, "edges must increase"),
+        ({"column": "y", "values": [0, 1]}, "'y' must not be the label too"),
+        ({"column": "x", "values": [0, 1]}, "'x' must not be a feature too"),
+        ({"column": "band", "values": [0, 1]}, "'band' must not be a domain's factor too"),
+        ({"column": "id", "values": [0, 1]}, "'id' must not be the patient too"),
+    ],
+)
+def test_an_environment_is_a_column_of_its_own_with_two_values_or_more(changes, says):
+    feature = {"column": "x", "kind": "number", "minimum": 0, "maximum": 1}
+    schema = {"patient": "id", "label": LABEL, "domain": EDGES, "features": [feature], "environment": changes}
+    with pytest.raises(ValidationError, match=says):
+        DataSchema.model_validate(schema)
+
+
 def numbers():
     return st.one_of(st.sampled_from(ENDS), st.floats(-MOST, MOST, allow_nan=False), st.floats(LEAST, 1e-6))
 

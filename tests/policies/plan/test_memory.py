@@ -69,3 +69,12 @@ def test_an_image_takes_the_bytes_that_its_range_needs(low, high):
     narrow = tiny_study(**CNN)
     bytes_each = Scale.of(study.data.image).kind().itemsize
     assert needed(study).records - needed(narrow).records == 1000 * 64 * 64 * (bytes_each - 1)
+
+
+def test_where_every_step_reads_all_records_the_encoder_needs_memory_for_them(make_study):
+    plain = make_study()
+    encoder = plain.encoder.model_copy(update={"irm": 1.0})
+    study = plain.model_copy(update={"encoder": encoder})
+    privacy = study.privacy.model_copy(update={"max_patients": 2 * study.privacy.max_patients})
+    once, twice = (needed(one).encoder for one in (study, study.model_copy(update={"privacy": privacy})))
+    assert twice > 1.9 * once

@@ -23,6 +23,10 @@ from policies.plan.release import plan
 from policies.plan.release import plan as plan_of
 from silo_agent import assembly
 from silo_agent.cli import main
+from silo_agent.learning.choice.choice import Choice, Compared
+from silo_agent.learning.evaluation.fairness import Fairness, Gap, GroupQuality
+from silo_agent.models import fairness
+from silo_agent.models.fairness import Report
 from silo_agent.oversight.signing import sign_file
 from silo_agent.protocol.client import CallRefused
 from silo_agent.storage.state import Ending, State
@@ -501,6 +505,21 @@ def test_models_are_evaluated_on_a_file(hospital, studied):
     assert rows[2][3:] == [f"{low:.2f}-{high:.2f}", *rows[2][4:6], "", ""]
 
 
+def test_a_fairness_report_is_a_table_of_groups_and_says_what_the_study_lacks(hospital, studied, monkeypatch):
+    arguments = ("fairness", studied.digest[:8], "-c", hospital)
+    assert "lists no column in data.protected" in str(invoke(*arguments).exception)
+    groups = tuple(GroupQuality(name, 9, 0.5, 1.0, 0.1, None) for name in ("f", "m"))
+    gaps = {"auc": Gap(0.2, 0.1), "expected_observed": Gap(0.0, 0.3), "calibration": Gap(0.1, 0.1)}
+    of_sex = Fairness("sex", groups, gaps | {"false_negatives": Gap(None, None)}, 0.75)
+    found = Report(studied.digest, "tiny", 2, "north.csv", 18, (of_sex,), None)
+    monkeypatch.setattr(fairness, "report", lambda *_, **__: found)
+    assert json.loads(invoke(*arguments, "--json").stdout)["shared"][0]["attacker"] == 0.75
+    rows = table_rows(invoke(*arguments).output)
+    assert rows[1] == ["sex", "shared", "f", "9", "0.500", "1.000", "0.100", "-", ""]
+    assert rows[3] == ["", "", "gap", "", "0.200", "0.000", "0.100", "-", "0.750"]
+    assert rows[4][4:7] == ["<=0.10", "<=0.30", "<=0.10"]
+
+
 def test_held_out_patients_are_scored_alone_and_the_cohorts_are_named(hospital, studied):
     data = hospital.parent / "north.csv"
     found = json.loads(invoke("evaluate", "--json", studied.digest, "--held-out", "-c", hospital).stdout)
@@ -590,7 +609,7 @@ def newcomers(hospital):
     return path
 
 
-def test_predictions_are_printed_as_csv_and_told_in_one_line(hospital, studied, newcomers):
+def test_predictions_are_printed_as_csv_and_told_in_a_line_with_the_model_that_made_them(hospital, studied, newcomers):
     done = invoke("predict", studied.digest[:8], newcomers, "--unknown-domain", "ensemble", "-c", hospital)
     assert done.exit_code == 0
     rows = [line.split(",") for line in done.stdout.splitlines()]
@@ -606,6 +625,7 @@ def test_predictions_are_printed_as_csv_and_told_in_one_line(hospital, studied, 
     assert done.stderr == (
         "3 records of tiny, round 2: 1 ensemble, 2 own;"
         " unknown domains: mean of the 2 domains' predictions, weighted equally\n"
+        "Predicted by: shared; the study asks for no personal models.\n"
     )
 
 
@@ -614,7 +634,7 @@ def test_predictions_go_to_a_file_that_only_the_owner_reads(hospital, studied, n
     out = hospital.parent / name
     done = invoke("predict", studied.digest, newcomers, "--domain", "b", "--out", out, "-c", hospital)
     assert (done.exit_code, done.stdout) == (0, "")
-    assert done.stderr == f"{out}: 3 records of tiny, round 2: 3 own\n"
+    assert done.stderr.splitlines()[0] == f"{out}: 3 records of tiny, round 2: 3 own"
     assert out.stat().st_mode & 0o777 == 0o600
     rows = read_parquet(out).to_pylist() if name.endswith("parquet") else list(csv.DictReader(out.open()))
     assert [(row["patient"], row["domain"], row["how"]) for row in rows] == [
@@ -648,6 +668,34 @@ def test_the_personal_model_predicts_where_it_is_asked_for(hospital, studied, ne
         wanted = model.predict(inputs, np.array([0]))[0, 1]
         assert rows[0]["probability_1"] == pytest.approx(wanted, abs=1e-6)
     assert shared[0]["probability_1"] != personal[0]["probability_1"]
+
+
+def test_the_chosen_model_predicts_unless_another_one_is_asked_for(hospital, studied, newcomers, sentence):
+    shared = random_model(studied)
+    heads = shared.heads + 1.0
+    choice = model_file(hospital).with_name("choice.safetensors")
+    Choice(studied, 2, shared.digest, "own heads", 99, 5, (Compared("own heads", 0.02, 0.01),), heads).save(choice)
+    command = ["predict", studied.digest, newcomers, "--domain", "a", "-c", hospital]
+    inputs = np.array([[-2 / 3, -0.4]], np.float32)
+    for options, name, model in (
+        ([], "own heads", shared.with_heads(heads, 2)),
+        (["--model", "chosen"], "own heads", shared.with_heads(heads, 2)),
+        (["--model", "shared"], "shared", shared),
+        (["--model", "personal"], "personal", random_personal(studied)),
+    ):
+        done = invoke(*command, *options, "--json")
+        found = json.loads(done.stdout)
+        assert found["model"] == name
+        wanted = model.predict(inputs, np.array([0]))[0, 1]
+        assert found["predictions"][0]["probability_1"] == pytest.approx(wanted, abs=1e-6)
+        assert f"Predicted by: {name}; {found['why']}." in done.stderr
+    said = " ".join(invoke("evaluate", studied.digest, "-c", hospital).output.split())
+    assert "Chosen to predict: own heads; in 5-fold cross-validation over 99 training patients" in said
+    assert "held-out patients, chosen less shared: AUC" in said
+    assert "exclude each other" in sentence(*command, "--personal", "--model", "shared")
+    choice.write_bytes(b"damaged")
+    assert "choice.safetensors, this hospital's choice" in sentence(*command)
+    assert invoke(*command, "--model", "shared").exit_code == 0
 
 
 def test_a_model_file_can_be_given_and_needs_no_agent(hospital, studied, newcomers, tmp_path):

@@ -7,10 +7,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from policies.documents.study import Image, Label, NumericFeature, Study
+from policies.documents.study import DomainColumn, EnvironmentColumn, Image, Label, NumericFeature, Study
 from policies.plan.families import TARGET_STEPS
 from silo_agent.data.errors import DataError
-from silo_agent.data.reader import read_fitting_records, read_records, read_sorted_records
+from silo_agent.data.reader import empty_records, read_fitting_records, read_records, read_sorted_records
 from silo_agent.data.split import split
 from silo_agent.data.table import Written
 from support.images import study_document, write_png, write_sites
@@ -57,6 +57,20 @@ def test_a_number_as_label_becomes_its_place_and_other_cells_are_faults(read):
         assert fault(read, f"p1,50,10,f,yes,A,{cell}", schema=days).column == "died"
 
 
+def test_protected_attributes_are_places_among_their_groups_and_another_cell_leaves_the_record_out(read, tmp_path):
+    sex = DomainColumn(column="sex", values=("f", "m"), names=("f", "m"))
+    age = DomainColumn(column="age", edges=(65.0,), names=("young", "old"))
+    schema = make_schema(protected=(sex, age), features=make_schema().features[1:2])
+    records = read(GOOD, "p2,70,10,m,yes,A,0", schema=schema)
+    assert records.protected.tolist() == [[0, 0], [1, 1]]
+    assert records.of_patients(np.array([False, True])).protected.tolist() == [[1, 1]]
+    assert fault(read, "p2,50,10,d,yes,A,1", schema=schema).column == "sex"
+    fitting = read_fitting_records(tmp_path / "site.csv", schema)
+    assert fitting.protected.tolist() == [[0, 0]]
+    assert empty_records(schema).protected.shape == (0, 2)
+    assert read(GOOD).protected is None
+
+
 def test_the_domain_is_the_product_of_its_factors_with_left_closed_bands(read):
     rows = [
         f"p{i},{age},10,f,yes,{scanner},1"
@@ -64,6 +78,22 @@ def test_the_domain_is_the_product_of_its_factors_with_left_closed_bands(read):
     ]
     names = make_schema().domains
     assert [names[m] for m in read(*rows).domains] == ["a young", "a middle", "a middle", "a old", "b young", "b old"]
+
+
+def test_an_environment_is_a_place_of_its_record_and_no_input(read):
+    header, rows = f"{HEADER},year", [f"p1,50,10,f,yes,A,1,{year}" for year in (2015, 2020, 2031)]
+    schema = make_schema(environment=EnvironmentColumn(column="year", edges=(2016, 2020)))
+    records = read(*rows, header=header, schema=schema)
+    assert records.environments.tolist() == [0, 2, 2]
+    np.testing.assert_array_equal(records.inputs[:], read(*rows, header=header).inputs[:])
+    assert read(*rows, header=header).environments is None
+    codes = make_schema(environment=EnvironmentColumn(column="year", values=(2031, 2015)))
+    with pytest.raises(DataError, match="2031, 2015") as caught:
+        read(*rows, header=header, schema=codes)
+    assert [(found.column, found.row) for found in caught.value.faults] == [("year", 3)]
+    assert read(rows[2], rows[0], header=header, schema=codes).environments.tolist() == [0, 1]
+    assert read(header=header, schema=codes).environments.tolist() == []
+    assert empty_records(codes).environments.tolist() == []
 
 
 def test_a_log_scale_is_linear_in_the_logarithm(read):

@@ -18,10 +18,11 @@ def make(patients, **changes):
 
 
 def test_choosing_patients_keeps_their_records_and_makes_the_index_dense_again():
-    records = make([0, 2, 1, 2]).of_patients(np.array([False, True, True]))
+    records = make([0, 2, 1, 2], environments=np.arange(4)).of_patients(np.array([False, True, True]))
     assert records.identities == ("p1", "p2")
     assert records.patients.tolist() == [1, 0, 1]
     assert records.inputs[:, 0].tolist() == [2, 4, 6]
+    assert records.environments.tolist() == [1, 2, 3]
 
 
 def test_choosing_nobody_gives_empty_records():
@@ -47,6 +48,9 @@ def test_arrays_are_read_only_and_the_text_hides_everything():
         {"inputs": np.array([[0.0], [np.nan]], np.float32)},
         {"identities": ("a", "b", "c")},
         {"identities": ("a",)},
+        {"environments": np.zeros(3, np.int64)},
+        {"environments": np.array([0, -1])},
+        {"environments": np.zeros(2)},
     ],
 )
 def test_records_that_contradict_themselves_are_refused(changes):

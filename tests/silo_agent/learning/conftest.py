@@ -23,7 +23,7 @@ from silo_agent.data.records import Records
 
 @pytest.fixture
 def make_study():
-    def _make(inputs=5, domains=3, *, cmi=0.0, prior="averaged", classes=2, image=None, **model):
+    def _make(inputs=5, domains=3, *, cmi=0.0, cmi_scale=False, prior="averaged", classes=2, image=None, **model):
         codes = (
             {"positive": (1,), "negative": (0,)} if classes == 2 else {"classes": tuple((c,) for c in range(classes))}
         )
@@ -44,7 +44,14 @@ def make_study():
             model=Model(**({"hidden": (8,), "representation": 4, "seed": 7} | model)),
             heads=HeadPlan(pooled_noise=1.0, domain_noise=1.0),
             encoder=EncoderPlan(
-                steps=3, sampling_rate=0.5, batch_size=10, learning_rate=0.5, noise=1.0, cmi=cmi, prior=prior
+                steps=3,
+                sampling_rate=0.5,
+                batch_size=10,
+                learning_rate=0.5,
+                noise=1.0,
+                cmi=cmi,
+                cmi_scale=cmi_scale,
+                prior=prior,
             ),
             evaluation=Evaluation(noise=1.0),
             personal=Personal(),

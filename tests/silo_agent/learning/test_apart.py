@@ -1,5 +1,6 @@
 """The personal model's process, seen from the agent: never waited for, never heard, tried again."""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -14,6 +15,8 @@ from structlog.testing import capture_logs
 from silo_agent.data.table import Written
 from silo_agent.learning import apart, personal_process
 from silo_agent.learning.apart import Apart
+from silo_agent.learning.choice.choice import Choice
+from silo_agent.learning.choice.choosing import choose
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
 from silo_agent.learning.personal_process import Job, train_up_to, want_round, wanted_round, work_off
@@ -95,6 +98,43 @@ def test_training_is_the_same_whether_its_rounds_came_together_or_apart(job, hom
             train_up_to(home, number, lambda: _training(job), entropy=entropy)
         trained.append(home.personal.read_bytes())
     assert trained[0] == trained[1]
+
+
+def test_after_the_last_round_a_hospital_chooses_once_and_anew_beside_another_model(job, home, monkeypatch):
+    chosen = []
+    with monkeypatch.context() as patch:
+        patch.setattr(personal_process, "choose", lambda *a, **k: chosen.append(max(a[0])) or choose(*a, **k))
+        want_round(home, 1)
+        work_off(job)
+        assert not home.choice.exists(), "the study has another round"
+        for damage in (None, None, b"damaged"):
+            if damage:
+                home.choice.write_bytes(damage)
+            want_round(home, 2)
+            work_off(job)
+        last = SharedModel.load(home.model(2))
+        last.with_heads(last.heads + 1.0, 2).save(home.model(2))
+        want_round(home, 2)
+        work_off(job)
+    assert chosen == [2, 2, 2], "at first, after the damage, and beside the other model"
+    choice = Choice.load(home.choice)
+    assert (choice.round, choice.shared) == (2, SharedModel.load(home.model(2)).digest)
+    assert choice.personal == hashlib.sha256(home.personal.read_bytes()).hexdigest()
+    assert home.choice.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_choice_that_was_cut_off_is_made_when_the_process_runs_again(job, home, monkeypatch):
+    def fails(*_, **__):
+        raise MemoryError
+
+    want_round(home, 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(personal_process, "choose", fails)
+        with pytest.raises(MemoryError):
+            work_off(job)
+    assert (wanted_round(home), home.choice.exists()) == (2, False)
+    work_off(job)
+    assert (wanted_round(home), home.choice.exists()) == (0, True)
 
 
 def _training(job):

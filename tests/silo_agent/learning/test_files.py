@@ -19,6 +19,13 @@ def test_content_comes_back_and_equal_content_gives_equal_bytes(make_study):
         np.testing.assert_array_equal(content[name], tensor)
 
 
+def test_facts_come_back_and_are_missed_where_there_are_none(make_study):
+    study, tensors = make_study(), {"a": np.zeros(1)}
+    assert files.facts(files.encode("choice", study, 1, tensors, facts="why")) == "why"
+    with pytest.raises(KeyError):
+        files.facts(files.encode("choice", study, 1, tensors))
+
+
 def test_another_kind_and_other_files_are_refused(make_study):
     blob = files.encode("personal", make_study(), 1, {"a": np.zeros(1)})
     with pytest.raises(ModelFileError, match="a personal model, not a shared one"):

@@ -5,12 +5,15 @@ import pytest
 from PIL import Image
 
 from crypto.rings.rings import RINGS, ring_of
+from policies.documents.recipes import registry as recipes
 from policies.plan import shapes
 from policies.plan.release import plan
 from policies.refusals import Reason, Refused
 from protos.messages import Place, Tensor
 from silo_agent.data.errors import DataError
 from silo_agent.data.outcome import targets
+from silo_agent.learning.choice import choosing
+from silo_agent.learning.choice.choice import Choice
 from silo_agent.learning.contributions.drawing import Grid
 from silo_agent.learning.contributions.encoder import UPDATE_STEPS
 from silo_agent.learning.contributions.heads import HEAD_STEP
@@ -22,6 +25,7 @@ from silo_agent.learning.learner import Learner
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
 from silo_agent.learning.private import dpsgd
+from silo_agent.storage.folders import StudyFolder
 from support.entropy import SeededEntropy
 from support.local_federation import DATA_SET, HOLDOUT, LocalFederation, write_kinds, write_patients
 from support.releases import contribution
@@ -99,24 +103,58 @@ def at(study, number):
 
 
 # --- what stays at the silo moves nothing that leaves it --------------------------------------------------------------
+OPEN = {
+    "heads": {"pooled_noise": 0.0, "domain_noise": 0.0},
+    "encoder": {"noise": 0.0},
+    "evaluation": {"noise": 0.0},
+    "privacy": {"mode": "none", "count_noise": 0.0},
+}
+RECIPES = {
+    "second-order": {"encoder": {"cmi": 0.01, "prior": "local"}, "privacy": {"mode": "distributed"}},
+    "feddar-sa": OPEN,
+    "feddar-wa": OPEN,
+    "fedavg": {"heads": {"pooled_rounds": 2, "domain_rounds": 0}},
+    "multi-head-fedavg": {},
+    "fedprox": {"encoder": {"proximal": 0.5}},
+    "fedsr": {"encoder": {"cmi": 0.01, "l2r": 0.01}},
+    "ditto": {},
+    "perinvfl": {
+        "data": {"environment": {"column": "ward", "values": [0, 1]}},
+        "personal": {"irm": 1.0, "group_dro": 0.1},
+    },
+    "lg-fedavg": {},
+    "fedper": {},
+    "fedrep": {"encoder": {"head_steps": 2}},
+    "local": {},
+}
+"""Every recipe that may have personal models; FedDAR's linear encoder may not."""
+QUICK = {"second-order", "fedrep", "lg-fedavg"}
+
+
+def test_every_recipe_with_personal_models_is_here():
+    assert set(RECIPES) == set(recipes.RECIPES) - {"feddar-linear"}
+
+
 @pytest.mark.parametrize(
     "changes",
     [
-        {},
-        {"encoder": {"cmi": 0.01, "l2r": 0.01}},
-        {"encoder": {"cmi": 0.01, "prior": "local"}, "privacy": {"mode": "distributed"}},
+        pytest.param({"recipe": name} | changes, id=name, marks=() if name in QUICK else pytest.mark.slow)
+        for name, changes in RECIPES.items()
     ],
 )
-def test_payloads_are_the_same_integers_with_the_personal_model_on_and_off(tmp_path, changes):
-    files = patients(tmp_path / "data", 60)
-    plain = tiny_study(**changes)
-    personal = tiny_study(**changes, personal=PERSONAL)
+def test_payloads_are_the_same_integers_with_the_personal_model_on_and_off(tmp_path, monkeypatch, changes):
+    monkeypatch.setattr(choosing, "FEWEST", 10)  # so that 45 training patients are compared on
+    files = with_wards(patients(tmp_path / "data", 60))
+    personal = tiny_study(**changes | {"personal": PERSONAL | changes.get("personal", {})})
+    # Two recipes live by their personal model; without the section their shared part is FedAvg's.
+    fedavg = {"recipe": "multi-head-fedavg"} if changes["recipe"] in {"ditto", "perinvfl"} else {}
+    plain = tiny_study(**changes | fedavg | {"personal": None})
     off = LocalFederation.gather(plain, files, tmp_path / "off").run()
     on = LocalFederation.gather(personal, files, tmp_path / "on").run()
 
     planned = {(r, Tensor(t), s) for r in range(plan(plain).last + 1) for t in plan(plain).tensors(r) for s in files}
     assert set(off.payloads) == set(on.payloads) == planned
-    assert {tensor for _, tensor, _ in planned} == set(Tensor)
+    assert {tensor for _, tensor, _ in planned} == set(Tensor) - ({Tensor.HEADS} if plain.composition.joint else set())
     for key, integers in off.payloads.items():
         assert integers.dtype == on.payloads[key].dtype == np.int64
         assert np.array_equal(integers, on.payloads[key]), key
@@ -124,6 +162,69 @@ def test_payloads_are_the_same_integers_with_the_personal_model_on_and_off(tmp_p
         assert not (tmp_path / "off" / silo / "personal.safetensors").exists()
         trained = PersonalModel.load(tmp_path / "on" / silo / "personal.safetensors")
         assert not np.array_equal(trained.network.heads.detach().numpy(), on.models[silo].heads)
+        assert Choice.load(tmp_path / "on" / silo / "choice.safetensors").compared
+
+
+def with_wards(files):
+    """The same files with a column more, which says in which of two wards a record was made."""
+    for file in files.values():
+        header, *rows = file.read_text().splitlines()
+        file.write_text("\n".join([f"{header},ward", *(f"{row},{i % 2}" for i, row in enumerate(rows))]) + "\n")
+    return files
+
+
+WARDS = {"data": {"environment": {"column": "ward", "values": [0, 1]}}}
+FEDERATED = {
+    "recipe": "fedavg",
+    "heads": {"pooled_rounds": 3, "domain_rounds": 0, "pooled_noise": 0, "domain_noise": 0},
+    "encoder": {"steps": 2, "sampling_rate": 1, "noise": 0, "irm": 10.0, "irm_after": 3, "group_dro": 0.5},
+    "evaluation": {"noise": 0, "bins": 4},
+    "privacy": {"mode": "none", "count_noise": 0},
+    **WARDS,
+}
+"""Federated IRM and GroupDRO on public data."""
+
+
+def test_payloads_are_the_same_integers_with_personal_invariance_on_and_off(tmp_path):
+    files = with_wards(patients(tmp_path / "data", 60))
+    invariant = {**PERSONAL, "irm": 10.0, "irm_after": 2, "group_dro": 0.5, "ditto": 0.1}
+    off, on = (
+        LocalFederation.gather(tiny_study(**WARDS, personal=personal), files, tmp_path / name).run()
+        for name, personal in (("off", None), ("on", invariant))
+    )
+    assert set(off.payloads) == set(on.payloads)
+    assert all(np.array_equal(integers, on.payloads[key]) for key, integers in off.payloads.items())
+    trained = PersonalModel.load(tmp_path / "on" / "north" / "personal.safetensors")
+    kept = trained.state["environments"]
+    assert kept[0] > 0
+    assert kept[1] != kept[2]
+
+
+def test_federated_irm_goes_on_after_a_restart_with_the_environments_weights_of_the_rounds_before(tmp_path):
+    files, study = with_wards(patients(tmp_path / "data", 60)), tiny_study(**FEDERATED)
+    whole, halves = (LocalFederation.gather(study, files, tmp_path / name) for name in ("whole", "halves"))
+    for number in range(4):
+        whole.run_round(number)
+        if number < 3:
+            halves.run_round(number)
+    kept = [StudyFolder(tmp_path / "halves" / "north").environments(number) for number in (1, 2)]
+    states = [np.frombuffer(path.read_bytes(), "<f8") for path in kept]
+    assert [state[0] for state in states] == [2, 4]
+    assert abs(states[1][1] - 0.5) > abs(states[0][1] - 0.5) > 0
+    again = LocalFederation.gather(study, files, tmp_path / "halves")
+    again.models.update(halves.models)
+    place, release = at(study, 3), plan(study).round(3)[0]
+    for silo, learner in again.learners.items():
+        learner.contribution(release, place, again.models[silo], 3)
+        states = [StudyFolder(tmp_path / name / silo).environments(3).read_bytes() for name in ("whole", "halves")]
+        assert states[0] == states[1]
+    assert not np.array_equal(whole.models["north"].encoder, SharedModel.start(study).encoder)
+
+
+def test_federated_irm_of_private_data_is_refused_when_the_study_is_read():
+    with pytest.raises(Refused, match=r"study\.encoder\.irm") as caught:
+        tiny_study(encoder={"irm": 1.0}, **WARDS)
+    assert caught.value.reason is Reason.BATCH_STATISTICS
 
 
 def test_the_shared_model_and_the_results_are_equal_bits_at_every_silo(tmp_path):

@@ -7,6 +7,8 @@ from policies.plan import shapes
 from policies.plan.release import plan
 from silo_agent.learning import files
 from silo_agent.learning import model as module
+from silo_agent.learning.encoder import encoder as encoders
+from silo_agent.learning.encoder.draws import public_draws
 from silo_agent.learning.encoder.encoder import build_encoder, flatten
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.model import SharedModel
@@ -62,6 +64,27 @@ def test_prediction_of_many_classes_is_the_softmax_of_their_rows(make_study, mak
     assert again.digest == model.digest
     with pytest.raises(ModelFileError, match="not those of its study"):
         model.with_heads(heads[:, :5], 3)
+
+
+@pytest.mark.parametrize("classes", [2, 3])
+def test_a_prediction_is_the_mean_over_the_draws_of_the_study(make_study, make_records, monkeypatch, classes):
+    study = make_study(cmi=0.1, samples=5, skip=True, classes=classes)
+    records, rng = make_records(12, classes=classes), np.random.default_rng(1)
+    model = SharedModel.start(study).with_heads(rng.normal(0, 3, (3, shapes.head_width(study))), 2)
+    encoder = model.build_encoder()
+    with torch.no_grad():
+        x = torch.tensor(records.inputs)
+        mean, deviation = encoder.moments(x)
+        read = [encoder.read(mean + deviation * torch.from_numpy(one), x) for one in public_draws(7, 5, 4)]
+    expected = np.mean([model.probabilities(one, records.domains) for one in read], axis=0)
+    found = model.predict(records.inputs, records.domains)
+    np.testing.assert_allclose(found, expected, atol=1e-7)
+    at_the_mean = model.probabilities(model.features(records.inputs), records.domains)
+    assert np.abs(found - at_the_mean).max() > 1e-3
+    monkeypatch.setattr(encoders, "_MAP_VALUES", 5 * encoder.width * 2)
+    assert encoders.most_rows(encoder) == 2
+    np.testing.assert_allclose(model.predict(records.inputs, records.domains), found, atol=1e-7)
+    assert model.predict(records.inputs[:0], records.domains[:0]).shape == (0, classes)
 
 
 @pytest.mark.parametrize("classes", [2, 3])

@@ -15,6 +15,7 @@ from silo_agent.learning.contributions.heads import Heads
 from silo_agent.learning.contributions.metrics import Metrics
 from silo_agent.learning.each_record import chunk_rows
 from silo_agent.learning.encoder.encoder import Encoder, features
+from silo_agent.learning.evaluation.evaluation import score_histograms
 from silo_agent.learning.heads.sums import rounding_slack
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.steady_features import steady_features
@@ -27,6 +28,7 @@ KINDS = [
     {"hidden": (), "inputs": 35},
     {"encoder": "cnn", "image": 12, "inputs": 3},
 ]
+DRAWN = {"inputs": 5, "cmi": 0.1, "samples": 3, "skip": True}
 
 
 def model_of(study, seed=3):
@@ -54,6 +56,37 @@ def test_a_records_features_have_the_same_bits_alone_and_among_others(make_study
     order = np.random.default_rng(0).permutation(70)
     images = None if records.images is None else records.images.subset(order)
     assert torch.equal(steady_features(encoder, records.inputs[order], images), together[torch.from_numpy(order)])
+
+
+def test_what_predictions_read_has_the_same_bits_alone_and_is_examined_too(make_study, make_records, monkeypatch):
+    read, seen = Encoder.to_predict, []
+
+    def noted(self, x, images=None):
+        seen.append(len(x))
+        return read(self, x, images)
+
+    monkeypatch.setattr(Encoder, "to_predict", noted)
+    monkeypatch.setattr(steady, "_EXAMINED", {})
+    encoder, records = model_of(make_study(**DRAWN)).build_encoder(), make_records(9)
+    together = steady_features(encoder, records.inputs, to_predict=True)
+    assert len(seen) > 1
+    assert set(seen) == {steady._USUAL_ROWS}
+    assert together.shape == (9, 3, encoder.width)
+    assert torch.allclose(together, features(encoder, records.inputs, to_predict=True), atol=1e-6)
+    for row in range(9):
+        assert torch.equal(steady_features(encoder, records.inputs[row : row + 1], to_predict=True)[0], together[row])
+
+
+def test_the_metrics_sums_count_what_the_model_predicts(make_study, make_records, tmp_path):
+    study, records = make_study(**DRAWN), make_records(40)
+    model = model_of(study)
+    setting = Setting(study, tmp_path, SeededEntropy(1), torch.device("cpu"), TrainingLog(tmp_path / "log"))
+    found = Metrics(setting).statistic(plan(study).release(plan(study).last, Tensor.METRICS), records, model)
+    said = model.predict(records.inputs, records.domains)
+    whole = score_histograms(
+        said, records.labels, records.domains, records.weights, model.family, count=3, bins=study.evaluation.bins
+    )
+    np.testing.assert_allclose(found, whole, atol=1e-6)
 
 
 def test_an_encoder_whose_rows_move_each_other_reads_one_record_at_a_time(make_study, make_records, monkeypatch):

@@ -1,3 +1,4 @@
+import hashlib
 from dataclasses import replace
 from pathlib import Path
 from shutil import copytree
@@ -7,8 +8,11 @@ import pytest
 
 from silo_agent.data.errors import DataError
 from silo_agent.data.reader import read_records
+from silo_agent.data.split import split
+from silo_agent.learning.choice.choice import Choice, Compared
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.evaluation.evaluation import quality
+from silo_agent.learning.evaluation.paired import paired
 from silo_agent.learning.evaluation.sampling import spread
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.model import SharedModel
@@ -93,6 +97,55 @@ def test_an_absent_domain_or_class_has_no_auc(folder, changes, absent):
     found = evaluate(folder, 2, fresh(folder, **changes), COHORTS)
     assert tuple(m for m, value in enumerate(found.shared) if value.auc is None) == absent
     assert tuple(m for m, value in enumerate(found.shared) if value.balanced_accuracy is None) == absent
+
+
+# --- which model the hospital chose ----------------------------------------------------------------------------------
+def choose(folder, candidate):
+    shared = SharedModel.load(folder / "model-2.safetensors")
+    heads = shared.heads * 0.5 + 1.0 if candidate == "own heads" else shared.heads[:0]
+    personal = hashlib.sha256((folder / "personal.safetensors").read_bytes()).hexdigest()
+    compared = (Compared("own heads", 0.02, 0.01),)
+    Choice(shared.study, 2, shared.digest, candidate, 99, 5, compared, heads, personal).save(
+        folder / "choice.safetensors"
+    )
+    return PersonalModel.start(shared, heads) if len(heads) else shared
+
+
+def test_the_choice_stands_beside_both_models_with_paired_intervals_on_held_out_patients(folder, study):
+    model = choose(folder, "own heads")
+    found = evaluate(folder, 2, None, own(folder, study))
+    assert (found.choice, "99 training patients" in found.why) == ("own heads", True)
+    held = split(read_records(folder / "own.csv", study.data), COHORTS.data_set, COHORTS.holdout)[1]
+    shared = SharedModel.load(folder / "model-2.safetensors")
+    said = [one.predict(held.inputs, held.domains) for one in (shared, model)]
+    assert found.untouched["chosen"] == paired(*said, held.labels, held.patients, shared.family)
+    assert found.untouched["personal"].auc.low > 0, "the shared model knows nothing of domain b"
+    assert found.untouched["personal"].patients == held.patient_count == found.patients.held_out
+    records = read_records(folder / "own.csv", study.data)
+    rows = records.domains == 1
+    said = model.predict(records.inputs, records.domains)[rows]
+    assert found.chosen[1] == quality(said, records.labels[rows], study.evaluation.bins, shared.family)
+
+
+@pytest.mark.parametrize("candidate", ["shared", "personal"])
+def test_a_chosen_model_that_is_shown_anyway_is_not_shown_twice(folder, study, candidate):
+    choose(folder, candidate)
+    found = evaluate(folder, 2, None, own(folder, study))
+    assert (found.choice, found.chosen, set(found.untouched)) == (candidate, None, {"personal"})
+
+
+def test_without_a_choice_nothing_is_said_of_one(folder, study):
+    found = evaluate(folder, 2, None, own(folder, study))
+    assert (found.choice, found.why, found.chosen) == (None, None, None)
+    choose(folder, "own heads")
+    gone = evaluate(folder, 2, None, own(folder, study), personal_kept=False)
+    assert (gone.choice, gone.untouched) == (None, {})
+
+
+def test_a_damaged_choice_is_an_error(folder):
+    (folder / "choice.safetensors").write_bytes(b"damaged")
+    with pytest.raises(ModelFileError, match="cannot be used"):
+        evaluate(folder, 2, fresh(folder), COHORTS)
 
 
 # --- whose records are scored ----------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import onnx
 import pytest
 from safetensors import safe_open
 
+from policies.documents.study import Study
 from policies.plan.cost import Cost
 from policies.plan.release import plan
 from silo_agent.learning.errors import ModelFileError
@@ -133,6 +134,14 @@ def test_of_a_stochastic_encoder_only_the_mean_is_exported(tmp_path):
     assert card["architecture"]["tensors"]["layers.2.weight"]["shape"] == [2, 3]
 
 
+def test_a_model_that_predicts_from_draws_is_refused_by_name(tmp_path):
+    study = study_of("stochastic mlp of three classes")
+    drawn = Study.model_validate(study.model_dump() | {"model": study.model.model_dump() | {"samples": 20}})
+    with pytest.raises(ExportError, match=r"model.samples is 20.*fedward-silo predict"):
+        export(random_model(drawn), tmp_path / "out", folder=tmp_path)
+    assert not (tmp_path / "out").exists()
+
+
 def test_equal_models_give_equal_files(tmp_path):
     model = random_model(study_of("cnn"))
     for name in ("one", "two"):
@@ -252,6 +261,14 @@ def test_measured_quality_stands_on_the_card(tmp_path):
     assert card["quality"][1]["metrics"]["auc"] == {"value": 0.8125, "low": 0.75, "high": 0.875}
     text = (tmp_path / "out" / "model-card.md").read_text()
     assert "| a | 0.812 [0.750, 0.875] | too few [0.000, 1.000] | - |" in text
+
+
+@pytest.mark.parametrize("recipe", ["fedavg", "lg-fedavg", "local"])
+def test_a_card_says_which_parts_the_hospital_has_for_itself(tmp_path, recipe):
+    study = study_of("linear mlp", recipe=recipe, heads={"pooled_rounds": 2, "domain_rounds": 0})
+    limits = card_of(tmp_path, random_model(study))["use"]["limits"]
+    told = {"fedavg": "", "lg-fedavg": " trained encoder for itself", "local": " trained encoder and heads for itself"}
+    assert [told[recipe] in limits[-1], len(limits)] == [True, 4 + study.composition.keeps]
 
 
 def test_a_model_of_an_earlier_round_was_not_measured(tmp_path):

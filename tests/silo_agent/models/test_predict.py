@@ -10,9 +10,11 @@ from pyarrow.csv import read_csv
 
 from silo_agent.data.errors import DataError
 from silo_agent.data.unlabelled import read_unlabelled
+from silo_agent.learning import kept
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.evaluation.unknown_domain import Way, predict_ensemble, predict_pooled
 from silo_agent.models.predict import PredictionError, check_output, load_model, predict
+from silo_agent.storage.folders import StudyFolder
 from support.models import (
     DAYS,
     DOSE,
@@ -112,12 +114,36 @@ def test_unknown_domains_by_the_pooled_model_that_the_silo_kept(tmp_path, study,
     np.testing.assert_allclose(found.probabilities[0], wanted[0], atol=1e-6)
 
 
+def test_what_the_silo_keeps_completes_the_model_of_either_round(tmp_path):
+    """FedPer: own heads in the last round, own pooled head for unknown domains; without them nothing is predicted."""
+    study = study_of("linear mlp", recipe="fedper")
+    rows, whole = rows_of("c", "a"), {}
+    for number in (1, 2):
+        drawn = random_model(study, round_number=number, seed=number)
+        heads = drawn.heads[:1] if number == 1 else drawn.heads
+        change = kept.Change.of(np.concatenate([np.zeros(len(drawn.encoder)), heads.ravel()]), study, number)
+        shared = replace(drawn, heads=np.zeros_like(drawn.heads))
+        shared.save(StudyFolder(tmp_path).model(number))
+        kept.keep(change, shared, StudyFolder(tmp_path), number)
+        whole[number] = replace(drawn, heads=np.broadcast_to(heads, drawn.heads.shape).copy())
+    path = StudyFolder(tmp_path).model(2)
+    records = write_rows(tmp_path / "r.csv", rows)
+    found = predict(load_model(path, personal=False), records, folder=tmp_path, unknown=Way.POOLED)
+    assert found.note == "the pooled head of round 1"
+    wanted = [whole[number].predict(inputs_of(rows), np.zeros(2, np.int64)) for number in (1, 2)]
+    np.testing.assert_allclose(found.probabilities, [wanted[0][0], wanted[1][1]], atol=1e-6)
+    for number in (1, 2):
+        StudyFolder(tmp_path).kept(number).unlink()
+    with pytest.raises(ModelFileError, match="recipe fedper keeps a part of the model at the silo"):
+        load_model(path, personal=False)
+
+
 @pytest.mark.parametrize("make", [random_model, random_personal])
-@pytest.mark.parametrize("kept", ["nothing", "another study", "another round"])
-def test_without_a_kept_pooled_model_it_is_the_mean_head(tmp_path, study, make, kept):
-    if kept == "another study":
+@pytest.mark.parametrize("stored", ["nothing", "another study", "another round"])
+def test_without_a_kept_pooled_model_it_is_the_mean_head(tmp_path, study, make, stored):
+    if stored == "another study":
         random_model(study_of("linear mlp", name="other"), round_number=1).save(tmp_path / "model-1.safetensors")
-    if kept == "another round":
+    if stored == "another round":
         random_model(study, round_number=2, seed=7).save(tmp_path / "model-1.safetensors")
     rows = rows_of("c", "a")
     found = predict(make(study), write_rows(tmp_path / "r.csv", rows), folder=tmp_path, unknown=Way.POOLED)

@@ -27,6 +27,7 @@ GOES = {
         "personal.safetensors.new",
         ".personal.safetensors.x1y2",
         "prior-1.f32",
+        "kept-1.f64",
         "keys.sealed",
         "attempt-0123456789abcdef.i64",
         "attempt-0123456789abcdef.safetensors",

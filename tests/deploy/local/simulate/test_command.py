@@ -62,6 +62,20 @@ def test_made_up_records_give_table_json_and_plot(study, tmp_path):
     assert "<svg" in plot.read_text()
 
 
+@pytest.mark.slow
+def test_of_a_recipe_that_keeps_parts_each_silos_own_patients_are_shown_too(tmp_path):
+    """Beside the common test records, which the mean of all silos' models predicts."""
+    file = write_yaml(tmp_path / "kept.yaml", tiny_document(recipe="lg-fedavg"))
+    shown = run(file, "--seeds", "1", "--patients", "60", "--json", tmp_path / "out.json")
+    assert "own patients" in shown
+    runs = json.loads((tmp_path / "out.json").read_text())["runs"]
+    assert {name: found[0]["together"]["records"] for name, found in runs.items()} == {
+        "study": 10_000,
+        "own patients": runs["own patients"][0]["together"]["records"],
+    }
+    assert 0 < runs["own patients"][0]["together"]["records"] < 180
+
+
 def test_a_study_of_a_number_shows_what_is_explained(tmp_path):
     label = {"column": "days", "positive": [], "negative": [], "minimum": 0, "maximum": 30}
     document = tiny_document(data={"label": label}, evaluation={"bins": 10})

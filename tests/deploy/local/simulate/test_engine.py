@@ -13,6 +13,7 @@ from deploy.local.simulate.silos import Cohorts, Silo
 from policies.errors import PolicyError
 from policies.plan.release import plan
 from silo_agent.data.reader import read_fitting_records
+from silo_agent.learning import kept
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.model import SharedModel
 from support import local_silos
@@ -44,14 +45,19 @@ RECIPES = {
         "evaluation": {"noise": 0.0, "bins": 10},
     },
     "fedavg": NONE | {"heads": HEADS | {"domain_rounds": 0}},
+    "fedsr": NONE | {"encoder": {"noise": 0.0, "l2r": 0.01, "cmi": 0.01}},
+    "fedprox": {"encoder": {"proximal": 1.0}},
+    "ditto": {"personal": {"ditto": 0.1}},
     "multi-head-fedavg": {},
 }
-"""Without noise but for the last, which is private."""
+"""The first ones without noise, the others private."""
+KEPT = {"lg-fedavg": {}, "fedper": {}, "fedrep": {"encoder": {"head_steps": 2}}, "local": {}}
+"""Recipes that keep a part at the silo, all private."""
 
 
 def following(recipe):
     """A study that follows a recipe of these."""
-    return tiny_study(**({"recipe": recipe} | RECIPES[recipe]))
+    return tiny_study(**({"recipe": recipe} | (RECIPES | KEPT)[recipe]))
 
 
 def cohorts_of(study, files):
@@ -69,8 +75,11 @@ def cohorts_of(study, files):
         {"privacy": {"mode": "distributed"}, "encoder": SEALED},
         {"recipe": "feddar-linear"} | RECIPES["feddar-linear"] | {"heads": SHORT},
         RECIPES["feddar-sa, together"] | {"heads": SHORT},
+        {"recipe": "fedrep", "encoder": {"head_steps": 2}},
+        {"recipe": "lg-fedavg", "personal": {"epochs": 1}},
+        {"recipe": "local"},
     ],
-    ids=["local", "hierarchical", "sealed steps", "linear", "together"],
+    ids=["local", "hierarchical", "sealed steps", "linear", "together", "fedrep", "lg-fedavg", "nothing shared"],
 )
 def test_it_gives_the_very_model_and_results_of_real_agents_with_the_same_draws(tmp_path, monkeypatch, changes):
     """The agents charge, seal, add and open; their learners alone draw from the simulation's source."""
@@ -110,12 +119,40 @@ OTHERS = ("feddar-wa", "fedavg")
 )
 def test_every_recipe_moves_heads_and_encoder_and_gives_each_domain_what_the_recipe_says(files, recipe):
     study = following(recipe)
-    found = simulate(study, cohorts_of(study, files), seed=1)
+    models = []
+    found = simulate(study, cohorts_of(study, files), seed=1, after_round=models.append)
+    assert [model.round for model in models] == list(range(1, study.rounds + 1))
+    assert models[-1].digest == found.model.digest
     start = SharedModel.start(study)
     assert found.model.round == study.rounds
     assert np.abs(found.model.heads - start.heads).max() > 1e-3
     assert not np.array_equal(found.model.encoder, start.encoder)
     assert np.array_equal(found.model.heads[0], found.model.heads[1]) == (recipe == "fedavg")
+    found.model.require_reachable()
+
+
+@pytest.mark.parametrize("recipe", KEPT)
+def test_what_a_recipe_keeps_stays_at_the_silo_and_completes_the_shared_model(files, monkeypatch, recipe):
+    study, complete = following(recipe), []
+    completed = kept.completed
+
+    def noted(model, folder, before):
+        complete.append(completed(model, folder, before))
+        return complete[-1]
+
+    monkeypatch.setattr(kept, "completed", noted)
+    found, start = simulate(study, cohorts_of(study, files), seed=1), SharedModel.start(study)
+    own, recipe = complete[-len(study.silos) :], study.composition
+    for model in own:
+        assert not np.array_equal(model.encoder, start.encoder)
+        assert np.abs(model.heads).max() > 1e-3
+    for part, where in (("encoder", recipe.encoder), ("heads", recipe.heads)):
+        shared, theirs = getattr(found.model, part), [getattr(model, part) for model in own]
+        if where == "kept":
+            assert np.array_equal(shared, getattr(start, part))
+            assert not np.array_equal(*theirs[:2])
+        else:
+            assert all(np.array_equal(shared, each) for each in theirs)
     found.model.require_reachable()
 
 

@@ -56,6 +56,13 @@ def test_inputs_have_the_form_that_the_schema_gives():
     assert np.bincount(records.labels).min() > 2_000
 
 
+def test_environments_are_equally_likely():
+    environment = {"column": "ward", "values": ["a", "b", "c"]}
+    plain, told = (MadeUp().draw(tiny_study(data={"environment": e}), 1).test for e in (None, environment))
+    assert plain.environments is None
+    assert np.bincount(told.environments, minlength=3).min() > 3_000
+
+
 def test_a_number_can_be_explained_as_far_as_asked():
     label = {"column": "days", "positive": [], "negative": [], "minimum": 0, "maximum": 30}
     records = (

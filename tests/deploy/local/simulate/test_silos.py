@@ -1,5 +1,7 @@
 """Virtual silos from arrays and from records at hand."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -47,12 +49,14 @@ def test_records_without_a_patient_are_told_apart_by_their_row():
 
 
 def test_some_rows_keep_their_patients():
-    records = some(40)
+    records = replace(some(40), environments=np.arange(40) % 4)
     kept = np.arange(40) % 3 == 0
     part = rows_of(records, kept)
     names = [records.identities[patient] for patient in records.patients[kept]]
     assert [part.identities[patient] for patient in part.patients] == names
     assert np.array_equal(part.inputs, records.inputs[kept])
+    assert np.array_equal(part.environments, records.environments[kept])
+    assert of_arrays([[0.5], [1]], [1, 0], [0, 0], environments=[1, 0]).environments.tolist() == [1, 0]
 
 
 def test_models_are_measured_on_test_records_or_on_all_that_are_held_out():

@@ -8,12 +8,12 @@ from silo_agent.learning.families.registry import family_of
 BINS = 20
 
 
-def told(probabilities, labels, noise, rng, *, fitted=False):
+def told(probabilities, labels, noise, rng, *, fitted=False, bins=BINS):
     """What the noised cells of one domain tell."""
     family, n = family_of(probabilities.shape[1]), len(labels)
-    cells = score_histograms(probabilities, labels, np.zeros(n, int), np.ones(n), family, count=1, bins=BINS)
+    cells = score_histograms(probabilities, labels, np.zeros(n, int), np.ones(n), family, count=1, bins=bins)
     sums = cells + rng.normal(0, noise, len(cells))
-    (found,) = results_from_histograms(sums, noise, family, count=1, bins=BINS, rng=rng, smallest=20, fitted=fitted)
+    (found,) = results_from_histograms(sums, noise, family, count=1, bins=bins, rng=rng, smallest=20, fitted=fitted)
     return found.expected_observed
 
 
@@ -47,6 +47,21 @@ def test_the_interval_holds_the_truth_of_few_patients_under_much_noise(fitted):
         widths.append(found.high - found.low)
     assert held >= 0.89 * draws
     assert np.median(widths) < (0.45 if fitted else 0.55)
+
+
+@pytest.mark.parametrize("fitted", [True, False])
+@pytest.mark.parametrize(("bins", "middle"), [(20, -4.0), (20, -4.5), (20, -5.5), (10, -4.0), (10, -5.0), (2, -1.5)])
+def test_a_rare_outcome_has_no_ratio_or_one_whose_interval_holds_the_truth(fitted, bins, middle):
+    """The lowest bin has no lower end, and most scores lie in it."""
+    rng, given, held = np.random.default_rng(5), 0, 0
+    for _ in range(12):
+        risk = expit(rng.normal(middle, 0.6, 5000))
+        found = told(two(risk), (rng.random(5000) < risk).astype(int), 2.0, rng, fitted=fitted, bins=bins)
+        given += found.value is not None
+        held += found.value is not None and found.low <= 1.0 <= found.high
+    assert given - held <= 1
+    assert given == 12 or (bins, middle) != (20, -4.0)
+    assert not given or middle > -5.0
 
 
 def test_of_more_classes_it_is_the_confidence_over_the_share_that_is_right():

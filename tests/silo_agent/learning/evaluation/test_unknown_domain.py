@@ -6,12 +6,19 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from policies.documents.study import Study
 from silo_agent.data.images import Images
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.evaluation.unknown_domain import domain_shares, network_of, predict_ensemble, predict_pooled
 from support.models import random_model, random_personal, study_of
 
 KINDS = ("linear mlp", "stochastic mlp of three classes", "binary mlp")
+
+
+def drawn():
+    """A study whose predictions are averaged over draws."""
+    study = study_of("stochastic mlp of three classes")
+    return Study.model_validate(study.model_dump() | {"model": study.model.model_dump() | {"samples": 6}})
 
 
 def records(study, count=9):
@@ -34,6 +41,17 @@ def test_the_ensemble_is_the_weighted_mean_of_what_every_head_says(kind, make):
 @pytest.mark.parametrize("make", [random_model, random_personal])
 def test_with_one_share_of_1_all_ways_are_that_head(kind, make):
     study = study_of(kind)
+    model, x = make(study), records(study)
+    shares = np.zeros(len(study.data.domains))
+    shares[1] = 1.0
+    own = model.predict(x, np.ones(len(x), np.int64))
+    for way in (predict_ensemble, predict_pooled):
+        np.testing.assert_allclose(way(model, shares, x), own, atol=1e-6)
+
+
+@pytest.mark.parametrize("make", [random_model, random_personal])
+def test_every_way_averages_over_the_draws_as_the_model_does(make):
+    study = drawn()
     model, x = make(study), records(study)
     shares = np.zeros(len(study.data.domains))
     shares[1] = 1.0

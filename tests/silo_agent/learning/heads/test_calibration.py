@@ -113,6 +113,23 @@ def test_classes_come_to_their_rates_in_one_step_also_those_that_were_half_as_li
     assert worst(logits, found, y, d, groups) < 0.12
 
 
+@pytest.mark.parametrize("pooled", [True, False])
+@pytest.mark.parametrize("margin", [8.0, 15.0])
+def test_confident_predictions_do_not_all_end_in_one_class(pooled, margin):
+    """One label in fifty is wrong. There is hardly any curvature, and a Newton step from there would be many logits."""
+    family, r, n = family_of(4), np.random.default_rng(3), 20_000
+    d, true = np.arange(n) % M, r.choice(4, n, p=[0.4, 0.3, 0.2, 0.1])
+    logits = margin * np.eye(4)[true] + r.normal(size=(n, 4)) * 0.3
+    y = np.where(r.random(n) < 0.02, 3, true)
+    mean = torch.tensor(softmax(logits, axis=1))
+    terms = family.intercept_terms(mean, family.residual(mean, torch.tensor(y))).numpy()
+    flat = blocks(np.stack([np.bincount(d, column, minlength=M) for column in terms.T], axis=1), pooled=pooled)
+    found = shifts(flat + r.normal(0, 1.0, len(flat)), 1.0, family, NOT_SMALL, pooled=pooled)
+    whole = [np.ones(n, bool)]
+    assert worst(logits, found, y, d, whole) <= worst(logits, np.zeros((M, 4)), y, d, whole) + 0.1
+    assert ((logits + found[d]).argmax(axis=1) == y).mean() > 0.96
+
+
 def cohort(r, sizes, offset, errors, spread=1.5):
     """Outcomes drawn from logits; the model's logits are too low by `errors` (M,)."""
     d = np.repeat(np.arange(M), sizes)

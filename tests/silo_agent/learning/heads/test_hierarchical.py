@@ -143,7 +143,7 @@ def test_rare_and_frequent_classes_do_not_drive_each_other_away(seed):
     logits = 3 * phi @ rng.normal(size=(inputs, 5)) + np.array([2.0, 1.0, 0.0, 0.0, -1.5])
     labels = (softmax(logits, axis=1).cumsum(axis=1) < rng.random((n, 1))).sum(axis=1)
     scale = Scale(family.hessian_factor, family.gradient_divisor)
-    evidence, heads, sd = Evidence.start(M, 5, inputs + 1, 0.8), np.zeros((M, 5 * (inputs + 1))), 3.0
+    evidence, heads, sd = Evidence.start(M, 5, inputs + 1, 0.8), np.zeros((M, 5 * (inputs + 1))), 6.0
     for _ in range(5):
         given = torch.tensor(phi), labels, domains, weights, heads
         opened = mixed(*second_order_sums(*given, family=family, pooled=False, norm_bound=2.0), 0.8)

@@ -4,25 +4,29 @@ import numpy as np
 import pytest
 import torch
 
+from policies.documents.terms import TERMS
 from policies.errors import CostError
 from policies.plan import shapes
 from policies.plan.release import plan as plan_of
 from silo_agent.learning.encoder.encoder import build_encoder, flatten
 from silo_agent.learning.errors import LearningError
 from silo_agent.learning.families.registry import family_of
+from silo_agent.learning.model import SharedModel
 from silo_agent.learning.private import dpsgd
 from silo_agent.learning.private.batches import Batches
 from silo_agent.learning.private.dpsgd import SEALED_NORM, sum_gradients, train_encoder
 from silo_agent.learning.private.noise import gaussian
 from silo_agent.learning.private.schedule import learning_rate
 from silo_agent.learning.private.step import Step
-from silo_agent.learning.terms.cmi import Prior, gaussian_kl
+from silo_agent.learning.terms.cmi import FixedPrior, Prior, fixed_prior, gaussian_kl, prior_of
 from silo_agent.learning.terms.cross_entropy import cross_entropy
 from silo_agent.learning.terms.l2r import squared_norm
 from support.entropy import SeededEntropy
 from support.releases import a_release
 
 DOMAINS = 3
+FIXED, PLAIN = {"cmi": 0.3, "prior": "fixed"}, {"l2r_norm": "plain"}
+"""Options of FedSR's terms."""
 pytestmark = pytest.mark.filterwarnings("ignore:Full backward hook is firing")
 
 
@@ -30,6 +34,15 @@ pytestmark = pytest.mark.filterwarnings("ignore:Full backward hook is firing")
 def silent(monkeypatch):
     """DP-SGD without its noise: clipping can be seen. It exists in this file alone."""
     monkeypatch.setattr(Step, "draw", lambda _: None)
+
+
+KINDS = [
+    {},
+    {"cmi": 0.3},
+    {"cmi": 0.2, "cmi_scale": True},
+    {"cmi": 0.3, "skip": True, "random_features": 6},
+    {"bias": False},
+]
 
 
 def heads_of(study, seed=1):
@@ -42,17 +55,33 @@ def charged(plan):
     return a_release(tensor="encoder", **numbers)
 
 
+def tables_of(study, plan):
+    """r(z|y) at its start, or the fixed one."""
+    return fixed_prior(study.model, study.data) if plan.prior == "fixed" else prior_of(study.model, study.data, plan)
+
+
 def family(study):
     return family_of(study.data.label.count)
 
 
 def train(
-    study, records, *, entropy=0, device="cpu", weights=(0.5, 1.0, 2.0), prior=None, heads=None, mode="local", **changes
+    study,
+    records,
+    *,
+    entropy=0,
+    device="cpu",
+    weights=(0.5, 1.0, 2.0),
+    prior=None,
+    heads=None,
+    mode="local",
+    joint=0,
+    heads_alone=False,
+    **changes,
 ):
     plan = study.encoder.model_copy(update=changes)
     encoder = build_encoder(study.model, study.data, stochastic=plan.cmi > 0)
     if plan.cmi > 0 and prior is None:
-        prior = Prior(study.model.representation, study.data.label.count)
+        prior = tables_of(study, plan)
     return train_encoder(
         encoder,
         heads_of(study) if heads is None else heads,
@@ -65,36 +94,51 @@ def train(
         mode=mode,
         entropy=SeededEntropy(entropy),
         device=device,
+        joint=joint,
+        heads_alone=heads_alone,
     )
 
 
-def one_at_a_time(study, records, latent, weights=(0.5, 1.0, 2.0)):
-    """Gradient of every record's loss over [encoder, prior], by plain autograd on a batch of this record alone."""
+def one_at_a_time(study, records, latent, weights=(0.5, 1.0, 2.0), *, joint=0, heads_alone=False):
+    """Gradient of every record's loss over [encoder, prior, heads], by plain autograd on a batch of this record alone.
+
+    Of the heads, the first `joint` are trained; with `heads_alone` the gradients of the others are zeros.
+    """
     plan = study.encoder
     encoder = build_encoder(study.model, study.data, stochastic=plan.cmi > 0)
-    prior = Prior(study.model.representation, study.data.label.count)
-    parameters = [*encoder.parameters(), *(prior.parameters() if plan.cmi > 0 else ())]
-    heads = torch.tensor(heads_of(study), dtype=torch.float32)
+    fixed = plan.prior == "fixed"
+    prior = tables_of(study, plan)
+    length = squared_norm if plan.l2r_norm == "squared" else lambda phi: phi.norm(dim=1)
+    parameters = [*encoder.parameters(), *(prior.parameters() if plan.cmi > 0 and not fixed else ())]
+    heads = torch.tensor(heads_of(study)[: joint or None], dtype=torch.float32, requires_grad=joint > 0)
+    still = len(parameters) if heads_alone else 0
+    parameters += [heads] * (joint > 0)
     gradients = []
     for i in range(len(records)):
         x, y = torch.tensor(records.inputs[i : i + 1]), torch.tensor(records.labels[i : i + 1])
         d = torch.tensor(records.domains[i : i + 1])
+        own = torch.zeros_like(d) if joint == 1 else d
         images = None if records.images is None else torch.tensor(records.images.take(slice(i, i + 1)))
         mean, deviation = encoder.moments(x, images)
         phi = encoder.read(mean if deviation is None else mean + deviation * latent[i : i + 1], x)
-        loss = weights[int(d)] * cross_entropy(family(study), phi, heads, d, y) + plan.l2r * squared_norm(phi)
+        loss = weights[int(d)] * cross_entropy(family(study), phi, heads, own, y) + plan.l2r * length(phi)
         if deviation is not None:
-            loss = loss + plan.cmi * gaussian_kl(mean, deviation, *prior(y))
+            scale = prior.scale_of(y) if plan.cmi_scale else 1.0
+            loss = loss + plan.cmi * gaussian_kl(scale * mean, scale * deviation, *prior(y))
         parts = torch.autograd.grad(loss.sum(), parameters)
+        parts = [torch.zeros_like(part) if at < still else part for at, part in enumerate(parts)]
         gradients.append(torch.cat([part.ravel() for part in parts]).double().numpy())
     return np.array(gradients)
 
 
 @pytest.mark.usefixtures("silent")
-@pytest.mark.parametrize("kind", [{}, {"cmi": 0.3}, {"cmi": 0.3, "skip": True, "random_features": 6}, {"bias": False}])
+@pytest.mark.parametrize("kind", [*KINDS, FIXED, PLAIN])
 def test_a_step_sums_clipped_gradients_of_one_record_at_a_time(make_study, make_records, monkeypatch, kind):
-    study, records = make_study(**kind), make_records(40)
-    plan = study.encoder.model_copy(update={"l2r": 0.2, "steps": 1, "sampling_rate": 1.0, "clip": 0.7})
+    norm = kind.get("l2r_norm", "squared")
+    study = make_study(**{name: value for name, value in kind.items() if name != "l2r_norm"})
+    records = make_records(40)
+    one = {"l2r": 0.2, "l2r_norm": norm, "steps": 1, "sampling_rate": 1.0, "clip": 0.7}
+    plan = study.encoder.model_copy(update=one)
     study = study.model_copy(update={"encoder": plan})
     latent = np.random.default_rng(5).normal(size=(40, study.model.representation))
     monkeypatch.setattr(dpsgd, "gaussian", lambda stream, shape: latent.copy())
@@ -106,6 +150,34 @@ def test_a_step_sums_clipped_gradients_of_one_record_at_a_time(make_study, make_
     expected = -plan.learning_rate * clipped.sum(axis=0) / plan.batch_size
     assert len(update.vector) == shapes.encoder_values(study) + shapes.prior_values(study)
     np.testing.assert_allclose(update.vector, expected, atol=1e-5)
+
+
+@pytest.mark.usefixtures("silent")
+@pytest.mark.parametrize("term", [None, *(term.field for term in TERMS if term.part == "encoder")])
+@pytest.mark.parametrize("trained", [(1, False), (3, False), (3, True)])
+def test_heads_trained_in_the_step_have_the_gradients_of_one_record_at_a_time_under_each_term(
+    make_study, make_records, monkeypatch, term, trained
+):
+    """As the recipes train them: with the encoder, one for all or one for each domain, or alone, as FedRep's."""
+    joint, heads_alone = trained
+    fields = {} if term is None else {term: 0.3}
+    study, records = make_study(cmi=fields.get("cmi", 0.0)), make_records(30)
+    plan = study.encoder.model_copy(update=fields | {"steps": 1, "sampling_rate": 1.0, "clip": 0.7})
+    study = study.model_copy(update={"encoder": plan})
+    latent = np.random.default_rng(5).normal(size=(30, study.model.representation))
+    monkeypatch.setattr(dpsgd, "gaussian", lambda stream, shape: latent.copy())
+    heads = np.repeat(heads_of(study)[:1], DOMAINS, axis=0) if joint == 1 else heads_of(study)
+    update = train(study, records, heads=heads, joint=joint, heads_alone=heads_alone)
+    drawn = torch.tensor(latent, dtype=torch.float32)
+    gradients = one_at_a_time(study, records, drawn, joint=joint, heads_alone=heads_alone)
+    norms = np.linalg.norm(gradients, axis=1)
+    assert norms.min() < 0.7 < norms.max()
+    clipped = gradients * np.minimum(1, 0.7 / norms)[:, None]
+    expected = -plan.learning_rate * clipped.sum(axis=0) / plan.batch_size
+    np.testing.assert_allclose(update.vector, expected, atol=1e-5)
+    own = joint * shapes.head_width(study)
+    assert np.abs(update.vector[-own:]).max() > 1e-3
+    assert update.vector[:-own].any() != heads_alone
 
 
 @pytest.mark.usefixtures("silent")
@@ -264,14 +336,16 @@ def test_updates_are_clamped_to_the_public_bound(make_study, make_records):
     assert np.abs(diverged).max() <= 0.25
 
 
-def test_a_local_prior_is_trained_in_the_same_steps_and_not_uploaded(make_study, make_records):
-    averaged, local = (make_study(cmi=0.5, prior=where) for where in ("averaged", "local"))
+@pytest.mark.parametrize("scale", [False, True])
+def test_a_local_prior_is_trained_in_the_same_steps_and_not_uploaded(make_study, make_records, scale):
+    averaged, local = (make_study(cmi=0.5, cmi_scale=scale, prior=where) for where in ("averaged", "local"))
     records = make_records(60)
     both, alone = train(averaged, records), train(local, records)
     size = shapes.encoder_values(local)
     assert len(alone.vector) == size == plan_of(local).release(1, "encoder").values
     np.testing.assert_array_equal(both.vector[:size], alone.vector)
-    start = flatten(Prior(4, 2))
+    start = flatten(Prior(4, 2, scaled=scale))
+    assert (np.abs(flatten(alone.prior) - start) > 0).all()
     np.testing.assert_allclose(flatten(alone.prior) - start, both.vector[size:], atol=1e-6)
     again = train(local, records, prior=alone.prior)
     assert not np.array_equal(again.vector, alone.vector)
@@ -496,7 +570,7 @@ def test_a_later_round_goes_on_along_the_schedule(make_study, make_records):
 
 def summed(study, records, heads=None, **changes):
     plan = study.encoder.model_copy(update=changes)
-    prior = Prior(study.model.representation, study.data.label.count) if plan.cmi > 0 else None
+    prior = prior_of(study.model, study.data, plan) if plan.cmi > 0 else None
     return sum_gradients(
         build_encoder(study.model, study.data, stochastic=plan.cmi > 0),
         heads_of(study) if heads is None else heads,
@@ -509,11 +583,11 @@ def summed(study, records, heads=None, **changes):
     )
 
 
-@pytest.mark.parametrize("cmi", [0.0, 0.3])
+@pytest.mark.parametrize("kind", [{}, {"cmi": 0.3}, {"cmi": 0.3, "cmi_scale": True}])
 def test_a_sealed_steps_sum_is_that_of_clipped_gradients_of_one_record_at_a_time(
-    make_study, make_records, monkeypatch, cmi
+    make_study, make_records, monkeypatch, kind
 ):
-    study, records = make_study(cmi=cmi), make_records(40)
+    study, records = make_study(**kind), make_records(40)
     latent = np.random.default_rng(5).normal(size=(40, study.model.representation))
     monkeypatch.setattr(dpsgd, "gaussian", lambda stream, shape: latent.copy())
     gradients = one_at_a_time(study, records, torch.tensor(latent, dtype=torch.float32))
@@ -538,3 +612,23 @@ def test_a_patient_more_moves_a_sealed_steps_sum_by_its_own_integers_and_by_no_m
         alone = summed(study, records.of_patients(np.arange(70) == patient), heads, clip=0.01)
         np.testing.assert_array_equal(fewer, alone)
         assert sum(int(value) ** 2 for value in fewer) <= SEALED_NORM**2
+
+
+def test_fixed_tables_follow_from_the_seed_and_are_in_no_step(make_study, make_records):
+    study, records = make_study(cmi=0.5, prior="fixed"), make_records(40)
+    prior = SharedModel.start(study).build_prior()
+    again, other = (FixedPrior(4, 2, seed).means for seed in (study.model.seed, study.model.seed + 1))
+    assert torch.equal(prior.means, again)
+    assert not torch.equal(prior.means, other)
+    update = train(study, records, prior=prior)
+    assert update.prior is None
+    assert torch.equal(prior.means, again)
+    assert len(update.vector) == shapes.encoder_values(study)
+    assert shapes.prior_values(study) == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("changes", [{"l2r": 0.3, "l2r_norm": "plain"}, {"cmi": 0.3, "prior": "fixed"}])
+def test_options_of_fedsr_are_steady_and_per_record(make_study, changes):
+    study = make_study()
+    dpsgd.require_accountable(study.model_copy(update={"encoder": study.encoder.model_copy(update=changes)}))

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from silo_agent.learning.terms.cosine import loss
+from silo_agent.learning.terms.cosine import loss, turned
 from silo_agent.learning.terms.term import Seen
 
 
@@ -31,3 +31,8 @@ def test_its_gradient_turns_the_own_features():
 def test_without_a_constant_model_it_says_so():
     with pytest.raises(ValueError, match="there is none"):
         value(torch.ones(2, 2), None)
+
+
+def test_batches_beside_each_other_give_what_each_gives_alone():
+    x, y = torch.randn(3, 5, 2), torch.randn(1, 5, 2)
+    torch.testing.assert_close(turned(x, y), torch.stack([turned(own, y[0]) for own in x]))

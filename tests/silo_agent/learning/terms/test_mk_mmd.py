@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
 
-from silo_agent.learning.terms.mk_mmd import GAMMAS, compare, kernel_weights, power_problem
+from silo_agent.learning.terms.mk_mmd import GAMMAS, compare, compare_as_given, kernel_weights, power_problem
 
 
 def pair(seed, n=20, k=5, shift=0.5):
@@ -108,3 +108,26 @@ def test_its_gradient_is_that_of_the_definition(n):
     value = kernel(a, a) + kernel(b, b) - 2 * kernel(a, b)
     assert compared.mmd(weights).item() == pytest.approx(value.item(), abs=1e-12)
     torch.testing.assert_close(found, torch.autograd.grad(value, x)[0], rtol=1e-9, atol=1e-12)
+
+
+def test_batches_beside_each_other_give_what_each_gives_alone():
+    pairs = [[pair(seed + 3 * other, n=7, shift=0.4) for seed in range(3)] for other in range(2)]
+    x, y = (torch.stack([torch.stack([one[part] for one in row]) for row in pairs]).double() for part in (0, 1))
+    x.requires_grad_()
+    whole = compare(x, y[:, :1])
+    weights = kernel_weights(whole.statistics())
+    assert weights.shape == (2, 3, 19)
+    (gradients,) = torch.autograd.grad(whole.mmd(weights).sum(), x)
+    for at in np.ndindex(2, 3):
+        alone = compare(x[at], y[at[0], 0])
+        np.testing.assert_allclose(weights[at], kernel_weights(alone.statistics()), atol=1e-9)
+        torch.testing.assert_close(whole.mmd(weights)[at], alone.mmd(weights[at]))
+        torch.testing.assert_close(gradients[at], torch.autograd.grad(alone.mmd(weights[at]), x)[0][at])
+
+
+def test_features_as_they_are_keep_their_length():
+    x, y = (part.double() for part in pair(5, n=4))
+    found = compare_as_given(3.0 * x, y).cross
+    for i, gamma in enumerate(GAMMAS):
+        distances = ((3.0 * x[:, None] - y[None]) ** 2).sum(dim=2)
+        torch.testing.assert_close(found[i], torch.exp(-distances / gamma))

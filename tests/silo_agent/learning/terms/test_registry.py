@@ -10,16 +10,26 @@ from policies.documents.terms import TERMS
 from policies.plan import terms as plan_terms
 from policies.plan.terms import Weighted
 from policies.refusals import Reason, Refused
+from silo_agent.learning.beside.guesser import Guesser
 from silo_agent.learning.encoder.encoder import Encoder
 from silo_agent.learning.families.registry import family_of
 from silo_agent.learning.private import dpsgd
 from silo_agent.learning.terms.cmi import Prior
 from silo_agent.learning.terms.deep_kernel import DeepKernel
-from silo_agent.learning.terms.registry import MODEL_TERMS, RECORD_TERMS, model_loss, record_losses, require_per_record
+from silo_agent.learning.terms.registry import (
+    MODEL_TERMS,
+    RECORD_TERMS,
+    STEP_TERMS,
+    model_loss,
+    record_losses,
+    require_per_record,
+    step_gradient,
+)
 from silo_agent.learning.terms.term import Batch, Latent, Seen
 
 PER_RECORD = [term for term in TERMS if term.per_record]
 OTHERS = [term for term in TERMS if not term.per_record]
+OF_MODELS = [term for term in OTHERS if term.part != "step"]
 COUNT = 5
 
 
@@ -55,15 +65,19 @@ def seen(network, rows=slice(None)):
     y, domains = torch.arange(COUNT)[rows] % 3, torch.arange(COUNT)[rows] % 2
     weights = torch.rand(COUNT, generator=drawn, dtype=torch.float64)[rows]
     mean, deviation = network.encoder.moments(x)
-    batch = Batch(x, None, y, domains, weights, network.heads, family_of(3))
+    where, protected = torch.arange(COUNT)[rows] % 2, torch.stack([domains, y], dim=1)
+    batch = Batch(x, None, y, domains, weights, network.heads, family_of(3), where, protected)
     reference = torch.randn(COUNT, mean.shape[1], generator=drawn, dtype=torch.float64)[rows]
     kernel = DeepKernel(mean.shape[1]).double()
-    return Seen(batch, network.encoder.squash(mean), Latent(mean, deviation, network.tables), reference, kernel)
+    groups, latent = torch.tensor([0.3, 0.7], dtype=torch.float64), Latent(mean, deviation, network.tables)
+    guesser = Guesser(mean.shape[1], [2, 3]).double()
+    return Seen(batch, network.encoder.squash(mean), latent, reference, kernel, groups, adversary=guesser)
 
 
 def test_entries_and_code_have_the_same_names():
     assert set(RECORD_TERMS) == {term.name for term in PER_RECORD}
-    assert set(MODEL_TERMS) == {term.name for term in OTHERS}
+    assert set(MODEL_TERMS) | set(STEP_TERMS) == {term.name for term in OTHERS}
+    assert set(STEP_TERMS) == {term.name for term in TERMS if term.part == "step"}
 
 
 @pytest.mark.parametrize("term", PER_RECORD, ids=lambda term: term.name)
@@ -77,7 +91,7 @@ def test_a_term_that_says_so_is_per_record(own, term):
     torch.testing.assert_close(RECORD_TERMS[term.name](seen(own, others)), together[others])
 
 
-@pytest.mark.parametrize("term", OTHERS, ids=lambda term: term.name)
+@pytest.mark.parametrize("term", OF_MODELS, ids=lambda term: term.name)
 def test_a_term_that_does_not_say_so_is_one_number(own, anchor, term):
     assert MODEL_TERMS[term.name](seen(own), own, anchor).shape == ()
 
@@ -88,7 +102,11 @@ def test_a_batch_term_of_one_record_is_another_one_among_others(own, anchor):
     assert MODEL_TERMS["mk_mmd"](seen(own, slice(0, 1)), own, anchor).item() == 0.0
 
 
-REASONS = {"batch": Reason.BATCH_STATISTICS, "weights": Reason.NO_PER_SAMPLE_GRADIENT}
+REASONS = {
+    "batch": Reason.BATCH_STATISTICS,
+    "weights": Reason.NO_PER_SAMPLE_GRADIENT,
+    "network": Reason.UNNOISED_PART,
+}
 
 
 @pytest.mark.parametrize("term", OTHERS, ids=lambda term: term.name)
@@ -123,13 +141,24 @@ def test_an_entry_that_lies_is_found_by_the_examination(make_study, monkeypatch)
 
 
 def test_losses_are_added_with_their_coefficients(own, anchor):
-    coefficients = dict(zip([term.name for term in TERMS], (1.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7), strict=True))
-    asked = [Weighted(term, coefficients[term.name]) for term in TERMS]
+    both = [*PER_RECORD, *OF_MODELS]
+    coefficients = {term.name: 0.1 * (number + 1) for number, term in enumerate(both)}
+    asked = [Weighted(term, coefficients[term.name]) for term in both]
     given = seen(own)
     by_record = sum(coefficients[name] * term(given) for name, term in RECORD_TERMS.items())
     torch.testing.assert_close(record_losses([one for one in asked if one.term.per_record], given), by_record)
     whole = by_record.mean() + sum(coefficients[name] * term(given, own, anchor) for name, term in MODEL_TERMS.items())
     torch.testing.assert_close(model_loss(asked, given, own, anchor), whole)
+
+
+def test_what_reads_weights_alone_is_added_to_a_step_with_its_coefficient():
+    """FedProx: the gradient of mu/2 |w - w_t|^2."""
+    weight, start = torch.tensor([[3.0, -1.0]], requires_grad=True), torch.tensor([[1.0, 0.5]])
+    torch.autograd.backward(0.25 * ((weight - start) ** 2).sum() / 2)
+    proximal = [Weighted(term, 0.25) for term in TERMS if term.part == "step"]
+    found = step_gradient(proximal, weight.detach(), start)
+    torch.testing.assert_close(found, weight.grad)
+    assert step_gradient([], weight, start) is None
 
 
 def test_the_cross_entropy_alone_is_a_loss(own, anchor):

@@ -1,0 +1,94 @@
+"""What a recipe is made of. Everything else reads these properties; no code asks for a recipe by its name.
+
+Guarantees that a part which feeds an upload is trained in the clipped, noised, charged step, whether it is shared or
+kept: a recipe says where a part lies, and cannot say that it is trained in another way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal, get_args
+
+Heads = Literal["solved", "hessians", "counts", "averaged", "kept"]
+"""How the next heads follow. solved: from second-order sums at the common heads. hessians, counts: local heads,
+weighted by their Hessians or by numbers of patients. averaged: they are trained in the encoder's step, and averaged
+with it. kept: they are trained in the encoder's step, and stay at the silo."""
+Encoder = Literal["averaged", "kept"]
+"""averaged: the mean of the silos' changes moves the shared encoder. kept: every silo has its own."""
+Order = Literal["alternating", "together", "heads-first"]
+"""alternating: heads and encoder have sums of their own. together: one step trains both. heads-first: the first steps
+of a round train the heads alone, the others the encoder alone."""
+
+
+Part = Literal["encoder", "heads"]
+"""A part of a model that lies at one place."""
+PARTS: Final[tuple[Part, ...]] = get_args(Part)
+
+
+@dataclass(frozen=True)
+class Composition:
+    """One recipe.
+
+    Attributes:
+        name: what a study writes as `recipe`.
+        source: where it comes from.
+        heads, encoder, order: see the types.
+        public: whether it is for data declared public alone, because nobody can bound what a patient adds.
+        one_head: whether one head serves all domains in every round.
+        linear: whether the encoder is a matrix that is made orthonormal after every step.
+        needs: groups of the study's fields, as `part.field`. Of each group at least one must be above 0 (or be there).
+    """
+
+    name: str
+    source: str
+    heads: Heads
+    encoder: Encoder = "averaged"
+    order: Order = "together"
+    public: bool = False
+    one_head: bool = False
+    linear: bool = False
+    needs: tuple[tuple[str, ...], ...] = ()
+
+    def __post_init__(self) -> None:
+        if (self.order == "alternating") != (self.heads in {"solved", "hessians", "counts"}):
+            msg = f"recipe {self.name}: heads that are {self.heads} are not trained {self.order}; choose another order"
+            raise ValueError(msg)
+        if self.order == "heads-first" and (self.heads != "kept" or self.encoder != "averaged"):
+            msg = f"recipe {self.name}: heads come first only if they are kept and the encoder is averaged"
+            raise ValueError(msg)
+        if self.encoder == "kept" and self.order == "alternating":
+            msg = f"recipe {self.name}: an encoder that is kept needs heads that are trained in its own step"
+            raise ValueError(msg)
+        if (self.local_heads or self.linear) and not self.public:
+            msg = f"recipe {self.name}: nobody can bound what a patient adds to such a sum; say that it is public"
+            raise ValueError(msg)
+
+    @property
+    def joint(self) -> bool:
+        """Whether the heads are trained in the encoder's own steps, in every round, and have no sum of their own."""
+        return self.order != "alternating"
+
+    @property
+    def solved(self) -> bool:
+        """Whether heads are solved from sums at the common heads, under an encoder that DP-SGD trains."""
+        return self.heads == "solved" and not self.linear
+
+    @property
+    def local_heads(self) -> bool:
+        """Whether a silo's heads take local steps on its records, without a clip."""
+        return self.heads in {"hessians", "counts"}
+
+    @property
+    def kept(self) -> frozenset[Part]:
+        """The parts that stay at the silo."""
+        return frozenset(part for part in PARTS if getattr(self, part) == "kept")
+
+    @property
+    def keeps(self) -> bool:
+        """Whether a part stays at the silo."""
+        return bool(self.kept)
+
+    @property
+    def shares(self) -> bool:
+        """Whether a part of the model is shared."""
+        return self.kept != frozenset(PARTS)

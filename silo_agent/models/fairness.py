@@ -1,0 +1,107 @@
+"""A silo's fairness report: shared and personal model by protected group, on patients whom training never saw.
+
+The figures are exact and stay inside the hospital. Nothing is released and nothing is charged. What may leave is told
+in docs/design/terms.md, "Fairness".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from silo_agent.data.errors import DataError
+from silo_agent.data.reader import read_checked_records
+from silo_agent.data.records import Records
+from silo_agent.data.split import split
+from silo_agent.errors import SiloError
+from silo_agent.learning.encoder.encoder import features
+from silo_agent.learning.evaluation.attacker import attacker_auc
+from silo_agent.learning.evaluation.fairness import Fairness, fairness
+from silo_agent.learning.families.family import is_of_classes
+from silo_agent.learning.model import SharedModel
+from silo_agent.learning.personal import PersonalModel
+from silo_agent.models.evaluate import Cohorts, NoFileError, NoModelError
+from silo_agent.storage.folders import StudyFolder
+
+
+class NoReportError(SiloError):
+    """The study has nothing that the report could be divided by."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """The report of one study: an entry for each protected attribute. `personal` is None if there is no such model."""
+
+    study: str
+    name: str
+    round: int
+    file: str
+    held_out: int
+    shared: tuple[Fairness, ...]
+    personal: tuple[Fairness, ...] | None
+
+
+def report(folder: Path, round_number: int, cohorts: Cohorts, *, personal_kept: bool = True) -> Report:
+    """Report on the models that a study's `folder` holds after a round, on the hospital's held-out patients.
+
+    `personal_kept` is False if the removal of the personal model has begun. Raises `NoModelError`, `NoFileError`,
+    `NoReportError`, `DataError`.
+    """
+    path = StudyFolder(folder).model(round_number)
+    if not path.exists():
+        msg = f"there is no finished round of this study in {folder}; run the study first"
+        raise NoModelError(msg)
+    model = SharedModel.load(path)
+    study = model.study
+    if not study.data.protected:
+        msg = (
+            "this study lists no column in data.protected, so there are no groups to compare; ask for a study that does"
+        )
+        raise NoReportError(msg)
+    if not is_of_classes(model.family):
+        msg = "a fairness report is about classes, and data.label of this study is a number"
+        raise NoReportError(msg)
+    file = cohorts.files.get(study.name)
+    if file is None:
+        msg = f"agent.yaml names no file for the study {study.name!r}; add one under data"
+        raise NoFileError(msg)
+    records, check = read_checked_records(file, study.data, 3, cohorts.identified_by, written=cohorts.written)
+    if check.left_out and not check.kept:
+        raise DataError(check.faults, check.total)
+    held_out = split(records, cohorts.data_set, cohorts.holdout)[1]
+    own = StudyFolder(folder).personal
+    personal = PersonalModel.load(own) if personal_kept and own.exists() else None
+    return Report(
+        study=study.digest,
+        name=study.name,
+        round=round_number,
+        file=file.name,
+        held_out=held_out.patient_count,
+        shared=of_model(model, held_out),
+        personal=None if personal is None else of_model(personal, held_out),
+    )
+
+
+def of_model(model: SharedModel | PersonalModel, records: Records) -> tuple[Fairness, ...]:
+    """The figures of a model for every protected attribute of its study, whose outcome is classes."""
+    study, family, protected = model.study, model.family, records.protected
+    if protected is None or not is_of_classes(family):
+        msg = "the records have no protected attributes, or the outcome is a number"
+        raise ValueError(msg)
+    encoder = model.build_encoder() if isinstance(model, SharedModel) else model.network.encoder
+    seen = features(encoder, records.inputs, records.images)[:, : study.model.representation].numpy()
+    said = model.predict(records.inputs, records.domains, records.images)
+    return tuple(
+        fairness(
+            said,
+            records.labels,
+            protected[:, place],
+            records.patients,
+            attribute=factor.column,
+            names=factor.names,
+            bins=study.evaluation.bins,
+            family=family,
+            attacker=attacker_auc(seen, protected[:, place], records.patients),
+        )
+        for place, factor in enumerate(study.data.protected)
+    )

@@ -1,0 +1,31 @@
+import numpy as np
+import pytest
+
+from silo_agent.learning.evaluation.attacker import attacker_auc
+
+rng = np.random.default_rng(3)
+X = rng.normal(size=(240, 4)).astype(np.float32)
+
+
+@pytest.mark.slow
+def test_it_finds_what_stands_in_a_curve_and_nothing_in_noise():
+    ring = (np.abs(X[:, 0]) > 0.7).astype(np.int64)
+    assert attacker_auc(X, ring) > 0.85
+    assert attacker_auc(X, ring) == attacker_auc(X, ring)
+    assert abs(attacker_auc(X, rng.integers(0, 2, 240)) - 0.5) < 0.12
+    assert attacker_auc(X, np.digitize(X[:, 1], [-0.5, 0.5])) > 0.85, "three groups"
+
+
+@pytest.mark.slow
+def test_the_records_of_a_patient_are_never_on_both_sides():
+    patients = np.arange(240) // 2
+    twins = np.repeat(X[::2], 2, axis=0)
+    of_patients = np.random.default_rng(4).integers(0, 2, 120)[patients]
+    assert abs(attacker_auc(twins, of_patients, patients) - 0.5) < 0.15
+    assert attacker_auc(twins, of_patients) > 0.6, "a twin in training tells the group"
+
+
+def test_too_few_patients_or_one_group_say_nothing():
+    assert attacker_auc(X, np.zeros(240, np.int64)) is None
+    assert attacker_auc(X[:49], np.arange(49) % 2) is None
+    assert attacker_auc(X, np.arange(240) % 2, np.arange(240) // 5) is None

@@ -1,0 +1,70 @@
+import numpy as np
+import pytest
+
+from policies.plan import shapes
+from silo_agent.learning import kept
+from silo_agent.learning.errors import ModelFileError
+from silo_agent.learning.model import SharedModel
+from silo_agent.storage.folders import StudyFolder
+from support.studies import tiny_study
+
+
+def made(recipe, **changes):
+    return tiny_study(recipe=recipe, **changes)
+
+
+def vector(study, round_number):
+    """A change whose values say where they stand."""
+    joint = shapes.joint_heads(study, round_number) * shapes.head_width(study)
+    return np.arange(1.0, 1 + shapes.encoder_values(study) + shapes.prior_values(study) + joint) / 16
+
+
+@pytest.mark.parametrize("recipe", ["fedavg", "lg-fedavg", "fedper", "local"])
+@pytest.mark.parametrize("round_number", [1, 2])
+def test_what_is_uploaded_and_what_is_kept_are_all_of_a_change_and_nothing_twice(recipe, round_number):
+    study = made(recipe, heads={"pooled_rounds": 2, "domain_rounds": 0} if recipe == "fedavg" else {})
+    whole = vector(study, round_number)
+    change = kept.Change.of(whole, study, round_number)
+    joint = shapes.joint_heads(study, round_number)
+    assert len(change.uploaded) == shapes.encoder_sum_values(study, joint)
+    parts = [part.ravel() for part in (change.encoder, change.heads) if part is not None]
+    uploaded = change.uploaded if change.uploaded.any() else []
+    assert np.array_equal(np.sort(np.concatenate([*parts, uploaded])), whole)
+
+
+def test_a_round_starts_from_the_parts_of_an_earlier_one_and_never_from_its_own(tmp_path):
+    study, folder = made("fedper"), StudyFolder(tmp_path)
+    model = SharedModel.start(study)
+    for number in (1, 2):
+        kept.keep(kept.Change.of(vector(study, number), study, number), model, folder, number)
+    assert kept.completed(model, folder, 1) is model
+    first, second = (kept.completed(model, folder, before).heads for before in (2, 3))
+    assert np.array_equal(first[0], first[1])
+    assert not np.array_equal(second[0], second[1])
+    assert np.array_equal(kept.completed(model, folder, 2).encoder, model.encoder)
+
+
+def test_a_recipe_that_keeps_nothing_has_nothing_to_complete(tmp_path):
+    model = SharedModel.start(tiny_study())
+    assert kept.completed(model, StudyFolder(tmp_path), 9) is model
+
+
+@pytest.mark.parametrize("fault", ["absent", "short"])
+def test_nobody_predicts_with_a_part_that_is_not_there(tmp_path, fault):
+    study, folder = made("lg-fedavg"), StudyFolder(tmp_path)
+    model = SharedModel.start(study).with_heads(np.zeros((2, 3)), 2)
+    model.save(folder.model(2))
+    if fault == "short":
+        folder.kept(1).write_bytes(b"12345678")
+    with pytest.raises(ModelFileError, match="restore"):
+        kept.load(folder.model(2))
+
+
+def test_the_model_that_predicts_is_the_shared_one_with_the_silos_own_parts(tmp_path):
+    study, folder = made("lg-fedavg"), StudyFolder(tmp_path)
+    start = SharedModel.start(study)
+    kept.keep(kept.Change.of(vector(study, 2), study, 2), start, folder, 2)
+    start.with_heads(np.ones((2, 3)), 2).save(folder.model(2))
+    own = kept.load(folder.model(2))
+    assert np.array_equal(own.heads, np.ones((2, 3)))
+    np.testing.assert_allclose(own.encoder, start.encoder + vector(study, 2)[: len(start.encoder)], rtol=1e-6)

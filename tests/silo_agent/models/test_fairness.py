@@ -1,0 +1,57 @@
+import dataclasses
+
+import numpy as np
+import pytest
+
+from silo_agent.data.reader import read_records
+from silo_agent.learning.model import SharedModel
+from silo_agent.learning.personal import PersonalModel
+from silo_agent.models.evaluate import Cohorts, NoFileError, NoModelError
+from silo_agent.models.fairness import NoReportError, report
+from support.local_federation import write_patients
+from support.studies import tiny_study
+
+SLOPES = np.array([[6.0, 0.0], [0.0, 6.0]])
+
+
+@pytest.fixture
+def study():
+    plain = tiny_study(model={"hidden": [], "representation": 2})
+    return plain.model_copy(update={"data": plain.data.model_copy(update={"protected": plain.data.domain})})
+
+
+@pytest.fixture
+def folder(study, tmp_path):
+    model = SharedModel.start(study).with_heads(np.array([[3.0, 0.0, 0.0], [0.0, 0.0, 0.0]]), 2)
+    model.save(tmp_path / "model-2.safetensors")
+    PersonalModel.start(model).save(tmp_path / "personal.safetensors")
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_groups_of_the_held_out_patients_under_both_models(folder, study):
+    data = write_patients(folder / "own.csv", np.random.default_rng(1), SLOPES, patients=400)
+    cohorts = Cohorts("north-ward", 0.5, ("patient",), {study.name: data})
+    found = report(folder, 2, cohorts)
+    (shared,), (personal,) = found.shared, found.personal
+    assert (shared.attribute, [group.group for group in shared.groups]) == (
+        study.data.domain[0].column,
+        list(study.data.domains),
+    )
+    assert 100 < found.held_out < 300
+    assert sum(group.records for group in shared.groups) == found.held_out < len(read_records(data, study.data))
+    assert shared.gaps["auc"].gap == pytest.approx(abs(shared.groups[0].auc - shared.groups[1].auc))
+    assert shared.attacker == personal.attacker
+    assert report(folder, 2, cohorts, personal_kept=False).personal is None
+
+
+def test_what_it_cannot_report_on_is_said(folder, study):
+    cohorts = Cohorts("north-ward", 0.5, ("patient",), {})
+    with pytest.raises(NoModelError):
+        report(folder, 3, cohorts)
+    with pytest.raises(NoFileError):
+        report(folder, 2, cohorts)
+    plain = study.model_copy(update={"data": study.data.model_copy(update={"protected": ()})})
+    dataclasses.replace(SharedModel.start(plain), round=2).save(folder / "model-2.safetensors")
+    with pytest.raises(NoReportError, match=r"data\.protected"):
+        report(folder, 2, cohorts)
