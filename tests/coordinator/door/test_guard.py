@@ -143,6 +143,7 @@ def test_an_upload_that_stops_between_chunks_is_ended(scene, server, monkeypatch
     go_on.set()
     assert caught.value.code() is Code.CANCELLED
     monkeypatch.undo()
+    wait_for(lambda: taken(server, silo) == 0)
     silo.upload(silo.header(place, content, tensor), content)
 
 
