@@ -70,8 +70,9 @@ def _outcome(study: Study) -> None:
     if foreign:
         msg = f"publish lists {', '.join(foreign)}, but data.label is {kind}; choose among {', '.join(sorted(known))}"
         raise ValueError(msg)
-    if "auc" in study.publish and label.count != BINARY:
-        msg = "publish lists auc, which is defined for two classes only; use balanced_accuracy"
+    of_two = [metric for metric in study.publish if metric in {"auc", "false_negatives"}]
+    if of_two and label.count != BINARY:
+        msg = f"publish lists {' and '.join(of_two)}, defined for two classes only; use balanced_accuracy"
         raise ValueError(msg)
     if study.evaluation.auc == "fitted" and label.count != BINARY:
         msg = "evaluation.auc fitted is for two classes, and data.label has others; leave it out"

@@ -42,6 +42,7 @@ _METRICS: Final = {
     "auc": "area under the ROC curve",
     "accuracy": "accuracy",
     "balanced_accuracy": "balanced accuracy",
+    "false_negatives": "share of the ill who are called well",
     "calibration": "calibration error",
     "expected_observed": "predicted over observed numbers",
     "patients": "noised number of held-out patients",

@@ -239,7 +239,7 @@ class Policy(_Part):
     split: Split
     spelling: Spelling = Spelling()
     """How this hospital's file spells what studies ask for. Without it the file is read as studies say."""
-    publish: Annotated[tuple[Metric, ...], Field(max_length=9)]
+    publish: Annotated[tuple[Metric, ...], Field(max_length=10)]
     """Metrics that a study may publish from the noised sums; `[]` allows none."""
     retention_days: Annotated[int, Field(ge=1, le=36_500)]
     """Whole days, after the day on which a study ended, for which the agent keeps the study's private and secret files:

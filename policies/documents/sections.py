@@ -200,15 +200,27 @@ class Evaluation(Closed):
 ALL_PATIENTS: Final = "all patients"
 """Stands for a domain's name where figures of all patients together are given."""
 Metric = Literal[
-    "auc", "accuracy", "balanced_accuracy", "calibration", "expected_observed", "patients", "mae", "r2", "mean_error"
+    "auc",
+    "accuracy",
+    "balanced_accuracy",
+    "false_negatives",
+    "calibration",
+    "expected_observed",
+    "patients",
+    "mae",
+    "r2",
+    "mean_error",
 ]
 """Metrics by domain, from the noised sums: area under the ROC curve (two classes only), share of right predictions,
-mean of the classes' shares, expected calibration error, predicted over observed number of patients of the second class
+mean of the classes' shares, share of the second class that is predicted as the first (two classes only), expected
+calibration error, predicted over observed number of patients of the second class
 (more than two classes: the predictions' confidence over the share that is right), number of held-out patients. If the
 label is a number: mean absolute error, share of the variance explained, mean of prediction less outcome, number of
 held-out patients."""
 OF_NUMBERS: Final = frozenset({"mae", "r2", "mean_error", "patients"})
-OF_CLASSES: Final = frozenset({"auc", "accuracy", "balanced_accuracy", "calibration", "expected_observed", "patients"})
+OF_CLASSES: Final = frozenset(
+    {"auc", "accuracy", "balanced_accuracy", "false_negatives", "calibration", "expected_observed", "patients"}
+)
 
 
 class Personal(Closed):

@@ -108,7 +108,7 @@ class Study(Closed):
     encoder: EncoderPlan
     evaluation: Evaluation
     personal: Personal | None = None
-    publish: Annotated[tuple[Metric, ...], bounds.items(9)] = ()
+    publish: Annotated[tuple[Metric, ...], bounds.items(10)] = ()
     """Metrics of the last round's sums that the silos sign and the coordinator shows. Nothing else leaves the silos."""
     privacy: Privacy
     deadlines: Deadlines = Deadlines()

@@ -26,7 +26,8 @@ from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
 
 if TYPE_CHECKING:
-    from silo_agent.learning.evaluation.evaluation import NumberQuality, Quality
+    from silo_agent.learning.evaluation.evaluation import Estimate, NumberQuality, Quality
+    from silo_agent.learning.evaluation.fairness import Released
     from silo_agent.learning.evaluation.paired import Difference
     from silo_agent.learning.evaluation.sampling import Spread
     from silo_agent.models.chosen import Picked
@@ -131,6 +132,9 @@ def evaluate(
 def fairness(study: StudyArgument, config: ConfigOption = DEFAULT, *, as_json: AsJson = False) -> None:
     """Compare the groups of `data.protected` under this silo's models, on the held-out patients. Nothing is released.
 
+    Under "sums" stand the figures of all hospitals from the noised sums, with 95 % intervals, if the attribute is the
+    study's domain. These are public, all others stay in this hospital.
+
     n: records. E/O: expected over observed. ECE: the expected calibration error. FNR: the share of the ill whom the
     model calls well. Gap: the largest less the smallest; below it stands what 19 of 20 gaps would not exceed if groups
     were dealt out at random. Attacker: AUC of a network trained to guess the group from the representation, .5 if it
@@ -162,6 +166,8 @@ def fairness(study: StudyArgument, config: ConfigOption = DEFAULT, *, as_json: A
             table.add_row(
                 "", "", "gap", "", *(_gap(gap.gap, gap.by_chance) for gap in gaps), _figure(one.attacker, None)
             )
+    if found.together is not None:
+        _add_released(table, found.together)
     Console(markup=False, emoji=False).print(table)
     if removed is not None:
         typer.echo(_gone(digest, removed), err=True)
@@ -335,6 +341,18 @@ def _summary(predictions: Predictions, out: Path | None) -> str:
 
 def _ways(predictions: Predictions) -> dict[str, int]:
     return {way: predictions.ways.count(way) for way in sorted(set(predictions.ways))}
+
+
+def _add_released(table: Table, found: Released) -> None:
+    """Rows for the groups at all hospitals together."""
+    for number, group in enumerate(found.groups):
+        head = (found.attribute, "sums") if number == 0 else ("", "")
+        table.add_row(*head, group, "", *(_estimated(found.figures[figure][number]) for figure in _OF_GROUPS.values()))
+    table.add_row("", "", "gap", "", *(_estimated(found.gaps[figure]) for figure in _OF_GROUPS.values()))
+
+
+def _estimated(found: Estimate | None) -> str:
+    return "-" if found is None else _figure(found.value, (found.low, found.high))
 
 
 def _cohorts(settings: AgentConfig) -> Cohorts:

@@ -1,14 +1,17 @@
 """A silo's fairness report: shared and personal model by protected group, on patients whom training never saw.
 
-The figures are exact and stay inside the hospital. Nothing is released and nothing is charged. What may leave is told
-in docs/design/terms.md, "Fairness".
+These figures are exact and stay inside the hospital. Nothing is released and nothing is charged. If a protected
+attribute is the study's domain, the report has the figures of all hospitals together beside them, which follow from
+sums that were released and charged (docs/design/terms.md, "Fairness").
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from policies.documents.study import Study
 from silo_agent.data.errors import DataError
 from silo_agent.data.reader import read_checked_records
 from silo_agent.data.records import Records
@@ -16,7 +19,8 @@ from silo_agent.data.split import split
 from silo_agent.errors import SiloError
 from silo_agent.learning.encoder.encoder import features
 from silo_agent.learning.evaluation.attacker import attacker_auc
-from silo_agent.learning.evaluation.fairness import Fairness, fairness
+from silo_agent.learning.evaluation.evaluation import Estimate
+from silo_agent.learning.evaluation.fairness import Fairness, Released, fairness, released
 from silo_agent.learning.families.family import is_of_classes
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
@@ -30,7 +34,11 @@ class NoReportError(SiloError):
 
 @dataclass(frozen=True)
 class Report:
-    """The report of one study: an entry for each protected attribute. `personal` is None if there is no such model."""
+    """The report of one study: an entry for each protected attribute. `personal` is None if there is no such model.
+
+    `together`: all hospitals' patients, from the noised sums. None if no protected attribute is the study's domain, or
+    if the last round's sums have not been opened.
+    """
 
     study: str
     name: str
@@ -39,6 +47,7 @@ class Report:
     held_out: int
     shared: tuple[Fairness, ...]
     personal: tuple[Fairness, ...] | None
+    together: Released | None = None
 
 
 def report(folder: Path, round_number: int, cohorts: Cohorts, *, personal_kept: bool = True) -> Report:
@@ -79,6 +88,7 @@ def report(folder: Path, round_number: int, cohorts: Cohorts, *, personal_kept: 
         held_out=held_out.patient_count,
         shared=of_model(model, held_out),
         personal=None if personal is None else of_model(personal, held_out),
+        together=_of_sums(StudyFolder(folder), study),
     )
 
 
@@ -105,3 +115,23 @@ def of_model(model: SharedModel | PersonalModel, records: Records) -> tuple[Fair
         )
         for place, factor in enumerate(study.data.protected)
     )
+
+
+def _of_sums(folder: StudyFolder, study: Study) -> Released | None:
+    """What the opened sums say of the groups. Raises `NoReportError` for a file of results that is not the study's."""
+    attribute = study.data.domain[0]
+    if (attribute,) != study.data.domain or attribute not in study.data.protected or not folder.results.exists():
+        return None
+    try:
+        content = json.loads(folder.results.read_bytes())
+        if content["study"] != study.digest:
+            msg = f"{folder.results} belongs to another study; restore it from a backup"
+            raise NoReportError(msg)
+        found = [
+            {figure: None if said is None else Estimate(**said) for figure, said in result.items()}
+            for result in content["by_domain"]
+        ]
+    except (AttributeError, KeyError, TypeError, ValueError):
+        msg = f"{folder.results} is damaged; restore it from a backup, or move it away to report on the models alone"
+        raise NoReportError(msg) from None
+    return released(attribute.column, attribute.names, found)

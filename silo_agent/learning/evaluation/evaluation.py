@@ -33,7 +33,9 @@ class Estimate:
 
 @dataclass(frozen=True)
 class DomainResult:
-    """What a noised sum says of one domain. `auc` is None if the family has none.
+    """What a noised sum says of one domain. `auc` and `false_negatives` are None if there are more than two classes.
+
+    `false_negatives` is the share of the second class that is predicted as the first, at the usual threshold of 1/2.
 
     `calibration` estimates the error that many patients would show. The exact error of few patients lies above it,
     because sampling alone adds to a sum of absolute values. `expected_observed` is what was predicted over what
@@ -47,6 +49,7 @@ class DomainResult:
     calibration: Estimate
     expected_observed: Estimate
     patients: Estimate
+    false_negatives: Estimate | None
 
 
 @dataclass(frozen=True)
@@ -217,6 +220,7 @@ def _withheld(smallest: int, *, with_auc: bool) -> DomainResult:
         _UNKNOWN,
         _UNKNOWN_RATIO,
         patients=Estimate(None, 0.0, float(smallest)),
+        false_negatives=_UNKNOWN if with_auc else None,
     )
 
 
@@ -242,6 +246,7 @@ def _domain_result(
         calibration=_UNKNOWN if accuracy is None else _estimate(calibration_error(cells, noise_sd, edges, rng, family)),
         expected_observed=_UNKNOWN_RATIO if ratio is None else _estimate(ratio),
         patients=_estimate(intervals.number(cells.ravel(), noise_sd)),
+        false_negatives=_share(intervals.complement(shares[1])) if family.has_auc else None,
     )
 
 

@@ -1,22 +1,25 @@
 """A model's figures by protected group, and how far apart the groups are. Exact and private.
 
-What may leave the hospital are the metrics by domain from noised sums alone (docs/design/terms.md, "Fairness").
+What may leave the hospital are the metrics by domain from noised sums alone: `released` compares them
+(docs/design/terms.md, "Fairness").
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from silo_agent.learning.evaluation.evaluation import quality
+from silo_agent.learning.evaluation.evaluation import Estimate, quality
+from silo_agent.learning.evaluation.intervals import clipped, difference
 from silo_agent.learning.families.family import OfClasses
 
 _SHUFFLES: Final = 200
 _LEVEL: Final = 95.0
+_PAIR: Final = 2
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,37 @@ class Fairness:
     groups: tuple[GroupQuality, ...]
     gaps: dict[str, Gap]
     attacker: float | None
+
+
+@dataclass(frozen=True)
+class Released:
+    """The groups of a protected attribute at all hospitals together, from the opened, noised sums. Nothing is private.
+
+    `groups` are names; `figures` has for each of `FIGURES` an estimate of every group. `gaps`: the largest less the
+    smallest estimate, with the 95 % interval of the difference of these two groups. None with fewer than two estimates.
+    """
+
+    attribute: str
+    groups: tuple[str, ...]
+    figures: dict[str, tuple[Estimate | None, ...]]
+    gaps: dict[str, Estimate | None]
+
+
+def released(attribute: str, groups: Sequence[str], results: Sequence[Mapping[str, Estimate | None]]) -> Released:
+    """Compare `results`, one for each of `groups`, by the figure's name. A figure that a result lacks is None.
+
+    The groups' sums have independent noise and hold different patients, so their estimates are independent.
+    """
+    figures = {figure: tuple(result.get(figure) for result in results) for figure in FIGURES}
+    return Released(attribute, tuple(groups), figures, {name: _released_gap(name, of) for name, of in figures.items()})
+
+
+def _released_gap(figure: str, estimates: Sequence[Estimate | None]) -> Estimate | None:
+    known = sorted((e.value, e.low, e.high) for e in estimates if e is not None and e.value is not None)
+    if len(known) < _PAIR:
+        return None
+    gap = difference(known[-1], known[0])
+    return Estimate(*(gap if figure == "expected_observed" else clipped(gap)))
 
 
 def fairness(

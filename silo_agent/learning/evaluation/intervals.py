@@ -71,6 +71,19 @@ def mean(shares: Sequence[Interval | None]) -> Interval | None:
     return estimate, estimate - below, estimate + above
 
 
+def complement(found: Interval | None) -> Interval | None:
+    """The share of all others, or None if this one is missing."""
+    return None if found is None else (1.0 - found[0], 1.0 - found[2], 1.0 - found[1])
+
+
+def difference(one: Interval, other: Interval) -> Interval:
+    """One figure less another that is independent of it. Limits by MOVER (Donner and Zou 2012)."""
+    value = one[0] - other[0]
+    below = math.hypot(one[0] - one[1], other[2] - other[0])
+    above = math.hypot(one[2] - one[0], other[0] - other[1])
+    return value, value - below, value + above
+
+
 def number(cells: NDArray[np.float64], noise_sd: float) -> Interval:
     """How many patients the cells hold. The interval covers only the noise, because these patients were counted."""
     n, half = float(cells.sum()), _Z * noise_sd * math.sqrt(len(cells))

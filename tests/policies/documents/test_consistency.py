@@ -196,6 +196,10 @@ OUTSIDE = {"outside": "clip"}
         ({"publish": ["auc", "auc"]}, "twice"),
         ({"publish": ["loss"]}, "publish"),
         ({"publish": ["auc"], "data.label": {"column": "y", "classes": [[0], [1], [2]]}}, "two classes only"),
+        (
+            {"publish": ["false_negatives"], "data.label": {"column": "y", "classes": [[0], [1], [2]]}},
+            "false_negatives, defined for two classes only",
+        ),
         ({"data.label": {"column": "y", "minimum": 0}}, "minimum and maximum"),
         ({"data.label": {"column": "y", "minimum": 0, "maximum": 1, "positive": [1]}}, "only one of them"),
         ({"data.label": {"column": "y", "minimum": 1, "maximum": 1}}, "must lie below"),

@@ -24,7 +24,8 @@ from policies.plan.release import plan as plan_of
 from silo_agent import assembly
 from silo_agent.cli import main
 from silo_agent.learning.choice.choice import Choice, Compared
-from silo_agent.learning.evaluation.fairness import Fairness, Gap, GroupQuality
+from silo_agent.learning.evaluation.evaluation import Estimate
+from silo_agent.learning.evaluation.fairness import Fairness, Gap, GroupQuality, released
 from silo_agent.models import fairness
 from silo_agent.models.fairness import Report
 from silo_agent.oversight.signing import sign_file
@@ -511,13 +512,18 @@ def test_a_fairness_report_is_a_table_of_groups_and_says_what_the_study_lacks(ho
     groups = tuple(GroupQuality(name, 9, 0.5, 1.0, 0.1, None) for name in ("f", "m"))
     gaps = {"auc": Gap(0.2, 0.1), "expected_observed": Gap(0.0, 0.3), "calibration": Gap(0.1, 0.1)}
     of_sex = Fairness("sex", groups, gaps | {"false_negatives": Gap(None, None)}, 0.75)
-    found = Report(studied.digest, "tiny", 2, "north.csv", 18, (of_sex,), None)
+    estimate = Estimate(0.5, 0.25, 0.75)
+    sums = released("sex", ("f", "m"), [{"auc": estimate}, {"auc": estimate, "calibration": None}])
+    found = Report(studied.digest, "tiny", 2, "north.csv", 18, (of_sex,), None, sums)
     monkeypatch.setattr(fairness, "report", lambda *_, **__: found)
     assert json.loads(invoke(*arguments, "--json").stdout)["shared"][0]["attacker"] == 0.75
     rows = table_rows(invoke(*arguments).output)
     assert rows[1] == ["sex", "shared", "f", "9", "0.500", "1.000", "0.100", "-", ""]
     assert rows[3] == ["", "", "gap", "", "0.200", "0.000", "0.100", "-", "0.750"]
     assert rows[4][4:7] == ["<=0.10", "<=0.30", "<=0.10"]
+    assert rows[5] == ["sex", "sums", "f", "", "0.500", "-", "-", "-", ""]
+    assert rows[6][4] == "0.25-0.75"
+    assert rows[9][2:5] == ["gap", "", "0.000"]
 
 
 def test_held_out_patients_are_scored_alone_and_the_cohorts_are_named(hospital, studied):

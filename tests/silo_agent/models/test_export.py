@@ -291,7 +291,9 @@ def test_a_study_that_ran_is_exported_with_what_it_measured(tmp_path):
     assert card["unknown_domain"]["from"] == "noised domain counts"
     measured = federation.results["south"].by_domain
     assert [entry["metrics"] for entry in card["quality"]] == [asdict(result) for result in measured]
-    figures = {"auc", "accuracy", "balanced_accuracy", "calibration", "expected_observed", "patients"}
+    figures = {
+        "auc", "accuracy", "balanced_accuracy", "false_negatives", "calibration", "expected_observed", "patients"
+    }  # fmt: skip
     assert set(card["quality"][0]["metrics"]) == figures
 
 

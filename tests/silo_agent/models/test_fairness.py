@@ -1,4 +1,5 @@
 import dataclasses
+import json
 
 import numpy as np
 import pytest
@@ -42,7 +43,18 @@ def test_groups_of_the_held_out_patients_under_both_models(folder, study):
     assert sum(group.records for group in shared.groups) == found.held_out < len(read_records(data, study.data))
     assert shared.gaps["auc"].gap == pytest.approx(abs(shared.groups[0].auc - shared.groups[1].auc))
     assert shared.attacker == personal.attacker
-    assert report(folder, 2, cohorts, personal_kept=False).personal is None
+    assert found.together is None
+    estimate = {"value": 0.8, "low": 0.7, "high": 0.9}
+    results = {"study": study.digest, "by_domain": [{"auc": estimate}, {"auc": {**estimate, "value": 0.75}}]}
+    (folder / "results.json").write_text(json.dumps(results))
+    found = report(folder, 2, cohorts, personal_kept=False)
+    assert found.personal is None
+    assert (found.together.attribute, found.together.groups) == (study.data.domain[0].column, study.data.domains)
+    assert found.together.gaps["auc"].value == pytest.approx(0.05)
+    for fault, why in (({"study": "f" * 64}, "another study"), ({"by_domain": [{"auc": 1}]}, "damaged")):
+        (folder / "results.json").write_text(json.dumps(results | fault))
+        with pytest.raises(NoReportError, match=why):
+            report(folder, 2, cohorts)
 
 
 def test_what_it_cannot_report_on_is_said(folder, study):

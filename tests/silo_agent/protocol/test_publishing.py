@@ -18,6 +18,7 @@ def result(auc=True):
         few,
         Estimate(1.23456, 0.9, 130.0 / 9),
         Estimate(41.7, 30.2, 53.1),
+        estimates[3] if auc else None,
     )
 
 
@@ -46,7 +47,7 @@ def test_a_figure_without_a_value_stays_without_one():
 
 
 def test_a_metric_that_has_no_meaning_is_left_out():
-    assert list(figures("auc")[1]) == [("a", "auc")]
+    assert list(figures("auc", "false_negatives")[1]) == [("a", "auc"), ("a", "false_negatives")]
 
 
 def test_figures_of_all_patients_follow_those_of_the_domains():
@@ -65,7 +66,15 @@ def test_processors_that_differ_in_the_last_digits_sign_the_same(noise):
                 None
                 if e is None
                 else Estimate(None if e.value is None else e.value + noise, e.low + noise, e.high + noise)
-                for e in (r.auc, r.accuracy, r.balanced_accuracy, r.calibration, r.expected_observed, r.patients)
+                for e in (
+                    r.auc,
+                    r.accuracy,
+                    r.balanced_accuracy,
+                    r.calibration,
+                    r.expected_observed,
+                    r.patients,
+                    r.false_negatives,
+                )
             )
         )
         for r in RESULTS.by_domain

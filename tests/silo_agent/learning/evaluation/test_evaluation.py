@@ -165,7 +165,11 @@ def test_without_noise_shares_and_numbers_are_exact_whatever_the_bins(classes, b
         assert result.accuracy.value == pytest.approx(exact.accuracy, abs=1e-12)
         assert result.balanced_accuracy.value == pytest.approx(exact.balanced_accuracy, abs=1e-12)
         assert result.patients == Estimate(exact.records, exact.records, exact.records)
-        assert (result.auc is None) == (classes > 2)
+        assert (result.auc is None) == (result.false_negatives is None) == (classes > 2)
+        if classes == 2:
+            ill = (d == m) & (y == 1)
+            missed = float((p[ill, 1] < 0.5).mean())
+            assert result.false_negatives.value == pytest.approx(missed, abs=1e-12)
 
 
 def test_the_interval_covers_the_truth_under_noise_and_sampling():
@@ -204,6 +208,7 @@ def test_accuracies_and_numbers_are_covered_under_noise_and_sampling(classes):
     make = cohort if classes == 2 else many
     p, y, _ = make(0, 400_000)
     exact = quality(pair(p) if classes == 2 else p, y, BINS)
+    missed = float((p[y == 1] < 0.5).mean()) if classes == 2 else None
     found = []
     for seed in range(60):
         p, y, d = make(5000 + seed, 1600)
@@ -214,6 +219,7 @@ def test_accuracies_and_numbers_are_covered_under_noise_and_sampling(classes):
                 (result.accuracy, exact.accuracy),
                 (result.balanced_accuracy, exact.balanced_accuracy),
                 (result.patients, np.count_nonzero(d == m)),
+                *([(result.false_negatives, missed)] if classes == 2 else []),
             )
             found.append([(e.low <= truth <= e.high, e.value - truth) for e, truth in pairs])
     covered, errors = np.array(found).mean(axis=0).T
@@ -233,7 +239,7 @@ def test_an_absent_domain_or_class_gives_no_number_instead_of_noise():
     assert absent.patients.low <= 0 <= absent.patients.high < 40
     negative = histograms(p, np.zeros(4000, np.int64), d)
     for result in results(negative, 0.0):
-        assert (result.auc, result.balanced_accuracy) == (unknown, unknown)
+        assert (result.auc, result.balanced_accuracy, result.false_negatives) == (unknown,) * 3
         assert None not in (result.accuracy.value, result.calibration.value)
 
 
@@ -250,7 +256,7 @@ def test_of_a_domain_below_the_smallest_nothing_is_said_but_that(classes):
 
     large, small = said(31)
     assert large == said(0)[0]
-    assert (small.auc is None) == (classes != 2)
+    assert (small.auc is None) == (small.false_negatives is None) == (classes != 2)
     assert {small.auc or small.accuracy, small.accuracy, small.balanced_accuracy, small.calibration} == {
         Estimate(None, 0.0, 1.0)
     }
