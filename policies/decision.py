@@ -81,6 +81,20 @@ def decide(
     _check_budget(policy, list(spent_costs), planned.costs(round))
 
 
+def decide_continued(policy: Policy, study: Study, earlier: Study, silo: str) -> None:
+    """Return if `study` may continue a model of `earlier`, as far as this silo's policy says. Raise `Refused` if not.
+
+    Who has helped to train a model decides whether those who have not may have it.
+    """
+    newcomers = sorted(set(study.silos) - set(earlier.silos))
+    _require(
+        policy.hand_over or silo not in earlier.silos or not newcomers,
+        Reason.HAND_OVER,
+        f"study.continues is a model of study {earlier.name}, to which {', '.join(newcomers)} did not belong, and"
+        f" policy.hand_over is false; {policy.contact} decides whether the model is handed over",
+    )
+
+
 def _require(holds: bool, reason: Reason, text: str) -> None:  # noqa: FBT001 - a condition is what it is given
     if not holds:
         raise Refused(reason, text)

@@ -47,6 +47,8 @@ class Reason(StrEnum):
     NO_PER_SAMPLE_GRADIENT = "no_per_sample_gradient"
     UNNOISED_PART = "unnoised_part"
     PRIVATE_CHOICE = "private_choice"
+    NO_MODEL = "no_model"
+    HAND_OVER = "hand_over"
     FAULT = "fault"
 
 

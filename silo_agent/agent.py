@@ -25,7 +25,7 @@ from policies.documents.study import Study, parse_study, require_bounds
 from policies.errors import PolicyError
 from policies.plan import shapes
 from policies.plan.release import plan as plan_of
-from policies.refusals import Refused
+from policies.refusals import Reason, Refused
 from protos.bounds import sentence
 from protos.messages import Answer, Confirm, MessageError, Place, Task, Tensor, Work
 from silo_agent.core import turns
@@ -33,7 +33,8 @@ from silo_agent.core.turns import OutOfTurnError, Stage, Turn
 from silo_agent.data.errors import DataError
 from silo_agent.errors import SiloError
 from silo_agent.gate import Gate
-from silo_agent.learning.errors import LearningError
+from silo_agent.learning.beginning import begin, find
+from silo_agent.learning.errors import LearningError, ModelFileError
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.model import SharedModel
 from silo_agent.metrics import Metrics
@@ -237,14 +238,35 @@ class Agent:
 
     def _begin(self, study: Study) -> Running:
         """Begin a study that the policy allows. Raises `Refused` if its training cannot be accounted for."""
-        digest = study.digest
+        digest, begun = study.digest, self._begun(study)
         learner = self._learners(study)
         self._state.add_study(digest, study.canonical())
         committed = self._state.committed(digest)
         turn = Turn(_tensors(study), committed=committed, finished=committed)
-        running = Running(study, learner, self._sessions(digest), turn, SharedModel.start(study))
+        start = SharedModel.start(study) if begun is None else begun
+        running = Running(study, learner, self._sessions(digest), turn, start, begun=begun)
         self._running[digest] = running
         return running
+
+    def _begun(self, study: Study) -> SharedModel | None:
+        """Where a study begins that continues another one.
+
+        Raises `Refused` if this silo does not hold the earlier model, if it does not fit, or if the policy forbids it.
+        """
+        if study.continues is None:
+            return None
+        earlier = find(self._state.files, study.continues)
+        if earlier is None:
+            msg = (
+                f"study.continues is {study.continues}, and this silo does not have that model; its engineers get it"
+                " from a silo that helped to train it, and run `fedward-silo import`"
+            )
+            raise Refused(Reason.NO_MODEL, msg)
+        self._gate.decide_continued(study, earlier.study)
+        try:
+            return begin(study, earlier)
+        except ModelFileError as fault:
+            raise Refused(Reason.NO_MODEL, str(fault)) from None
 
     def _recall(self, digest: str, *, finished: bool = False) -> Running | None:
         """Recall a study as the last process left it. None if this silo takes no part in it, or no longer does.
@@ -267,6 +289,7 @@ class Agent:
             standing.model,
             standing.digest,
             standing.total,
+            self._begun(study),
         )
         self._running[digest] = running
         log.info("study recalled", study=digest[:12], stage=standing.turn.stage)
@@ -285,7 +308,7 @@ class Agent:
         if turn.committed >= 0 and held is None:
             log.error("the model on the disk is not the one that was kept; a peer's is taken", round=turn.committed)
             turn = replace(turn, behind=True)
-        running.model, running.digest = held or (SharedModel.start(running.study), "")
+        running.model, running.digest = held or (running.begun or SharedModel.start(running.study), "")
         if not turn.behind:
             self._tasks.model_path(place.study, place.round).unlink(missing_ok=True)
         running.turn, running.total = turn, None

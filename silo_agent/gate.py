@@ -41,7 +41,7 @@ from crypto.pki.certificates import Credential, Trust, require_data_set
 from crypto.secagg.labels import Label
 from crypto.secagg.masks import Masks
 from crypto.secagg.sealing import Sealer
-from policies.decision import decide
+from policies.decision import decide, decide_continued
 from policies.documents.policy import Policy, load_policy
 from policies.documents.study import Study
 from policies.errors import CosignError, LedgerError
@@ -184,6 +184,10 @@ class Gate:
         except Refused as refusal:
             self._metrics.refusals.labels(refusal.reason).inc()
             raise
+
+    def decide_continued(self, study: Study, earlier: Study) -> None:
+        """Ask the policy whether a study may continue a model of an earlier one. Raises `Refused`."""
+        decide_continued(self.policy, study, earlier, self._me)
 
     def sealed(self, order: Order) -> Path | None:
         """The file with the bytes to which this order was sealed before; None if it was not."""

@@ -1,7 +1,8 @@
 """The policy: what one silo allows, written by its data-protection officer.
 
-Guarantees: a policy that loads is complete and consistent. Only `data_set.public` and `spelling` may be left out: the
-data are then private, and the file is read as studies say, so nothing is allowed by omission. Every field is enforced:
+Guarantees: a policy that loads is complete and consistent. Only `data_set.public`, `hand_over` and `spelling` may be
+left out: the data are then private, no model is handed over, and the file is read as studies say, so nothing is allowed
+by omission. Every field is enforced:
 by decision.py for each study, by ledger.py for the budget and for the fields that the ledger is bound to, by the
 agent's reader for the file, by its approval.py for signatures, and by its retention.py for the removal of files. The
 policy's digest is in every ledger entry. docs/policy.md explains the fields; `policy.schema.json` is generated from
@@ -241,6 +242,9 @@ class Policy(_Part):
     """How this hospital's file spells what studies ask for. Without it the file is read as studies say."""
     publish: Annotated[tuple[Metric, ...], Field(max_length=10)]
     """Metrics that a study may publish from the noised sums; `[]` allows none."""
+    hand_over: bool = False
+    """Whether a shared model that this silo has helped to train may be handed over to silos that have not: as a file
+    (`fedward-silo hand-over`), or by a study that continues it with them. Left out, it may not."""
     retention_days: Annotated[int, Field(ge=1, le=36_500)]
     """Whole days, after the day on which a study ended, for which the agent keeps the study's private and secret files:
     personal models, local priors, releases before their sealing, keys and shares, sealed bytes. The ledger, the shared
@@ -318,10 +322,12 @@ class Policy(_Part):
     def canonical(self) -> bytes:
         """Return the policy as canonical JSON (sorted keys, no spaces), which is hashed and signed.
 
-        A policy of version 3 has no field that it cannot state, so that its digest stays what it was. `spelling` stands
-        there only if it says something.
+        A policy of version 3 has no field that it cannot state, so that its digest stays what it was. `spelling` and
+        `hand_over` stand there only if they say something.
         """
         document = self.model_dump(mode="json")
+        if not self.hand_over:
+            del document["hand_over"]
         if self.spelling == Spelling():
             del document["spelling"]
         if self.version == OLDEST:

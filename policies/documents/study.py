@@ -104,6 +104,9 @@ class Study(Closed):
     model: Model
     recipe: Recipe = "second-order"
     """How encoder and heads are learned and aggregated."""
+    continues: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+    """Digest of the shared model from which the study starts, if it continues an earlier one. Without it, the study
+    starts from public weights."""
     heads: HeadPlan
     encoder: EncoderPlan
     evaluation: Evaluation
@@ -239,6 +242,7 @@ _ADDED: tuple[tuple[tuple[str, ...], object], ...] = (
     (("privacy", "smallest_domain"), 0),
     (("expected",), None),
     (("recipe",), "second-order"),
+    (("continues",), None),
     (("heads", "steps"), 20),
     (("heads", "learning_rate"), 1.0),
     (("heads", "ridge"), 1e-3),

@@ -19,6 +19,7 @@ _OF_FIELDS: Final[Mapping[str, str]] = {
     "silos": "who is invited",
     "min_silos": "least number in any sum; the others may be missing",
     "publish": "figures that the silos sign and the coordinator shows",
+    "continues": "digest of the earlier model that the study starts from",
     "pace": "padded hides how long a computation took",
     "pace_seconds": "padded: answers leave at multiples of it",
     "max_attempts": "of one round, before the study ends",

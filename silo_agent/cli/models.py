@@ -207,7 +207,7 @@ def predict(
         if personal and model not in {None, "personal"}:
             msg = f"--personal and --model {model} exclude each other; give only one"
             raise StateError(msg)
-        path, device = _model_path(config, study, personal=personal or model == "personal")
+        path, device = model_path(config, study, personal=personal or model == "personal")
         picked = _picked(config, study, path, "personal" if personal else model)
     else:
         path, device = file, "auto"
@@ -251,7 +251,7 @@ def export(
     from silo_agent.models import export as exporting
     from silo_agent.models.predict import load_model
 
-    path, _ = _model_path(config, study, personal=personal)
+    path, _ = model_path(config, study, personal=personal)
     loaded = load_model(path, personal=personal)
     charged = _charged(StateFolder(AgentConfig.load(config).state).ledger, loaded.study.digest)
     written = exporting.export(
@@ -270,7 +270,7 @@ def export(
 
 
 # --- inside -----------------------------------------------------------------------------------------------------------
-def _model_path(config: Path, study: str, *, personal: bool) -> tuple[Path, str]:
+def model_path(config: Path, study: str, *, personal: bool) -> tuple[Path, str]:
     """Return the model file of the study's last finished round, and the device that the configuration names."""
     from silo_agent.storage.state import State
 

@@ -106,7 +106,7 @@ class Learner:
         try:
             self._reserve()
             made_up = made_up_records(self.study, chunk_rows(self.study))
-            start = SharedModel.start(self.study)
+            start = SharedModel.fresh(self.study)
             for number in dict.fromkeys((self.study.head_rounds, self.study.rounds, self._planned.last, 0)):
                 for release in self._planned.round(number):
                     contribution = self._contributions[Tensor(release.tensor)]

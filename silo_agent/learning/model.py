@@ -72,28 +72,29 @@ class SharedModel:
                 raise ModelFileError(msg)
             array.setflags(write=False)
 
-    def require_reachable(self) -> None:
+    def require_reachable(self, begun: SharedModel | None = None) -> None:
         """Raise `ModelFileError`, naming the part, if `round` rounds of its study cannot give this model.
 
-        Heads lie within `HEAD_BOUND`. One round moves a weight of encoder or prior by at most `encoder.max_update`, so
-        no weight lies further from the public start than `round` times that. The weights of an orthonormal encoder lie
+        `begun` is where a study that continues another one began (`learning.beginning`). Heads lie within `HEAD_BOUND`.
+        One round moves a weight of encoder or prior by at most `encoder.max_update`, so no weight lies further from
+        where the study began than `round` times that. The weights of an orthonormal encoder lie
         within 1, so they may move by 2. A part that the recipe keeps at the silos stays at the start.
         """
         if len(self.evidence) and np.abs(self.gathered.frame).max() > HEAD_BOUND:
             msg = "the evidence of the heads has a frame that no solver gives"
             raise ModelFileError(msg)
-        start = SharedModel.start(self.study)
+        start = begun or SharedModel.start(self.study)
         reach = self.round * self.study.encoder.max_update
         wanted: dict[str, tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]], float]] = {
             "heads": (self.heads, start.heads, HEAD_BOUND),
             "encoder": (self.encoder, start.encoder, max(reach, 2.0) if self.study.composition.linear else reach),
             "prior": (self.prior, start.prior, reach),
         }
-        for name, (held, begun, bound) in wanted.items():
+        for name, (held, first, bound) in wanted.items():
             most = 0.0 if name in self.study.composition.kept else bound
             # Each round rounds the weights to float32 once.
-            slack = self.round * _ROUNDING * (np.abs(begun.astype(np.float64)) + most)
-            if (np.abs(held.astype(np.float64) - begun) > most + slack).any():
+            slack = self.round * _ROUNDING * (np.abs(first.astype(np.float64)) + most)
+            if (np.abs(held.astype(np.float64) - first) > most + slack).any():
                 msg = f"the model's {name} hold a weight that {self.round} rounds of its study cannot give"
                 raise ModelFileError(msg)
 
@@ -102,7 +103,18 @@ class SharedModel:
 
     @classmethod
     def start(cls, study: Study) -> Self:
-        """The common start: the encoder from the public seed, all heads zero."""
+        """The common start: the encoder from the public seed, all heads zero.
+
+        Raises `ModelFileError` for a study that continues another one: `learning.beginning` knows where it starts.
+        """
+        if study.continues is not None:
+            msg = f"study {study.name} continues the model {study.continues}, and that model was not given"
+            raise ModelFileError(msg)
+        return cls.fresh(study)
+
+    @classmethod
+    def fresh(cls, study: Study) -> Self:
+        """The same, whether or not the study continues another one. Its shapes are the study's in both cases."""
         encoder = flatten(build_encoder(study.model, study.data, stochastic=terms.is_stochastic(study.encoder)))
         averaged = shapes.prior_values(study) > 0
         prior = np.zeros(0, np.float32)

@@ -43,6 +43,8 @@ class Running:
     """Keyed digest of `model`, equal at all silos."""
     total: NDArray[np.int64] | None = None
     """The opened sum of the heads, until they are adopted."""
+    begun: SharedModel | None = None
+    """Where the study began, if it continues another one."""
     _attempt: Attempt | None = None
 
     def attempt(self, work: Work, place: Place) -> Attempt:

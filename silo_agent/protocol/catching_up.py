@@ -40,8 +40,11 @@ def pack(current: Current) -> bytes:
     return head.encode() + b"\n" + current.model.to_bytes()
 
 
-def unpack(study: Study, round_number: int, blob: bytes) -> Current:
-    """The inverse of `pack`. Raises `CatchUpError` if the note is not this study's state after `round_number`."""
+def unpack(study: Study, round_number: int, blob: bytes, begun: SharedModel | None = None) -> Current:
+    """The inverse of `pack`. `begun` is where the study began, if it continues another one.
+
+    Raises `CatchUpError` if the note is not this study's state after `round_number`.
+    """
     head, _, body = blob.partition(b"\n")
     try:
         content = json.loads(head)
@@ -60,7 +63,7 @@ def unpack(study: Study, round_number: int, blob: bytes) -> Current:
         msg = "the note has a domain size that is not a finite number; no opened sum gives such a size"
         raise CatchUpError(msg)
     try:
-        model.require_reachable()
+        model.require_reachable(begun)
     except ModelFileError as error:
         msg = f"the note was refused: {error}; ask the silo that shared it where its model comes from"
         raise CatchUpError(msg) from None

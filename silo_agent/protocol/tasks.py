@@ -144,7 +144,7 @@ class Tasks:
 
     def _catch_up(self, attempt: Attempt) -> None:
         plain, place, running = self._open_note(attempt, Note.MODEL), attempt.place, attempt.running
-        current = unpack(attempt.study, place.round - 1, plain)
+        current = unpack(attempt.study, place.round - 1, plain, attempt.running.begun)
         write_whole(self._state.files.study(place.study).counts, json.dumps(current.counts).encode())
         self.keep_candidate(place.study, place.round - 1, current.model, current.digest)
         running.model, running.digest = current.model, current.digest

@@ -5,6 +5,7 @@
     session.sealed                         the name of this agent's key store
     policies/DIGEST.json                   policies that were in force
     witnessed/SILO.json                    other silos' latest checkpoints
+    models/DIGEST.safetensors              models that were handed over by the silos of another study
     studies/STUDY/                         models, results and secrets of a study (`StudyFolder`)
     outbox/STUDY/LABEL.sealed              the bytes that were sealed under a label
     outbox/STUDY/ROUND-ATTEMPT-KIND.note   this silo's notes
@@ -179,6 +180,14 @@ class StateFolder:
     def witnessed(self, silo: str) -> Path:
         """The latest checkpoint of another silo's ledger."""
         return self.path / "witnessed" / f"{silo}.json"
+
+    def imported(self, digest: str) -> Path:
+        """A shared model that was handed over."""
+        return self.path / "models" / f"{digest}.safetensors"
+
+    def studies(self) -> list[StudyFolder]:
+        """The folders of all studies."""
+        return [StudyFolder(path) for path in sorted((self.path / "studies").glob("*")) if path.is_dir()]
 
     def study(self, digest: str) -> StudyFolder:
         """The folder of one study."""

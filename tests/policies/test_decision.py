@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from policies.accounting import accountant
-from policies.decision import decide
+from policies.decision import decide, decide_continued
 from policies.documents.policy import Policy
 from policies.documents.study import read_stored
 from policies.documents.unaccountable import WISHES
@@ -268,7 +268,8 @@ def test_from_version_4_on_the_policy_says_it_and_any_study_is_taken(policy, stu
 
 def test_every_reason_of_a_decision_is_tested():
     at_the_gate = {Reason.POLICY_CHANGED, Reason.FAULT}
-    elsewhere = {*at_the_gate, Reason.BOUNDS, Reason.FILE, *(wish.reason for wish in WISHES)}
+    continuing = {Reason.NO_MODEL, Reason.HAND_OVER}
+    elsewhere = {*at_the_gate, *continuing, Reason.BOUNDS, Reason.FILE, *(wish.reason for wish in WISHES)}
     assert {row[0] for row in REFUSALS} | elsewhere == set(Reason)
 
 
@@ -466,3 +467,30 @@ def test_public_data_may_be_used_without_noise_and_without_a_budget(make_policy,
 def test_the_other_limits_hold_for_public_data_too(make_policy, make_study, policy, reason):
     with pytest.raises(Refused, match=reason):
         decide(make_policy({"data_set.public": True, **policy}), make_study(UNNOISED), **CALL)
+
+
+# --- a study that continues another ---------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("allowed", "silo", "newcomers", "taken"),
+    [
+        (False, "site-1", (), True),
+        (False, "site-1", ("site-9",), False),
+        (True, "site-1", ("site-9",), True),
+        (False, "site-9", ("site-9",), True),
+    ],
+    ids=["nobody new", "a newcomer", "allowed", "the newcomer itself"],
+)
+def test_who_has_trained_a_model_decides_whether_newcomers_go_on_with_it(
+    make_policy, make_study, *, allowed, silo, newcomers, taken
+):
+    earlier = make_study({"silos": ["site-1", "site-2", "site-3"], "min_silos": 2, "privacy.colluders": 0})
+    study = make_study(
+        {"silos": ["site-1", "site-2", *newcomers], "min_silos": 2, "privacy.colluders": 0, "continues": "0" * 64}
+    )
+    policy = make_policy({"hand_over": allowed})
+    if taken:
+        decide_continued(policy, study, earlier, silo)
+        return
+    with pytest.raises(Refused, match=r"site-9 did not belong.*policy\.hand_over is false") as caught:
+        decide_continued(policy, study, earlier, silo)
+    assert caught.value.reason is Reason.HAND_OVER

@@ -51,6 +51,7 @@ Agents = Annotated[
     list[Path] | None,
     typer.Option("--agent", help="agent.yaml of an agent whose records must not be used; repeatable."),
 ]
+Model = Annotated[Path | None, typer.Option(metavar="FILE", help="The shared model that the study continues.")]
 Patients = Annotated[int, typer.Option(min=20, help="Made-up patients of each silo.")]
 Prevalence = Annotated[float, typer.Option(min=0.001, max=0.999, help="Of made-up patients, two classes.")]
 Effect = Annotated[float, typer.Option(min=0.0, max=20.0, help="Standard deviation of made-up patients' logits.")]
@@ -71,6 +72,7 @@ def simulate(
     plot: Plot = None,
     no_noise: NoNoise = False,
     alone: Alone = False,
+    model: Model = None,
     agent: Agents = None,
     patients: Patients = 1000,
     prevalence: Prevalence = 0.2,
@@ -81,14 +83,17 @@ def simulate(
     asked, numbers = load_study(study), parse_seeds(seeds)
     require_reason(data, public, test, silos_by)
     require_places(json_file, plot)
+    require_start(asked, model)
     # What follows loads torch, for a second or two; the faults above are told at once.
     from deploy.local.simulate import alone as silos_alone
-    from deploy.local.simulate.engine import simulate as run
+    from deploy.local.simulate.engine import simulate as simulated
     from deploy.local.simulate.made_up import MadeUp
     from deploy.local.simulate.many import each_seed
     from deploy.local.simulate.summary import Simulated, as_json, table, why_left_out
     from deploy.local.simulate.variants import without_noise
+    from silo_agent.learning.model import SharedModel
 
+    run = partial(simulated, earlier=None if model is None else SharedModel.load(model))
     records: Mapping[str, int] = dict.fromkeys(asked.silos, patients)
     source = cast("Source", MadeUp(patients, prevalence, effect, difference, held_out))
     left_out: Mapping[str, LeftOut] = {}
@@ -158,6 +163,17 @@ def require_places(json_file: Path | None, plot: Path | None) -> None:
         raise SimulationError(msg)
     if plot is not None and find_spec("matplotlib") is None:
         msg = "--plot needs matplotlib: pip install 'fedward[demo]'"
+        raise SimulationError(msg)
+
+
+def require_start(study: Study, model: Path | None) -> None:
+    """Raise `SimulationError` if a study that continues another one has no model, or one is given for nothing."""
+    if (study.continues is None) != (model is None):
+        msg = (
+            f"study.continues is {study.continues}: give that model's file with --model"
+            if model is None
+            else "--model is for a study with continues, and this one has none; leave it out"
+        )
         raise SimulationError(msg)
 
 

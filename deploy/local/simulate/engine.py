@@ -27,6 +27,7 @@ from policies.plan.release import Release, plan
 from protos.messages import Place, Tensor
 from silo_agent.data.records import Records
 from silo_agent.learning import kept
+from silo_agent.learning.beginning import begin
 from silo_agent.learning.contributions.contribution import Integers
 from silo_agent.learning.evaluation.evaluation import Results
 from silo_agent.learning.learner import Learner
@@ -57,15 +58,18 @@ def simulate(
     seed: int,
     device: str = "cpu",
     after_round: Callable[[SharedModel], None] | None = None,
+    earlier: SharedModel | None = None,
 ) -> Outcome:
     """Run a whole study on these silos; the same seed draws the same noise.
 
     `after_round` is called with the model of each finished training round, as a silo's personal model reads it.
-    The silos are named as in the study. Some of its silos may be absent, as in a federation that goes on without them.
+    `earlier` is the model that the study continues, if it continues one. The silos are named as in the study. Some of
+    its silos may be absent, as in a federation that goes on without them.
     Raises `SimulationError` for a silo that the study does not name or for no silo, `Refused` for a study that no agent
-    would train.
+    would train, `ModelFileError` if `earlier` is not the model that the study continues.
     """
     require_bounds(study)
+    start = begin(study, earlier)
     strangers = sorted(set(cohorts.silos).difference(study.silos))
     if strangers or not cohorts.silos:
         msg = f"the study names the silos {', '.join(study.silos)}, not {', '.join(strangers) or 'none'}; use `renamed`"
@@ -76,7 +80,7 @@ def simulate(
             folder = Path(root) / name
             folder.mkdir()
             learners[name] = VirtualSilo(study, silo, folder, RepeatableEntropy(seed, name), device)
-        model, published = _walk(study, learners, after_round)
+        model, published = _walk(start, learners, after_round)
         complete = [kept.completed(model, StudyFolder(Path(root) / name), study.rounds + 1) for name in learners]
     parts = cohorts.measured
     said = _said(complete, cohorts) if study.composition.keeps else [_predicted(model, records) for records in parts]
@@ -103,10 +107,11 @@ def _said(complete: Sequence[SharedModel], cohorts: Cohorts) -> list[NDArray[np.
 
 
 def _walk(
-    study: Study, learners: Mapping[str, Learner], after_round: Callable[[SharedModel], None] | None
+    start: SharedModel, learners: Mapping[str, Learner], after_round: Callable[[SharedModel], None] | None
 ) -> tuple[SharedModel, Results]:
     """All rounds; gives the last model and the metrics that follow from the noised sums."""
-    model, results, planned = SharedModel.start(study), None, plan(study)
+    study, model, results = start.study, start, None
+    planned = plan(study)
     for number in range(planned.last + 1):
         place = Place(study.digest, number, 1)
         for release in planned.round(number):

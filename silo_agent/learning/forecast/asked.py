@@ -111,6 +111,12 @@ def asked_of(
     if not study.composition.solved:
         msg = f"a study with recipe {study.recipe} has no forecast; run it on made-up records with `fedward simulate`"
         raise LearningError(msg)
+    if study.continues is not None:
+        msg = (
+            "a study with continues has no forecast, because made-up patients do not fit the earlier model; leave"
+            " continues out to forecast what the study would reach from the public start"
+        )
+        raise LearningError(msg)
     if study.data.image is not None:
         msg = "a study with images has no forecast, because nobody knows what made-up images should show"
         raise LearningError(msg)
