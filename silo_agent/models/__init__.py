@@ -1,6 +1,6 @@
-"""What a hospital does with a finished model: measure it, predict with it, export it; what its public file lets expect.
+"""What a hospital does with a finished model: measure it, adapt it, predict with it, export it; what to expect of it.
 
 The room reads models and records. Nothing leaves the hospital by itself.
 """
 
-__all__ = ["chosen", "evaluate", "expecting", "export", "fairness", "predict"]
+__all__ = ["adapt", "chosen", "evaluate", "expecting", "export", "fairness", "predict"]
