@@ -1,8 +1,8 @@
 """`fedward-silo`: enrol a hospital, run its agent, keep policy and ledger, check its file, plan studies, use models.
 
 This file has enrolment and the agent itself. The commands of the ledger are in `ledger` and `together`, those of the
-policy in `policy`, of the file in `data`, of a study's document in `study`, of prices in `plan`, of models in `models` and
-`adapt`.
+policy in `policy`, of the file in `data`, of a study's document in `study`, of prices in `plan`, of models in `models`
+and `adapt`.
 
 Every command imports what it needs when it is called: the learning libraries take seconds to load, databases, grpc and
 cryptography a tenth of one each, and whoever asks for help or a ledger should not wait for them.
