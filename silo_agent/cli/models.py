@@ -93,7 +93,7 @@ def evaluate(
     from silo_agent.storage.state import State
 
     settings = AgentConfig.load(config)
-    cohorts = _cohorts(settings)
+    cohorts = cohorts_of(settings)
     state = State(settings.state)
     digest, committed = find_study(state, study)
     removed = state.removed(digest)
@@ -144,7 +144,7 @@ def fairness(study: StudyArgument, config: ConfigOption = DEFAULT, *, as_json: A
     from silo_agent.storage.state import State
 
     settings = AgentConfig.load(config)
-    cohorts = _cohorts(settings)
+    cohorts = cohorts_of(settings)
     state = State(settings.state)
     digest, committed = find_study(state, study)
     removed = state.removed(digest)
@@ -355,7 +355,7 @@ def _estimated(found: Estimate | None) -> str:
     return "-" if found is None else _figure(found.value, (found.low, found.high))
 
 
-def _cohorts(settings: AgentConfig) -> Cohorts:
+def cohorts_of(settings: AgentConfig) -> Cohorts:
     """Return what divides this hospital's patients, as its ledger is bound to it. Raises `LedgerMismatchError`."""
     from silo_agent.data.table import Written
     from silo_agent.models.evaluate import Cohorts
@@ -400,13 +400,14 @@ def _choice(evaluation: Evaluation) -> list[str]:
     lines = [] if evaluation.choice is None else [f"Chosen to predict: {evaluation.choice}; {evaluation.why}."]
     for name, found in evaluation.untouched.items():
         pairs = (("AUC", found.auc), ("loss", found.loss))
-        figures = ", ".join(f"{figure} {_difference(own)}" for figure, own in pairs if own is not None)
+        figures = ", ".join(f"{figure} {difference(own)}" for figure, own in pairs if own is not None)
         if figures:
             lines.append(f"On {found.patients} held-out patients, {name} less shared: {figures}.")
     return lines
 
 
-def _difference(found: Difference) -> str:
+def difference(found: Difference) -> str:
+    """A difference with its interval, if it has one."""
     if found.low is None or found.high is None:
         return f"{found.value:+.4f}"
     return f"{found.value:+.4f} ({found.low:+.4f} to {found.high:+.4f})"

@@ -23,3 +23,7 @@ class SolutionError(LearningError):
 
 class SumError(LearningError):
     """An opened sum cannot be the sum of this roster's contributions."""
+
+
+class AdaptError(LearningError):
+    """A shared model cannot be adapted to this silo's records as asked. The message names the fix."""

@@ -130,7 +130,7 @@ def evaluate(
         raise NoModelError(msg)
     model = kept.load(path)
     study = model.study
-    file, own = _file(study, data, cohorts)
+    file, own = file_of(study, data, cohorts)
     # A file of other people need not have the columns that identify records here.
     identified_by = cohorts.identified_by if own or held_out else ()
     written = None if in_study_form else cohorts.written
@@ -189,8 +189,8 @@ def _beside(shared: SharedModel, own: Model, records: Records) -> Paired:
     return paired(said[0], said[1], records.labels, records.patients, shared.family)
 
 
-def _file(study: Study, data: Path | None, cohorts: Cohorts) -> tuple[Path, bool]:
-    """The file to measure on, and whether it is the hospital's own of this study."""
+def file_of(study: Study, data: Path | None, cohorts: Cohorts) -> tuple[Path, bool]:
+    """The file to read, and whether it is the hospital's own of this study. Raises `NoFileError`."""
     trained = cohorts.files.get(study.name)
     if data is not None:
         return data, trained is not None and data.exists() and data.samefile(trained)

@@ -106,8 +106,8 @@ def compare(
             lost[name][rows] = _under(refitted, sample.rows(rows), family)
         others = records.of_patients(~held)
         personal = personal_model(models, others, plan, entropy=entropy, change=change, device=device)
-        lost[PERSONAL][rows] = _of_model(personal, records.of_patients(held), device)
-    return tuple(_compared(name, lost[SHARED] - lost[name], records) for name in (*REFITTED, PERSONAL))
+        lost[PERSONAL][rows] = losses_of(personal, records.of_patients(held), device)
+    return tuple(gained(name, lost[SHARED] - lost[name], records) for name in (*REFITTED, PERSONAL))
 
 
 def folds_of(identities: tuple[str, ...], study: str) -> NDArray[np.int64]:
@@ -119,8 +119,9 @@ def folds_of(identities: tuple[str, ...], study: str) -> NDArray[np.int64]:
     return found
 
 
-def _compared(name: str, gained: Floats, records: Records) -> Compared:
-    by_patient = np.bincount(records.patients, weights=records.weights * gained)
+def gained(name: str, gains: Floats, records: Records) -> Compared:
+    """A candidate's mean gain over patients, from how much lower its loss (n,) of every record is."""
+    by_patient = np.bincount(records.patients, weights=records.weights * gains)
     return Compared(name, float(by_patient.mean()), float(by_patient.std(ddof=1) / np.sqrt(len(by_patient))))
 
 
@@ -134,7 +135,7 @@ def _under(heads: Floats, sample: Sample, family: Family) -> Floats:
     return losses(logits_under(sample.phi, heads, sample.domains, family.form.logits), sample.labels, family)
 
 
-def _of_model(model: Model, records: Records, device: torch.device | str) -> Floats:
+def losses_of(model: Model, records: Records, device: torch.device | str = "cpu") -> Floats:
     """Losses (n,) of a whole model, in record order."""
     encoder, heads = network_of(model)
     phi = features(encoder, records.inputs, records.images, device).cpu().numpy().astype(np.float64)

@@ -1,0 +1,106 @@
+"""`fedward-silo adapt`: this hospital's own part under a shared model from a study in which it did not train."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from silo_agent.cli.models import cohorts_of, difference
+from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption
+from silo_agent.config import AgentConfig
+
+if TYPE_CHECKING:
+    from silo_agent.models.adapt import Adaptation
+
+
+class PartOption(StrEnum):
+    """The same as `composition.Part`, for the options."""
+
+    ENCODER = "encoder"
+    HEADS = "heads"
+
+
+def adapt(
+    model: Annotated[Path, typer.Argument(help="The file of a shared model, as it was handed over.")],
+    data: Annotated[
+        Path | None, typer.Argument(help="A labelled file of this hospital; by default the one that agent.yaml names.")
+    ] = None,
+    config: ConfigOption = DEFAULT,
+    *,
+    out: Annotated[Path, typer.Option(help="A new .safetensors file, readable by you alone. It stays here.")],
+    part: Annotated[
+        PartOption | None,
+        typer.Option(help="What to train. A recipe that keeps a part decides it; otherwise heads, if not said."),
+    ] = None,
+    most: Annotated[
+        int, typer.Option("--epochs", min=1, max=4096, help="Most epochs; cross-validation chooses how many.")
+    ] = 64,
+    as_json: AsJson = False,
+) -> None:
+    """Train this hospital's own part of a model under the frozen shared part. Nothing is released.
+
+    Only patients of the training cohort train. If no training helps by cross-validation, the file holds the shared
+    model. The held-out patients then say how the adapted model does beside the shared one, with paired 95 % intervals.
+    Predict with it by `predict STUDY DATA --model FILE --personal`.
+    """
+    from silo_agent.models.adapt import adapt as adapt_model
+    from silo_agent.models.adapt import check_output
+
+    check_output(out)
+    settings = AgentConfig.load(config)
+    found = adapt_model(
+        model,
+        data,
+        cohorts_of(settings),
+        part=None if part is None else part.value,
+        most=most,
+        device=settings.device,
+    )
+    found.adapted.model.save(out)
+    if as_json:
+        typer.echo(json.dumps(_document(found, out), indent=1, allow_nan=False))
+        return
+    for line in _lines(found, out):
+        typer.echo(line)
+
+
+def _name(found: Adaptation) -> str:
+    return f"adapted {found.adapted.part}" if found.adapted.epochs else "shared"
+
+
+def _lines(found: Adaptation, out: Path) -> list[str]:
+    adapted, paired = found.adapted, found.held_out
+    lines = [f"{out}: the model of {adapted.model.study.name}, round {adapted.model.round}: {_name(found)}."]
+    lines.append(f"Why: {adapted.why}.")
+    pairs = (("AUC", paired.auc), ("loss", paired.loss)) if adapted.epochs else ()
+    figures = ", ".join(f"{figure} {difference(own)}" for figure, own in pairs if own is not None)
+    if figures:
+        lines.append(f"On {paired.patients} held-out patients of {found.file}, adapted less shared: {figures}.")
+    if found.skipped:
+        lines.append(f"Skipped: {found.skipped} records that do not fit the study, such as")
+        lines += [f"  {fault}" for fault in found.faults]
+    return lines
+
+
+def _document(found: Adaptation, out: Path) -> dict[str, Any]:
+    adapted = found.adapted
+    return {
+        "study": adapted.model.study.digest,
+        "round": adapted.model.round,
+        "model": _name(found),
+        "part": adapted.part,
+        "epochs": adapted.epochs,
+        "why": adapted.why,
+        "patients": adapted.patients,
+        "compared": [asdict(one) for one in adapted.compared],
+        "file": found.file,
+        "skipped": found.skipped,
+        "faults": found.faults,
+        "held_out": asdict(found.held_out),
+        "out": str(out),
+    }
