@@ -3,12 +3,14 @@
 Guarantees: kept parts are trained in the same clipped, noised and charged steps as those that are uploaded, so what a
 later upload or metric reads of them is paid for. They lie in the study's folder, one file for each round, and complete
 the shared model at this silo alone. A round starts from the parts of an earlier round, never from those of its own: if
-a crash lost a draw and the draw was made again, two trainings would have fed them for one charge.
+a crash lost a draw and the draw was made again, two trainings would have fed them for one charge. Parts are
+removed only after later ones are on the disk, and only those that no attempt, prediction or personal model reads again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -64,7 +66,7 @@ def completed(model: SharedModel, folder: StudyFolder, before: int) -> SharedMod
     study = model.study
     if not study.composition.keeps:
         return model
-    newest = max((number for number in range(1, before) if folder.kept(number).exists()), default=None)
+    newest = _newest(folder.kept_rounds(), before)
     return model if newest is None else _read(model, folder, newest)
 
 
@@ -86,7 +88,10 @@ def load(path: Path) -> SharedModel:
 
 
 def keep(change: Change, model: SharedModel, folder: StudyFolder, round_number: int) -> None:
-    """Write down the parts after a round, durably. `model` is the complete model that the round started from."""
+    """Write down the parts after a round, durably. `model` is the complete model that the round started from.
+
+    Parts that nobody reads any more are removed afterwards (`_forget`).
+    """
     parts = []
     if change.encoder is not None:
         parts.append(model.encoder.astype(np.float64) + change.encoder)
@@ -94,6 +99,31 @@ def keep(change: Change, model: SharedModel, folder: StudyFolder, round_number: 
         parts.append(np.clip(model.heads + change.heads, -HEAD_BOUND, HEAD_BOUND).ravel())
     if parts:
         write_whole(folder.kept(round_number), np.concatenate(parts).astype("<f8").tobytes())
+        _forget(model.study, folder, round_number)
+
+
+def _forget(study: Study, folder: StudyFolder, round_number: int) -> None:
+    """Remove the parts that nobody reads once those of this round are on the disk.
+
+    What stays: those of this round; the newest before it, from which another attempt starts and with which the silo
+    predicts until the round is committed; and the newest of the pooled rounds, if predictions for unknown domains go
+    back to them. A personal model may be behind by any number of rounds, so beside one all stay. The next round
+    removes what a crash, or a folder that cannot be changed, has left.
+    """
+    if study.personal is not None:
+        return
+    rounds = folder.kept_rounds()
+    read = {_newest(rounds, round_number)}
+    if study.heads.domain_rounds:
+        read.add(_newest(rounds, shapes.last_pooled(study) + 1))
+    for number in rounds - read:
+        if number < round_number:
+            with suppress(OSError):  # it costs nothing but room
+                folder.kept(number).unlink()
+
+
+def _newest(rounds: Iterable[int], before: int) -> int | None:
+    return max((number for number in rounds if 0 < number < before), default=None)
 
 
 def _read(model: SharedModel, folder: StudyFolder, number: int) -> SharedModel:

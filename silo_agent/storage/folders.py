@@ -32,6 +32,7 @@ _CLASSES: Final = "classes.json"
 _PUBLICATION: Final = "publication.json"
 _TRAINING_LOG: Final = "training.jsonl"
 _MODEL: Final = re.compile(r"model-([0-9]+)\.(?:safetensors|digest)")
+_KEPT: Final = re.compile(r"kept-([0-9]+)\.f64")
 _STAYS: Final = re.compile(
     f"{_MODEL.pattern}|"
     + "|".join(re.escape(name) for name in (_COUNTS, _RESULTS, _CLASSES, _PUBLICATION, _TRAINING_LOG))
@@ -63,6 +64,10 @@ class StudyFolder:
     def kept(self, round_number: int) -> Path:
         """The parts of the model that the study keeps at the silo, after a round's training."""
         return self.path / f"kept-{round_number}.f64"
+
+    def kept_rounds(self) -> set[int]:
+        """The rounds of which such parts are there."""
+        return {int(found[1]) for path in self.path.glob("kept-*") if (found := _KEPT.fullmatch(path.name))}
 
     def environments(self, round_number: int) -> Path:
         """How much each environment counts after a round's training on public data (`learning.invariance`)."""

@@ -72,6 +72,9 @@ def test_files_of_one_kind_are_found(tmp_path):
         path.touch()
     assert set(study.releases(2)) == set(found)
     assert set(study.attempts()) == set(kept)
+    for name in ("kept-1.f64", "kept-12.f64", "kept-3.f64.new", "kept-x.f64"):
+        (tmp_path / name).touch()
+    assert study.kept_rounds() == {1, 12}
 
 
 @pytest.mark.parametrize(
