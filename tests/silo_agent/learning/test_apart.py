@@ -1,5 +1,6 @@
 """The personal model's process, seen from the agent: never waited for, never heard, tried again."""
 
+import fcntl
 import hashlib
 import json
 import os
@@ -135,6 +136,19 @@ def test_a_choice_that_was_cut_off_is_made_when_the_process_runs_again(job, home
     assert (wanted_round(home), home.choice.exists()) == (2, False)
     work_off(job)
     assert (wanted_round(home), home.choice.exists()) == (0, True)
+
+
+def test_two_processes_never_train_one_model_at_once(job, home):
+    """One that a killed agent left behind, and that of the next agent."""
+    want_round(home, 2)
+    second = threading.Thread(target=work_off, args=(job,))
+    with home.personal_log.open("ab") as first:
+        fcntl.flock(first, fcntl.LOCK_EX)
+        second.start()
+        second.join(0.5)
+        assert (wanted_round(home), home.personal.exists()) == (2, False)
+    second.join()
+    assert (wanted_round(home), PersonalModel.load(home.personal).round) == (0, 2)
 
 
 def _training(job):
