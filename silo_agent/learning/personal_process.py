@@ -10,6 +10,7 @@ nothing to do for a while.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -17,8 +18,8 @@ import resource
 import select
 import sys
 import traceback
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -145,8 +146,25 @@ def _finished(path: Path) -> SharedModel | None:
         return None
 
 
+@contextmanager
+def _alone(folder: StudyFolder) -> Iterator[None]:
+    """Wait until no other process works on this study's personal model, and keep others from it.
+
+    One that an agent left behind when it was killed still trains when the next agent starts another.
+    """
+    held = os.open(folder.personal_log, os.O_WRONLY | os.O_CREAT, 0o600)
+    with os.fdopen(held, "wb"):  # the lock ends with the process, however that ends
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+
+
 def work_off(job: Job) -> None:
     """Train, and choose after the last round, until nothing is wanted any more. Raises whatever the training raises."""
+    with _alone(StudyFolder(Path(job.folder))):
+        _work_off(job)
+
+
+def _work_off(job: Job) -> None:
     folder, entropy = StudyFolder(Path(job.folder)), SystemEntropy()
 
     @cache

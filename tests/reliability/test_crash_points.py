@@ -19,9 +19,13 @@ import pytest
 from deploy.demo.recount import recount
 from policies.documents.study import Study
 from protos.messages import Tensor
-from support.certificates import make_authority
+from silo_agent.data.reader import read_fitting_records
+from silo_agent.data.split import split
+from silo_agent.learning.personal import PersonalModel
+from support.certificates import data_set_of, make_authority
 from support.crash_federation import HUB, CrashFederation, credentials_of, described
 from support.crash_points import Crash
+from support.party_process import PERSONAL_WRITES
 from support.small_cohort import study_document
 
 pytestmark = pytest.mark.slow
@@ -30,6 +34,8 @@ STRIDE = int(os.environ.get("FEDWARD_CRASH_STRIDE", "9"))
 SILO = "south"
 KINDS = {HUB: 5, SILO: 17}
 """How many kinds of durable write there are at least."""
+OWN = {"epochs": 1, "ditto": 0.1, "mmd": 0.5, "mmd_every": 2, "mmd_d": 0.5, "adversary": 0.5}
+"""A personal model with every term whose state goes on from round to round."""
 
 
 def crash_study(**changes: object) -> Study:
@@ -37,6 +43,14 @@ def crash_study(**changes: object) -> Study:
     document = study_document(name="crash", publish=["accuracy"], **changes)
     document["heads"] = {**document["heads"], "pooled_rounds": 1, "domain_rounds": 1}
     document["encoder"] = {**document["encoder"], "sampling_rate": 1.0, "noise": 12.0}
+    return Study.model_validate(document)
+
+
+def keeping_study() -> Study:
+    """The same with heads that stay at the silo, and a personal model whose terms have a state."""
+    document = crash_study().model_dump(mode="json") | {"recipe": "fedrep", "personal": OWN}
+    document["encoder"]["head_steps"] = 2
+    document["data"]["protected"] = [{"column": "age", "edges": [0.0], "names": ["young", "old"]}]
     return Study.model_validate(document)
 
 
@@ -76,6 +90,51 @@ def test_a_party_killed_at_a_durable_write_changes_nothing(party, when, undistur
     require_unchanged(party, crashes, undisturbed, credentials, tmp_path)
 
 
+@pytest.fixture(scope="module")
+def keeping(credentials, tmp_path_factory) -> CrashFederation:
+    """Undisturbed. A process of its own trains the personal model of `SILO`, as with every real agent."""
+    federation = CrashFederation(tmp_path_factory.mktemp("keeping"), keeping_study(), credentials, apart={SILO: None})
+    assert federation.run().state == "finished"
+    return federation
+
+
+@pytest.mark.timeout(7200)
+def test_a_silo_killed_around_the_parts_that_it_keeps_trains_them_once_for_their_charge(keeping, credentials, tmp_path):
+    """From the durable write of the parts up to that of the release, which is the draw's last."""
+    writes, crashes = keeping.writes(SILO), []
+    for number in [n for n, write in enumerate(writes, 1) if write == "sync kept"]:
+        last = writes.index("commit", number) + 1
+        crashes += [Crash(when, n) for n in range(number, last + 1) for when in ("before", "after")]
+    assert len(crashes) == 2 * 2 * 6, "two rounds: parts, folder, training log, integers, their folder, state"
+    assert {f"{SILO} kept-{number}.f64" for number in (1, 2)} < set(keeping.outcome())
+    require_unchanged(SILO, crashes[STRIDE // 2 :: STRIDE], keeping, credentials, tmp_path)
+
+
+@pytest.mark.timeout(7200)
+def test_a_personal_model_cut_off_in_its_training_goes_on_from_the_state_of_its_terms(keeping, credentials, tmp_path):
+    """A process trains it, and dies together with the agent at one of its durable writes."""
+    own = PersonalModel.from_bytes(keeping.outcome()[f"{SILO} personal.safetensors"])
+    assert set(own.state) == {"kernel", "mixtures", "adversary"}
+    steps = -(-records_of(keeping) // own.study.personal.batch_size) * 2
+    assert own.state["kernel"][-1] == steps * own.study.personal.kernel_steps, "of both rounds"
+    assert own.state["adversary"][-1] == steps * own.study.personal.adversary_steps
+    writes = keeping.writes(SILO, PERSONAL_WRITES)
+    assert [write for write in writes if write in ("sync personal", "sync choice")] == [
+        "sync personal", "sync personal", "sync choice"
+    ]  # fmt: skip
+    second = [n for n, write in enumerate(writes, 1) if write == "sync personal"][1]
+    every = [Crash(when, number) for number in range(1, len(writes) + 1) for when in ("before", "after")]
+    crashes = every if STRIDE == 1 else [Crash("before", second)]
+    require_unchanged(SILO, crashes, keeping, credentials, tmp_path, apart=True)
+
+
+def records_of(federation: CrashFederation) -> int:
+    """How many records of `SILO` train its personal model."""
+    study = federation.study
+    records = read_fitting_records(federation.root / "data" / f"{SILO}.csv", study.data, ("patient",))
+    return len(split(records, data_set_of(SILO), 0.2)[0])
+
+
 def kinds_of(writes: list[str]) -> list[Crash]:
     """Every kind of write once, one in the middle of its kind; before and after take turns."""
     numbers: dict[str, list[int]] = {}
@@ -95,15 +154,27 @@ def kind_of(write: str) -> str:
 
 
 def require_unchanged(
-    party: str, crashes: list[Crash], undisturbed: CrashFederation, credentials: dict[str, Path], root: Path
+    party: str,
+    crashes: list[Crash],
+    undisturbed: CrashFederation,
+    credentials: dict[str, Path],
+    root: Path,
+    *,
+    apart: bool = False,
 ) -> None:
-    """A study with any of these crashes ends as the undisturbed one did."""
-    expected, writes = undisturbed.outcome(), undisturbed.writes(party)
+    """A study with any of these crashes ends as the undisturbed one did. `apart`: they are the personal model's."""
+    expected, writes = undisturbed.outcome(), undisturbed.writes(party, PERSONAL_WRITES if apart else "writes")
 
     def disturb(crash: Crash) -> str:
         folder = root / f"{crash.when}-{crash.number}"
         folder.mkdir()
-        federation = CrashFederation(folder, crash_study(), credentials, doomed=(party, crash))
+        federation = CrashFederation(
+            folder,
+            undisturbed.study,
+            credentials,
+            doomed=None if apart else (party, crash),
+            apart={party: crash} if apart else undisturbed.apart,
+        )
         where = f"{party} killed {crash.when} its write {crash.number} ({writes[crash.number - 1]})"
         try:
             status = federation.run()

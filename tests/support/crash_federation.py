@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import pickle
 import socket
 import subprocess
 import time
@@ -19,6 +20,8 @@ from policies.documents.study import Study
 from policies.ledger.chain import Genesis
 from policies.ledger.ledger import Ledger, read_ledger
 from protos.status import StudyStatus
+from silo_agent.learning.personal_process import wanted_round
+from silo_agent.storage.folders import StudyFolder
 from support import party_process
 from support.certificates import Authority, data_set_of
 from support.crash_points import Crash
@@ -39,6 +42,8 @@ class CrashFederation:
     credentials: Mapping[str, Path]
     """Folders with certificate, key and authority, by party: `credentials_of`."""
     doomed: tuple[str, Crash] | None = None
+    apart: Mapping[str, Crash | None] = field(default_factory=dict)
+    """Agents that have a process train their personal model; such a process may be doomed, and its agent with it."""
     killed: bool = False
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
@@ -55,9 +60,9 @@ class CrashFederation:
             for name in self.processes:
                 self._end(name)
 
-    def writes(self, name: str) -> list[str]:
-        """What a party wrote durably, in order."""
-        return (self.root / name / "writes").read_text().splitlines()
+    def writes(self, name: str, file: str = "writes") -> list[str]:
+        """What a party wrote durably, in order. `file` is `PERSONAL_WRITES` for its personal model's process."""
+        return (self.root / name / file).read_text().splitlines()
 
     def outcome(self) -> dict[str, object]:
         """All that must be the same however often somebody was killed."""
@@ -66,7 +71,9 @@ class CrashFederation:
             folder = self.root / silo / "state"
             results = folder / "studies" / self.study.digest
             model = f"model-{self.study.rounds}.safetensors"
-            for name in (model, "personal.safetensors", "results.json", "counts.json"):
+            kept = sorted(path.name for path in results.glob("kept-*"))
+            own = ("personal.safetensors", "choice.safetensors")
+            for name in (model, *kept, *own, "results.json", "counts.json"):
                 if (results / name).exists():
                     found[f"{silo} {name}"] = (results / name).read_bytes()
             _, entries = read_ledger(folder / "ledger.sqlite3")
@@ -120,6 +127,8 @@ class CrashFederation:
                 ),
             )
             agent = {**pems, **address, "policy": "policy.yaml", "state": "state", "threads": 1}
+            if silo in self.apart:
+                (folder / party_process.APART).write_text(pickle.dumps(self.apart[silo]).hex())
             write_yaml(folder / "agent.yaml", {**agent, "data": {self.study.name: str(files[silo])}})
 
     def _start(self, name: str, crash: Crash | TaskCrash | None = None) -> None:
@@ -153,6 +162,9 @@ class CrashFederation:
         end = time.monotonic() + SECONDS
         while any(self._exit_code(silo) is None for silo in self.study.silos) or self._revive():
             self._revive()
+            for silo in self.apart:
+                if self._exit_code(silo) is None and self._is_idle(silo):
+                    self._end(silo)
             assert time.monotonic() < end, "\n".join(map(self.log, (HUB, *self.study.silos)))
             time.sleep(0.02)
         for silo in self.study.silos:
@@ -164,13 +176,20 @@ class CrashFederation:
         finally:
             operator.close()
 
+    def _is_idle(self, silo: str) -> bool:
+        """Whether an agent began again when its study was over, and has nothing left to train."""
+        said = (self.root / silo / "log.jsonl").read_text()
+        folder = StudyFolder(self.root / silo / "state" / "studies" / self.study.digest)
+        return -1 < said.find('"study over"') < said.rfind('"agent starts"') and not wanted_round(folder)
+
     def _revive(self) -> bool:
         """Start again whoever was killed as planned."""
-        if self.doomed is None or self.killed:
+        doomed = self.doomed[0] if self.doomed else next((name for name in self.apart if self.apart[name]), None)
+        if doomed is None or self.killed:
             return False
-        if self._exit_code(self.doomed[0]) == -9:  # SIGKILL
+        if self._exit_code(doomed) == -9:  # SIGKILL
             self.killed = True
-            self._start(self.doomed[0])
+            self._start(doomed)
         return self.killed
 
     def _exit_code(self, name: str) -> int | None:

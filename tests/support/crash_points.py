@@ -27,10 +27,11 @@ class Crash:
 
 
 class CrashPoints:
-    """Counts the durable writes of this process and dies at one of them."""
+    """Counts the durable writes of this process and dies at one of them, after the process that started it if asked."""
 
-    def __init__(self, notes: Path, crash: Crash | None) -> None:
+    def __init__(self, notes: Path, crash: Crash | None, *, with_parent: bool = False) -> None:
         self._notes, self._crash = notes, crash
+        self._victims = [os.getppid] * with_parent + [os.getpid]
         self._count = 0
         self._guard = threading.Lock()
 
@@ -78,7 +79,8 @@ class CrashPoints:
 
     def _die(self, moment: Crash) -> None:
         if moment == self._crash:
-            os.kill(os.getpid(), signal.SIGKILL)
+            for victim in self._victims:
+                os.kill(victim(), signal.SIGKILL)
 
 
 def _name(handle: int) -> str:

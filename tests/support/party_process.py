@@ -1,6 +1,8 @@
 """What a process of the crash tests runs: a coordinator or a silo, from their own configurations.
 
 Called as `python -m support.party_process coordinator|silo FOLDER CRASH`; the crash is pickled, in hexadecimal digits.
+A silo trains its personal model itself. If it is told to (`APART`), it has that done by a process of its own, as every
+agent does: `python -m support.party_process personal FOLDER CRASH JOB`.
 """
 
 from __future__ import annotations
@@ -25,18 +27,23 @@ from silo_agent.config import AgentConfig
 from silo_agent.data.reader import read_fitting_records
 from silo_agent.data.records import Records
 from silo_agent.data.split import split
-from silo_agent.learning import personal_process
+from silo_agent.learning import apart, personal_process
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.personal_process import Job, train_up_to
 from silo_agent.storage.folders import StudyFolder
 from support import moving_clock
 from support.crash_points import Crash, CrashPoints
-from support.fork_server import ForkedPopen
+from support.fork_server import TESTS, ForkedPopen
 from support.placed_entropy import PlacedEntropy
 from support.task_points import TaskCrash
 
 PATIENCE = "patience"
 """File beside the coordinator's configuration: seconds until a second silo is asked to cosign a ledger."""
+APART = "apart"
+"""File beside an agent's configuration: a process of its own trains the personal model. The file has the crash of the
+first such process, which takes the agent with it."""
+PERSONAL_WRITES = "personal-writes"
+"""File beside an agent's configuration: the durable writes of that process."""
 
 
 def _begin(folder: Path, crash: Crash | TaskCrash | None) -> None:
@@ -71,9 +78,7 @@ def silo(folder: Path, crash: Crash | TaskCrash | None) -> None:
     Learner.contribution = entropy.during(  # type: ignore[method-assign]  # the same, its draws named
         Learner.contribution, lambda _, tensor, place, *__: f"{tensor} {place}"
     )
-    personal_process.train_round = entropy.during(  # the same, its draws named
-        personal_process.train_round, lambda _, model, *__: f"personal {model.round}"
-    )
+    _name_personal_draws(entropy)
 
     class Here:
         """Trains the personal model at once, in this very process, which dies where it is told to."""
@@ -96,9 +101,45 @@ def silo(folder: Path, crash: Crash | TaskCrash | None) -> None:
         def stop(self) -> None:
             return
 
-    assembly.Apart = Here  # type: ignore[assignment,misc]  # as the entropy
+    if (folder / APART).exists():
+        apart._start = lambda job: _start_personal(folder, job)  # the same, its draws named
+    else:
+        assembly.Apart = Here  # type: ignore[assignment,misc]  # as the entropy
     assembly.SystemEntropy = lambda: entropy  # type: ignore[assignment,misc]  # predictable, for this process alone
     assembly.run_agent(AgentConfig.load(folder / "agent.yaml"), until_finished=True)
+
+
+def personal(folder: Path, crash: Crash | None, job: str) -> None:
+    """The personal model's process, which dies where it is told to, and the agent with it, as in a power cut."""
+    CrashPoints(folder / PERSONAL_WRITES, crash, with_parent=True).install()
+    entropy = PlacedEntropy(folder.name)
+    _name_personal_draws(entropy)
+    personal_process.SystemEntropy = lambda: entropy  # type: ignore[assignment,misc]  # as the agent's
+    personal_process.main(job)
+
+
+def _name_personal_draws(entropy: PlacedEntropy) -> None:
+    personal_process.train_round = entropy.during(  # the same, its draws named
+        personal_process.train_round, lambda _, model, *__: f"personal {model.round}"
+    )
+    personal_process.choose = entropy.during(personal_process.choose, lambda *_: "choice")  # the same
+
+
+def _start_personal(folder: Path, job: Job) -> subprocess.Popen[bytes]:
+    crash = (folder / APART).read_text()
+    (folder / APART).write_text(pickle.dumps(None).hex())
+    command = [sys.executable, "-m", "support.party_process", "personal", str(folder), crash, job.text()]
+    search = os.pathsep.join([str(TESTS.parent), str(TESTS)])
+    with StudyFolder(Path(job.folder)).personal_log.open("ab") as said:
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=said,
+            stderr=said,
+            bufsize=0,
+            start_new_session=True,
+            env={**os.environ, "PYTHONPATH": search},
+        )
 
 
 def start(party: str, folder: Path, crash: Crash | TaskCrash | None) -> subprocess.Popen[bytes]:
@@ -108,7 +149,8 @@ def start(party: str, folder: Path, crash: Crash | TaskCrash | None) -> subproce
 
 
 if __name__ == "__main__":
-    {"coordinator": coordinator, "silo": silo}[sys.argv[1]](
+    {"coordinator": coordinator, "silo": silo, "personal": personal}[sys.argv[1]](
         Path(sys.argv[2]),
         pickle.loads(bytes.fromhex(sys.argv[3])),  # noqa: S301  # what `start` has written
+        *sys.argv[4:],
     )
