@@ -35,6 +35,7 @@ from silo_agent.errors import SiloError
 from silo_agent.gate import Gate
 from silo_agent.learning.beginning import begin, find
 from silo_agent.learning.errors import LearningError, ModelFileError
+from silo_agent.learning.kept import carry_over
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.model import SharedModel
 from silo_agent.metrics import Metrics
@@ -47,6 +48,7 @@ from silo_agent.protocol.journal import Journal, Standing
 from silo_agent.protocol.session import Session
 from silo_agent.protocol.tasks import Tasks
 from silo_agent.storage.errors import StateError, SurvivorsError
+from silo_agent.storage.folders import StudyFolder
 from silo_agent.storage.retention import today
 from silo_agent.storage.state import State
 
@@ -241,6 +243,8 @@ class Agent:
         digest, begun = study.digest, self._begun(study)
         learner = self._learners(study)
         self._state.add_study(digest, study.canonical())
+        if begun is not None:
+            self._carry_over(study)
         committed = self._state.committed(digest)
         turn = Turn(_tensors(study), committed=committed, finished=committed)
         start = SharedModel.start(study) if begun is None else begun
@@ -267,6 +271,13 @@ class Agent:
             return begin(study, earlier)
         except ModelFileError as fault:
             raise Refused(Reason.NO_MODEL, str(fault)) from None
+
+    def _carry_over(self, study: Study) -> None:
+        """Let the study start from the parts that this silo has kept in the study that it continues."""
+        earlier = None if study.continues is None else find(self._state.files, study.continues)
+        if earlier is not None:
+            before = self._state.files.study(earlier.study.digest)
+            carry_over(earlier.study, before, study, StudyFolder(self._state.study_folder(study.digest)))
 
     def _recall(self, digest: str, *, finished: bool = False) -> Running | None:
         """Recall a study as the last process left it. None if this silo takes no part in it, or no longer does.

@@ -9,7 +9,7 @@ records.
 Guarantees: the frozen part keeps its bits. The model and these records alone decide every draw. A model of the silo's
 own must gain more than half a standard error on patients whom it has not seen, or the shared model stays.
 
-Sources: Liang et al. 2020 (LG-FedAvg, "new devices"); docs/design/recipes.md, "A new silo".
+Sources: Liang et al. 2020 (LG-FedAvg, "new devices"); docs/new-silo.md, "A part of its own".
 """
 
 from __future__ import annotations

@@ -70,6 +70,18 @@ def completed(model: SharedModel, folder: StudyFolder, before: int) -> SharedMod
     return model if newest is None else _read(model, folder, newest)
 
 
+def carry_over(earlier: Study, before: StudyFolder, study: Study, folder: StudyFolder) -> None:
+    """Let a study that continues `earlier` start from the parts that this silo has kept there, if both keep the same.
+
+    They stand as those of round 0; their training was charged in the earlier study. If they are not there any more, the
+    study starts from the shared model's.
+    """
+    kept, newest = study.composition.kept, max(before.kept_rounds(), default=None)
+    same = kept == earlier.composition.kept and ("heads" not in kept or study.data.domains == earlier.data.domains)
+    if kept and same and newest is not None and not folder.kept_rounds():
+        write_whole(folder.kept(0), before.kept(newest).read_bytes())
+
+
 def load(path: Path) -> SharedModel:
     """The silo's complete model after a round, from the shared model's file among the study's own.
 
@@ -123,7 +135,7 @@ def _forget(study: Study, folder: StudyFolder, round_number: int) -> None:
 
 
 def _newest(rounds: Iterable[int], before: int) -> int | None:
-    return max((number for number in rounds if 0 < number < before), default=None)
+    return max((number for number in rounds if number < before), default=None)
 
 
 def _read(model: SharedModel, folder: StudyFolder, number: int) -> SharedModel:

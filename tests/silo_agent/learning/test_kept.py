@@ -111,3 +111,34 @@ def test_the_model_that_predicts_is_the_shared_one_with_the_silos_own_parts(tmp_
     own = kept.load(folder.model(2))
     assert np.array_equal(own.heads, np.ones((2, 3)))
     np.testing.assert_allclose(own.encoder, start.encoder + vector(study, 2)[: len(start.encoder)], rtol=1e-6)
+
+
+def test_a_study_that_goes_on_starts_from_the_parts_that_both_keep(tmp_path):
+    earlier, old = made("lg-fedavg"), StudyFolder(tmp_path / "old")
+    later = made("lg-fedavg", name="later", continues="0" * 64)
+    old.path.mkdir()
+    kept_after(old, earlier, 1, 2)
+    for number, study in enumerate([later, made("fedper", continues="0" * 64)]):
+        new = StudyFolder(tmp_path / str(number))
+        new.path.mkdir()
+        kept.carry_over(earlier, old, study, new)
+        assert sorted(new.kept_rounds()) == ([0] if study is later else [])
+    new = StudyFolder(tmp_path / "0")
+    start = SharedModel.fresh(later)
+    own = kept.completed(start, new, 1)
+    assert own.encoder.tobytes() == kept.completed(SharedModel.start(earlier), old, 3).encoder.tobytes()
+    kept.keep(kept.Change.of(vector(later, 1), later, 1), own, new, 1)
+    kept.carry_over(earlier, old, later, new)
+    assert sorted(new.kept_rounds()) == [0, 1], "a restart does not bring the old parts back over new ones"
+
+
+def test_heads_are_carried_over_only_between_the_same_domains(tmp_path):
+    earlier, old = made("fedper"), StudyFolder(tmp_path / "old")
+    old.path.mkdir()
+    kept_after(old, earlier, 1)
+    turned = [{"column": "group", "values": ["b", "a"], "names": ["b", "a"]}]
+    for name, changes, carried in (("same", {}, {0}), ("other", {"data": {"domain": turned}}, set())):
+        new = StudyFolder(tmp_path / name)
+        new.path.mkdir()
+        kept.carry_over(earlier, old, made("fedper", continues="0" * 64, **changes), new)
+        assert new.kept_rounds() == carried
