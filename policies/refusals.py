@@ -47,6 +47,7 @@ class Reason(StrEnum):
     NO_PER_SAMPLE_GRADIENT = "no_per_sample_gradient"
     UNNOISED_PART = "unnoised_part"
     PRIVATE_CHOICE = "private_choice"
+    LOCAL_MODELS = "local_models"
     FAULT = "fault"
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crypto.entropy import Entropy
+from deploy.local.simulate.ensemble import mean_of, measured_ensemble, personal_models, require_local_models
 from deploy.local.simulate.entropy import RepeatableEntropy
 from deploy.local.simulate.errors import SimulationError
 from deploy.local.simulate.outcome import Measured, Outcome, measure
@@ -57,15 +58,28 @@ def simulate(
     seed: int,
     device: str = "cpu",
     after_round: Callable[[SharedModel], None] | None = None,
+    ensemble: bool = False,
 ) -> Outcome:
     """Run a whole study on these silos; the same seed draws the same noise.
 
     `after_round` is called with the model of each finished training round, as a silo's personal model reads it.
-    The silos are named as in the study. Some of its silos may be absent, as in a federation that goes on without them.
-    Raises `SimulationError` for a silo that the study does not name or for no silo, `Refused` for a study that no agent
-    would train.
+    With `ensemble` the outcome has the mean of all silos' own models too: with the parts that the recipe keeps, or else
+    their personal models. The silos are named as in the study. Some of its silos may be absent, as in a federation that
+    goes on without them.
+    Raises `SimulationError` for a silo that the study does not name or for no silo, and for an ensemble of a study
+    whose silos have no models of their own; `Refused` for a study that no agent would train.
     """
     require_bounds(study)
+    if ensemble:
+        require_local_models(study)
+    rounds = {0: SharedModel.start(study)}
+
+    def note(model: SharedModel) -> None:
+        if ensemble:
+            rounds[model.round] = model
+        if after_round is not None:
+            after_round(model)
+
     strangers = sorted(set(cohorts.silos).difference(study.silos))
     if strangers or not cohorts.silos:
         msg = f"the study names the silos {', '.join(study.silos)}, not {', '.join(strangers) or 'none'}; use `renamed`"
@@ -76,7 +90,7 @@ def simulate(
             folder = Path(root) / name
             folder.mkdir()
             learners[name] = VirtualSilo(study, silo, folder, RepeatableEntropy(seed, name), device)
-        model, published = _walk(study, learners, after_round)
+        model, published = _walk(study, learners, note)
         complete = [kept.completed(model, StudyFolder(Path(root) / name), study.rounds + 1) for name in learners]
     parts = cohorts.measured
     said = _said(complete, cohorts) if study.composition.keeps else [_predicted(model, records) for records in parts]
@@ -84,7 +98,14 @@ def simulate(
     if study.composition.keeps and cohorts.test is not None:
         mine = Cohorts(cohorts.silos)
         own = Measured(study, seed, *measure(study, mine.measured, _said(complete, mine)))
-    return Outcome(study, seed, *measure(study, parts, said), model=model, published=published, own=own)
+    together = None
+    if ensemble:
+        keeps = study.composition.keeps
+        models = complete if keeps else personal_models(study, rounds, cohorts, seed=seed, device=device)
+        together = measured_ensemble(study, models, cohorts, seed=seed)
+    return Outcome(
+        study, seed, *measure(study, parts, said), model=model, published=published, own=own, ensemble=together
+    )
 
 
 def _predicted(model: SharedModel, records: Records) -> NDArray[np.float64]:
@@ -98,12 +119,12 @@ def _said(complete: Sequence[SharedModel], cohorts: Cohorts) -> list[NDArray[np.
     "Patients of unknown origin").
     """
     if cohorts.test is not None:
-        return [np.mean([_predicted(model, cohorts.test) for model in complete], axis=0)]
+        return [mean_of(complete, cohorts.test)]
     return [_predicted(model, records) for model, records in zip(complete, cohorts.measured, strict=True)]
 
 
 def _walk(
-    study: Study, learners: Mapping[str, Learner], after_round: Callable[[SharedModel], None] | None
+    study: Study, learners: Mapping[str, Learner], after_round: Callable[[SharedModel], None]
 ) -> tuple[SharedModel, Results]:
     """All rounds; gives the last model and the metrics that follow from the noised sums."""
     model, results, planned = SharedModel.start(study), None, plan(study)
@@ -113,7 +134,7 @@ def _walk(
             total = _sum(release, place, model, learners)
             model, found = _open(Tensor(release.tensor), total, place, model, learners)
             results = found or results
-        if after_round is not None and 0 < number < planned.last:
+        if 0 < number < planned.last:
             after_round(model)
     if results is None:
         msg = "the study's plan has no metrics; ask the developers"
