@@ -49,6 +49,7 @@ class Reason(StrEnum):
     PRIVATE_CHOICE = "private_choice"
     NO_MODEL = "no_model"
     HAND_OVER = "hand_over"
+    LOCAL_MODELS = "local_models"
     FAULT = "fault"
 
 

@@ -11,6 +11,7 @@ __all__ = [
     "explain",
     "policy",
     "predecessor",
+    "recipes",
     "schema",
     "sections",
     "study",

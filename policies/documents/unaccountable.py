@@ -83,6 +83,15 @@ WISHES: Final = (
         " keep it in personal, which uploads nothing",
     ),
     _wish(
+        Reason.LOCAL_MODELS,
+        "ensemble ensembles ensembling bagging stacking mixture_of_experts majority_vote model_average"
+        " average_predictions",
+        "an ensemble of the silos' own models needs them in one place, and what a silo keeps was trained to stay there:"
+        " nobody has charged for its release, and no message of a federation carries it",
+        "leave it out, also with data that every policy declares public: anybody who has those may run fedward simulate"
+        " --ensemble on them",
+    ),
+    _wish(
         Reason.PRIVATE_CHOICE,
         "early_stopping early_stop stop_early patience model_selection select_model select_best choose_best keep_best"
         " choose_model best_model best_round best_epoch best_checkpoint restore_best monitor stop_when plateau"

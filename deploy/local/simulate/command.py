@@ -30,6 +30,8 @@ NO_NOISE: Final = "without noise"
 ALONE: Final = "alone"
 OWN: Final = "own patients"
 """Of a recipe that keeps parts at the silos: what each silo's complete model gives for its own patients."""
+ENSEMBLE: Final = "ensemble"
+"""The mean of all silos' own models."""
 PLOTS: Final = (".svg", ".png", ".pdf")
 
 StudyFile = Annotated[Path, typer.Argument(metavar="STUDY", help="study.yaml")]
@@ -47,6 +49,9 @@ Json = Annotated[Path | None, typer.Option("--json", help="Write every figure of
 Plot = Annotated[Path | None, typer.Option(help="Draw the metrics by domain to this file: .svg, .png or .pdf.")]
 NoNoise = Annotated[bool, typer.Option("--without-noise", help="Run the same study without noise beside it.")]
 Alone = Annotated[bool, typer.Option("--alone", help="Show what the mean silo reaches alone, without privacy.")]
+Ensemble = Annotated[
+    bool, typer.Option("--ensemble", help="Show the mean of all silos' own models, for patients of unknown origin.")
+]
 Agents = Annotated[
     list[Path] | None,
     typer.Option("--agent", help="agent.yaml of an agent whose records must not be used; repeatable."),
@@ -73,6 +78,7 @@ def simulate(
     no_noise: NoNoise = False,
     alone: Alone = False,
     model: Model = None,
+    ensemble: Ensemble = False,
     agent: Agents = None,
     patients: Patients = 1000,
     prevalence: Prevalence = 0.2,
@@ -86,6 +92,7 @@ def simulate(
     require_start(asked, model)
     # What follows loads torch, for a second or two; the faults above are told at once.
     from deploy.local.simulate import alone as silos_alone
+    from deploy.local.simulate import ensemble as of_silos
     from deploy.local.simulate.engine import simulate as simulated
     from deploy.local.simulate.made_up import MadeUp
     from deploy.local.simulate.many import each_seed
@@ -94,6 +101,8 @@ def simulate(
     from silo_agent.learning.model import SharedModel
 
     run = partial(simulated, earlier=None if model is None else SharedModel.load(model))
+    if ensemble:
+        of_silos.require_local_models(asked)
     records: Mapping[str, int] = dict.fromkeys(asked.silos, patients)
     source = cast("Source", MadeUp(patients, prevalence, effect, difference, held_out))
     left_out: Mapping[str, LeftOut] = {}
@@ -106,9 +115,12 @@ def simulate(
             done = partial(bar.advance, bar.add_task(name, total=len(numbers)))
             return each_seed(what, variant, source, numbers, workers=workers, done=done)
 
-        runs = each("study", run, asked)
+        runs = each("study", partial(run, ensemble=ensemble), asked)
         own = [run.own for run in runs if run.own is not None]
         others: dict[str, Sequence[Measured]] = {OWN: own} if own else {}
+        together = [run.ensemble for run in runs if run.ensemble is not None]
+        if together:
+            others[ENSEMBLE] = together
         if no_noise:
             others[NO_NOISE] = each(NO_NOISE, run, without_noise(asked))
         if alone:

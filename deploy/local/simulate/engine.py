@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crypto.entropy import Entropy
+from deploy.local.simulate.ensemble import mean_of, measured_ensemble, personal_models, require_local_models
 from deploy.local.simulate.entropy import RepeatableEntropy
 from deploy.local.simulate.errors import SimulationError
 from deploy.local.simulate.outcome import Measured, Outcome, measure
@@ -59,17 +60,30 @@ def simulate(
     device: str = "cpu",
     after_round: Callable[[SharedModel], None] | None = None,
     earlier: SharedModel | None = None,
+    ensemble: bool = False,
 ) -> Outcome:
     """Run a whole study on these silos; the same seed draws the same noise.
 
     `after_round` is called with the model of each finished training round, as a silo's personal model reads it.
-    `earlier` is the model that the study continues, if it continues one. The silos are named as in the study. Some of
-    its silos may be absent, as in a federation that goes on without them.
-    Raises `SimulationError` for a silo that the study does not name or for no silo, `Refused` for a study that no agent
-    would train, `ModelFileError` if `earlier` is not the model that the study continues.
+    With `ensemble` the outcome has the mean of all silos' own models too: with the parts that the recipe keeps, or else
+    their personal models. `earlier` is the model that the study continues, if it continues one. The silos are named as
+    in the study. Some of its silos may be absent, as in a federation that goes on without them.
+    Raises `SimulationError` for a silo that the study does not name or for no silo, and for an ensemble of a study
+    whose silos have no models of their own; `Refused` for a study that no agent would train; `ModelFileError` if
+    `earlier` is not the model that the study continues.
     """
     require_bounds(study)
     start = begin(study, earlier)
+    if ensemble:
+        require_local_models(study)
+    rounds = {0: start}
+
+    def note(model: SharedModel) -> None:
+        if ensemble:
+            rounds[model.round] = model
+        if after_round is not None:
+            after_round(model)
+
     strangers = sorted(set(cohorts.silos).difference(study.silos))
     if strangers or not cohorts.silos:
         msg = f"the study names the silos {', '.join(study.silos)}, not {', '.join(strangers) or 'none'}; use `renamed`"
@@ -80,7 +94,7 @@ def simulate(
             folder = Path(root) / name
             folder.mkdir()
             learners[name] = VirtualSilo(study, silo, folder, RepeatableEntropy(seed, name), device)
-        model, published = _walk(start, learners, after_round)
+        model, published = _walk(start, learners, note)
         complete = [kept.completed(model, StudyFolder(Path(root) / name), study.rounds + 1) for name in learners]
     parts = cohorts.measured
     said = _said(complete, cohorts) if study.composition.keeps else [_predicted(model, records) for records in parts]
@@ -88,7 +102,14 @@ def simulate(
     if study.composition.keeps and cohorts.test is not None:
         mine = Cohorts(cohorts.silos)
         own = Measured(study, seed, *measure(study, mine.measured, _said(complete, mine)))
-    return Outcome(study, seed, *measure(study, parts, said), model=model, published=published, own=own)
+    together = None
+    if ensemble:
+        keeps = study.composition.keeps
+        models = complete if keeps else personal_models(study, rounds, cohorts, seed=seed, device=device)
+        together = measured_ensemble(study, models, cohorts, seed=seed)
+    return Outcome(
+        study, seed, *measure(study, parts, said), model=model, published=published, own=own, ensemble=together
+    )
 
 
 def _predicted(model: SharedModel, records: Records) -> NDArray[np.float64]:
@@ -102,12 +123,12 @@ def _said(complete: Sequence[SharedModel], cohorts: Cohorts) -> list[NDArray[np.
     "Patients of unknown origin").
     """
     if cohorts.test is not None:
-        return [np.mean([_predicted(model, cohorts.test) for model in complete], axis=0)]
+        return [mean_of(complete, cohorts.test)]
     return [_predicted(model, records) for model, records in zip(complete, cohorts.measured, strict=True)]
 
 
 def _walk(
-    start: SharedModel, learners: Mapping[str, Learner], after_round: Callable[[SharedModel], None] | None
+    start: SharedModel, learners: Mapping[str, Learner], after_round: Callable[[SharedModel], None]
 ) -> tuple[SharedModel, Results]:
     """All rounds; gives the last model and the metrics that follow from the noised sums."""
     study, model, results = start.study, start, None
@@ -118,7 +139,7 @@ def _walk(
             total = _sum(release, place, model, learners)
             model, found = _open(Tensor(release.tensor), total, place, model, learners)
             results = found or results
-        if after_round is not None and 0 < number < planned.last:
+        if 0 < number < planned.last:
             after_round(model)
     if results is None:
         msg = "the study's plan has no metrics; ask the developers"

@@ -87,11 +87,13 @@ class Outcome(Measured):
 
     `own`: if the recipe keeps parts at the silos and `exact` is of separate test records, what each silo's complete
     model gives for its own held-out patients, all together; else None.
+    `ensemble`: what the mean of all silos' own models gives, if it was asked for (`simulate.ensemble`).
     """
 
     model: SharedModel
     published: Results
     own: Measured | None = None
+    ensemble: Measured | None = None
 
     @property
     def epsilon(self) -> Mapping[str, float]:

@@ -54,6 +54,9 @@ def is_ordinary(**changes):
         ({"encoder": {"adversary": {"steps": 1}}}, Reason.UNNOISED_PART, "encoder.adversary"),
         ({"encoder": {"prior": "unnoised"}}, Reason.UNNOISED_PART, "encoder.prior"),
         ({"algorithm": {"local_encoder": True}}, Reason.UNNOISED_PART, "algorithm.local_encoder"),
+        ({"evaluation": {"ensemble": "local"}}, Reason.LOCAL_MODELS, "evaluation.ensemble"),
+        ({"evaluation": {"unknown_origin": "local_ensemble"}}, Reason.LOCAL_MODELS, "evaluation.unknown_origin"),
+        ({"heads": {"majority_vote": True}}, Reason.LOCAL_MODELS, "heads.majority_vote"),
         ({"encoder": {"early_stopping": {"patience": 3}}}, Reason.PRIVATE_CHOICE, "encoder.early_stopping"),
         ({"evaluation": {"choose_best": "auc"}}, Reason.PRIVATE_CHOICE, "evaluation.choose_best"),
         ({"model_selection": "validation"}, Reason.PRIVATE_CHOICE, "model_selection"),
@@ -65,6 +68,19 @@ def test_a_wish_is_refused_by_name_with_its_field_why_and_what_to_write(changes,
     assert refused.reason is reason
     wish = next(wish for wish in WISHES if wish.reason is reason)
     assert refused.text == f"study.{field}: {wish.why}; {wish.instead}"
+
+
+def test_an_ensemble_of_local_models_is_refused_of_public_data_too_and_told_where_it_is_measured():
+    public = {
+        "heads": {"pooled_noise": 0.0, "domain_noise": 0.0},
+        "encoder": {"noise": 0.0},
+        "evaluation": {"noise": 0.0},
+        "privacy": {"mode": "none", "count_noise": 0.0},
+    }
+    Study.model_validate(tiny_document(**public))
+    refused = refusal(**public | {"evaluation": {"noise": 0.0, "ensemble": "local"}})
+    assert refused.reason is Reason.LOCAL_MODELS
+    assert "fedward simulate --ensemble" in refused.text
 
 
 def test_every_reason_has_words_of_its_own_and_every_word_is_found():
