@@ -102,7 +102,9 @@ def train(weights: Weights, digits: Digits, rng: np.random.Generator, training: 
     inputs, wanted = digits.inputs(), functional.one_hot(digits.labels, len(weights[-1])).float()
     for _ in range(epochs):
         order = torch.from_numpy(rng.permutation(len(inputs)))
-        for x, y in zip(inputs[order].split(training.batch), wanted[order].split(training.batch), strict=True):
+        for x, y in zip(
+            torch.split(inputs[order], training.batch), torch.split(wanted[order], training.batch), strict=True
+        ):
             hidden = _hidden(parts, x)
             error = torch.softmax(hidden.pop(), dim=1).sub_(y).div_(len(x))
             for at in reversed(range(0, len(weights), 2)):
@@ -127,5 +129,5 @@ def _hidden(weights: Weights, inputs: torch.Tensor) -> list[torch.Tensor]:
 def _joined(weights: Weights) -> tuple[torch.Tensor, Weights]:
     """A copy in one piece, and the same by layers: one addition moves them all."""
     whole = torch.cat([values.flatten() for values in weights])
-    pieces = whole.split([values.numel() for values in weights])
+    pieces = torch.split(whole, [values.numel() for values in weights])
     return whole, [piece.view(values.shape) for piece, values in zip(pieces, weights, strict=True)]

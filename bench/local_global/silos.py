@@ -197,7 +197,7 @@ def right(model: Weights, digits: Digits) -> float:
 
 def right_together(models: Sequence[Weights], digits: Digits) -> float:
     """Per cent of the digits that the mean of the models' probabilities recognises."""
-    batches = digits.inputs().split(_AT_ONCE)
+    batches = torch.split(digits.inputs(), _AT_ONCE)
     said = torch.zeros(len(digits.labels), models[0][-1].numel())
     for model in models:
         said += torch.cat([torch.softmax(logits(model, inputs), dim=1) for inputs in batches])
