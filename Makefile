@@ -9,7 +9,7 @@ SEED ?= 100
 WORKERS ?= 2
 CONSTRAINTS := constraints.txt
 
-.PHONY: help demo test test-slow reliability ledger-faults lint proto clean audit bench-exam bench-heart bench-mnist bench-sealed bench-round bench-startup bench-noise bench-private-heads bench-encoder-pays bench-feddar bench-hessian abuse mutants bench-real bench-forecast bench-ablation bench-step bench-mmd bench-two-sample bench-personal bench-invariance bench-choice bench-unseen bench-recipes
+.PHONY: help demo test test-slow reliability ledger-faults lint proto clean audit bench-exam bench-heart bench-mnist bench-sealed bench-round bench-startup bench-noise bench-private-heads bench-encoder-pays bench-feddar bench-hessian abuse mutants bench-real bench-forecast bench-ablation bench-step bench-mmd bench-two-sample bench-personal bench-invariance bench-choice bench-unseen bench-recipes bench-local-global
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -111,6 +111,9 @@ bench-invariance: $(VENV)/.installed ## Coloured MNIST at four silos: FedAvg, fe
 
 bench-recipes: $(VENV)/.installed ## A recipe of each paper through agents, heart disease, epsilon 8; DATA=folder.
 	$(BIN)/python -m bench.recipes $(if $(DATA),--data $(DATA))
+
+bench-local-global: $(VENV)/.installed ## LG-FedAvg: two-class digits at 100 silos, and one whose digits are turned; DATA=folder.
+	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m bench.local_global $(if $(DATA),--data $(DATA))
 
 bench-choice: $(VENV)/.installed ## Shared, personal and chosen models of the hospitals of two data sets; half an hour; DATA=folder.
 	OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 $(BIN)/python -m bench.choice $(if $(DATA),--data $(DATA))
