@@ -4,12 +4,14 @@ Ten silos share a model at epsilon 8 (UCI Adult, race White or Black; race and s
 personal model with `personal.adversary`, and the same without it. A network trained from scratch on the finished
 representations of the silo's training patients then guesses race and sex of patients of the official test file.
 Each seed deals patients to the silos anew and draws other noise. Seeds from `TUNING` on hold out training patients
-instead; all settings were chosen on these, so the test file is for reporting alone.
+instead; all settings were chosen on these, so the test file is for reporting alone. What a seed gave is kept in
+`bench/out/local-global`, so a stopped bench goes on where it was; remove it to measure anew.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -59,6 +61,7 @@ PERSONAL: Final[Mapping[str, Any]] = {
     "adversary_steps": 5,
 }
 """Epochs of each of the three rounds. The batch is a fifth of a silo's patients, so that no batch is a small rest."""
+KEPT: Final = OUT / "local-global" / "adult"
 _HELD_OUT: Final = 0.3
 PLAIN, PROTECTED, WIDER = "without adversary", "with adversary", f"without, {WIDE} values"
 
@@ -68,12 +71,13 @@ class Guessed:
     """AUC of those who guess one attribute of held-out patients from one representation.
 
     `attacker`: the product's network, trained on the silo's training patients. `crossed`: the same, cross-validated on
-    the held-out patients as in a fairness report. `trees`: boosted trees, trained as `attacker`.
+    the held-out patients as in a fairness report; only of models with an adversary. `trees`: boosted trees, trained as
+    `attacker`.
     """
 
     attacker: float
-    crossed: float
     trees: float
+    crossed: float | None = None
 
 
 @dataclass(frozen=True)
@@ -104,23 +108,17 @@ def main() -> int:
 def parts(data: Path = DATA, seeds: Sequence[int] = SEEDS) -> tuple[list[Figure], object]:
     """The rows of the table and what they follow from."""
     torch.set_num_threads(1)
-    narrow = study(NARROW)
-    training, test = read(data, narrow.data)
+    training, test = read(data, study(NARROW).data)
     found: list[Measured] = []
     raw: list[dict[str, Guessed]] = []
     for seed in seeds:
         began = time.monotonic()
-        cohorts = deal(training, test, seed)
-        found += on_seed(cohorts, seed)
-        raw += [on_inputs(silo) for silo in cohorts.silos.values()]
+        own, inputs = on_seed(training, test, seed)
+        found += own
+        raw += inputs
         print(f"adult, seed {seed}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
     epsilon = max(max(epsilons(study(width)).values()) for width in (NARROW, WIDE))
-    details = {
-        "personal": dict(PERSONAL),
-        "seeds": list(seeds),
-        "measured": [asdict(one) for one in found],
-        "raw": [{name: asdict(one) for name, one in silo.items()} for silo in raw],
-    }
+    details = {"personal": dict(PERSONAL), "seeds": list(seeds), **_document(found, raw)}
     return figures(found, raw, epsilon), details
 
 
@@ -159,7 +157,7 @@ def read(data: Path, schema: DataSchema) -> tuple[Records, Records]:
     found = []
     for part, dealt in zip(("training", "test"), tables.adult(data / "adult"), strict=True):
         rows = [{**row, "all": 0} for silo in dealt.values() for row in silo if row["race"] != "Other"]
-        file = tables.write({"all": rows}, OUT / "local-global" / "adult" / part)["all"]
+        file = tables.write({"all": rows}, KEPT / part)["all"]
         found.append(read_records(file, schema, ("row",)))
     return found[0], found[1]
 
@@ -185,15 +183,34 @@ def deal(training: Records, test: Records, seed: int) -> Cohorts:
 
 
 # --- measuring --------------------------------------------------------------------------------------------------------
-def on_seed(cohorts: Cohorts, seed: int) -> list[Measured]:
-    """Simulate the shared models, then train and measure the personal models of every silo."""
+def on_seed(training: Records, test: Records, seed: int) -> tuple[list[Measured], list[dict[str, Guessed]]]:
+    """The models of every silo, and what its inputs tell; from the disk if the seed was measured before."""
+    digests = "-".join(study(width).digest[:12] for width in (NARROW, WIDE))
+    kept = KEPT / f"seed-{seed}-{digests}.json"
+    if kept.exists():
+        known = json.loads(kept.read_text(encoding="utf-8"))
+        measured = [Measured(**{**one, "guessed": _of_document(one["guessed"])}) for one in known["measured"]]
+        return measured, [_of_document(one) for one in known["raw"]]
+    cohorts = deal(training, test, seed)
     found = []
     for width, models in ((NARROW, {PLAIN: 0.0, PROTECTED: PERSONAL["adversary"]}), (WIDE, {WIDER: 0.0})):
         shared = shared_models(study(width), cohorts, seed)
         for name, silo in cohorts.silos.items():
             for model, weight in models.items():
                 found.append(on_silo(shared, silo, weight, seed=seed, name=name, model=model))
-    return found
+    raw = [on_inputs(silo) for silo in cohorts.silos.values()]
+    KEPT.mkdir(parents=True, exist_ok=True)
+    kept.write_text(json.dumps(_document(found, raw)), encoding="utf-8")
+    return found, raw
+
+
+def _document(found: Sequence[Measured], raw: Sequence[Mapping[str, Guessed]]) -> dict[str, Any]:
+    inputs = [{name: asdict(one) for name, one in silo.items()} for silo in raw]
+    return {"measured": [asdict(one) for one in found], "raw": inputs}
+
+
+def _of_document(document: Mapping[str, Mapping[str, float]]) -> dict[str, Guessed]:
+    return {name: Guessed(**one) for name, one in document.items()}
 
 
 def shared_models(private: Study, cohorts: Cohorts, seed: int) -> dict[int, SharedModel]:
@@ -236,7 +253,7 @@ def on_silo(
         majority=100.0 * float((held.labels == usual).mean()),
         area=_known(auc(said[:, 1], held.labels)),
         positive=float(chosen.mean()),
-        guessed=guessed(silo, represent),
+        guessed=guessed(silo, represent, crossed=adversary > 0.0),
     )
 
 
@@ -245,7 +262,7 @@ def on_inputs(silo: Silo) -> dict[str, Guessed]:
     return guessed(silo, lambda records: np.array(records.inputs, np.float64))
 
 
-def guessed(silo: Silo, represent: Callable[[Records], Floats]) -> dict[str, Guessed]:
+def guessed(silo: Silo, represent: Callable[[Records], Floats], *, crossed: bool = False) -> dict[str, Guessed]:
     """Guesses of every attribute of the held-out patients; `represent` gives what the attackers see (n, k)."""
     x, asked = represent(silo.training), represent(silo.held_out)
     mean, deviation = x.mean(axis=0), np.maximum(x.std(axis=0), 1e-9)
@@ -257,8 +274,8 @@ def guessed(silo: Silo, represent: Callable[[Records], Floats]) -> dict[str, Gue
         trees = HistGradientBoostingClassifier(max_iter=60, max_leaf_nodes=8, random_state=0).fit(x, known)
         found[attribute] = Guessed(
             attacker=_known(auc(told, true)),
-            crossed=_known(attacker_auc(asked.astype(np.float32), true)),
             trees=_known(auc(trees.predict_proba(asked)[:, 1], true)),
+            crossed=_known(attacker_auc(asked.astype(np.float32), true)) if crossed else None,
         )
     return found
 
@@ -322,8 +339,9 @@ def _guess_row(own: Sequence[Measured], attribute: str) -> Figure:
 
 
 def _guesses(own: Sequence[Guessed]) -> str:
-    network, crossed, trees = (_mean(getattr(one, name) for one in own) for name in ("attacker", "crossed", "trees"))
-    return f"{network:.3f} (cross-validated {crossed:.3f}, trees {trees:.3f})"
+    known = [one.crossed for one in own if one.crossed is not None]
+    crossed = f"cross-validated {_mean(known):.3f}, " if known else ""
+    return f"{_mean(one.attacker for one in own):.3f} ({crossed}trees {_mean(one.trees for one in own):.3f})"
 
 
 def _lost_row(own: Sequence[Measured], other: Sequence[Measured], name: str) -> Figure:

@@ -60,7 +60,7 @@ def test_every_seed_deals_anew_and_tuning_never_sees_the_test_file(private):
 @pytest.mark.slow
 def test_attackers_learn_on_training_patients_and_find_what_the_inputs_show(private):
     silo = Silo(made_up(300, private, 2), made_up(150, private, 3))
-    found = adult.guessed(silo, lambda records: np.array(records.inputs[:, :3], np.float64))
+    found = adult.guessed(silo, lambda records: np.array(records.inputs[:, :3], np.float64), crossed=True)
     assert min(found["race"].attacker, found["race"].crossed, found["race"].trees) > 0.95
     assert abs(found["sex"].attacker - 0.5) < 0.15
 
@@ -69,7 +69,7 @@ def test_a_silos_personal_model_is_trained_and_measured_on_its_held_out_patients
     private = private.model_copy(update={"personal": private.personal.model_copy(update={"epochs": 2})})
     silo = Silo(made_up(120, private, 4), made_up(80, private, 5))
     shared = {1: SharedModel.start(private).with_heads(np.array([[3.0, 0.0]]), 1)}
-    monkeypatch.setattr(adult, "guessed", lambda _silo, represent: represent(silo.held_out))
+    monkeypatch.setattr(adult, "guessed", lambda _silo, represent, **_: represent(silo.held_out))
     found = [adult.on_silo(shared, silo, weight, seed=0, name=SILOS[0], model="") for weight in (0.0, 4.0)]
     labels = silo.held_out.labels
     for one, weight in zip(found, (0.0, 4.0), strict=True):
@@ -85,7 +85,7 @@ def test_a_silos_personal_model_is_trained_and_measured_on_its_held_out_patients
     assert found[0].area != found[1].area
 
 
-RAW = [{attribute: Guessed(0.9, 0.9, 0.9) for attribute in ATTRIBUTES}]
+RAW = [{attribute: Guessed(0.9, 0.9) for attribute in ATTRIBUTES}]
 
 
 def measured(model, guess, accuracy, positive=0.2):
@@ -120,6 +120,21 @@ def test_each_figure_is_judged_and_a_constant_predictor_does_not_pass(plain, pro
     assert {row.name for row in adult.figures(found, RAW, 8.1) if not row.met} == missed | {
         "epsilon of the shared model"
     }
+
+
+def test_a_measured_seed_is_kept_and_read_again(private, monkeypatch, tmp_path):
+    records = made_up(40, private, 6), made_up(20, private, 7)
+    monkeypatch.setattr(adult, "KEPT", tmp_path)
+    monkeypatch.setattr(adult, "shared_models", lambda *_: {})
+    monkeypatch.setattr(adult, "on_inputs", lambda _: RAW[0])
+    given = measured(PROTECTED, 0.54, 82.0)[0]
+    monkeypatch.setattr(adult, "on_silo", lambda *_, **__: given)
+    first = adult.on_seed(*records, 0)
+    assert first == ([given] * 3 * len(SILOS), RAW * len(SILOS))
+    monkeypatch.delattr(adult, "shared_models")
+    assert adult.on_seed(*records, 0) == first
+    with pytest.raises(NameError):
+        adult.on_seed(*records, 1)
 
 
 def test_a_mean_is_taken_over_silos_first_and_the_interval_is_over_seeds():
