@@ -103,7 +103,7 @@ class PersonalModel:
         def look(chosen: NDArray[np.int64]) -> Seen:
             return _seen(network, anchor, self._batch(network, records, chosen), plan.depth)
 
-        beside = Companions(self.study, plan, self.state, look, shuffle=shuffle, device=device)
+        beside = Companions(self.study, plan, self.state, look, count=len(records), shuffle=shuffle, device=device)
         for _ in range(plan.epochs):
             apart = None if steps is None else records.environments
             order = shuffle.permutation(len(records)) if apart is None else mixed.order(apart, shuffle)

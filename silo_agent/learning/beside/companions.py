@@ -32,7 +32,7 @@ NAMES: Final = frozenset({"kernel", "mixtures", "adversary"})
 class Companions:
     """The companions of one training. `state` is what an earlier round left. Raises ValueError if it does not fit.
 
-    `look` gives what both models see of the records with the given numbers.
+    `look` gives what both models see of the records with the given numbers, which are below `count`.
     """
 
     def __init__(
@@ -42,9 +42,11 @@ class Companions:
         state: State,
         look: Callable[[NDArray[np.int64]], Seen],
         *,
+        count: int,
         shuffle: np.random.Generator,
         device: torch.device | str = "cpu",
     ) -> None:
+        self._count = count
         self._plan, self._left, self._look, self._shuffle = plan, state, look, shuffle
         widths = shapes.compared_widths(study)[: plan.depth]
         self._kernels = [Trained(width, device) for width in widths] if plan.mmd_d > 0.0 else []
@@ -75,10 +77,17 @@ class Companions:
         if self._mixtures is not None:
             seen = replace(seen, mixtures=self._mixtures.at(seen))
         if self._adversary is not None and seen.batch.protected is not None:
-            width = seen.constant().shape[1]
-            self._adversary.improve(seen.phi[:, :width], seen.batch.protected, plan.adversary_steps)
+            self._improve_adversary(self._adversary, len(numbers))
             seen = replace(seen, adversary=self._adversary.network)
         return seen
+
+    def _improve_adversary(self, adversary: TrainedGuesser, batch: int) -> None:
+        """Take its steps, each on so many records drawn anew: those of the model's step it would know by heart."""
+        for _ in range(self._plan.adversary_steps):
+            with torch.no_grad():
+                drawn = self._look(self._shuffle.permutation(self._count)[:batch])
+            if drawn.batch.protected is not None:
+                adversary.improve(drawn.phi[:, : drawn.constant().shape[1]], drawn.batch.protected, 1)
 
     def taken(self, numbers: NDArray[np.int64]) -> None:
         """The model took a step on these records."""

@@ -41,14 +41,24 @@ class Guesser(nn.Module):
         return torch.split(last(x), self.counts, dim=1)
 
     def losses(self, phi: torch.Tensor, protected: torch.Tensor) -> torch.Tensor:
-        """Mean cross-entropy of each attribute, (P,), for places int64 (n, P), n >= 1."""
+        """Cross-entropy of each attribute, (P,), for places int64 (n, P), n >= 1: the mean of its groups' means.
+
+        Each group that the batch has counts the same. In a mean over records a rare group would hardly count, and an
+        attacker tells it from the others all the same.
+        """
         pairs = zip(self(phi), protected.T, strict=True)
-        return torch.stack([functional.cross_entropy(said, true) for said, true in pairs])
+        return torch.stack([_by_group(functional.cross_entropy(q, own, reduction="none"), own) for q, own in pairs])
 
     def chance(self, protected: torch.Tensor) -> torch.Tensor:
-        """The losses (P,) of who knows the values' shares in the batch and nothing else: their entropies."""
-        counted = (torch.bincount(own, minlength=count) for own, count in zip(protected.T, self.counts, strict=True))
-        return torch.stack([torch.special.entr(each / len(protected)).sum() for each in counted])
+        """The losses (P,) of who guesses without looking: log of the number of groups that the batch has."""
+        return torch.stack([torch.log(torch.tensor(float(len(torch.unique(own))))) for own in protected.T])
+
+
+def _by_group(values: torch.Tensor, groups: torch.Tensor) -> torch.Tensor:
+    """The mean over the groups present of the mean of `values` (n,) in each."""
+    present, index = torch.unique(groups, return_inverse=True)
+    sums = values.new_zeros(len(present)).index_add(0, index, values)
+    return (sums / torch.bincount(index, minlength=len(present)).to(values)).mean()
 
 
 class TrainedGuesser(Resumable):

@@ -50,20 +50,23 @@ def attacker_auc(
     x = (x - x.mean(axis=0)) / np.maximum(x.std(axis=0), 1e-9)
     found = []
     for part in range(_FOLDS):
-        scores = _scores(x[fold != part], own[fold != part], x[fold == part], len(present), drawn)
-        parts = [auc(scores[:, group], (own[fold == part] == group).astype(np.int64)) for group in range(len(present))]
+        said = scores(x[fold != part], own[fold != part], x[fold == part], len(present), drawn)
+        parts = [auc(said[:, group], (own[fold == part] == group).astype(np.int64)) for group in range(len(present))]
         found += [one for one in parts if one is not None]
     return float(np.mean(found)) if found else None
 
 
-def _scores(
+def scores(
     x: NDArray[np.float64],
     groups: NDArray[np.int64],
     asked: NDArray[np.float64],
     count: int,
     drawn: np.random.Generator,
 ) -> NDArray[np.float64]:
-    """Probability of every group (m, count) for `asked` (m, k), by a network trained on the others."""
+    """Probability of every group (m, count) for `asked` (m, k), by a network trained from scratch on `x` (n, k).
+
+    `groups` (n,) in [0, count). Columns are to have a deviation near 1. `drawn` draws the batches.
+    """
     layers = public_layers((x.shape[1], _HIDDEN, _HIDDEN, count))
     optimizer = torch.optim.AdamW(layers.parameters(), lr=_RATE, weight_decay=_DECAY)
     inputs, wanted = torch.tensor(x, dtype=torch.float32), torch.tensor(groups)

@@ -37,11 +37,19 @@ def test_it_starts_from_public_weights_and_goes_on_where_it_was_left():
         TrainedGuesser(4, [2]).load(one.to_array())
 
 
-def test_chance_is_the_entropy_of_the_shares():
-    protected = torch.tensor([[0, 2], [1, 2], [1, 2], [1, 2]])
-    found = Guesser(4, [2, 3]).chance(protected)
-    wanted = -(0.25 * np.log(0.25) + 0.75 * np.log(0.75))
-    np.testing.assert_allclose(found, [wanted, 0.0], atol=1e-6)
+def test_each_group_of_the_batch_counts_the_same_and_chance_is_a_guess_without_looking():
+    phi, _ = sample()
+    phi, protected = phi[:8], torch.tensor([[0, 2], *[[1, 2]] * 7])
+    guesser = Guesser(4, [2, 3])
+    each = [
+        torch.nn.functional.cross_entropy(guesser(phi[row])[0], protected[row, 0]) for row in (slice(1), slice(1, 8))
+    ]
+    torch.testing.assert_close(guesser.losses(phi, protected)[0], (each[0] + each[1]) / 2)
+    np.testing.assert_allclose(guesser.chance(protected), [np.log(2), 0.0], atol=1e-6)
+    with torch.no_grad():
+        guesser.layers[-1].weight.zero_()
+        guesser.layers[-1].bias.zero_()
+    assert guesser.losses(phi, protected)[0].item() == pytest.approx(np.log(2), abs=1e-6)
 
 
 @pytest.mark.parametrize(("place", "value"), [(-1, 2.5), (-2, -1.0), (0, np.nan)])

@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from silo_agent.learning.evaluation.attacker import attacker_auc
+from silo_agent.learning.evaluation.attacker import attacker_auc, scores
+from silo_agent.learning.evaluation.evaluation import auc
 
 rng = np.random.default_rng(3)
 X = rng.normal(size=(240, 4)).astype(np.float32)
@@ -29,3 +30,10 @@ def test_too_few_patients_or_one_group_say_nothing():
     assert attacker_auc(X, np.zeros(240, np.int64)) is None
     assert attacker_auc(X[:49], np.arange(49) % 2) is None
     assert attacker_auc(X, np.arange(240) % 2, np.arange(240) // 5) is None
+
+
+def test_it_tells_of_patients_whom_it_did_not_learn_from():
+    group = (X[:, 0] > 0).astype(np.int64)
+    said = scores(X[:180].astype(np.float64), group[:180], X[180:].astype(np.float64), 2, np.random.default_rng(0))
+    np.testing.assert_allclose(said.sum(axis=1), 1.0)
+    assert auc(said[:, 1], group[180:]) > 0.9
