@@ -76,7 +76,7 @@ PERSONAL: Final[Mapping[str, Any]] = {
 SETTINGS: Final = ("shared rotation", "personal rotation", "personal mark")
 OWN: Final[Mapping[str, Mapping[str, float]]] = {
     SETTINGS[0]: {"ditto": 2.0, "learning_rate": 1.0},
-    SETTINGS[1]: {"ditto": 4.0, "learning_rate": 0.5},
+    SETTINGS[1]: {"ditto": 2.0, "learning_rate": 1.0},
     SETTINGS[2]: {"ditto": 0.03, "learning_rate": 2.0},
 }
 """The pull to the shared model, and the personal model's rate: what is useful at one silo alone has to be let in."""
