@@ -10,7 +10,8 @@ than the digit does: in 95 of 100 images of a silo's first environment and 75 of
   silos, and disagrees in as many at the other half, in the test too. It is useful at every silo and useless on average.
 
 The shared models come from FedWard's engine (`deploy.local.simulate`), the personal ones from its trainer, after every
-round. All parameters were chosen on seeds from 100 on; seeds 0 to 2 are reported.
+round. All parameters were chosen on seeds from 100 on. Seeds 3 to 5 are reported, because seeds 0 to 2 had been seen
+with another schedule.
 """
 
 from __future__ import annotations
@@ -51,22 +52,32 @@ MARK: Final = 0.8
 ANGLE: Final = 15.0
 PATCH: Final = 6
 """Inputs that all show the mark."""
-EACH: Final = 4000
+EACH: Final = 6000
 """Training digits of a silo."""
 _HELD_OUT: Final = 50_000
 """The first digit of the file that is only for the test."""
 _SIDE: Final = 14
-ROUNDS, STEPS = 44, 5
-ENCODER: Final[Mapping[str, Any]] = {"learning_rate": 8.0, "momentum": 0.9, "irm_after": 150}
+ROUNDS, STEPS = 12, 10
+GAIN: Final = 4.0
+"""Scale of the last layer at the start. With 1 representations are so short that heads of 0 leave the start late."""
+AFTER: Final = 80
+"""Steps before the penalty; by then the grey digits' shape is learned."""
+ENCODER: Final[Mapping[str, Any]] = {"learning_rate": 2.0, "momentum": 0.9, "irm_after": AFTER}
 PENALTY: Final = 300.0
 NONE: Final = 1e-9
 """A penalty that weighs nothing: the same trainer without invariance."""
-PERSONAL: Final[Mapping[str, Any]] = {"epochs": STEPS, "batch_size": 4096, "mmd": 0.0, "irm": PENALTY}
+PERSONAL: Final[Mapping[str, Any]] = {
+    "epochs": STEPS // 2,
+    "batch_size": EACH // 2,
+    "mmd": 0.0,
+    "irm": PENALTY,
+    "irm_after": AFTER,
+}
 SETTINGS: Final = ("shared rotation", "personal rotation", "personal mark")
 OWN: Final[Mapping[str, Mapping[str, float]]] = {
-    SETTINGS[0]: {"ditto": 3.0, "learning_rate": 8.0},
-    SETTINGS[1]: {"ditto": 3.0, "learning_rate": 8.0},
-    SETTINGS[2]: {"ditto": 0.03, "learning_rate": 3.0},
+    SETTINGS[0]: {"ditto": 2.0, "learning_rate": 1.0},
+    SETTINGS[1]: {"ditto": 2.0, "learning_rate": 1.0},
+    SETTINGS[2]: {"ditto": 0.03, "learning_rate": 2.0},
 }
 """The pull to the shared model, and the personal model's rate: what is useful at one silo alone has to be let in."""
 FEDAVG, IRM, PERINVFL = "FedAvg", "federated IRM", "PerInvFL"
@@ -146,7 +157,7 @@ def study(seed: int, personal: Mapping[str, Any] | None = None, **encoder: Any) 
                 "environment": {"column": "shop", "values": [0, 1]},
                 "features": [{"column": name, "kind": "number", "minimum": -1, "maximum": 1} for name in columns],
             },
-            "model": {"hidden": [64], "representation": 32, "seed": seed},
+            "model": {"hidden": [64], "representation": 32, "gain": GAIN, "seed": seed},
             "recipe": "fedavg",
             "heads": {"pooled_rounds": ROUNDS, "domain_rounds": 0, "pooled_noise": 0, "domain_noise": 0},
             "encoder": {
@@ -239,7 +250,7 @@ def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__)
     arguments.add_argument("--data", type=Path, default=DATA, help="folder with MNIST's idx files")
     arguments.add_argument("--seeds", type=int, default=3)
-    arguments.add_argument("--first", type=int, default=0, help="the first seed; parameters were chosen from 100 on")
+    arguments.add_argument("--first", type=int, default=3, help="the first seed; parameters were chosen from 100 on")
     arguments.add_argument("--only", choices=SETTINGS, action="append", help="a setting, or several")
     arguments.add_argument("--quick", action="store_true", help="leave out what nothing is wanted of")
     given = arguments.parse_args()

@@ -257,6 +257,10 @@ class Personal(Closed):
     """Steps of that network before each step of the model."""
 
 
+PERSONAL_MOMENTUM: Final = 0.9
+"""Momentum of the personal model's steps, as of torch's SGD."""
+
+
 class Privacy(Closed):
     """What the study asks of every silo's budget, in addition to the noise of each part."""
 

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from crypto.entropy import Entropy
+from policies.documents.sections import PERSONAL_MOMENTUM
 from policies.documents.study import Personal, Study
 from policies.plan import shapes, terms
 from silo_agent.data.images import Images
@@ -40,7 +41,6 @@ from silo_agent.learning.terms.registry import model_loss
 from silo_agent.learning.terms.term import Batch, Layer, Seen
 
 _KIND = "personal"
-_MOMENTUM = 0.9
 _ENVIRONMENTS = "environments"
 """Name of the state of terms that compare environments (`invariance.steps`) among what a model keeps."""
 _CHUNK = 1 << 22
@@ -96,7 +96,7 @@ class PersonalModel:
         asked = terms.of_personal(plan)
         anchor = _Network(shared.build_encoder(), shared.heads).to(device).requires_grad_(requires_grad=False)
         network = copy.deepcopy(self.network).to(device)
-        optimizer = torch.optim.SGD(network.parameters(), lr=plan.learning_rate, momentum=_MOMENTUM)
+        optimizer = torch.optim.SGD(network.parameters(), lr=plan.learning_rate, momentum=PERSONAL_MOMENTUM)
         shuffle = np.random.Generator(np.random.PCG64(int.from_bytes(entropy.bytes(32))))
         steps = self._steps(plan) if terms.compares_environments(asked) else None
 

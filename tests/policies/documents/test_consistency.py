@@ -130,6 +130,7 @@ FEDERATED = {
         ({"encoder.warm_up": 2}, "encoder.warm_up 2 must lie below heads.pooled_rounds 2"),
         ({"encoder.warm_up": 1, "encoder.rounds": 0}, "must not lie below encoder.warm_up 1"),
         ({"heads.learning_rate": 3}, "heads.learning_rate"),
+        ({"personal": {"learning_rate": 2, "ditto": 3}}, "times the 3 that personal.ditto weighs at most exceeds 3.8"),
     ],
 )
 def test_a_study_that_makes_no_sense_is_refused(changes, says, make_study):
@@ -351,3 +352,12 @@ def test_federated_irm_is_for_public_data_with_environments(make_study):
     assert parse_study(study.canonical(), study.digest) == study
     assert make_study({**FEDERATED, "recipe": "multi-head-fedavg", "heads.domain_rounds": 2}).encoder.irm == 10.0
     assert make_study({"personal": {"irm": 1e4}, "data.environment": FEDERATED["data.environment"]}).personal.irm == 1e4
+
+
+def test_a_strong_pull_is_fine_if_irm_divides_the_loss_from_the_first_step(make_study):
+    changes = {"personal": {"learning_rate": 2, "ditto": 3, "irm": 300.0}}
+    changes["data.environment"] = FEDERATED["data.environment"]
+    assert make_study(changes).personal.ditto == 3
+    changes["personal"]["irm_after"] = 1
+    with pytest.raises(ValidationError, match=r"personal\.ditto weighs at most exceeds 3\.8"):
+        make_study(changes)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from policies.documents.sections import PERSONAL_MOMENTUM
 from policies.documents.study import DomainColumn, EnvironmentColumn, Personal
 from silo_agent.learning.encoder.encoder import features, flatten
 from silo_agent.learning.errors import ModelFileError
@@ -104,6 +105,19 @@ def test_a_personal_model_that_strayed_is_pulled_back(shared, make_records):
     plan = PLAN.model_copy(update={"ditto": 8.0, "epochs": 10})
     back = strayed.train(shared, make_records(200, seed=1), plan, entropy=SeededEntropy(1))
     assert np.linalg.norm(weights(back) - anchor) < 0.5 * np.linalg.norm(weights(strayed) - anchor)
+
+
+def test_beyond_the_largest_pull_that_a_study_may_have_each_step_leads_away(shared, make_records):
+    strayed = fit(shared, make_records(200), epochs=30)
+    anchor, least = weights(PersonalModel.start(shared)), 2.0 * (1.0 + PERSONAL_MOMENTUM)
+
+    def distance(product):
+        plan = PLAN.model_copy(update={"ditto": 10.0, "learning_rate": product / 10.0, "epochs": 10})
+        back = strayed.train(shared, make_records(200, seed=1), plan, entropy=SeededEntropy(1))
+        return np.linalg.norm(weights(back) - anchor)
+
+    before = np.linalg.norm(weights(strayed) - anchor)
+    assert distance(0.8 * least) < before < 10.0 * before < distance(1.05 * least)
 
 
 def test_mmd_keeps_the_features_near_the_shared_ones(shared, make_records):
