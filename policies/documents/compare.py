@@ -84,6 +84,7 @@ def differences(old: Policy, new: Policy) -> tuple[Difference, ...]:
         *_numbers(old, new, _MORE_IS_STRICTER, more=Change.STRICTER, less=Change.LOOSER),
         *_lists(old, new),
         *_sealing(old, new),
+        *_handing_over(old, new),
         *_studies(old, new),
         *_approvers(old, new),
         *_bound(old, new),
@@ -130,6 +131,14 @@ def _sealing(old: Policy, new: Policy) -> Iterable[Difference]:
         stronger = _SEALINGS.index(new.encoder_sealing) > _SEALINGS.index(old.encoder_sealing)
         text = f"encoder updates are sealed at least by {new.encoder_sealing}, before by {old.encoder_sealing}"
         yield Difference("encoder_sealing", Change.STRICTER if stronger else Change.LOOSER, text)
+
+
+def _handing_over(old: Policy, new: Policy) -> Iterable[Difference]:
+    if old.hand_over != new.hand_over:
+        word, change = ("now", Change.LOOSER) if new.hand_over else ("no longer", Change.STRICTER)
+        yield Difference(
+            "hand_over", change, f"shared models may {word} be handed over to silos that did not train them"
+        )
 
 
 def _studies(old: Policy, new: Policy) -> Iterable[Difference]:

@@ -196,6 +196,8 @@ def _keeping(policy: Policy) -> str:
         " contributions before they were sealed, keys and sealed bytes. The ledger, the policies that were in force,"
         " the cosignatures, the study's text, the shared model with its noised figures, the training log and the"
         " record of what was used up stay. Copies elsewhere (backups, exports, predictions) are the hospital's duty."
+        f" A shared model that this hospital has helped to train {'may' if policy.hand_over else 'is not to'} be handed"
+        " over to hospitals that have not."
     )
 
 

@@ -104,7 +104,7 @@ class Study(Closed):
     model: Model
     recipe: Recipe = "second-order"
     """How encoder and heads are learned and aggregated."""
-    continues: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = None
+    continues: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$"), bounds.text(64)] | None = None
     """Digest of the shared model from which the study starts, if it continues an earlier one. Without it, the study
     starts from public weights."""
     heads: HeadPlan

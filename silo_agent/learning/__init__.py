@@ -7,6 +7,7 @@ and the results are sealed after it. Neither is done here.
 __all__ = [
     "adapt",
     "apart",
+    "beginning",
     "choice",
     "contributions",
     "device",

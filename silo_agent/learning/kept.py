@@ -100,10 +100,7 @@ def load(path: Path) -> SharedModel:
 
 
 def keep(change: Change, model: SharedModel, folder: StudyFolder, round_number: int) -> None:
-    """Write down the parts after a round, durably. `model` is the complete model that the round started from.
-
-    Parts that nobody reads any more are removed afterwards (`_forget`).
-    """
+    """Write down the parts after a round, durably. `model` is the complete model that the round started from."""
     parts = []
     if change.encoder is not None:
         parts.append(model.encoder.astype(np.float64) + change.encoder)
@@ -111,27 +108,6 @@ def keep(change: Change, model: SharedModel, folder: StudyFolder, round_number: 
         parts.append(np.clip(model.heads + change.heads, -HEAD_BOUND, HEAD_BOUND).ravel())
     if parts:
         write_whole(folder.kept(round_number), np.concatenate(parts).astype("<f8").tobytes())
-        _forget(model.study, folder, round_number)
-
-
-def _forget(study: Study, folder: StudyFolder, round_number: int) -> None:
-    """Remove the parts that nobody reads once those of this round are on the disk.
-
-    What stays: those of this round; the newest before it, from which another attempt starts and with which the silo
-    predicts until the round is committed; and the newest of the pooled rounds, if predictions for unknown domains go
-    back to them. A personal model may be behind by any number of rounds, so beside one all stay. The next round
-    removes what a crash, or a folder that cannot be changed, has left.
-    """
-    if study.personal is not None:
-        return
-    rounds = folder.kept_rounds()
-    read = {_newest(rounds, round_number)}
-    if study.heads.domain_rounds:
-        read.add(_newest(rounds, shapes.last_pooled(study) + 1))
-    for number in rounds - read:
-        if number < round_number:
-            with suppress(OSError):  # it costs nothing but room
-                folder.kept(number).unlink()
 
 
 def _newest(rounds: Iterable[int], before: int) -> int | None:

@@ -50,6 +50,7 @@ LADDERS = {
     "publish": (("auc", "accuracy", "patients"), ("accuracy", "patients"), ("patients",), ()),
     "encoder_sealing": ("ring", "ckks"),
     "studies": (None, (DIGEST,), ()),
+    "hand_over": (True, False),
 }
 FIXED = {
     "data_set.id": "oncology",
@@ -104,8 +105,8 @@ def test_each_step_up_a_ladder_is_stricter_in_words_and_in_deed(field, make_poli
             assert allows(old, study) or not allows(new, study)
 
 
-UNDECIDED = ("budget.epsilon", "retention_days")
-"""Bind the ledger and what is kept, and no single study."""
+UNDECIDED = ("budget.epsilon", "retention_days", "hand_over")
+"""Bind the ledger, what is kept, and what studies go on from; no single study that begins anew."""
 
 
 @pytest.mark.parametrize("field", [f for f in LADDERS if f not in UNDECIDED])

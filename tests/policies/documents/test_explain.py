@@ -47,6 +47,7 @@ CHANGES = {
     "split.metrics": 0.64,
     "publish": ["auc"],
     "retention_days": 77,
+    "hand_over": True,
     "studies": ["1" * 64],
     "approvers": ["fedward://operator/ada", "fedward://operator/grace"],
 }

@@ -50,43 +50,6 @@ def kept_after(folder, study, *rounds):
     return sorted(folder.kept_rounds())
 
 
-@pytest.mark.parametrize(
-    ("changes", "stay"),
-    [
-        ({"heads": {"pooled_rounds": 6, "domain_rounds": 0}}, [5, 6]),
-        ({"heads": {"pooled_rounds": 2, "domain_rounds": 4}}, [2, 5, 6]),
-        ({"heads": {"pooled_rounds": 2, "domain_rounds": 4}, "personal": {}}, [1, 2, 3, 4, 5, 6]),
-    ],
-)
-def test_only_parts_that_may_still_be_read_stay(tmp_path, changes, stay):
-    study, folder = made("lg-fedavg", **changes), StudyFolder(tmp_path)
-    assert kept_after(folder, study, 1, 2, 3, 4, 5, 6) == stay
-    (tmp_path / "kept-1.f64.new").write_bytes(b"")
-    assert kept_after(folder, study, 6) == stay, "another attempt starts from the same parts"
-    assert (
-        kept.completed(SharedModel.start(study), folder, 6).encoder[0] == SharedModel.start(study).encoder[0] + 1 / 16
-    )
-
-
-def test_nothing_is_removed_before_the_new_parts_are_there(tmp_path, monkeypatch):
-    study, folder = made("lg-fedavg", heads={"pooled_rounds": 4, "domain_rounds": 0}), StudyFolder(tmp_path)
-    kept_after(folder, study, 1, 2)
-
-    def crash(*_):
-        raise OSError(5, "the disk")
-
-    with monkeypatch.context() as broken:
-        broken.setattr(kept, "write_whole", crash)
-        with pytest.raises(OSError, match="the disk"):
-            kept_after(folder, study, 3)
-    assert sorted(folder.kept_rounds()) == [1, 2]
-    with monkeypatch.context() as broken:
-        broken.setattr(kept, "_forget", crash)
-        with pytest.raises(OSError, match="the disk"):
-            kept_after(folder, study, 3)
-    assert kept_after(folder, study, 4) == [3, 4], "the next round removes what a crash has left"
-
-
 def test_a_recipe_that_keeps_nothing_has_nothing_to_complete(tmp_path):
     model = SharedModel.start(tiny_study())
     assert kept.completed(model, StudyFolder(tmp_path), 9) is model
