@@ -21,7 +21,7 @@ from silo_agent.learning.contributions.counts import of_large_domains, small_dom
 from silo_agent.learning.contributions.drawing import Grid, draw, summed
 from silo_agent.learning.each_record import Rows, chunk_rows, sum_records
 from silo_agent.learning.errors import SolutionError
-from silo_agent.learning.families.family import Family
+from silo_agent.learning.families.family import Family, is_of_classes
 from silo_agent.learning.heads import calibration, hierarchical, newton
 from silo_agent.learning.heads.evidence import Evidence, mixed
 from silo_agent.learning.heads.sums import hessian_noise_sd, pack, rounding_slack, second_order_sums, unpack
@@ -175,7 +175,8 @@ class Heads:
         statistic, sd = summed(study, total, release, silos)
         blocks = shapes.head_blocks(study, place.round)
         sums = family.centred(*unpack(statistic, blocks, shapes.head_width(study), family))
-        return _Sums(*sums, sd or ROUNDING_MARGIN * rounding_sd(silos=silos, step=Grid.of(study).step))
+        rounding = ROUNDING_MARGIN * rounding_sd(silos=silos, step=Grid.of(study).step)
+        return _Sums(*sums, sd or rounding, is_noised=sd > 0.0)
 
     def _calibrated(self, release: Release, total: Integers, silos: int, model: SharedModel) -> NDArray[np.float64]:
         """The heads (M, W) with the intercepts that the calibration gives them."""
@@ -196,6 +197,7 @@ class Heads:
         plan, pooled = self._setting.study.heads, shapes.is_pooled(self._setting.study, place.round)
         sd = hessian_noise_sd(opened.noise_sd, self._setting.family)
         heads = newton.solve(model.heads, opened.hessian, opened.gradient, sd, plan, pooled=pooled)
+        heads = self._shortened(heads, opened, model, np.eye(model.heads.shape[1]))
         return heads if pooled else of_large_domains(self._setting, heads, model)
 
     def _gathered(self, opened: _Sums, place: Place, model: SharedModel) -> Evidence:
@@ -223,13 +225,33 @@ class Heads:
         scale = hierarchical.Scale(family.hessian_factor, family.gradient_divisor)
         share, bias = study.heads.pooled_share, study.model.bias
         solved = hierarchical.solve(evidence, scale, family.form.logits, share, bias=bias)
-        return of_large_domains(self._setting, solved.heads, model), evidence.frame, solved.share
+        heads = self._shortened(
+            solved.heads, opened, model, np.linalg.inv(np.kron(np.eye(family.form.logits), evidence.frame))
+        )
+        return of_large_domains(self._setting, heads, model), evidence.frame, solved.share
+
+    def _shortened(
+        self, heads: NDArray[np.float64], opened: _Sums, model: SharedModel, back: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """The heads, no further from the model's than sums without noise tell. `back` (W, W) leads to their frame.
+
+        Noise makes the curvature itself uncertain: steps are then bounded by the repair and the posterior. A number's
+        curvature is the same everywhere.
+        """
+        if opened.is_noised or not is_of_classes(self._setting.family):
+            return heads
+        moves, blocks = heads - model.heads, opened.hessian[: len(heads)]
+        return model.heads + newton.shortening(moves @ back.T, blocks, model.heads)[:, None] * moves
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class _Sums:
-    """Opened curvature (B, W, W) and gradient (B, W) in units of the clip, and the noise on each packed value."""
+    """Opened curvature (B, W, W) and gradient (B, W) in units of the clip, and the noise on each packed value.
+
+    If nothing was noised, `noise_sd` is that of rounding, with a margin.
+    """
 
     hessian: NDArray[np.float64]
     gradient: NDArray[np.float64]
     noise_sd: float
+    is_noised: bool

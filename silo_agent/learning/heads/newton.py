@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from policies.documents.study import HeadPlan
+from silo_agent.learning.families.family import C
 
 _RELATIVE_FLOOR = 1e-10
 _ABSOLUTE_FLOOR = 1e-12
@@ -42,6 +43,31 @@ def solve(
     edge = noise_edge(noise_sd, width, plan.repair)
     steps = np.stack([_step(h, g, edge, plan.max_step) for h, g in zip(hessian, gradient, strict=True)])
     return heads + (np.broadcast_to(steps, heads.shape) if pooled else steps)
+
+
+def shortening(
+    moves: NDArray[np.float64], hessian: NDArray[np.float64], heads: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """By what each head's move (M, W) has to be multiplied for the loss of classes to fall, (M,), at most 1.
+
+    Newton's step takes the curvature for constant. Where predictions are sure there is hardly any, so the step from
+    there is long, ends where predictions are surer still, and heads run away. Along a move that changes no logit by
+    more than d the curvature grows by exp(d) at most, and log(1 + d) / d of the step is sure to gain. Here d is the
+    geometric mean of two lengths: C ||move||, which no logit's change exceeds, and C sqrt(move' H move / tr H), the
+    root mean square of the changes, weighted with the records' curvature (at most C times too long). The first alone
+    makes rounds slow, the second alone does not see records whose predictions are sure. No curvature is larger than
+    that at heads of zero, so the first step is whole. `hessian` (D, W, W), D = M or 1, and `moves` are in one frame,
+    `heads` (M, W) in the features' coordinates.
+
+    Source: the damped step of generalised self-concordant functions, Sun and Tran-Dinh 2019, Math. Program. 178;
+    docs/design/heads.md, "Without noise".
+    """
+    squares = np.einsum("mi,mij,mj->m", moves, np.broadcast_to(hessian, (len(moves), *hessian.shape[1:])), moves)
+    masses = np.maximum(np.trace(hessian, axis1=1, axis2=2), _ABSOLUTE_FLOOR)
+    mean, most = np.sqrt(np.maximum(squares / masses, 0.0)), np.linalg.norm(moves, axis=1)
+    lengths = np.maximum(C * np.sqrt(mean * most), _ABSOLUTE_FLOOR)
+    sure = np.exp(-C * np.linalg.norm(heads, axis=1))
+    return np.asarray(np.maximum(np.log1p(lengths) / lengths, sure))
 
 
 def noise_edge(noise_sd: float, width: int, repair: float) -> float:

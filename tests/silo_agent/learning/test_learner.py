@@ -290,7 +290,7 @@ def test_a_silo_without_a_domain_or_with_one_class_takes_part(tmp_path, west):
 
 OPEN = {
     "model": {"hidden": [], "representation": 2},
-    "heads": {"pooled_rounds": 2, "domain_rounds": 8, "pooled_noise": 0, "domain_noise": 0},
+    "heads": {"pooled_rounds": 2, "domain_rounds": 12, "pooled_noise": 0, "domain_noise": 0},
     "encoder": {"noise": 0, "max_update": 1e-9},
     "evaluation": {"noise": 0, "bins": 20},
     "privacy": {"mode": "none", "count_noise": 0, "max_patients": 2000},

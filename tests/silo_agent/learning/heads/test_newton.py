@@ -8,7 +8,7 @@ from scipy.special import expit, softmax
 
 from policies.documents.study import HeadPlan
 from silo_agent.learning.families.registry import family_of
-from silo_agent.learning.heads.newton import solve
+from silo_agent.learning.heads.newton import shortening, solve
 from silo_agent.learning.heads.sums import second_order_sums
 
 PLAN = HeadPlan(pooled_noise=1.0, domain_noise=1.0, max_step=1e6)
@@ -57,6 +57,28 @@ def test_without_noise_the_rounds_reach_the_pooled_logistic_regression_and_then_
         heads = solve(heads, *total(silos, heads), 0.0, PLAN, pooled=False)
     for m in range(2):
         np.testing.assert_allclose(heads[m], logistic(phi[d == m], y[d == m]), atol=1e-5)
+
+
+@given(st.integers(0, 200), st.floats(0.0, 12.0))
+def test_shortened_rounds_come_to_the_logistic_regression_from_any_heads(seed, length):
+    """Newton's own steps run away from most of those that are longer than 5."""
+    phi, y, _ = data = silo(seed, 80, domains=1)
+    start = np.random.default_rng(seed).normal(size=(1, 4))
+    heads = start * length / np.linalg.norm(start)
+    for _ in range(60):
+        hessian, gradient = sums(data, heads)
+        moves = solve(heads, hessian, gradient, 0.0, PLAN, pooled=True) - heads
+        heads = heads + shortening(moves, hessian, heads)[:, None] * moves
+    if np.abs(logistic(phi, y)).max() < 100:  # else the records are separable
+        np.testing.assert_allclose(heads[0], logistic(phi, y), atol=1e-3)
+
+
+def test_the_first_step_is_whole_and_a_short_one_nearly():
+    moves, hessian = np.array([[30.0, 0.0], [1e-3, 0.0]]), np.eye(2)[None] * [[[2.0]], [[5.0]]]
+    assert shortening(moves, hessian, np.zeros((2, 2))).tolist() == [1.0, 1.0]
+    far = shortening(moves, hessian, np.full((2, 2), 9.0))
+    assert 0.1 < far[0] < 0.2
+    assert 0.999 < far[1] < 1.0
 
 
 @given(st.integers(0, 200), st.integers(1, 40))
