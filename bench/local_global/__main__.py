@@ -20,7 +20,7 @@ from bench.table import judge
 def main() -> int:
     """Measure what is wanted, print, judge."""
     arguments = argparse.ArgumentParser(description=__doc__)
-    arguments.add_argument("--seeds", type=int, default=3)
+    arguments.add_argument("--seeds", type=int, default=len(mnist.SEEDS))
     arguments.add_argument("--first", type=int, default=0, help="the first seed; rounds were chosen on 100 and 101")
     arguments.add_argument("--only", choices=("mnist",), help="a part")
     arguments.add_argument("--workers", type=int, default=2, help="processes in which silos train; the same figures")
@@ -32,8 +32,8 @@ def main() -> int:
         return 1
     torch.set_num_threads(1)
     seeds = range(asked.first, asked.first + asked.seeds)
-    found = [mnist.measure(asked.data / "mnist", seed, asked.workers, again=asked.again) for seed in seeds]
-    return judge("local-global", mnist.figures(found), {"mnist": found})
+    figures, found = mnist.parts(asked.data / "mnist", seeds, asked.workers, again=asked.again)
+    return judge("local-global", figures, {"mnist": found})
 
 
 if __name__ == "__main__":

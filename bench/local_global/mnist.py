@@ -33,6 +33,7 @@ from bench.local_global.silos import Plan, Run, Silos, Traffic, right, right_tog
 from bench.table import OUT, Figure
 
 PLAN: Final = Plan()
+SEEDS: Final = (0, 1, 2)
 MOST: Final = 56.0
 """Per cent of FedAvg's values."""
 LEAST_NEW, LEAST_OLD = 90.0, 95.0
@@ -51,6 +52,14 @@ class Newcomer:
 
     own: Digits
     test: Digits
+
+
+def parts(
+    data: Path, seeds: Sequence[int] = SEEDS, workers: int = 1, *, again: bool = False
+) -> tuple[list[Figure], object]:
+    """The rows of the table and what they follow from."""
+    found = [measure(data, seed, workers, again=again) for seed in seeds]
+    return figures(found), found
 
 
 def measure(data: Path, seed: int, workers: int = 1, *, again: bool = False) -> dict[str, Any]:
