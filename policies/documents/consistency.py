@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from policies.documents.data_schema import BINARY
-from policies.documents.sections import ALL_PATIENTS, OF_CLASSES, OF_NUMBERS, PERSONAL_MOMENTUM, Evaluation, Personal
+from policies.documents.sections import ALL_PATIENTS, OF_CLASSES, OF_NUMBERS, Evaluation
 from policies.documents.terms import TERMS
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ _WIDEST: Final = 512
 """Weights of a head whose posterior is computed within seconds."""
 _MOST_READ: Final = 512
 """Values that a head may read if the inputs stand beside the encoder."""
-_MOST_PULL: Final = 2.0 * (1.0 + PERSONAL_MOMENTUM)
-"""Of learning rate times curvature: beyond it, gradient descent with this momentum leaves even a parabola's bottom."""
 _ROUNDED: Final = 0.01
 """How far shares that an author has rounded may sum from 1."""
 
@@ -204,19 +202,10 @@ def _personal(study: Study) -> None:
         and not study.data.protected,
         "personal.adversary guards the representation alone, and with model.skip heads read the inputs beside it; leave"
         " one of them out": plan.adversary > 0 and model.skip,
-        f"personal.learning_rate {plan.learning_rate:g} times the {_pull(plan):g} that personal.ditto weighs at most"
-        f" exceeds {_MOST_PULL:g}, so that each step throws the model further from the shared one; lower one of them": (
-            plan.learning_rate * _pull(plan) > _MOST_PULL
-        ),
     }
     found = [fault for fault, there in faults.items() if there]
     if found:
         raise ValueError("; ".join(found))
-
-
-def _pull(plan: Personal) -> float:
-    """The largest weight that Ditto's distance ever has in the loss, which is divided by `irm` from its step on."""
-    return plan.ditto if plan.irm_after else plan.ditto / max(1.0, plan.irm)
 
 
 def _recipe(study: Study) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import AfterValidator, Field, WithJsonSchema
+from pydantic import AfterValidator, Field, ValidationInfo, WithJsonSchema, model_validator
 from pydantic_core import PydanticCustomError
 
 from policies.documents import bounds
@@ -223,6 +223,12 @@ OF_CLASSES: Final = frozenset(
 )
 
 
+PERSONAL_MOMENTUM: Final = 0.9
+"""Momentum of the personal model's steps, as of torch's SGD."""
+_MOST_PULL: Final = 2.0 * (1.0 + PERSONAL_MOMENTUM)
+"""Of learning rate times curvature: beyond it, gradient descent with this momentum leaves even a parabola's bottom."""
+
+
 class Personal(Closed):
     """The personal model, which never leaves the silo: weights of the terms that hold it close to the shared one."""
 
@@ -256,9 +262,20 @@ class Personal(Closed):
     adversary_steps: Annotated[int, Field(ge=1, le=100)] = 5
     """Steps of that network before each step of the model."""
 
-
-PERSONAL_MOMENTUM: Final = 0.9
-"""Momentum of the personal model's steps, as of torch's SGD."""
+    @model_validator(mode="after")
+    def _check_pull(self, info: ValidationInfo) -> Self:
+        if bounds.lifted(info):
+            return self
+        # Ditto's distance is divided by `irm` from its step on, so this is the most that it ever weighs.
+        pull = self.ditto if self.irm_after else self.ditto / max(1.0, self.irm)
+        if self.learning_rate * pull > _MOST_PULL:
+            msg = (
+                f"personal.learning_rate {self.learning_rate:g} times the {pull:g} that personal.ditto weighs at most"
+                f" exceeds {_MOST_PULL:g}, so that each step throws the model further from the shared one; lower one of"
+                " them"
+            )
+            raise ValueError(msg)
+        return self
 
 
 class Privacy(Closed):

@@ -1,8 +1,8 @@
 """`fedward-silo`: enrol a hospital, run its agent, keep policy and ledger, check its file, plan studies, use models.
 
 This file has enrolment and the agent itself. The commands of the ledger are in `ledger` and `together`, those of the
-policy in `policy`, of the file in `data`, of a study's document in `study`, of prices in `plan`, of models in `models`,
-`adapt` and `handing_over`.
+policy in `policy`, of the file in `data`, of a study's document in `study`, of prices in `plan`, of models in `models`
+and `new_silo`.
 
 Every command imports what it needs when it is called: the learning libraries take seconds to load, databases, grpc and
 cryptography a tenth of one each, and whoever asks for help or a ledger should not wait for them.
@@ -19,7 +19,7 @@ import typer
 from crypto.errors import CryptoError
 from policies.errors import PolicyError
 from protos.messages import MessageError
-from silo_agent.cli import adapt, handing_over, models, plan
+from silo_agent.cli import models, new_silo, plan
 from silo_agent.cli.data import data_app
 from silo_agent.cli.ledger import ledger_app
 from silo_agent.cli.options import DEFAULT, ConfigOption
@@ -78,9 +78,9 @@ app.command()(models.evaluate)
 app.command()(models.fairness)
 app.command()(models.predict)
 app.command()(models.export)
-app.command()(adapt.adapt)
-app.command("hand-over")(handing_over.hand_over)
-app.command("import")(handing_over.take)
+app.command()(new_silo.adapt)
+app.command("hand-over")(new_silo.hand_over)
+app.command("import")(new_silo.take)
 
 
 def main() -> None:

@@ -10,7 +10,6 @@ removed only after later ones are on the disk, and only those that no attempt, p
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""`fedward-silo adapt`: this hospital's own part under a shared model from a study in which it did not train."""
+"""`fedward-silo hand-over`, `import`, `adapt`: a shared model for a hospital that comes after its study."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from silo_agent.cli.models import cohorts_of, difference
-from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption
+from policies.documents.policy import load_policy
+from silo_agent.cli.models import cohorts_of, difference, model_path
+from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption, StudyArgument
 from silo_agent.config import AgentConfig
+from silo_agent.storage.folders import StateFolder
 
 if TYPE_CHECKING:
     from silo_agent.models.adapt import Adaptation
@@ -67,6 +69,39 @@ def adapt(
         return
     for line in _lines(found, out):
         typer.echo(line)
+
+
+def hand_over(
+    study: StudyArgument,
+    config: ConfigOption = DEFAULT,
+    *,
+    out: Annotated[Path, typer.Option(help="Folder for the model and the consents; made if it is not there.")],
+) -> None:
+    """Write the shared model of a finished study, with this silo's signed consent that others may have it.
+
+    Every silo of the study does this, with the policy's hand_over: true. Put all consents beside the model, and the
+    silo that gets it runs `fedward-silo import FOLDER`.
+    """
+    from silo_agent.models import handing_over
+
+    settings = AgentConfig.load(config)
+    path, _ = model_path(config, study, personal=False)
+    consent = handing_over.hand_over(path, load_policy(settings.policy), settings.credential(), out)
+    typer.echo(f"{out / handing_over.MODEL}\n{consent}")
+
+
+def take(
+    folder: Annotated[Path, typer.Argument(help="Folder with model.safetensors and the consents of its silos.")],
+    config: ConfigOption = DEFAULT,
+) -> None:
+    """Take a shared model that its silos hand over. Studies with `continues` then start from it here."""
+    from silo_agent.models import handing_over
+
+    settings = AgentConfig.load(config)
+    files = StateFolder(settings.state)
+    model = handing_over.take(folder, settings.authority, files)
+    typer.echo(f"{model.digest}: the model of study {model.study.name}, round {model.round}")
+    typer.echo(f"Kept as {files.imported(model.digest)}. A study goes on from it with continues: {model.digest}")
 
 
 def _name(found: Adaptation) -> str:
