@@ -143,6 +143,7 @@ def test_mmd_d_trains_a_kernel_that_stays_with_the_model(shared, make_records, t
         apart = [discrepancy(kernel.statistics(m.network.encoder(x), anchor(x))).item() for m in (free, held)]
     assert apart[1] < 0.5 * apart[0]
     assert "kernel" not in free.state
+    assert fit(shared, records, epochs=1, mmd_d=3.0, kernel_steps=3).state["kernel"][-1] == 3 * 4, "for each batch"
     held.save(tmp_path / "own")
     again, plan = PersonalModel.load(tmp_path / "own"), PLAN.model_copy(update={"mmd_d": 3.0})
     onwards = [model.train(shared, records, plan, entropy=SeededEntropy(2)) for model in (held, again)]

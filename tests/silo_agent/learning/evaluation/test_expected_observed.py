@@ -3,6 +3,8 @@ import pytest
 from scipy.special import expit, softmax
 
 from silo_agent.learning.evaluation.evaluation import results_from_histograms, score_histograms
+from silo_agent.learning.evaluation.expected_observed import expected_observed
+from silo_agent.learning.evaluation.fitted import fit
 from silo_agent.learning.families.registry import family_of
 
 BINS = 20
@@ -79,3 +81,20 @@ def test_where_nothing_tells_the_rate_no_ratio_is_given(fitted):
     for labels in (np.zeros(400, int), np.arange(400) == 0):
         found = told(two(np.full(400, 0.01)), labels.astype(int), 4.0, rng, fitted=fitted)
         assert (found.value, found.low, found.high) == (None, 0.0, 100.0)
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+def test_an_interval_under_noise_is_as_wide_as_its_ratios_scatter(classes):
+    """Of 20,000 patients only the noise is drawn again: a fitted risk of two classes, sums of more."""
+    rng, family, noise = np.random.default_rng(11), family_of(classes), 40.0
+    said = two(expit(rng.normal(-1.0, 1.0, 20_000))) if classes == 2 else softmax(rng.normal(0, 1, (20_000, 4)), axis=1)
+    labels = (said.cumsum(axis=1) < rng.random((20_000, 1))).sum(axis=1)
+    sums = score_histograms(said, labels, np.zeros(20_000, int), np.ones(20_000), family, count=1, bins=BINS)
+    edges, ratios, widths = family.edges(BINS), [], []
+    for _ in range(200):
+        cells = (sums + rng.normal(0, noise, sums.size)).reshape(classes, -1)
+        found = fit(cells, noise, edges) if classes == 2 else None
+        value, low, high = expected_observed(cells, noise, edges, family, found)
+        ratios.append(value)
+        widths.append(high - low)
+    assert np.median(widths) == pytest.approx(2 * 1.96 * np.std(ratios), rel=0.25)

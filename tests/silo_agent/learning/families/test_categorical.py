@@ -17,6 +17,18 @@ def test_the_bound_is_reached_where_two_wrong_classes_share_the_probability_and_
     assert family.hessian_factor == 2 * SHARE / C**2
 
 
+def test_predictions_answer_to_intercepts_by_the_slope_that_their_curvature_has():
+    """It is 1 where all records have the same prediction, and less here, where one of two is sure."""
+    mean = np.array([[0.98, 0.01, 0.01], [0.4, 0.3, 0.3]])
+    predicted, curvature = mean.sum(axis=0), (mean * (1.0 - mean)).sum(axis=0)
+    others = 1.0 - predicted / predicted.sum()
+    response = Categorical(3).response(np.concatenate([np.zeros(3), curvature, predicted]))
+    np.testing.assert_allclose(response.together, others)
+    slope = curvature.sum() / (predicted * others).sum()
+    assert 0.3 < slope < 0.8
+    np.testing.assert_allclose(response.growth, slope * others)
+
+
 def test_confidence_runs_from_a_guess_to_certainty():
     family = Categorical(4)
     np.testing.assert_allclose(family.edges(3), [0.25, 0.5, 0.75, 1.0])
