@@ -18,7 +18,7 @@ WIDTH: Final = 110
 _OF_FIELDS: Final[Mapping[str, str]] = {
     "silos": "who is invited",
     "min_silos": "least number in any sum; the others may be missing",
-    "publish": "figures that the silos sign and the coordinator shows",
+    "publish": "figures that the silos sign and the coordinator shows; every policy must list them",
     "continues": "digest of the earlier model that the study starts from",
     "pace": "padded hides how long a computation took",
     "pace_seconds": "padded: answers leave at multiples of it",
