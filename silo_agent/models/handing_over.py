@@ -18,7 +18,7 @@ from policies.documents.policy import Policy
 from policies.errors import ExportError
 from policies.refusals import Reason, Refused
 from silo_agent.errors import SiloError
-from silo_agent.learning.beginning import require_bounded
+from silo_agent.learning.beginning import require_sound
 from silo_agent.learning.files import read
 from silo_agent.learning.model import SharedModel
 from silo_agent.oversight.signing import SUFFIX, read_signed, sign_file, signer_of
@@ -67,9 +67,7 @@ def take(folder: Path, authority: Path, files: StateFolder, *, now: datetime | N
     model_file = folder / MODEL
     content = read(model_file)
     model = SharedModel.from_bytes(content)
-    require_bounded(model)
-    if model.study.continues is None:
-        model.require_reachable()
+    require_sound(model, files)
     agreed, faults = set[str](), list[str]()
     for path in sorted(folder.glob(f"*{SUFFIX}")):
         try:
