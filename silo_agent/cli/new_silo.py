@@ -87,8 +87,9 @@ def hand_over(
     settings = AgentConfig.load(config)
     path, _ = model_path(config, study, personal=False)
     policy = policy_in_force(StateFolder(settings.state).ledger, settings.policy)
-    consent = handing_over.hand_over(path, policy, settings.credential(), out)
+    consent, digest = handing_over.hand_over(path, policy, settings.credential(), out)
     typer.echo(f"{out / handing_over.MODEL}\n{consent}")
+    typer.echo(f"A study goes on from this model with continues: {digest}")
 
 
 def take(

@@ -24,8 +24,7 @@ from policies.documents.policy import Policy, load_policy
 from policies.documents.predecessor import load_predecessor
 from policies.errors import PolicyError
 from policies.ledger.events import InForce
-from policies.ledger.ledger import Ledger
-from policies.ledger.store import read_history
+from policies.ledger.ledger import Ledger, read_history
 from silo_agent.errors import SiloError
 from silo_agent.storage.durable import write_whole
 from silo_agent.storage.folders import StateFolder

@@ -106,4 +106,5 @@ def test_only_the_policy_in_force_lets_a_model_out_and_not_the_file_that_somebod
     put_into_force()
     done = invoke("hand-over", STUDY.digest, "--out", out, "-c", hospital)
     assert done.exit_code == 0, done.output
+    assert f"continues: {SharedModel.load(out / 'model.safetensors').digest}" in done.stdout
     assert sorted(path.name for path in out.iterdir()) == ["model.safetensors", "north.sig"]
