@@ -277,7 +277,7 @@ class Agent:
         earlier = None if study.continues is None else find(self._state.files, study.continues)
         if earlier is not None:
             before = self._state.files.study(earlier.study.digest)
-            carry_over(earlier.study, before, study, StudyFolder(self._state.study_folder(study.digest)))
+            carry_over(earlier, before, study, StudyFolder(self._state.study_folder(study.digest)))
 
     def _recall(self, digest: str, *, finished: bool = False) -> Running | None:
         """Recall a study as the last process left it. None if this silo takes no part in it, or no longer does.

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from policies.documents.policy import load_policy
 from silo_agent.cli.models import cohorts_of, difference, model_path
 from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption, StudyArgument
 from silo_agent.config import AgentConfig
@@ -83,11 +82,14 @@ def hand_over(
     silo that gets it runs `fedward-silo import FOLDER`.
     """
     from silo_agent.models import handing_over
+    from silo_agent.oversight.approval import policy_in_force
 
     settings = AgentConfig.load(config)
     path, _ = model_path(config, study, personal=False)
-    consent = handing_over.hand_over(path, load_policy(settings.policy), settings.credential(), out)
+    policy = policy_in_force(StateFolder(settings.state).ledger, settings.policy)
+    consent, digest = handing_over.hand_over(path, policy, settings.credential(), out)
     typer.echo(f"{out / handing_over.MODEL}\n{consent}")
+    typer.echo(f"A study goes on from this model with continues: {digest}")
 
 
 def take(

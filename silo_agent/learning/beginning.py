@@ -9,6 +9,7 @@ weights is bounded, as those of solved heads are.
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
@@ -59,6 +60,19 @@ def require_bounded(model: SharedModel) -> None:
         raise ModelFileError(msg)
 
 
+def require_sound(model: SharedModel, files: StateFolder | None = None) -> None:
+    """Raise `ModelFileError` if a model from elsewhere cannot be what its rounds give, as far as this silo can tell.
+
+    Where a study began that continues another one is known only if `files` hold the model that it continues. If not,
+    only the bound of `require_bounded` holds.
+    """
+    require_bounded(model)
+    study = model.study
+    earlier = None if study.continues is None or files is None else find(files, study.continues)
+    if study.continues is None or earlier is not None:
+        model.require_reachable(begin(study, earlier))
+
+
 def find(files: StateFolder, digest: str) -> SharedModel | None:
     """The shared model of this digest that this silo holds: handed over to it, or of a study that it took part in.
 
@@ -66,7 +80,8 @@ def find(files: StateFolder, digest: str) -> SharedModel | None:
     """
     paths = [files.imported(digest)]
     for folder in files.studies():
-        paths += [folder.model(number) for number in sorted(folder.model_rounds(), reverse=True)]
+        numbers = sorted(folder.model_rounds(), reverse=True)
+        paths += [folder.model(number) for number in numbers if _may_be(folder.model_digests(number), digest)]
     for path in paths:
         if path.exists():
             try:
@@ -76,6 +91,15 @@ def find(files: StateFolder, digest: str) -> SharedModel | None:
             if model.digest == digest:
                 return model
     return None
+
+
+def _may_be(digests: Path, digest: str) -> bool:
+    """Whether a model can have this digest, by the file beside it. Models are large, and a study has many."""
+    try:
+        _, content = digests.read_text().split()
+    except (OSError, ValueError):
+        return True
+    return content == digest
 
 
 def _faults(study: Study, earlier: SharedModel) -> list[str]:
@@ -88,7 +112,7 @@ def _faults(study: Study, earlier: SharedModel) -> list[str]:
     ]
     if study.model != before.model:
         faults.append("its section model is another one; use the same")
-    elif terms.is_stochastic(study.encoder) != terms.is_stochastic(before.encoder):
+    if terms.is_stochastic(study.encoder) != terms.is_stochastic(before.encoder):
         faults.append("only one of the two studies has encoder.cmi, which gives the encoder twice as many outputs")
     try:
         require_bounded(earlier)

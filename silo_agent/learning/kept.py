@@ -69,14 +69,15 @@ def completed(model: SharedModel, folder: StudyFolder, before: int) -> SharedMod
     return model if newest is None else _read(model, folder, newest)
 
 
-def carry_over(earlier: Study, before: StudyFolder, study: Study, folder: StudyFolder) -> None:
-    """Let a study that continues `earlier` start from the parts that this silo has kept there, if both keep the same.
+def carry_over(earlier: SharedModel, before: StudyFolder, study: Study, folder: StudyFolder) -> None:
+    """Let a study that continues `earlier` start from the parts that complete that model here, if both keep the same.
 
     They stand as those of round 0; their training was charged in the earlier study. If they are not there any more, the
     study starts from the shared model's.
     """
-    kept, newest = study.composition.kept, max(before.kept_rounds(), default=None)
-    same = kept == earlier.composition.kept and ("heads" not in kept or study.data.domains == earlier.data.domains)
+    kept, newest = study.composition.kept, _newest(before.kept_rounds(), earlier.round + 1)
+    same = kept == earlier.study.composition.kept
+    same = same and ("heads" not in kept or study.data.domains == earlier.study.data.domains)
     if kept and same and newest is not None and not folder.kept_rounds():
         write_whole(folder.kept(0), before.kept(newest).read_bytes())
 

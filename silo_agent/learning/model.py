@@ -84,14 +84,15 @@ class SharedModel:
             msg = "the evidence of the heads has a frame that no solver gives"
             raise ModelFileError(msg)
         start = begun or SharedModel.start(self.study)
-        reach = self.round * self.study.encoder.max_update
+        reach, kept = self.round * self.study.encoder.max_update, self.study.composition.kept
         wanted: dict[str, tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]], float]] = {
-            "heads": (self.heads, start.heads, HEAD_BOUND),
+            # The solver clamps the heads themselves, wherever they began.
+            "heads": (self.heads, start.heads if "heads" in kept else np.zeros_like(self.heads), HEAD_BOUND),
             "encoder": (self.encoder, start.encoder, max(reach, 2.0) if self.study.composition.linear else reach),
             "prior": (self.prior, start.prior, reach),
         }
         for name, (held, first, bound) in wanted.items():
-            most = 0.0 if name in self.study.composition.kept else bound
+            most = 0.0 if name in kept else bound
             # Each round rounds the weights to float32 once.
             slack = self.round * _ROUNDING * (np.abs(first.astype(np.float64)) + most)
             if (np.abs(held.astype(np.float64) - first) > most + slack).any():

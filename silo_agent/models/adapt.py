@@ -17,6 +17,7 @@ from silo_agent.data.reader import read_checked_records
 from silo_agent.data.records import NOBODY
 from silo_agent.data.split import split
 from silo_agent.learning import adapt as adapting
+from silo_agent.learning.beginning import require_sound
 from silo_agent.learning.device import choose_device
 from silo_agent.learning.errors import AdaptError, ModelFileError
 from silo_agent.learning.evaluation.paired import Paired, paired
@@ -68,7 +69,7 @@ def adapt(
     with every kind of fault if no record fits the study.
     """
     shared = SharedModel.load(path)
-    shared.require_reachable()
+    require_sound(shared)
     study = shared.study
     part = adapting.part_of(study, part)
     file, _ = file_of(study, data, cohorts)

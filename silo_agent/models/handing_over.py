@@ -18,7 +18,7 @@ from policies.documents.policy import Policy
 from policies.errors import ExportError
 from policies.refusals import Reason, Refused
 from silo_agent.errors import SiloError
-from silo_agent.learning.beginning import require_bounded
+from silo_agent.learning.beginning import require_sound
 from silo_agent.learning.files import read
 from silo_agent.learning.model import SharedModel
 from silo_agent.oversight.signing import SUFFIX, read_signed, sign_file, signer_of
@@ -34,11 +34,13 @@ class HandOverError(SiloError):
     """The model is not handed over, or not taken. The message has all reasons. No file was left."""
 
 
-def hand_over(path: Path, policy: Policy, credential: Credential, out: Path, *, now: datetime | None = None) -> Path:
-    """Write the model at `path` and this silo's consent into the folder `out`, and return the consent's file.
+def hand_over(
+    path: Path, policy: Policy, credential: Credential, out: Path, *, now: datetime | None = None
+) -> tuple[Path, str]:
+    """Write the model at `path` and this silo's consent into the folder `out`.
 
-    If the folder has the same model, the consent is added to it. Raises `Refused` if the policy does not allow it,
-    `HandOverError`, `ModelFileError`.
+    If the folder has the same model, the consent is added to it. Returns the consent's file, and the digest by which a
+    study continues the model. Raises `Refused` if the policy does not allow it, `HandOverError`, `ModelFileError`.
     """
     if not policy.hand_over:
         msg = f"policy.hand_over is false; {policy.contact} decides whether models may be handed over"
@@ -46,7 +48,10 @@ def hand_over(path: Path, policy: Policy, credential: Credential, out: Path, *, 
     content = read(path)
     model, file = SharedModel.from_bytes(content), out / MODEL
     if model.round != model.study.rounds:
-        msg = f"study {model.study.name} stands at round {model.round} of {model.study.rounds}; wait for its last round"
+        msg = (
+            f"study {model.study.name} stands at round {model.round} of {model.study.rounds}; only the model after its"
+            " last round is handed over"
+        )
         raise HandOverError(msg)
     if file.exists() and file.read_bytes() != content:
         msg = f"{file} is another model; give a new folder"
@@ -56,7 +61,7 @@ def hand_over(path: Path, policy: Policy, credential: Credential, out: Path, *, 
     consent = out / f"{credential.identity.name}{SUFFIX}"
     at = (now or datetime.now(UTC)).isoformat(timespec="seconds")
     sign_file(credential, KIND, at, content).write(consent)
-    return consent
+    return consent, model.digest
 
 
 def take(folder: Path, authority: Path, files: StateFolder, *, now: datetime | None = None) -> SharedModel:
@@ -67,9 +72,7 @@ def take(folder: Path, authority: Path, files: StateFolder, *, now: datetime | N
     model_file = folder / MODEL
     content = read(model_file)
     model = SharedModel.from_bytes(content)
-    require_bounded(model)
-    if model.study.continues is None:
-        model.require_reachable()
+    require_sound(model, files)
     agreed, faults = set[str](), list[str]()
     for path in sorted(folder.glob(f"*{SUFFIX}")):
         try:

@@ -63,6 +63,10 @@ _NO_PROTECTION = (
     "It does not hide that the hospitals took part, nor what they publish elsewhere.",
     "It says nothing about the records on which the model is used: whoever sees a record's prediction learns of it.",
 )
+_CONTINUED = (
+    "It does not cover the model that the study started from. A {unit} whose records were in the training of that"
+    " model, too, loses more than epsilon: the losses of both studies add up, and each hospital's ledger has the sum."
+)
 _ERRORS = {
     "linear": "in the column's unit",
     "log": "of the column's natural logarithm",
@@ -127,6 +131,7 @@ def model_card(
             "name": study.name,
             "purpose": study.purpose,
             "digest": study.digest,
+            **({} if study.continues is None else {"continues": study.continues}),
             "hospitals": {"listed": len(study.silos), "at_least": study.min_silos},
         },
         "model": {"sha256": model.digest, "round": model.round, "rounds": study.rounds},
@@ -328,10 +333,12 @@ def _privacy(study: Study, charged: Iterable[Cost] | None) -> Json:
         "noise_means": _NOISES[mode].format(colluders=study.privacy.colluders),
         "plan": _plan(study),
     }
+    continued = [] if study.continues is None else [_CONTINUED.format(unit=unit)]
     if math.isfinite(whole):
-        return facts | {"protects": [_PROTECTS.format(unit=unit)], "does_not_protect": list(_NO_PROTECTION)}
+        protects = [_PROTECTS.format(unit=unit)]
+        return facts | {"protects": protects, "does_not_protect": [*continued, *_NO_PROTECTION]}
     none = "The study ran without noise, on data that every hospital declares public. The model protects nobody."
-    return facts | {"protects": [], "does_not_protect": [none, *_NO_PROTECTION]}
+    return facts | {"protects": [], "does_not_protect": [none, *continued, *_NO_PROTECTION]}
 
 
 def _personal_privacy() -> Json:

@@ -25,6 +25,7 @@ def _head(card: Card) -> str:
     rows = [
         ("kind", card["kind"]),
         ("study (SHA-256)", f"`{study['digest']}`"),
+        *((("continues the model (SHA-256)", f"`{study['continues']}`"),) if "continues" in study else ()),
         ("model (SHA-256)", f"`{model['sha256']}`"),
         ("round", f"{model['round']} of {model['rounds']}"),
         ("hospitals", f"{hospitals['listed']} invited, at least {hospitals['at_least']} in every sum"),

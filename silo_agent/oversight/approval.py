@@ -23,7 +23,8 @@ from policies.documents.document import DocumentError
 from policies.documents.policy import Policy, load_policy
 from policies.documents.predecessor import load_predecessor
 from policies.errors import PolicyError
-from policies.ledger.ledger import Ledger
+from policies.ledger.events import InForce
+from policies.ledger.ledger import Ledger, read_history
 from silo_agent.errors import SiloError
 from silo_agent.storage.durable import write_whole
 from silo_agent.storage.folders import StateFolder
@@ -152,13 +153,33 @@ def start_under(ledger: Ledger, path: Path, state: Path, trust: Trust) -> Policy
 
     Raises `ApprovalError` if the file holds another policy than the one in force, and what `put_into_force` raises.
     """
-    if ledger.policy not in (None, load_policy(path).digest):
+    if ledger.policy is not None:
+        _require_same(load_policy(path), ledger.policy, path)
+    return put_into_force(ledger, path, state, trust)
+
+
+def policy_in_force(ledger: Path, path: Path) -> Policy:
+    """Return the policy in this file, if the ledger in the other one says that it is in force.
+
+    For commands that do what the policy decides without opening the ledger. Raises `ApprovalError` if another policy or
+    none is in force, `DocumentError`, and what `read_history` raises.
+    """
+    policy, (_, entries) = load_policy(path), read_history(ledger)
+    found = [entry.event.policy for entry in entries if isinstance(entry.event, InForce)]
+    if not found:
+        msg = f"no policy was put into force yet; put {path.name} into force with `fedward-silo policy reload`"
+        raise ApprovalError(msg)
+    _require_same(policy, found[-1], path)
+    return policy
+
+
+def _require_same(policy: Policy, in_force: str, path: Path) -> None:
+    if policy.digest != in_force:
         msg = (
-            f"{path.name} is not the policy in force ({str(ledger.policy)[:12]}); compare the two with `fedward-silo"
+            f"{path.name} is not the policy in force ({in_force[:12]}); compare the two with `fedward-silo"
             " policy diff`, then put the new one into force with `fedward-silo policy reload`, or put the old file back"
         )
         raise ApprovalError(msg)
-    return put_into_force(ledger, path, state, trust)
 
 
 def _kept(state: Path, digest: str) -> Path:

@@ -90,7 +90,7 @@ def study_of(kind: str, **changes: Any) -> Study:
 
 def random_model(study: Study, *, round_number: int = 2, seed: int = 1) -> SharedModel:
     """Weights near the public start and heads of clearly different domains."""
-    rng, model = np.random.default_rng(seed), SharedModel.start(study)
+    rng, model = np.random.default_rng(seed), SharedModel.fresh(study)
     moved = model.encoder + rng.normal(0.0, 0.05, model.encoder.shape)
     heads = rng.normal(0.0, 3.0, model.heads.shape)
     return replace(model, encoder=moved.astype(np.float32), heads=heads, round=round_number)

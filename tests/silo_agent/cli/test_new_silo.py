@@ -1,14 +1,19 @@
 import csv
 import json
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
+from policies.documents.policy import load_policy
+from policies.ledger.chain import Genesis
+from policies.ledger.ledger import Ledger
 from silo_agent.cli import main
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
+from silo_agent.storage.state import State
 from support.local_federation import write_patients
 from support.small_cohort import policy_document, write_yaml
 from support.studies import tiny_study
@@ -71,3 +76,35 @@ def test_what_cannot_be_adapted_is_a_sentence_and_leaves_no_file(hospital, monke
     assert ended.value.code == 1
     assert "recipe lg-fedavg keeps the encoder" in capsys.readouterr().err
     assert not out.exists()
+
+
+def test_only_the_policy_in_force_lets_a_model_out_and_not_the_file_that_somebody_edits(hospital, monkeypatch, capsys):
+    home, out = hospital.parent, hospital.parent / "given"
+    policy, state = load_policy(home / "policy.yaml"), State(home / "state")
+    state.add_study(STUDY.digest, STUDY.canonical())
+    replace(SharedModel.start(STUDY), round=STUDY.rounds).save(state.files.study(STUDY.digest).model(STUDY.rounds))
+    state.commit(STUDY.digest, STUDY.rounds)
+    Ledger.create(state.files.ledger, Genesis.of(policy))
+
+    def refusal():
+        monkeypatch.setattr(
+            sys, "argv", ["fedward-silo", "hand-over", STUDY.digest, "--out", str(out), "-c", str(hospital)]
+        )
+        with pytest.raises(SystemExit) as ended:
+            main.main()
+        assert (ended.value.code, out.exists()) == (1, False)
+        return capsys.readouterr().err
+
+    def put_into_force():
+        with Ledger.open(state.files.ledger, Genesis.of(policy), budget_epsilon=policy.budget.epsilon) as ledger:
+            ledger.put_into_force(load_policy(home / "policy.yaml").digest, policy.budget.epsilon)
+
+    put_into_force()
+    assert "policy.hand_over is false" in refusal()
+    write_yaml(home / "policy.yaml", policy_document("north-ward", hand_over=True))
+    assert "policy.yaml is not the policy in force" in refusal()
+    put_into_force()
+    done = invoke("hand-over", STUDY.digest, "--out", out, "-c", hospital)
+    assert done.exit_code == 0, done.output
+    assert f"continues: {SharedModel.load(out / 'model.safetensors').digest}" in done.stdout
+    assert sorted(path.name for path in out.iterdir()) == ["model.safetensors", "north.sig"]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from policies.plan import shapes
-from silo_agent.learning.beginning import begin, find, require_bounded
+from silo_agent.learning.beginning import begin, find, require_bounded, require_sound
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.model import HEAD_BOUND, SharedModel
 from silo_agent.storage.folders import StateFolder
@@ -63,8 +63,8 @@ def test_all_that_does_not_fit_is_said_at_once(earlier):
     study = going_on(earlier, model={"hidden": [4]}, data={"label": {"column": "dead"}})
     with pytest.raises(ModelFileError, match=r"data\.label is another one.*section model is another one"):
         begin(study, earlier)
-    with pytest.raises(ModelFileError, match=r"encoder\.cmi"):
-        begin(going_on(earlier, encoder={"cmi": 0.1}), earlier)
+    with pytest.raises(ModelFileError, match=r"section model is another one.*encoder\.cmi"):
+        begin(going_on(earlier, encoder={"cmi": 0.1}, model={"hidden": [4]}), earlier)
 
 
 @pytest.mark.parametrize("part", ["encoder", "heads"])
@@ -87,6 +87,46 @@ def test_reach_is_measured_from_where_the_study_began(earlier):
         moved.require_reachable(start)
     with pytest.raises(ModelFileError, match="was not given"):
         start.require_reachable()
+
+
+def test_heads_stay_within_their_bound_wherever_they_began(earlier):
+    high = earlier.with_heads(np.full(earlier.heads.shape, 0.9 * HEAD_BOUND), 2)
+    start = begin(going_on(high), high)
+    start.with_heads(np.full(start.heads.shape, -HEAD_BOUND), 1).require_reachable(start)
+    with pytest.raises(ModelFileError, match="heads hold a weight"):
+        start.with_heads(np.full(start.heads.shape, 1.01 * HEAD_BOUND), 1).require_reachable(start)
+    kept = random_model(tiny_study(name="earlier", recipe="fedper"))
+    own = begin(going_on(kept, recipe="fedper"), kept)
+    own.require_reachable(own)
+    with pytest.raises(ModelFileError, match="heads hold a weight"):
+        own.with_heads(own.heads + 1.0, 1).require_reachable(own)
+
+
+def test_a_model_of_a_study_that_went_on_is_measured_from_its_start_if_that_is_known(earlier, tmp_path):
+    study, files = going_on(earlier), StateFolder(tmp_path)
+    far = replace(begin(study, earlier), round=1, encoder=earlier.encoder + np.float32(1.5 * study.encoder.max_update))
+    require_sound(far)
+    require_sound(far, files)
+    files.imported(earlier.digest).parent.mkdir()
+    earlier.save(files.imported(earlier.digest))
+    with pytest.raises(ModelFileError, match="encoder hold a weight"):
+        require_sound(far, files)
+    with pytest.raises(ModelFileError, match="beyond 1024"):
+        require_sound(replace(far, encoder=np.full_like(far.encoder, 2000.0)))
+
+
+def test_a_file_whose_digest_is_known_to_be_another_is_not_read(earlier, tmp_path, monkeypatch):
+    files, read = StateFolder(tmp_path), []
+    folder = files.study(earlier.study.digest)
+    folder.path.mkdir(parents=True)
+    for number in (1, 2):
+        model = replace(earlier, round=number)
+        model.save(folder.model(number))
+        folder.model_digests(number).write_text(f"{'0' * 64} {model.digest}")
+    load = SharedModel.load
+    monkeypatch.setattr(SharedModel, "load", lambda path: (read.append(path), load(path))[1])
+    assert find(files, replace(earlier, round=1).digest).round == 1
+    assert read == [folder.model(1)]
 
 
 def test_a_model_is_found_by_its_digest_wherever_it_lies(earlier, tmp_path):

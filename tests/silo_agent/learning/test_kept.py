@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -81,27 +83,33 @@ def test_a_study_that_goes_on_starts_from_the_parts_that_both_keep(tmp_path):
     later = made("lg-fedavg", name="later", continues="0" * 64)
     old.path.mkdir()
     kept_after(old, earlier, 1, 2)
+    model = replace(SharedModel.start(earlier), round=2)
     for number, study in enumerate([later, made("fedper", continues="0" * 64)]):
         new = StudyFolder(tmp_path / str(number))
         new.path.mkdir()
-        kept.carry_over(earlier, old, study, new)
+        kept.carry_over(model, old, study, new)
         assert sorted(new.kept_rounds()) == ([0] if study is later else [])
     new = StudyFolder(tmp_path / "0")
     start = SharedModel.fresh(later)
     own = kept.completed(start, new, 1)
     assert own.encoder.tobytes() == kept.completed(SharedModel.start(earlier), old, 3).encoder.tobytes()
     kept.keep(kept.Change.of(vector(later, 1), later, 1), own, new, 1)
-    kept.carry_over(earlier, old, later, new)
+    kept.carry_over(model, old, later, new)
     assert sorted(new.kept_rounds()) == [0, 1], "a restart does not bring the old parts back over new ones"
+    middle = StudyFolder(tmp_path / "middle")
+    middle.path.mkdir()
+    kept.carry_over(replace(model, round=1), old, later, middle)
+    assert middle.kept(0).read_bytes() == old.kept(1).read_bytes(), "a model of the middle has the parts of its round"
 
 
 def test_heads_are_carried_over_only_between_the_same_domains(tmp_path):
     earlier, old = made("fedper"), StudyFolder(tmp_path / "old")
     old.path.mkdir()
     kept_after(old, earlier, 1)
+    model = replace(SharedModel.start(earlier), round=1)
     turned = [{"column": "group", "values": ["b", "a"], "names": ["b", "a"]}]
     for name, changes, carried in (("same", {}, {0}), ("other", {"data": {"domain": turned}}, set())):
         new = StudyFolder(tmp_path / name)
         new.path.mkdir()
-        kept.carry_over(earlier, old, made("fedper", continues="0" * 64, **changes), new)
+        kept.carry_over(model, old, made("fedper", continues="0" * 64, **changes), new)
         assert new.kept_rounds() == carried

@@ -8,6 +8,7 @@ from silo_agent.data.errors import DataError
 from silo_agent.data.reader import read_records
 from silo_agent.data.split import split
 from silo_agent.learning import adapt as adapting
+from silo_agent.learning.beginning import begin
 from silo_agent.learning.errors import AdaptError, ModelFileError
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
@@ -72,6 +73,14 @@ def test_without_a_file_or_a_name_of_whose_a_record_is_nothing_is_trained(tmp_pa
     model, _ = handed_over(tmp_path, data={"patient": None})
     with pytest.raises(AdaptError, match=r"north\.csv do not say whose.*identified_by"):
         adapt(model, own_file(tmp_path), replace(COHORTS, identified_by=()))
+
+
+def test_a_model_of_a_study_that_continued_another_is_adapted_too(tmp_path):
+    first = SharedModel.load(handed_over(tmp_path)[0])
+    study = tiny_study(**{**first.study.model_dump(mode="json"), "name": "later", "continues": first.digest})
+    replace(begin(study, first), round=2, heads=first.heads).save(tmp_path / "model.safetensors")
+    found = adapt(tmp_path / "model.safetensors", own_file(tmp_path), COHORTS, most=1, device="cpu")
+    assert found.adapted.model.study == study
 
 
 def test_a_model_that_its_study_cannot_give_and_a_personal_one_are_refused(tmp_path):

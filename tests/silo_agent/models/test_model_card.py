@@ -32,6 +32,20 @@ def card_of(study, *, personal=False, **options):
     return model_card(study, facts, network, Shares(shares, counted=False), **{**given, **options})
 
 
+def test_the_card_of_a_study_that_continues_another_says_that_its_epsilon_is_not_all():
+    study = study_of("binary mlp")
+    later = study.model_copy(update={"continues": "e" * 64})
+    before, after = card_of(study), card_of(later)
+    assert "continues" not in before["study"]
+    assert after["study"]["continues"] == "e" * 64
+    added = [line for line in after["privacy"]["does_not_protect"] if line not in before["privacy"]["does_not_protect"]]
+    assert len(added) == 1
+    assert "does not cover the model that the study started from" in added[0]
+    text = to_markdown(json.loads(to_json(after)))
+    assert added[0] in text
+    assert f"| continues the model (SHA-256) | `{'e' * 64}` |" in text
+
+
 @pytest.mark.parametrize("kind", STUDIES)
 def test_a_card_is_json_and_every_coordinate_of_the_input_stands_on_it(kind):
     study = study_of(kind)

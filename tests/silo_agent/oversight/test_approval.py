@@ -11,6 +11,7 @@ from policies.ledger.ledger import Ledger
 from policies.ledger.store import create_store
 from silo_agent.oversight.approval import (
     ApprovalError,
+    policy_in_force,
     predecessor_of,
     put_into_force,
     require_approved,
@@ -59,8 +60,11 @@ def sign(path, *credentials):
 
 def test_without_approvers_a_policy_needs_no_signature(written, ledger, trust, quick_path):
     path = written()
+    with pytest.raises(ApprovalError, match="no policy was put into force yet"):
+        policy_in_force(quick_path / "ledger.sqlite3", path)
     policy = put_into_force(ledger, path, quick_path, trust)
     assert ledger.policy == policy.digest == load_policy(path).digest
+    assert policy_in_force(quick_path / "ledger.sqlite3", path) == policy
     assert len(ledger.history()) == 1
     put_into_force(ledger, path, quick_path, trust)
     assert len(ledger.history()) == 1
