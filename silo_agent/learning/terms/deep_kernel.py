@@ -85,7 +85,8 @@ class Trained(Resumable):
 
         The second set is put in another order at each step, because the same record stands in both.
         """
-        x, y = x.detach().float(), y.detach().float()
+        held = self.kernel.raw.dtype
+        x, y = x.detach().to(held), y.detach().to(held)
 
         def loss() -> torch.Tensor:
             order = torch.tensor(shuffle.permutation(len(y)), device=y.device)
