@@ -60,7 +60,7 @@ MACHINES = {
 }
 """Processors and threads as libraries may choose them."""
 NEEDS = {"middle": {"AVX2", "AVX512"}, "zen": {"AVX2", "AVX512"}, "new": {"AVX512"}}
-"""What PyTorch must see in the processor: OpenBLAS takes a kernel by its name and ends by SIGILL where it cannot run."""
+"""What PyTorch must see in the processor: OpenBLAS takes a kernel by name, and ends by SIGILL if it cannot run."""
 
 
 def machines():

@@ -104,7 +104,8 @@ def test_kernels_adapt_as_each_client_would_alone():
             trained.improve(own[client, 5 + 5 * held], shared[client, 0], stack.KERNEL_STEPS, Orders(3))
             # The last biases have no gradient but rounding: distances do not change with them.
             for name, values in list(trained.kernel.named_parameters())[:-1]:
-                torch.testing.assert_close(whole.deep._state[name][2 * client + held], values, atol=1e-7, rtol=0, msg=name)
+                mine = whole.deep._state[name][2 * client + held]
+                torch.testing.assert_close(mine, values, atol=1e-7, rtol=0, msg=name)
 
 
 def test_all_models_of_a_seed_start_from_its_mean():
