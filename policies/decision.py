@@ -1,15 +1,15 @@
 """The decision: may this study's round run under this silo's policy?
 
-Guarantees: `decide` returns only if every limit of the policy holds for the whole plan. Otherwise it raises `Refused`
-with a reason and the two fields (of the policy and of the study). It reads public constants and the ledger's costs,
-never data, so a refusal tells nothing about patients. A study that asks too much is refused at its first round, before
-any data is touched. Left to others: the durable debit, which checks the budget once more (ledger.py), and the check of
-the roster's certificates (crypto).
+Guarantees: `decide` returns only if every limit of the policy holds for the whole plan. Otherwise it raises one
+`Refused` with all its reasons, each with the two fields (of the policy and of the study). It reads public constants and
+the ledger's costs, never data, so a refusal tells nothing about patients. A study that asks too much is refused at its
+first round, before any data is touched. Left to others: the durable debit, which checks the budget once more
+(ledger.py), and the check of the roster's certificates (crypto).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from datetime import UTC, date, datetime
 from typing import Final
 
@@ -20,7 +20,7 @@ from policies.plan import memory, quorum
 from policies.plan.cost import Cost
 from policies.plan.release import KINDS, Plan, plan
 from policies.plan.shapes import encoder_values
-from policies.refusals import Reason, Refused
+from policies.refusals import Reason, Refused, Why
 
 _MIB: Final = 1 << 20
 _STATE_IT: Final = (
@@ -63,22 +63,27 @@ def decide(
             policy that has expired stays expired if the machine's clock is set back.
     """
     require_bounds(study)
-    _check_validity(policy, today or datetime.now(UTC).date(), ledger_day)
-    _check_invitation(policy, study, silo)
-    _check_mixing(policy, study, roster_size)
-    _check_plan(policy, study, round, attempt)
-    _check_attempts(policy, study, round, attempt, charged_attempts)
-    _check_model(policy, study)
-    _check_memory(policy, study)
-    _check_reports(policy, study)
-    _check_delta(policy, study)
-    if policy.data_set.public:
-        return  # for public data no budget protects anybody; the ledger still records what was done
+    found = [
+        *_check_validity(policy, today or datetime.now(UTC).date(), ledger_day),
+        *_check_invitation(policy, study, silo),
+        *_check_mixing(policy, study, roster_size),
+        *_check_plan(policy, study, round, attempt),
+        *_check_attempts(policy, study, round, attempt, charged_attempts),
+        *_check_model(policy, study),
+        *_check_memory(policy, study),
+        *_check_reports(policy, study),
+        *_check_delta(policy, study),
+    ]
     planned = plan(study)
-    _check_study(policy, planned, list(study_spent), planned.costs(round))
-    _check_rounds(policy, planned, round, charged_attempts)
-    _check_split(policy, planned)
-    _check_budget(policy, list(spent_costs), planned.costs(round))
+    # For public data no budget protects anybody; the ledger still records what was done.
+    if not policy.data_set.public and study.privacy.mode != "none" and 0 <= round <= planned.last:
+        rest = planned.costs(round)
+        found += _check_study(policy, planned, list(study_spent), rest)
+        found += _check_rounds(policy, planned, round, charged_attempts)
+        found += _check_split(policy, planned)
+        found += _check_budget(policy, list(spent_costs), rest)
+    if found:
+        raise Refused.of(found)
 
 
 def decide_continued(policy: Policy, study: Study, earlier: Study, silo: str) -> None:
@@ -87,28 +92,29 @@ def decide_continued(policy: Policy, study: Study, earlier: Study, silo: str) ->
     Who has helped to train a model decides whether those who have not may have it.
     """
     newcomers = sorted(set(study.silos) - set(earlier.silos))
-    _require(
-        policy.hand_over or silo not in earlier.silos or not newcomers,
+    if policy.hand_over or silo not in earlier.silos or not newcomers:
+        return
+    raise Refused(
         Reason.HAND_OVER,
         f"study.continues is a model of study {earlier.name}, to which {', '.join(newcomers)} did not belong, and"
         f" policy.hand_over is false; {policy.contact} decides whether the model is handed over",
     )
 
 
-def _require(holds: bool, reason: Reason, text: str) -> None:  # noqa: FBT001 - a condition is what it is given
+def _unless(holds: bool, reason: Reason, text: str) -> Iterator[Why]:  # noqa: FBT001 - a condition is what it is given
     if not holds:
-        raise Refused(reason, text)
+        yield reason, text
 
 
-def _check_validity(policy: Policy, today: date, ledger_day: date | None) -> None:
+def _check_validity(policy: Policy, today: date, ledger_day: date | None) -> Iterator[Why]:
     expires = policy.budget.expires
-    _require(
+    yield from _unless(
         today <= expires,
         Reason.EXPIRED,
         f"policy.budget.expires is {expires}, and today is {today}: no study is charged any more; {policy.contact}"
         " decides whether a new policy is made",
     )
-    _require(
+    yield from _unless(
         ledger_day is None or ledger_day <= expires,
         Reason.EXPIRED,
         f"policy.budget.expires is {expires}, and an entry of the ledger was written on {ledger_day}, although this"
@@ -117,35 +123,35 @@ def _check_validity(policy: Policy, today: date, ledger_day: date | None) -> Non
     )
 
 
-def _check_invitation(policy: Policy, study: Study, silo: str) -> None:
-    _require(
+def _check_invitation(policy: Policy, study: Study, silo: str) -> Iterator[Why]:
+    yield from _unless(
         silo in study.silos, Reason.NOT_INVITED, f"silo {silo} is not among study.silos; ask its authors to list it"
     )
-    _require(
+    yield from _unless(
         policy.studies is None or study.digest in policy.studies,
         Reason.STUDY_NOT_ALLOWED,
         f"study {study.digest} is not among policy.studies; {policy.contact} decides whether it is added",
     )
-    _check_unit(policy, study)
+    yield from _check_unit(policy, study)
 
 
-def _check_unit(policy: Policy, study: Study) -> None:
+def _check_unit(policy: Policy, study: Study) -> Iterator[Why]:
     """Check the unit. The policy says by which columns cohorts are drawn, so that all studies draw the same ones."""
     unit, columns = policy.data_set.unit, policy.data_set.identified_by
     patient = study.data.patient
-    _require(
+    yield from _unless(
         unit == ("record" if patient is None else "patient"),
         Reason.UNIT,
         f"policy.data_set.unit is {unit}, and study.data.patient is {patient!r}: with unit patient the study must name"
         " the patient column, with unit record it must name none",
     )
-    _require(
+    yield from _unless(
         patient is None or (patient,) == columns,
         Reason.UNIT,
         f"study.data.patient is {patient!r}, and policy.data_set.identified_by is {', '.join(map(repr, columns))}: the"
         " policy decides which column names the patient, so the study must name the same column",
     )
-    check_file(policy, study)
+    yield from _check_file(policy, study)
 
 
 def check_file(policy: Policy, study: Study) -> None:
@@ -153,18 +159,23 @@ def check_file(policy: Policy, study: Study) -> None:
 
     From version 4 on the policy says it, and the file is read so whatever the study expects.
     """
+    if found := list(_check_file(policy, study)):
+        raise Refused.of(found)
+
+
+def _check_file(policy: Policy, study: Study) -> Iterator[Why]:
     if policy.version > OLDEST:
         return
     unit, named = policy.data_set.unit, study.data.columns
     file = policy.data_set.file
-    _require(
+    yield from _unless(
         study.data.delimiter == file.delimiter,
         Reason.FILE,
         f"study.data.delimiter is {study.data.delimiter!r}, and policy.data_set.file.delimiter is {file.delimiter!r}:"
         f" the policy says how the file is parted into cells, because other cells would identify other {unit}s."
         f" {_STATE_IT}",
     )
-    _require(
+    yield from _unless(
         named == file.columns,
         Reason.FILE,
         f"study.data.columns {_columns(named)}, and policy.data_set.file.columns {_columns(file.columns)}: the policy"
@@ -182,53 +193,53 @@ def _columns(names: tuple[str, ...]) -> str:
     return f"names the columns of a file without one ({listed})"
 
 
-def _check_mixing(policy: Policy, study: Study, roster_size: int | None) -> None:
+def _check_mixing(policy: Policy, study: Study, roster_size: int | None) -> Iterator[Why]:
     """Check how many other silos hide this silo's contribution."""
     least = max(policy.min_silos, study.min_silos)
-    _require(
+    yield from _unless(
         study.min_silos >= policy.min_silos,
         Reason.TOO_FEW_SILOS,
         f"study.min_silos is {study.min_silos}; policy.min_silos asks for {policy.min_silos}",
     )
-    quorum.require(study)
-    _require(
+    yield from quorum.why_not(study)
+    yield from _unless(
         roster_size is None or roster_size >= least,
         Reason.TOO_FEW_SILOS,
         f"the roster has {roster_size} silos; policy.min_silos and study.min_silos ask for {least}",
     )
-    _require(
+    yield from _unless(
         study.privacy.mode != "none" or policy.data_set.public,
         Reason.NOT_PUBLIC,
         "study.privacy.mode is none, but policy.data_set does not declare the data public; private data are never used"
         " without noise",
     )
-    _require(
+    yield from _unless(
         study.privacy.mode in (*policy.noise_modes, "none"),
         Reason.NOISE_MODE,
         f"study.privacy.mode is {study.privacy.mode}; policy.noise_modes allows {', '.join(policy.noise_modes)}",
     )
-    _require(
+    yield from _unless(
         study.privacy.mode == "none" or study.privacy.colluders >= policy.colluders,
         Reason.COLLUDERS,
         f"study.privacy.colluders is {study.privacy.colluders}; policy.colluders asks the study to withstand"
         f" {policy.colluders}",
     )
-    _require(
+    yield from _unless(
         policy.encoder_sealing in ("ring", study.encoder.sealing),
         Reason.SEALING,
         f"study.encoder.sealing is {study.encoder.sealing}; policy.encoder_sealing asks for {policy.encoder_sealing}",
     )
 
 
-def _check_plan(policy: Policy, study: Study, number: int, attempt: int) -> None:
+def _check_plan(policy: Policy, study: Study, number: int, attempt: int) -> Iterator[Why]:
     limits = policy.limits
-    _require(
+    yield from _unless(
         study.rounds <= limits.rounds,
         Reason.TOO_MANY_ROUNDS,
         f"study.heads plans {study.rounds} rounds; policy.limits.rounds allows {limits.rounds}",
     )
     last = plan(study).last
-    _require(
+    yield from _unless(
         0 <= number <= last and attempt >= 1,
         Reason.NOT_IN_PLAN,
         f"round {number}, attempt {attempt} is not in the plan of study.heads, rounds 0 to {last}, attempts from 1;"
@@ -236,15 +247,15 @@ def _check_plan(policy: Policy, study: Study, number: int, attempt: int) -> None
     )
 
 
-def _check_attempts(policy: Policy, study: Study, number: int, attempt: int, charged_attempts: int) -> None:
+def _check_attempts(policy: Policy, study: Study, number: int, attempt: int, charged_attempts: int) -> Iterator[Why]:
     limits = policy.limits
-    _require(
+    yield from _unless(
         attempt <= study.max_attempts,
         Reason.TOO_MANY_ATTEMPTS,
         f"this is attempt {attempt} of round {number}; study.max_attempts allows {study.max_attempts}, whatever"
         f" policy.limits.charged_attempts ({limits.charged_attempts}) would allow",
     )
-    _require(
+    yield from _unless(
         charged_attempts < limits.charged_attempts,
         Reason.TOO_MANY_ATTEMPTS,
         f"{charged_attempts} attempts of round {number} are charged; policy.limits.charged_attempts allows"
@@ -252,7 +263,7 @@ def _check_attempts(policy: Policy, study: Study, number: int, attempt: int, cha
     )
 
 
-def _check_model(policy: Policy, study: Study) -> None:
+def _check_model(policy: Policy, study: Study) -> Iterator[Why]:
     limits, model, encoder = policy.limits, study.model, study.encoder
     weights = encoder_values(study)
     for holds, reason, asked, allowed in (
@@ -289,10 +300,10 @@ def _check_model(policy: Policy, study: Study) -> None:
             f"policy.limits.clip allows {limits.clip}",
         ),
     ):
-        _require(holds, reason, f"{asked}; {allowed}")
+        yield from _unless(holds, reason, f"{asked}; {allowed}")
 
 
-def _check_memory(policy: Policy, study: Study) -> None:
+def _check_memory(policy: Policy, study: Study) -> Iterator[Why]:
     """Check what the study may need in memory, before anything of its size is built."""
     needed, allowed = memory.needed(study), policy.limits.memory_mib
     shown = "; ".join(
@@ -304,7 +315,7 @@ def _check_memory(policy: Policy, study: Study) -> None:
             ("personal", needed.personal),
         )
     )
-    _require(
+    yield from _unless(
         needed.total <= allowed * _MIB,
         Reason.MEMORY,
         f"the study may need {-(-needed.total // _MIB):,} MiB at a silo ({shown}); policy.limits.memory_mib allows"
@@ -312,35 +323,35 @@ def _check_memory(policy: Policy, study: Study) -> None:
     )
 
 
-def _check_reports(policy: Policy, study: Study) -> None:
+def _check_reports(policy: Policy, study: Study) -> Iterator[Why]:
     """Check what may be said about small groups, and to the public."""
-    _require(
+    yield from _unless(
         study.privacy.smallest_domain >= policy.smallest_domain,
         Reason.SMALLEST_DOMAIN,
         f"study.privacy.smallest_domain is {study.privacy.smallest_domain}; policy.smallest_domain asks for at least"
         f" {policy.smallest_domain}",
     )
     refused = [metric for metric in study.publish if metric not in policy.publish]
-    _require(
+    yield from _unless(
         not refused,
         Reason.PUBLISH,
         f"study.publish lists {', '.join(refused)}; policy.publish allows {', '.join(policy.publish) or 'nothing'}",
     )
 
 
-def _check_delta(policy: Policy, study: Study) -> None:
+def _check_delta(policy: Policy, study: Study) -> Iterator[Why]:
     delta = policy.budget.delta
-    _require(
+    yield from _unless(
         study.privacy.delta <= delta,
         Reason.DELTA,
         f"study.privacy.delta is {study.privacy.delta:g}; choose at most policy.budget.delta, which is {delta:g}",
     )
 
 
-def _check_study(policy: Policy, plan: Plan, study_spent: list[Cost], rest: list[Cost]) -> None:
+def _check_study(policy: Policy, plan: Plan, study_spent: list[Cost], rest: list[Cost]) -> Iterator[Why]:
     delta, limit = policy.budget.delta, policy.limits.study_epsilon
     planned = accountant.epsilon(plan.costs(), delta)
-    _require(
+    yield from _unless(
         planned <= limit,
         Reason.EPSILON_PER_STUDY,
         f"the noise in study.heads, study.encoder, study.evaluation and study.privacy costs epsilon {planned:.4f} at"
@@ -348,7 +359,7 @@ def _check_study(policy: Policy, plan: Plan, study_spent: list[Cost], rest: list
     )
     if study_spent:
         repeated = accountant.epsilon([*study_spent, *rest], delta)
-        _require(
+        yield from _unless(
             repeated <= limit,
             Reason.EPSILON_PER_STUDY,
             f"with its repeated attempts the study would cost epsilon {repeated:.4f} at delta {delta:g};"
@@ -356,13 +367,13 @@ def _check_study(policy: Policy, plan: Plan, study_spent: list[Cost], rest: list
         )
 
 
-def _check_rounds(policy: Policy, plan: Plan, number: int, charged_attempts: int) -> None:
+def _check_rounds(policy: Policy, plan: Plan, number: int, charged_attempts: int) -> Iterator[Why]:
     """Check every round of the plan, and this round together with its attempts that were charged before."""
     delta, limit = policy.budget.delta, policy.limits.round_epsilon
     attempts = dict.fromkeys(range(len(plan.rounds)), 1) | {number: charged_attempts + 1}
     for planned, times in attempts.items():
         wanted = accountant.epsilon(plan.repeated_costs(planned, times), delta)
-        _require(
+        yield from _unless(
             wanted <= limit,
             Reason.EPSILON_PER_ROUND,
             f"round {planned} of study.heads would cost epsilon {wanted:.4f} at delta {delta:g}"
@@ -370,12 +381,12 @@ def _check_rounds(policy: Policy, plan: Plan, number: int, charged_attempts: int
         )
 
 
-def _check_split(policy: Policy, plan: Plan) -> None:
+def _check_split(policy: Policy, plan: Plan) -> Iterator[Why]:
     delta, limit = policy.budget.delta, policy.limits.study_epsilon
     for tensor, costs in plan.tensor_costs().items():
         share = getattr(policy.split, tensor)
         alone = accountant.epsilon(costs, delta)
-        _require(
+        yield from _unless(
             alone <= share * limit,
             Reason.SPLIT,
             f"{_noise_of(tensor)} costs epsilon {alone:.4f} at delta {delta:g} for {tensor} alone;"
@@ -384,10 +395,10 @@ def _check_split(policy: Policy, plan: Plan) -> None:
         )
 
 
-def _check_budget(policy: Policy, spent: list[Cost], rest: list[Cost]) -> None:
+def _check_budget(policy: Policy, spent: list[Cost], rest: list[Cost]) -> Iterator[Why]:
     delta, budget = policy.budget.delta, policy.budget.epsilon
     total = accountant.epsilon([*spent, *rest], delta)
-    _require(
+    yield from _unless(
         total <= budget,
         Reason.BUDGET_SPENT,
         f"the rounds that study.heads still plans would bring the data set to epsilon {total:.4f} at delta {delta:g};"

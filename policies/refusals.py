@@ -6,7 +6,9 @@ be trained (the silo's learning) is refused. The reason is one of a fixed set of
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
+from typing import Self
 
 from policies.errors import PolicyError
 
@@ -53,10 +55,28 @@ class Reason(StrEnum):
     FAULT = "fault"
 
 
+Why = tuple[Reason, str]
+"""A reason, and a sentence with the field, what the study has there, and what is allowed."""
+
+
 class Refused(PolicyError):  # noqa: N818 - a refusal, not a fault
     """A normal outcome: this silo does not take part, for a named reason. `str()` is for the study's authors."""
 
     def __init__(self, reason: Reason, text: str) -> None:
         self.reason = reason
+        """The first, which stands for the refusal where only one label fits."""
         self.text = text
+        self.reasons: tuple[Why, ...] = ((reason, text),)
         super().__init__(f"{reason}: {text}")
+
+    @classmethod
+    def of(cls, reasons: Sequence[Why]) -> Self:
+        """One refusal for all reasons, at least one. The labels stand in front: a reader of a cut text has them all."""
+        (first, text), *more = reasons
+        if more:
+            labels = ", ".join(dict.fromkeys(reason for reason, _ in reasons))
+            listed = " ".join(f"({number}) {each}." for number, (_, each) in enumerate(reasons, start=1))
+            text = f"{len(reasons)} reasons ({labels}): {listed}"
+        found = cls(first, text)
+        found.reasons = tuple(reasons)
+        return found

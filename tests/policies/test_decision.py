@@ -213,6 +213,22 @@ def test_each_refusal_has_its_reason_and_names_the_fields(row, refusal):
         assert name in refused.text
 
 
+def test_all_reasons_stand_in_one_refusal_with_the_studys_value_and_the_allowed_one(refusal):
+    """The label of the first, all labels at the front, and the prices beside what needs no accountant."""
+    refused = refusal(
+        {"limits.clip": 0.5, "limits.study_epsilon": 0.5, "min_silos": 4},
+        {"encoder.clip": 0.7, "min_silos": 3},
+        roster_size=3,
+        spent_costs=[Cost("training", 1.0, 1.05, 1)],
+    )
+    assert refused.reason is Reason.TOO_FEW_SILOS
+    reasons = [reason for reason, _ in refused.reasons]
+    assert reasons[:3] == [Reason.TOO_FEW_SILOS, Reason.TOO_FEW_SILOS, Reason.CLIP]
+    assert {Reason.EPSILON_PER_STUDY, Reason.SPLIT, Reason.BUDGET_SPENT} <= set(reasons)
+    assert refused.text.startswith(f"{len(reasons)} reasons (too_few_silos, clip, ")
+    assert "(3) study.encoder.clip is 0.7; policy.limits.clip allows 0.5. (4)" in refused.text
+
+
 def test_a_study_that_was_stored_before_a_bound_existed_is_refused_by_name(make_policy, make_study):
     stored = make_study().canonical().replace(b'"learning_rate":0.1', b'"learning_rate":1e+39')
     with pytest.raises(Refused, match=r"^bounds: study\.encoder\.learning_rate: 1e\+39 is outside"):
