@@ -15,13 +15,13 @@ from typing import Annotated
 import typer
 
 from policies.decision import check_file
-from policies.documents.policy import load_policy
 from policies.documents.study import load_study
 from policies.refusals import Refused
 from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption
 from silo_agent.cli.policy import ATTENTION
 from silo_agent.config import AgentConfig
 from silo_agent.storage.errors import StateError
+from silo_agent.storage.folders import StateFolder
 
 data_app = typer.Typer(
     help="Check the hospital's file against a study. The output must stay in the hospital.", no_args_is_help=True
@@ -46,12 +46,13 @@ def data_check(
     from silo_agent.data.errors import DataError
     from silo_agent.data.reader import check_records
     from silo_agent.data.table import Written
+    from silo_agent.oversight.approval import policy_of_agent
 
     study, settings = load_study(study_file), AgentConfig.load(config)
     if study.name not in settings.data:
         msg = f"{config} names no file for the study {study.name!r}; add it under data"
         raise StateError(msg)
-    path, policy = settings.data[study.name], load_policy(settings.policy)
+    path, policy = settings.data[study.name], policy_of_agent(StateFolder(settings.state).ledger, settings.policy)
     try:
         check_file(policy, study)
         identified_by, written = policy.data_set.identified_by, Written.of(policy)

@@ -21,7 +21,7 @@ from policies.accounting import accountant
 from policies.documents.policy import load_policy
 from policies.errors import ExportError
 from policies.ledger.chain import UNBOUNDED, Entry, Genesis
-from policies.ledger.cosign import Cosigned, read_cosignatures, require_head
+from policies.ledger.cosign import Cosignature, Cosigned, read_cosignatures, require_head
 from policies.ledger.events import (
     NOT_COVERED,
     Cleared,
@@ -94,10 +94,10 @@ def ledger_show(
     by: Annotated[By, typer.Option(help="One line for each entry, study or tensor.")] = By.ENTRY,
     as_json: AsJson = False,
 ) -> None:
-    """Show every entry, what is spent and what is left."""
+    """Show every entry, what is spent and what is left. A ledger that lost entries is refused, as by `verify`."""
     settings = AgentConfig.load(config)
     budget = load_policy(settings.policy).budget.epsilon
-    genesis, entries = read_history(StateFolder(settings.state).ledger)
+    _, genesis, entries = _whole_history(StateFolder(settings.state).ledger)
     spent = _spent(genesis, entries)
     if as_json:
         typer.echo(json.dumps(_history(genesis, entries, spent, budget), indent=1, allow_nan=False))
@@ -127,11 +127,7 @@ def ledger_verify(
             raise ExportError(msg)
         _verify_export(export, authority, signature)
         return
-    path = StateFolder(AgentConfig.load(config).state).ledger
-    held = Cosigned(path).latest()  # read first: a running agent may extend the ledger
-    genesis, entries = read_history(path)
-    for item in held:
-        require_head(genesis, entries, item.checkpoint.head)
+    held, _, entries = _whole_history(StateFolder(AgentConfig.load(config).state).ledger)
     debits = sum(isinstance(entry.event, Debit) for entry in entries)
     others = f" and {len(entries) - debits} other entries" if len(entries) > debits else ""
     witnesses = f", with what {', '.join(item.signer for item in held)} cosigned" if held else ""
@@ -236,6 +232,15 @@ def ledger_clear_fault(
         typer.echo("the ledger notes no fault that is not cleared; nothing was written")
     else:
         typer.echo(f"entry {entry.sequence}: the faults before it are cleared; {signed_by} answers")
+
+
+def _whole_history(path: Path) -> tuple[tuple[Cosignature, ...], Genesis, tuple[Entry, ...]]:
+    """Read what others cosigned, and the ledger. Raises `LedgerRolledBackError` if the ledger lacks a cosigned head."""
+    held = Cosigned(path).latest()  # read first: a running agent may extend the ledger
+    genesis, entries = read_history(path)
+    for item in held:
+        require_head(genesis, entries, item.checkpoint.head)
+    return held, genesis, entries
 
 
 def _verify_export(path: Path, authority: Path, beside: Path | None) -> None:

@@ -22,7 +22,7 @@ from protos.messages import MessageError
 from silo_agent.cli import models, new_silo, plan
 from silo_agent.cli.data import data_app
 from silo_agent.cli.ledger import ledger_app
-from silo_agent.cli.options import DEFAULT, ConfigOption
+from silo_agent.cli.options import DEFAULT, ConfigOption, studies
 from silo_agent.cli.policy import policy_app
 from silo_agent.cli.study import study_app
 from silo_agent.cli.together import ledger_together
@@ -73,6 +73,7 @@ def run(
         typer.echo(f"{study}: {why}")
 
 
+app.command()(studies)
 app.command()(plan.plan)
 app.command()(models.evaluate)
 app.command()(models.fairness)

@@ -1,7 +1,9 @@
-"""Common options of the commands of `fedward-silo`, and the search for a study by its digest."""
+"""What commands of `fedward-silo` share: options, the studies that this silo knows, and one's search by its name."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,15 +15,70 @@ if TYPE_CHECKING:
     from silo_agent.storage.state import State
 
 ConfigOption = Annotated[Path, typer.Option("--config", "-c", envvar="FEDWARD_AGENT_CONFIG", help="agent.yaml")]
-StudyArgument = Annotated[str, typer.Argument(help="Digest of a study, or its beginning.")]
+StudyArgument = Annotated[str, typer.Argument(help="Name or digest of a study, or the digest's beginning.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 DEFAULT = Path("agent.yaml")
+_SHORT = 12
+"""Digits of a digest in a table, as in logs and metrics."""
 
 
-def find_study(state: State, beginning: str) -> tuple[str, int]:
-    """Return digest and last committed round of the one study whose digest begins so. Raises `StateError`."""
-    found = [(digest, committed) for digest, committed, _ in state.studies() if digest.startswith(beginning)]
+@dataclass(frozen=True)
+class Known:
+    """A study that this silo has been offered and has begun."""
+
+    name: str
+    digest: str
+    committed: int
+    """The last finished round, -1 before the first."""
+    why: str
+    """Why it is over; empty while it runs."""
+
+
+def known_studies(state: State) -> list[Known]:
+    """All studies in the agent's state, in the order in which they began."""
+    found = []
+    for digest, committed, why in state.studies():
+        text = state.canonical(digest)
+        found.append(Known("" if text is None else str(json.loads(text)["name"]), digest, committed, why))
+    return found
+
+
+def find_study(state: State, wanted: str) -> tuple[str, int]:
+    """Return digest and last committed round of the one study with this name or this beginning of its digest.
+
+    Raises `StateError` if there is none, or more than one; it names them.
+    """
+    known = known_studies(state)
+    found = [one for one in known if one.name == wanted] or [one for one in known if one.digest.startswith(wanted)]
     if len(found) != 1:
-        msg = f"{len(found)} studies match {beginning!r}; check the digest or give more of it"
+        listed = ", ".join(f"{one.name} {one.digest[:_SHORT]}" for one in found or known)
+        fix = "give more of the digest" if found else "give a name or a digest that `fedward-silo studies` lists"
+        msg = f"{len(found)} studies match {wanted!r}{f' ({listed})' if found else ''}; {fix}"
         raise StateError(msg)
-    return found[0]
+    return found[0].digest, found[0].committed
+
+
+def studies(config: ConfigOption = DEFAULT, *, as_json: AsJson = False) -> None:
+    """List the studies that this silo has begun, with their digests and how far they came."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from silo_agent.config import AgentConfig
+    from silo_agent.storage.state import State
+
+    state = State(AgentConfig.load(config).state)
+    try:
+        known = known_studies(state)
+    finally:
+        state.close()
+    if as_json:
+        typer.echo(json.dumps([asdict(one) for one in known], indent=1))
+        return
+    if not known:
+        typer.echo("This silo has begun no study yet.")
+        return
+    table = Table("study", "digest", "last finished round", "state", pad_edge=False)
+    for one in known:
+        rounds = str(one.committed) if one.committed >= 0 else "none yet"
+        table.add_row(one.name, one.digest[:_SHORT], rounds, f"over: {one.why}" if one.why else "runs")
+    Console(markup=False, emoji=False).print(table)

@@ -12,6 +12,7 @@ is the right one.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
@@ -23,6 +24,7 @@ from policies.documents.document import DocumentError
 from policies.documents.policy import Policy, load_policy
 from policies.documents.predecessor import load_predecessor
 from policies.errors import PolicyError
+from policies.ledger.chain import Entry
 from policies.ledger.events import InForce
 from policies.ledger.ledger import Ledger, read_history
 from silo_agent.errors import SiloError
@@ -165,12 +167,30 @@ def policy_in_force(ledger: Path, path: Path) -> Policy:
     none is in force, `DocumentError`, and what `read_history` raises.
     """
     policy, (_, entries) = load_policy(path), read_history(ledger)
-    found = [entry.event.policy for entry in entries if isinstance(entry.event, InForce)]
-    if not found:
+    in_force = _last(entries)
+    if in_force is None:
         msg = f"no policy was put into force yet; put {path.name} into force with `fedward-silo policy reload`"
         raise ApprovalError(msg)
-    _require_same(policy, found[-1], path)
+    _require_same(policy, in_force, path)
     return policy
+
+
+def policy_of_agent(ledger: Path, path: Path) -> Policy:
+    """Return the policy under which an agent with this ledger would read its data now.
+
+    It is the one in the file, because an agent refuses any other than the one in force, and puts the first into force
+    by itself. Raises `ApprovalError` if another one is in force, `DocumentError`, and what `read_history` raises.
+    """
+    policy = load_policy(path)
+    in_force = _last(read_history(ledger)[1]) if ledger.exists() else None
+    if in_force is not None:
+        _require_same(policy, in_force, path)
+    return policy
+
+
+def _last(entries: Iterable[Entry]) -> str | None:
+    """Digest of the policy that was put into force last."""
+    return next((entry.event.policy for entry in reversed([*entries]) if isinstance(entry.event, InForce)), None)
 
 
 def _require_same(policy: Policy, in_force: str, path: Path) -> None:

@@ -118,3 +118,12 @@ def test_nothing_is_charged_and_nothing_is_written(hospital, study):
     invoke(study, "-c", hospital)
     assert {path: path.read_bytes() for path in hospital.parent.rglob("*") if path.is_file()} == before
     assert read_history(hospital.parent / "state" / "ledger.sqlite3")[1] == ()
+
+
+def test_the_policy_that_the_agent_reads_by_is_the_one_in_force(study, hospital):
+    """An agent refuses a file that is not in force; so does the check, instead of reading by what nobody applies."""
+    ledger = hospital.parent / "state" / "ledger.sqlite3"
+    with Ledger.open(ledger, NORTH, budget_epsilon=4.0) as opened:
+        opened.put_into_force("f" * 64, 4.0)
+    done = invoke(study, "-c", hospital)
+    assert "policy.yaml is not the policy in force (ffffffffffff)" in str(done.exception)

@@ -391,7 +391,8 @@ def test_an_older_copy_is_found_by_verify_and_recovered_under_a_name(hospital, c
     Cosigned(path).keep([replace(told, signer="fedward://coordinator/hub")])
     assert "with what fedward://coordinator/hub cosigned" in invoke("ledger", "verify", "-c", hospital).output
     path.write_bytes(older)
-    assert "an older copy was put in its place" in sentence("ledger", "verify", "-c", hospital)
+    for command in ("verify", "show"):
+        assert "an older copy was put in its place" in sentence("ledger", command, "-c", hospital)
     done = invoke(*recover)
     assert "A. Weber answers" in done.output
     assert "1 debits and 1 other entries, the chain holds" in invoke("ledger", "verify", "-c", hospital).output
@@ -595,7 +596,9 @@ def test_what_cannot_be_measured_is_a_dash(hospital, studied):
 
 def test_what_cannot_be_evaluated_is_a_sentence(hospital, studied, sentence):
     data = hospital.parent / "north.csv"
-    assert "0 studies match 'ffff'" in sentence("evaluate", "ffff", data, "-c", hospital)
+    assert "0 studies match 'ffff'; give a name or a digest that `fedward-silo studies` lists" in sentence(
+        "evaluate", "ffff", data, "-c", hospital
+    )
     broken = hospital.parent / "broken.csv"
     broken.write_text(data.read_text().replace(",a,", ",z,").replace(",b,", ",z,"))
     assert "column 'group'" in sentence("evaluate", studied.digest[:8], broken, "-c", hospital)
@@ -604,6 +607,22 @@ def test_what_cannot_be_evaluated_is_a_sentence(hospital, studied, sentence):
     sentence("evaluate", studied.digest[:8], data, "-c", hospital)
     model.unlink()
     assert "no finished round" in sentence("evaluate", studied.digest[:8], data, "-c", hospital)
+
+
+def test_studies_are_listed_and_found_by_name_digest_or_its_beginning(hospital, studied, sentence):
+    listed = json.loads(invoke("studies", "--json", "-c", hospital).stdout)
+    assert listed == [{"name": "tiny", "digest": studied.digest, "committed": 2, "why": ""}]
+    assert "tiny" in invoke("studies", "-c", hospital).output
+    data = hospital.parent / "north.csv"
+    found = [invoke("evaluate", "--json", given, data, "-c", hospital) for given in ("tiny", studied.digest)]
+    assert found[0].stdout == found[1].stdout
+    assert json.loads(found[0].stdout)["study"] == studied.digest
+    other = tiny_study(purpose="The same name again.")
+    state = State(hospital.parent / "state")
+    state.add_study(other.digest, other.canonical())
+    state.close()
+    told = sentence("evaluate", "tiny", data, "-c", hospital)
+    assert f"2 studies match 'tiny' (tiny {studied.digest[:12]}, tiny {other.digest[:12]}); give more" in told
 
 
 # --- predict ----------------------------------------------------------------------------------------------------------
