@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Final, Literal
 
 from coordinator.core import study as studies
 from coordinator.core.events import Clear, Effect
@@ -71,6 +71,10 @@ def ended_phases(before: Progress, after: Progress, effects: Sequence[Effect], n
     return [PhaseTime(old.place.round, old.place.attempt, old.phase, old.tensor, seconds)]
 
 
+SHORT: Final = 12
+"""Digits of a study's digest in logs and metrics, here and at the silos."""
+
+
 def ended_attempt(
     before: Progress, after: Progress, effects: Sequence[Effect]
 ) -> Literal["committed", "aborted"] | None:
@@ -87,16 +91,17 @@ def measure(metrics: Metrics, all_studies: Collection[Progress]) -> None:
     for life in Life:
         metrics.studies.labels(life).set(lives.count(life))
     for progress in all_studies:
+        study = progress.script.study[:SHORT]
+        metrics.info.labels(study, progress.script.name).set(1)
         if progress.round is not None:
-            name = progress.script.name
-            metrics.round.labels(name).set(progress.round.place.round)
-            metrics.waiting.labels(name).set(len(_waiting_for(progress)))
-            metrics.away.labels(name).set(len(progress.away) if progress.life in studies.LIVE else 0)
+            metrics.round.labels(study).set(progress.round.place.round)
+            metrics.waiting.labels(study).set(len(_waiting_for(progress)))
+            metrics.away.labels(study).set(len(progress.away) if progress.life in studies.LIVE else 0)
 
 
 def where(place: Place) -> dict[str, object]:
     """Return the log fields for a place."""
-    return {"study": place.study[:12], "round": place.round, "attempt": place.attempt}
+    return {"study": place.study[:SHORT], "round": place.round, "attempt": place.attempt}
 
 
 def _waiting_for(progress: Progress) -> tuple[str, ...]:

@@ -1,4 +1,7 @@
-"""All metrics of the coordinator, by name. Labels are bounded. Nothing here knows a value that was sealed."""
+"""All metrics of the coordinator, by name. Labels are bounded. Nothing here knows a value that was sealed.
+
+The label `study` is the beginning of a digest, as at a silo.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,12 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         self.studies = Gauge("fedward_coordinator_studies", "Studies by state.", ["state"], registry=self.registry)
+        self.info = Gauge(
+            "fedward_coordinator_study_info",
+            "1 for each study: which name belongs to the beginning of a digest.",
+            ["study", "name"],
+            registry=self.registry,
+        )
         self.round = Gauge("fedward_coordinator_round", "Current round of a study.", ["study"], registry=self.registry)
         self.waiting = Gauge(
             "fedward_coordinator_waiting_silos", "Silos the current phase waits for.", ["study"], registry=self.registry

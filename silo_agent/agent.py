@@ -250,6 +250,7 @@ class Agent:
         start = SharedModel.start(study) if begun is None else begun
         running = Running(study, learner, self._sessions(digest), turn, start, begun=begun)
         self._running[digest] = running
+        self._metrics.info.labels(digest[:12], study.name).set(1)
         return running
 
     def _begun(self, study: Study) -> SharedModel | None:
@@ -332,7 +333,7 @@ class Agent:
         self._tasks.forget_steps(running.study, kept)
         self._state.forget_round(study, round_number)
         running.session.forget_attempt()
-        self._metrics.round.labels(running.study.name).set(round_number)
+        self._metrics.round.labels(study[:12]).set(round_number)
 
     # --- the end ------------------------------------------------------------------------------------------------
     def _finish(self, work: Work, place: Place) -> None:

@@ -21,6 +21,12 @@ class Metrics:
         self.epsilon_left = Gauge(
             "fedward_silo_epsilon_left", "Epsilon left of the policy's budget.", registry=self.registry
         )
+        self.info = Gauge(
+            "fedward_silo_study_info",
+            "1 for each study that has begun: which name belongs to the beginning of a digest.",
+            ["study", "name"],
+            registry=self.registry,
+        )
         self.study_spent = Gauge(
             "fedward_silo_study_epsilon_spent",
             "Epsilon that a study cost alone, by the beginning of its digest.",

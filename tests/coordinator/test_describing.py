@@ -143,16 +143,18 @@ def test_waiting_has_a_time_of_its_own():
 def test_the_gauges_say_what_the_status_says():
     metrics = Metrics()
     state = waiting()
-    measure(metrics, [state, create(replace(state.script, name="other"))])
-    value = metrics.registry.get_sample_value
-    assert value("fedward_coordinator_silos_away", {"study": "tiny"}) == 2.0
-    assert value("fedward_coordinator_waiting_silos", {"study": "tiny"}) == 2.0
+    measure(metrics, [state, create(replace(state.script, study="6" * 64, name="other"))])
+    value, study = metrics.registry.get_sample_value, STUDY[:12]
+    assert value("fedward_coordinator_study_info", {"study": study, "name": "tiny"}) == 1.0
+    assert value("fedward_coordinator_study_info", {"study": "6" * 12, "name": "other"}) == 1.0
+    assert value("fedward_coordinator_silos_away", {"study": study}) == 2.0
+    assert value("fedward_coordinator_waiting_silos", {"study": study}) == 2.0
     assert {life: value("fedward_coordinator_studies", {"state": life}) for life in Life} == {
         life: float(life in (Life.WAITING, Life.CREATED)) for life in Life
     }
     over = replace(state, life=Life.ABORTED)
     measure(metrics, [over])
-    assert value("fedward_coordinator_silos_away", {"study": "tiny"}) == 0.0, "nobody is missed in a study that is over"
+    assert value("fedward_coordinator_silos_away", {"study": study}) == 0.0, "nobody is missed in a study that is over"
 
 
 def test_a_place_in_the_log():

@@ -506,7 +506,7 @@ def test_the_phases_times_are_kept_and_measured(engine, clock):
     assert value("fedward_coordinator_phase_seconds_count", {"phase": "deal"}) == 1.0
     assert value("fedward_coordinator_received_bytes_total", {"kind": "keys"}) == 4.0
     assert value("fedward_coordinator_studies", {"state": Life.RUNNING}) == 1.0
-    assert value("fedward_coordinator_waiting_silos", {"study": "tiny"}) == 3.0
+    assert value("fedward_coordinator_waiting_silos", {"study": STUDY.digest[:12]}) == 3.0
 
 
 def test_a_poll_that_waits_ends_when_the_coordinator_does(make_engine):
@@ -592,14 +592,17 @@ def test_who_was_silent_is_away_and_waits_for_nobody(pair):
     status = pair.status
     assert states(status)["west"] == "away"
     assert status.waiting_for == ("north", "south")
-    assert gauge(pair.engine, "silos_away", study="pair") == 1.0
+    assert gauge(pair.engine, "silos_away", study=pair.study.digest[:12]) == 1.0
     pair.until(lambda s: s.phase == "gather", silent=("west",))
     assert pair.status.attempt == 1
 
 
 def test_who_polls_again_is_offered_a_seat_and_catches_up(pair):
     assert pair.engine.poll("west", "one", 0).task is Task.DECIDE
-    assert (states(pair.status)["west"], gauge(pair.engine, "silos_away", study="pair")) == ("invited", 0.0)
+    assert (states(pair.status)["west"], gauge(pair.engine, "silos_away", study=pair.study.digest[:12])) == (
+        "invited",
+        0.0,
+    )
     status = pair.until(lambda s: s.phase == "share")
     (sharer,) = status.waiting_for
     assert sharer in ("north", "south")
@@ -708,7 +711,7 @@ def test_a_restart_while_waiting_waits_on(engine, make_engine, clock):
     engine.close()
     again = make_engine()
     assert again.status("tiny").waiting_for == before.waiting_for
-    assert gauge(again, "silos_away", study="tiny") == 2.0
+    assert gauge(again, "silos_away", study=STUDY.digest[:12]) == 2.0
     assert again.poll("west", "one", 0).task is Task.DECIDE
 
 

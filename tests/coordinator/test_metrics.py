@@ -22,6 +22,7 @@ NAMES = {
     "fedward_coordinator_silo_last_seen_seconds": ("silo",),
     "fedward_coordinator_silos_away": ("study",),
     "fedward_coordinator_studies": ("state",),
+    "fedward_coordinator_study_info": ("study", "name"),
     "fedward_coordinator_waiting_silos": ("study",),
 }
 

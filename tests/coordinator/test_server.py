@@ -53,7 +53,7 @@ def test_metrics_follow_a_study(server, scene):
     scene.play(lambda status: status.state == "finished")
     text = scrape(server.metrics_port)
     assert 'fedward_coordinator_studies{state="finished"} 1.0' in text
-    assert f'fedward_coordinator_round{{study="{scene.study.name}"}} 3.0' in text
+    assert f'fedward_coordinator_round{{study="{scene.study.digest[:12]}"}} 3.0' in text
     assert 'fedward_coordinator_attempts_total{outcome="committed"} 4.0' in text
     assert 'fedward_coordinator_phase_seconds_count{phase="open"} 5.0' in text
     for silo in scene.silos:

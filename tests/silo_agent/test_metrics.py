@@ -3,13 +3,14 @@ from prometheus_client import generate_latest
 from silo_agent.metrics import Metrics
 
 FORBIDDEN = ("norm", "loss", "auc", "patients", "weight", "path", "explanation")
-LABELS = {"reason", "study", "task", "tensor", "kind", "le"}
+LABELS = {"reason", "study", "name", "task", "tensor", "kind", "le"}
 
 
 def touched():
     metrics = Metrics()
     metrics.refusals.labels("budget_spent").inc()
-    metrics.round.labels("heart").set(3)
+    metrics.round.labels("0123456789ab").set(3)
+    metrics.info.labels("0123456789ab", "heart").set(1)
     metrics.task_seconds.labels("open").observe(0.2)
     metrics.compute_seconds.labels("hessian").observe(0.2)
     metrics.sent.labels("ckks").inc(7)
@@ -27,7 +28,7 @@ def touched():
 
 def test_every_name_is_the_silos_and_every_label_is_known():
     families = list(touched().registry.collect())
-    assert len(families) == 17
+    assert len(families) == 18
     for family in families:
         assert family.name.startswith("fedward_silo_")
         assert family.documentation.endswith(".")
@@ -40,7 +41,7 @@ def test_what_is_scraped_says_what_was_counted():
     scraped = generate_latest(touched().registry).decode()
     for line in (
         'fedward_silo_refusals_total{reason="budget_spent"} 1.0',
-        'fedward_silo_round{study="heart"} 3.0',
+        'fedward_silo_round{study="0123456789ab"} 3.0',
         'fedward_silo_study_epsilon_spent{study="0123456789ab"} 1.25',
         'fedward_silo_tensor_epsilon_left{study="0123456789ab",tensor="heads"} 0.75',
         "fedward_silo_epsilon_spent 1.5",
