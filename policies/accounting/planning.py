@@ -58,10 +58,11 @@ class Noises:
     fields: dict[str, float]
     """Noise by field of the study, named `part.field`."""
     clips: dict[str, float]
-    """Recommended clip by field of the study, named `part.field`.
+    """Recommended clip by field of the study, named `part.field`; never above the study's own.
 
-    The clips cost no epsilon. With them no more noise reaches the model than the study plans, because the noise in the
-    model is noise multiplier times clip. The gradient keeps its direction and loses some of its size, as with the
+    The clips cost no epsilon. Where the noise multiplier grows, a smaller clip lets no more noise reach the model than
+    the study plans, because the noise in the model is noise multiplier times clip. Where it falls, the clip stays: a
+    larger one would pay epsilon and leave as much noise as before. The gradient keeps its direction and loses some of its size, as with the
     product of clip and learning rate in De et al. 2022, "Unlocking high-accuracy differentially private image
     classification".
     """
@@ -234,13 +235,14 @@ def _rounded(study: Study, fields: dict[str, float], target: float, delta: float
 
 def _clips(study: Study, noises: dict[str, float]) -> dict[str, float]:
     clips: dict[str, float] = {}
-    for clip, noise, least, most in (
-        ("encoder.clip", "encoder.noise", 0.0, math.inf),
-        ("heads.clip", "heads.domain_noise", min(_LEAST_HEAD_CLIP, study.heads.clip), 1.0),
+    for clip, noise, least in (
+        ("encoder.clip", "encoder.noise", 0.0),
+        ("heads.clip", "heads.domain_noise", min(_LEAST_HEAD_CLIP, study.heads.clip)),
     ):
         if noise in noises:
-            same = field_of(study, clip) * field_of(study, noise) / noises[noise]
-            clips[clip] = float(f"{min(most, max(least, same)):.{_DIGITS - 1}g}")
+            own = field_of(study, clip)
+            same = own * field_of(study, noise) / noises[noise]
+            clips[clip] = own if same >= own else float(f"{max(least, same):.{_DIGITS - 1}g}")
     return clips
 
 

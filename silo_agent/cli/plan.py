@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated
@@ -19,6 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from policies.accounting import accountant
+from policies.accounting.accountant import with_fields
 from policies.accounting.planning import Advice, Noises, Prices, advise, price
 from policies.decision import decide
 from policies.documents.policy import Policy, load_policy
@@ -33,6 +35,7 @@ from policies.refusals import Refused
 from silo_agent.cli import forecast as forecasts
 from silo_agent.cli.options import DEFAULT, AsJson
 from silo_agent.cli.policy import ATTENTION
+from silo_agent.cli.policy import refused as policy_refuses
 from silo_agent.config import AgentConfig
 from silo_agent.storage.folders import StateFolder
 
@@ -106,6 +109,7 @@ def plan(
     prices = price(study, delta)
     standing = None if settings is None or policy is None else _standing(settings, policy, study)
     advice = None if target_epsilon is None else advise(study, target_epsilon, delta, encoder_share)
+    objections = _objections(policy, study, advice)
     refused = _below_the_quorum(study)
     held_out = None if policy is None else policy.data_set.holdout
     worth, known = None, None
@@ -115,12 +119,13 @@ def plan(
             study, patients=patients or [], prevalence=prevalence, effect=effect, held_out=held_out, known=known
         )
     if as_json:
-        document = _document(study, prices, standing, advice) | {"sums": _sums(study, refused)}
+        document = _document(study, prices, standing, advice, objections) | {"sums": _sums(study, refused)}
         if worth is not None:
             document["forecast"] = forecasts.document(study, worth, known)
         typer.echo(json.dumps(document, indent=1, allow_nan=False))
     else:
-        _print(study, prices, standing, advice)
+        _print(study, prices, standing)
+        typer.echo("\n".join([*_advice_lines(study, advice, objections), ""]), nl=False)
         typer.echo(_missing(study) if refused is None else f"Every silo refuses: {refused}")
         if worth is not None:
             forecasts.show(study, worth, known)
@@ -199,7 +204,22 @@ def _standing(settings: AgentConfig, policy: Policy, study: Study) -> Standing:
     return Standing(before, after, math.inf if policy.data_set.public else policy.budget.epsilon, refusal)
 
 
-def _print(study: Study, prices: Prices, standing: Standing | None, advice: Advice | None) -> None:
+def _objections(policy: Policy | None, study: Study, advice: Advice | None) -> dict[str, Refused | None]:
+    """What this hospital's policy has against each way of the advice, with the whole budget left."""
+    if policy is None or advice is None:
+        return {}
+    ways = {"scaled": advice.scaled, "encoder_only": advice.encoder_only, "split": advice.split}
+    changed: dict[str, dict[str, float]] = {
+        name: {**noises.fields, **noises.clips} for name, noises in ways.items() if noises is not None
+    }
+    if advice.domain_rounds is not None and advice.domain_rounds < study.heads.domain_rounds:
+        changed["domain_rounds"] = {"heads.domain_rounds": advice.domain_rounds}
+    return {
+        name: policy_refuses(policy, with_fields(study, fields), study.silos[0]) for name, fields in changed.items()
+    }
+
+
+def _print(study: Study, prices: Prices, standing: Standing | None) -> None:
     table = Table("releases", "epsilon alone", title=f"{study.name} at delta {prices.delta:g}", title_justify="left")
     for tensor, alone in prices.alone.items():
         table.add_row(tensor, _shown(alone))
@@ -219,27 +239,33 @@ def _print(study: Study, prices: Prices, standing: Standing | None, advice: Advi
             f"Spent before {_shown(standing.spent)}, after {_shown(standing.after)} of {_shown(standing.budget)},"
             f" left {_shown(standing.left)}."
         )
-    if advice is not None:
-        typer.echo("\n".join(_advice_lines(study, advice)))
 
 
-def _advice_lines(study: Study, advice: Advice) -> list[str]:
+def _advice_lines(study: Study, advice: Advice | None, objections: Mapping[str, Refused | None]) -> list[str]:
+    if advice is None:
+        return []
+
+    def objection(way: str) -> list[str]:
+        why = objections.get(way)
+        return [] if why is None else [f"# This hospital's policy refuses that: {why.text}"]
+
     target = advice.target
     lines = [f"\n# For epsilon {target:g}: all noise scaled, which costs {advice.scaled.epsilon:.4f}"]
-    lines += _yaml(advice.scaled)
+    lines += _yaml(advice.scaled) + objection("scaled")
     if advice.encoder_only is None:
         lines.append(f"# The encoder's noise alone cannot bring the study to {target:g}.")
     else:
         lines.append(f"# Or the encoder's noise alone, which costs {advice.encoder_only.epsilon:.4f}")
-        lines += _yaml(advice.encoder_only)
+        lines += _yaml(advice.encoder_only) + objection("encoder_only")
     if advice.split is not None:
         lines.append(f"# Or all noise, with the given share for the encoder, which costs {advice.split.epsilon:.4f}")
-        lines += _yaml(advice.split)
+        lines += _yaml(advice.split) + objection("split")
     rounds, planned = advice.domain_rounds, study.heads.domain_rounds
     if rounds is None:
         lines.append(f"# With unchanged noise, no number of domain rounds costs at most {target:g}.")
     elif rounds < planned:
         lines.append(f"# Or unchanged noise and heads.domain_rounds {rounds} instead of {planned}.")
+        lines += objection("domain_rounds")
     return lines
 
 
@@ -252,7 +278,13 @@ def _yaml(noises: Noises) -> list[str]:
     return [line for part, fields in parts.items() for line in (f"{part}:", *fields)]
 
 
-def _document(study: Study, prices: Prices, standing: Standing | None, advice: Advice | None) -> dict[str, object]:
+def _document(
+    study: Study,
+    prices: Prices,
+    standing: Standing | None,
+    advice: Advice | None,
+    objections: Mapping[str, Refused | None],
+) -> dict[str, object]:
     document: dict[str, object] = {
         "study": study.name,
         "digest": study.digest,
@@ -277,6 +309,7 @@ def _document(study: Study, prices: Prices, standing: Standing | None, advice: A
         }
     if advice is not None:
         document["advice"] = asdict(advice)
+        document["advice_refused"] = {way: None if why is None else why.text for way, why in objections.items()}
     return document
 
 

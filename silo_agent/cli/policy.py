@@ -46,16 +46,16 @@ def policy_check(
     wanted, refusal = (None, None) if study is None else _considered(policy, study, silo)
     if as_json:
         reason = None if refusal is None else {"reason": refusal.reason, "text": refusal.text}
-        typer.echo(
-            json.dumps({"digest": policy.digest, "study": wanted and wanted.digest, "refused": reason}, indent=1)
-        )
+        reasons = [{"reason": label, "text": text} for label, text in (() if refusal is None else refusal.reasons)]
+        document = {"digest": policy.digest, "study": wanted and wanted.digest, "refused": reason, "reasons": reasons}
+        typer.echo(json.dumps(document, indent=1))
     else:
         typer.echo(f"{file}: a complete policy, digest {policy.digest}")
         if datetime.now(UTC).date() > policy.budget.expires:
             typer.echo(f"It expired on {policy.budget.expires}: nothing will be charged.")
         if study is not None:
             name = study if wanted is None else wanted.name
-            typer.echo(f"{name}: {'would be taken' if refusal is None else f'refused: {refusal}'}")
+            typer.echo(f"{name}: {'would be taken' if refusal is None else _listed(refusal)}")
     if refusal is not None:
         raise typer.Exit(ATTENTION)
 
@@ -154,6 +154,13 @@ def _considered(policy: Policy, file: Path, silo: str | None) -> tuple[Study | N
     except Refused as refusal:
         return None, refusal
     return study, refused(policy, study, silo or study.silos[0])
+
+
+def _listed(refusal: Refused) -> str:
+    """A refusal for people: one reason in the line, several below it."""
+    if len(refusal.reasons) == 1:
+        return f"refused: {refusal}"
+    return "\n- ".join(["refused", *(f"{label}: {text}" for label, text in refusal.reasons)])
 
 
 def _lines(found: tuple[Difference, ...]) -> list[str]:

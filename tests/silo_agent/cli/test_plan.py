@@ -232,6 +232,16 @@ def test_what_is_recommended_can_be_pasted_and_costs_what_is_said(study):
     assert advice["split"] is None
 
 
+def test_a_recommendation_that_the_policy_refuses_says_so(hospital, study):
+    policy = policy_document("north-ward")
+    policy["limits"]["study_epsilon"] = 0.5
+    write_yaml(hospital.parent / "policy.yaml", policy)
+    given = ("plan", study, "-c", hospital, "--target-epsilon", "0.8", "--no-forecast")
+    assert "# This hospital's policy refuses that: " in invoke(*given).output
+    refused = json.loads(invoke(*given, "--json").output)["advice_refused"]
+    assert "policy.limits.study_epsilon allows 0.5" in refused["scaled"]
+
+
 def test_a_share_for_the_encoder_is_recommended_if_it_is_asked_for(quick_path):
     steps = {"sealed_steps": True, "sampling_rate": 1.0, "sealing": "ring64", "noise": 20.0}
     study = write_yaml(quick_path / "sealed.yaml", tiny_document(encoder=steps))

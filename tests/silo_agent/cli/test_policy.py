@@ -94,6 +94,18 @@ def test_a_study_that_asks_too_much_is_refused_with_exit_code_3(policy, study):
     assert json.loads(done.output)["refused"]["reason"] == "too_few_silos"
 
 
+def test_every_reason_has_a_line_and_a_place_in_the_document(policy, study):
+    document = policy_document("north-ward", min_silos=4)
+    document["limits"]["rounds"] = 1
+    write_yaml(policy, document)
+    lines = invoke("policy", "check", policy, "--study", study).output.splitlines()
+    assert lines[1] == "tiny: refused"
+    assert [line.partition(":")[0] for line in lines[2:]] == ["- too_few_silos", "- too_many_rounds"]
+    told = json.loads(invoke("policy", "check", policy, "--study", study, "--json").output)
+    assert [one["reason"] for one in told["reasons"]] == ["too_few_silos", "too_many_rounds"]
+    assert told["refused"]["reason"] == "too_few_silos"
+
+
 def test_a_study_that_cannot_be_accounted_for_is_refused_by_name(policy, study):
     write_yaml(study, tiny_document(encoder={"mmd": 0.1}))
     done = invoke("policy", "check", policy, "--study", study)
