@@ -6,6 +6,7 @@ import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from importlib.metadata import version
+from wsgiref.simple_server import WSGIServer
 
 import grpc
 import structlog
@@ -103,9 +104,7 @@ class Server:
         self._add(OPERATORS, OperatorService(self.engine, refusals), pool=self._operators)
         self._add(HEALTH, self._health, only=("Check",))
         self._server.add_generic_rpc_handlers((self._guard.unknown(),))
-        self._http, self._http_thread = start_http_server(
-            config.metrics_port, addr=config.metrics_host, registry=self.metrics.registry
-        )
+        self._http, self._http_thread = _serve_metrics(config, self.metrics)
         self.metrics_port = int(self._http.server_port)
 
     def _add(
@@ -141,6 +140,18 @@ class Server:
         self._http.server_close()
         self._http_thread.join()
         log.info("stopped")
+
+
+def _serve_metrics(config: CoordinatorConfig, metrics: Metrics) -> tuple[WSGIServer, threading.Thread]:
+    """Serve the metrics page. Raises OSError with host and port."""
+    try:
+        return start_http_server(config.metrics_port, addr=config.metrics_host, registry=metrics.registry)
+    except OSError as error:
+        msg = (
+            f"the metrics page cannot be served on {config.metrics_host}:{config.metrics_port} ({error.strerror}); give"
+            " another metrics_host or metrics_port, or stop the process that uses it"
+        )
+        raise OSError(msg) from None
 
 
 def serve(config: CoordinatorConfig) -> None:

@@ -12,9 +12,11 @@ time.
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Self
 
 
 def write_whole(path: Path, content: bytes) -> None:
@@ -28,13 +30,43 @@ def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
     fresh = path.with_name(path.name + ".new")
     handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
-        with os.fdopen(handle, "wb") as file:
+        with _Placed(handle, path) as file:
             for piece in pieces:
                 file.write(piece)
         put_in_place(fresh, path)
     except BaseException:
         fresh.unlink(missing_ok=True)
         raise
+
+
+class _Placed:
+    """An open file whose errors say which file was written, how far it came, and how much room there is."""
+
+    def __init__(self, handle: int, path: Path) -> None:
+        self._file, self._path, self._bytes = os.fdopen(handle, "wb"), path, 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def write(self, piece: bytes) -> None:
+        """Append bytes. Raises OSError."""
+        self._bytes += len(piece)
+        try:
+            self._file.write(piece)
+        except OSError as error:
+            raise self._placed(error) from None
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            self._file.close()
+        except OSError as error:
+            if kind is None:
+                raise self._placed(error) from None
+
+    def _placed(self, error: OSError) -> OSError:
+        free = shutil.disk_usage(self._path.parent).free
+        said = f"{error.strerror}, while {self._bytes} bytes were written; {free} bytes are free there"
+        return OSError(error.errno, said, str(self._path))
 
 
 def write_new(path: Path, content: bytes) -> None:
@@ -45,10 +77,9 @@ def write_new(path: Path, content: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
-        with os.fdopen(handle, "wb") as file:
+        with _Placed(handle, path) as file:
             file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        _sync(Path(name))
         os.link(name, path)
     finally:
         Path(name).unlink()
@@ -57,10 +88,14 @@ def write_new(path: Path, content: bytes) -> None:
 
 def put_in_place(fresh: Path, path: Path) -> None:
     """Give a finished file its name, replacing any file of that name in the same folder. Raises OSError."""
-    with fresh.open("rb") as file:
-        os.fsync(file.fileno())
+    _sync(fresh)
     fresh.replace(path)
     sync_folder(path.parent)
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb") as file:
+        os.fsync(file.fileno())
 
 
 def sync_folder(folder: Path) -> None:

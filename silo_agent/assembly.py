@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from wsgiref.simple_server import WSGIServer
 
 import structlog
 from prometheus_client import start_http_server
@@ -45,7 +46,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    http, http_thread = start_http_server(config.metrics_port, addr=config.metrics_host, registry=metrics.registry)
+    http, http_thread = _serve_metrics(config, metrics)
     session = session_name(config.state, credential, entropy)
     client = Client(config.coordinator, credential, session, stop, lambda up: metrics.connected.set(float(up)))
     data_set, written = gate.policy.data_set, Written.of(gate.policy)
@@ -119,6 +120,18 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
         http.server_close()
         http_thread.join()
     return agent.finished
+
+
+def _serve_metrics(config: AgentConfig, metrics: Metrics) -> tuple[WSGIServer, threading.Thread]:
+    """Serve the metrics page. Raises OSError with host and port."""
+    try:
+        return start_http_server(config.metrics_port, addr=config.metrics_host, registry=metrics.registry)
+    except OSError as error:
+        msg = (
+            f"the metrics page cannot be served on {config.metrics_host}:{config.metrics_port} ({error.strerror}); give"
+            " another metrics_host or metrics_port, or stop the process that uses it"
+        )
+        raise OSError(msg) from None
 
 
 def _wait(stop: threading.Event, seconds: float) -> None:

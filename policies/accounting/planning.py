@@ -62,9 +62,9 @@ class Noises:
 
     The clips cost no epsilon. Where the noise multiplier grows, a smaller clip lets no more noise reach the model than
     the study plans, because the noise in the model is noise multiplier times clip. Where it falls, the clip stays: a
-    larger one would pay epsilon and leave as much noise as before. The gradient keeps its direction and loses some of its size, as with the
-    product of clip and learning rate in De et al. 2022, "Unlocking high-accuracy differentially private image
-    classification".
+    larger one would pay epsilon and leave as much noise as before. The gradient keeps its direction and loses some of
+    its size, as with the product of clip and learning rate in De et al. 2022, "Unlocking high-accuracy differentially
+    private image classification".
     """
 
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -84,6 +84,9 @@ class Table:
         )
 
 
+_DELIMITERS: Final = {";": "semicolons", "\t": "tabs", ",": "commas", "|": "bars"}
+
+
 def needed_columns(schema: DataSchema) -> tuple[str, ...]:
     """Return the columns that the schema reads, each once, in a fixed order."""
     names = [schema.patient] if schema.patient is not None else []
@@ -140,6 +143,7 @@ def _read_csv(
         found = split_rows(stream.readlines(), schema.delimiter)
     header = list(schema.columns) or _header(path.name, found)
     needed = _present(header, wanted, optional)
+    _require_delimiter(path.name, header, needed, schema.delimiter)
     places = _places(path.name, header, needed)
     for line, cells in found:
         if isinstance(cells, Unfit):
@@ -225,6 +229,19 @@ def _places(file: str, header: Sequence[str], needed: Iterable[str]) -> list[int
         raise DataError(faults)
     place = {name: i for i, name in enumerate(header)}
     return [place[name] for name in needed]
+
+
+def _require_delimiter(file: str, header: Sequence[str], needed: Iterable[str], delimiter: str) -> None:
+    """Refuse by one sentence a file whose only column would be the wanted ones, parted by something else."""
+    if len(header) != 1:
+        return
+    for other, called in _DELIMITERS.items():
+        parted = {name.strip().strip('"') for name in header[0].split(other)}
+        if other != delimiter and parted.issuperset(needed):
+            found = f"a header line whose columns are parted by {called}"
+            raise _refusal(
+                file, found, f"{delimiter!r}: set data_set.file.delimiter to {other!r} in the policy, or save it anew"
+            )
 
 
 def _identity(cells: Iterable[Cell]) -> str:

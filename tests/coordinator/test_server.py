@@ -261,6 +261,8 @@ def test_a_port_that_is_taken_is_one_sentence(server, config_file):
     config = CoordinatorConfig.load(config_file)
     with pytest.raises(OSError, match=f"127.0.0.1:{server.port} cannot be served; give another"):
         Server(config.model_copy(update={"port": server.port}))
+    with pytest.raises(OSError, match=f"served on 127.0.0.1:{server.metrics_port} .Address already in use.; give"):
+        Server(config.model_copy(update={"port": 0, "metrics_port": server.metrics_port}))
 
 
 def test_a_note_is_relayed_as_it_came(scene):

@@ -1,4 +1,5 @@
 import os
+import resource
 from pathlib import Path
 
 import pytest
@@ -100,3 +101,16 @@ def test_no_other_module_syncs_a_file():
         if "fsync" in path.read_text()
     }
     assert found == SYNCING
+
+
+@pytest.mark.parametrize("write", [write_whole, write_new])
+def test_a_write_that_fails_names_the_file_its_size_and_the_room(tmp_path, write):
+    """A real limit of the system on a file's size stands in for a full disk."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, hard))
+    try:
+        with pytest.raises(OSError, match=rf"while 50000 bytes were written; \d+ bytes are free there: '{tmp_path}/f'"):
+            write(tmp_path / "f", bytes(50_000))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert list(tmp_path.iterdir()) == []

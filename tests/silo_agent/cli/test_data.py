@@ -104,6 +104,15 @@ def test_a_file_that_the_agent_would_refuse_is_a_sentence(hospital, study):
         raise done.exception
 
 
+def test_a_file_parted_by_semicolons_is_told_so_in_one_sentence(hospital, study):
+    write(hospital.parent, *[row.replace(",", ";") for row in FIT], header=HEADER.replace(",", ";"))
+    told = str(invoke(study, "-c", hospital).exception)
+    assert told == (
+        "the agent would refuse tiny: north.csv: found a header line whose columns are parted by semicolons, expected"
+        " ',': set data_set.file.delimiter to ';' in the policy, or save it anew"
+    )
+
+
 def test_a_study_without_a_file_is_a_sentence(hospital, study):
     write_yaml(study, tiny_document(name="other"))
     with pytest.raises(StateError, match="names no file for the study 'other'; add it under data"):
