@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from policies.documents.data_schema import BINARY
 from policies.documents.study import Study
 from policies.plan import shapes
 from silo_agent.data.cells import text
@@ -74,8 +75,16 @@ class Predictions:
 
     @property
     def classes(self) -> tuple[str, ...]:
-        """The name of each class, which is its first code; a number has none."""
-        return tuple(text(codes[0]) for codes in self.study.data.label.codes)
+        """The name of each class, which is its first code; a number has none.
+
+        Of yes and no, yes is all of its codes, and no is `not` yes if it has several: its first code would name only
+        some of its records.
+        """
+        codes = self.study.data.label.codes
+        if len(codes) != BINARY:
+            return tuple(text(own[0]) for own in codes)
+        no, yes = ("/".join(text(code) for code in own) for own in codes)
+        return (f"not {yes}" if len(codes[0]) > 1 else no, yes)
 
     def rows(self) -> Iterator[tuple[int | str | float | None, ...]]:
         """Yield rows in the order of `columns`. Records count from 1. An unknown domain is None."""

@@ -206,6 +206,21 @@ def test_a_class_is_named_by_its_first_code(tmp_path):
     assert [row[-1] for row in found.rows()] == names[found.probabilities.argmax(axis=1)].tolist()
 
 
+@pytest.mark.parametrize(
+    ("label", "names"),
+    [
+        ({"positive": ["<30"], "negative": ["NO", ">30"]}, ("not <30", "<30")),
+        ({"positive": [2, 3], "negative": [0, 1]}, ("not 2/3", "2/3")),
+        ({"positive": ["yes"], "negative": ["no"]}, ("no", "yes")),
+    ],
+)
+def test_no_is_named_by_its_meaning_if_it_has_several_codes(tmp_path, label, names):
+    study = study_of("linear mlp", data={"label": {"column": "ill", **label}})
+    found = predict(random_model(study), write_rows(tmp_path / "r.csv", rows_of("a", "b", "a")), folder=tmp_path)
+    assert found.columns[4:6] == tuple(f"probability_{name}" for name in names)
+    assert {row[-1] for row in found.rows()} <= set(names)
+
+
 @pytest.mark.parametrize("label", [DAYS, DOSE, VISITS])
 def test_a_number_is_predicted_in_the_unit_of_its_column(tmp_path, label):
     study = study_of("mlp of a number", data={"label": label})
