@@ -42,7 +42,11 @@ def _at_terminal() -> bool:
 
 
 def _passphrase(*, confirm: bool) -> bytes | None:
+    """The passphrase, from the variable or a person; None if it is empty. With `confirm` somebody must have said so."""
     given = os.environ.get(PASSPHRASE_VARIABLE)
+    if given is None and confirm and not _at_terminal():
+        msg = f"nobody can be asked for the new key's passphrase; set {PASSPHRASE_VARIABLE} (empty: no passphrase)"
+        raise EnrolmentError(msg)
     if given is None and _at_terminal():
         given = typer.prompt(
             "Passphrase of the authority's key", default="", hide_input=True, confirmation_prompt=confirm

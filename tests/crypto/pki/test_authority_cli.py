@@ -13,7 +13,7 @@ from crypto.pki.identity import Identity, Role, Subject
 @pytest.fixture
 def run(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv(PASSPHRASE_VARIABLE, raising=False)
+    monkeypatch.setenv(PASSPHRASE_VARIABLE, "")
     return lambda *arguments, **extra: CliRunner().invoke(app, arguments, **extra)
 
 
@@ -41,6 +41,14 @@ def test_a_consortium_is_made_from_the_command_line(run, tmp_path):
     assert again.exit_code == 1
     assert "c.pem exists already" in again.output
     assert len((tmp_path / "root/issued.jsonl").read_text().splitlines()) == 1
+
+
+def test_without_a_terminal_somebody_must_have_said_what_protects_the_key(run, tmp_path, monkeypatch):
+    monkeypatch.delenv(PASSPHRASE_VARIABLE)
+    done = run("init", "root", "--name", "C")
+    assert done.exit_code == 1
+    assert f"refused: nobody can be asked for the new key's passphrase; set {PASSPHRASE_VARIABLE}" in done.output
+    assert not (tmp_path / "root").exists()
 
 
 def test_a_coordinator_gets_its_hosts(run, tmp_path):
