@@ -42,18 +42,20 @@ def serve(config: ConfigOption = Path("coordinator.yaml")) -> None:
     import structlog
 
     from coordinator.server import serve as serve_until_stopped
+    from protos.core_log import diverted
 
-    structlog.configure(
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso"),
-            structlog.processors.format_exc_info,
-            structlog.processors.JSONRenderer(),
-        ],
-        wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
-    )
-    serve_until_stopped(CoordinatorConfig.load(config))
+    with diverted() as lines:
+        structlog.configure(
+            processors=[
+                structlog.processors.add_log_level,
+                structlog.processors.TimeStamper(fmt="iso"),
+                structlog.processors.format_exc_info,
+                structlog.processors.JSONRenderer(),
+            ],
+            wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
+            logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        )
+        serve_until_stopped(CoordinatorConfig.load(config), lines)
 
 
 @app.command()

@@ -69,6 +69,11 @@ class Metrics:
             ["reason"],
             registry=self.registry,
         )
+        self.failed_handshakes = Counter(
+            "fedward_coordinator_failed_handshakes_total",
+            "TLS handshakes that failed: no certificate, one of another authority, or no TLS at all.",
+            registry=self.registry,
+        )
         self.last_seen = Gauge(
             "fedward_coordinator_silo_last_seen_seconds",
             "When a silo was last heard, in seconds since the epoch.",

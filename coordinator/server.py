@@ -19,6 +19,7 @@ from coordinator.cosigning import Cosigning
 from coordinator.door import files
 from coordinator.door.callers import RememberingTrust
 from coordinator.door.connections import Connections
+from coordinator.door.core_log import CoreLog
 from coordinator.door.guard import Guard
 from coordinator.engine import Engine
 from coordinator.metrics import Metrics
@@ -29,6 +30,7 @@ from coordinator.storage.spool import Spool
 from coordinator.storage.store import Store
 from crypto.pki.certificates import Credential
 from crypto.pki.tls import server_credentials
+from protos.core_log import Diverted
 from protos.messages import MAX_MESSAGE
 from protos.v1 import operator_pb2, silo_pb2
 
@@ -154,9 +156,10 @@ def _serve_metrics(config: CoordinatorConfig, metrics: Metrics) -> tuple[WSGISer
         raise OSError(msg) from None
 
 
-def serve(config: CoordinatorConfig) -> None:
-    """Serve until SIGTERM or SIGINT."""
+def serve(config: CoordinatorConfig, lines: Diverted) -> None:
+    """Serve until SIGTERM or SIGINT. `lines` has what gRPC's core says."""
     server = Server(config)
+    lines.tell(CoreLog(server.metrics).tell)
     asked = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: asked.set())

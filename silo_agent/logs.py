@@ -16,6 +16,7 @@ import structlog
 
 from policies.durable import sync_folder
 from policies.plan.release import Release
+from protos.core_log import CoreLine
 from protos.messages import Place
 
 
@@ -31,6 +32,11 @@ def configure() -> None:
         wrapper_class=structlog.make_filtering_bound_logger(logging.INFO),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
+
+
+def tell_core(line: CoreLine) -> None:
+    """Log a line of gRPC's core. It speaks of connections alone."""
+    getattr(structlog.get_logger(), line.level)("grpc", where=line.where, why=line.text)
 
 
 class TrainingLog:

@@ -59,16 +59,19 @@ def run(
     until_finished: Annotated[bool, typer.Option(help="Exit when a study has ended.")] = False,
 ) -> None:
     """Take part in studies until stopped."""
+    from protos.core_log import diverted
     from silo_agent import logs
 
-    logs.configure()
-    from silo_agent.learning.lean import load_lean
+    with diverted() as lines:
+        logs.configure()
+        lines.tell(logs.tell_core)
+        from silo_agent.learning.lean import load_lean
 
-    load_lean()
-    from silo_agent.assembly import run_agent
-    from silo_agent.config import AgentConfig
+        load_lean()
+        from silo_agent.assembly import run_agent
+        from silo_agent.config import AgentConfig
 
-    ended = run_agent(AgentConfig.load(config), until_finished=until_finished)
+        ended = run_agent(AgentConfig.load(config), until_finished=until_finished)
     for study, why in ended:
         typer.echo(f"{study}: {why}")
 

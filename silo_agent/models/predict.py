@@ -18,8 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from policies.documents.data_schema import BINARY
-from policies.documents.study import Study
+from policies.documents.study import BINARY, Study
 from policies.plan import shapes
 from silo_agent.data.cells import text
 from silo_agent.data.images import Images

@@ -12,6 +12,7 @@ from coordinator.metrics import Metrics
 
 NAMES = {
     "fedward_coordinator_attempts": ("outcome",),
+    "fedward_coordinator_failed_handshakes": (),
     "fedward_coordinator_lost": ("phase",),
     "fedward_coordinator_phase_seconds": ("phase",),
     "fedward_coordinator_received_bytes": ("kind",),

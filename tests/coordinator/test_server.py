@@ -6,8 +6,10 @@ import itertools
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import time
 import urllib.request
 from pathlib import Path
 
@@ -246,12 +248,19 @@ def test_it_serves_where_nothing_can_learn_or_open(config_file, authority, opera
             scene.start()
             scene.play(lambda status: status.round == 1)
             assert 'outcome="committed"} 1.0' in scrape(metrics_port)
+            with socket.create_connection(("127.0.0.1", port)) as stranger:
+                stranger.sendall(b"GET / HTTP/1.1\r\n\r\n")
+                stranger.recv(1)  # it is closed
+            while "failed_handshakes_total 1.0" not in scrape(metrics_port):
+                time.sleep(0.05)
             scene.close()
             operator.close()
             os.kill(process.pid, signal.SIGTERM)
             out, err = process.communicate(timeout=300)
             assert (process.returncode, out) == (0, "[]\n"), "no module that could open a sum was loaded"
-            assert json.loads(err.splitlines()[-1])["event"] == "stopped"
+            told = [json.loads(line) for line in err.splitlines()]
+            assert told[-1]["event"] == "stopped"
+            assert [one["why"][:16] for one in told if one["event"] == "a TLS handshake failed"] == ["Handshake failed"]
         finally:
             process.kill()
     assert (config_file.parent / "data" / "coordinator.sqlite3").exists()
