@@ -64,13 +64,16 @@ def studies(config: ConfigOption = DEFAULT, *, as_json: AsJson = False) -> None:
     from rich.table import Table
 
     from silo_agent.config import AgentConfig
+    from silo_agent.storage.folders import StateFolder
     from silo_agent.storage.state import State
 
-    state = State(AgentConfig.load(config).state)
-    try:
-        known = known_studies(state)
-    finally:
-        state.close()
+    folder, known = AgentConfig.load(config).state, []
+    if StateFolder(folder).database.is_file():
+        state = State(folder)
+        try:
+            known = known_studies(state)
+        finally:
+            state.close()
     if as_json:
         typer.echo(json.dumps([asdict(one) for one in known], indent=1))
         return
