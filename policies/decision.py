@@ -27,6 +27,10 @@ _STATE_IT: Final = (
     "A policy of version 3 means commas and a header line; put one of version 4 into force, whose data_set.file says"
     " how the file is parted"
 )
+_PRICELESS: Final = {Reason.TOO_MANY_ROUNDS, Reason.NOT_IN_PLAN, Reason.NOT_PUBLIC}
+"""With one of these reasons no price is computed: there is none, or nothing that is allowed bounds the work."""
+_STRANGER: Final = {Reason.EXPIRED, Reason.NOT_INVITED, Reason.STUDY_NOT_ALLOWED}
+"""With one of these reasons a refusal says nothing that follows from what the ledger holds."""
 _NAMED, _LETTERS = 6, 32
 """Most columns that a refusal lists, and most letters of each."""
 
@@ -74,14 +78,16 @@ def decide(
         *_check_reports(policy, study),
         *_check_delta(policy, study),
     ]
-    planned = plan(study)
     # For public data no budget protects anybody; the ledger still records what was done.
-    if not policy.data_set.public and study.privacy.mode != "none" and 0 <= round <= planned.last:
+    reasons = {reason for reason, _ in found}
+    if not policy.data_set.public and not reasons & _PRICELESS:
+        stranger = bool(reasons & _STRANGER)
+        planned = plan(study)
         rest = planned.costs(round)
-        found += _check_study(policy, planned, list(study_spent), rest)
-        found += _check_rounds(policy, planned, round, charged_attempts)
+        found += _check_study(policy, planned, [] if stranger else list(study_spent), rest)
+        found += _check_rounds(policy, planned, round, 0 if stranger else charged_attempts)
         found += _check_split(policy, planned)
-        found += _check_budget(policy, list(spent_costs), rest)
+        found += [] if stranger else _check_budget(policy, list(spent_costs), rest)
     if found:
         raise Refused.of(found)
 
@@ -115,7 +121,7 @@ def _check_validity(policy: Policy, today: date, ledger_day: date | None) -> Ite
         " decides whether a new policy is made",
     )
     yield from _unless(
-        ledger_day is None or ledger_day <= expires,
+        today > expires or ledger_day is None or ledger_day <= expires,
         Reason.EXPIRED,
         f"policy.budget.expires is {expires}, and an entry of the ledger was written on {ledger_day}, although this"
         f" machine's clock now says {today}. Correct the clock; if the entry's day was wrong, {policy.contact} decides"
@@ -139,14 +145,15 @@ def _check_unit(policy: Policy, study: Study) -> Iterator[Why]:
     """Check the unit. The policy says by which columns cohorts are drawn, so that all studies draw the same ones."""
     unit, columns = policy.data_set.unit, policy.data_set.identified_by
     patient = study.data.patient
+    fits = unit == ("record" if patient is None else "patient")
     yield from _unless(
-        unit == ("record" if patient is None else "patient"),
+        fits,
         Reason.UNIT,
         f"policy.data_set.unit is {unit}, and study.data.patient is {patient!r}: with unit patient the study must name"
         " the patient column, with unit record it must name none",
     )
     yield from _unless(
-        patient is None or (patient,) == columns,
+        not fits or patient is None or (patient,) == columns,
         Reason.UNIT,
         f"study.data.patient is {patient!r}, and policy.data_set.identified_by is {', '.join(map(repr, columns))}: the"
         " policy decides which column names the patient, so the study must name the same column",

@@ -8,29 +8,96 @@ something that the ledger forbids, so that a script can ask for a second look.
 from __future__ import annotations
 
 import json
+import re
 import textwrap
-from datetime import UTC, datetime
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+import policies
+from policies import durable
 from policies.decision import decide
 from policies.documents.compare import Change, Difference, differences
+from policies.documents.document import DocumentError
 from policies.documents.explain import explain
 from policies.documents.policy import Policy, load_policy
 from policies.documents.schema import policy_schema
 from policies.documents.study import Study, load_study
+from policies.plan import quorum
 from policies.refusals import Refused
 from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption
 from silo_agent.config import AgentConfig
+from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
 
 policy_app = typer.Typer(help="What this hospital allows.", no_args_is_help=True)
 ATTENTION = 3
 """Exit code if a person should look: a study is refused, or a policy becomes looser."""
 _WIDTH = 100
+_TEMPLATE = Path(policies.__file__).parent / "samples" / "three-hospitals.yaml"
 PolicyFile = Annotated[Path, typer.Argument(help="policy.yaml")]
+
+
+@policy_app.command("new")
+def policy_new(
+    *,
+    data_set: Annotated[
+        str, typer.Option(prompt="Name of the data set (a-z, 0-9, hyphens)", help="data_set.id, as in the certificate.")
+    ],
+    contact: Annotated[str, typer.Option(prompt="Who decides about studies (an address)", help="contact")],
+    patient: Annotated[str, typer.Option(prompt="Column that says whose record it is", help="data_set.identified_by")],
+    hospitals: Annotated[
+        int, typer.Option(min=3, prompt="How many hospitals are in a study", help="This one included; sets min_silos.")
+    ],
+    epsilon: Annotated[
+        float, typer.Option(prompt="Epsilon of all studies together (8 is usual)", help="budget.epsilon")
+    ],
+    years: Annotated[int, typer.Option(min=1, max=10, help="Until the policy expires.")] = 2,
+    out: Annotated[Path, typer.Option(help="New file for the policy; an existing one is never overwritten.")] = Path(
+        "policy.yaml"
+    ),
+) -> None:
+    """Write a commented policy for three hospitals and more, from five answers. One study may use half the epsilon."""
+    today = datetime.now(UTC).date()
+    answered = {
+        "contact": json.dumps(contact),
+        "  id": json.dumps(data_set),
+        "  identified_by": json.dumps([patient]),
+        "  epsilon": repr(epsilon),
+        "  expires": date(today.year + years, today.month, min(today.day, 28)).isoformat(),
+        "min_silos": str(max(3, quorum.least(hospitals, colluders=1))),
+        "  study_epsilon": repr(epsilon / 2),
+        "  round_epsilon": repr(epsilon / 2),
+    }
+    head = f"# Written by `fedward-silo policy new` on {today}. Read every line: it binds this hospital.\n"
+    body = _TEMPLATE.read_text(encoding="utf-8").partition("version:")
+    text = head + body[1] + _filled_in(body[2], answered)
+    try:
+        durable.write_new(out, text.encode())
+    except FileExistsError:
+        msg = f"{out} exists already; give another --out, or remove it"
+        raise StateError(msg) from None
+    try:
+        policy = load_policy(out)
+    except DocumentError:
+        out.unlink()
+        raise
+    typer.echo(f"{out}: a complete policy, digest {policy.digest}")
+    typer.echo(f"Read it, then see what it means: fedward-silo policy explain {out}")
+
+
+def _filled_in(sample: str, answered: Mapping[str, str]) -> str:
+    """The sample with the answers in the place of its own values; comments stay. Every field must be in it once."""
+    for field, answer in answered.items():
+        found = list(re.finditer(rf"^{field}: (\S+(?: \S+)*?)(?=$|\s+#)", sample, re.MULTILINE))
+        if len(found) != 1:
+            msg = f"the sample of a policy has the field {field.strip()} {len(found)} times; report this to FedWard"
+            raise StateError(msg)
+        sample = sample[: found[0].start(1)] + answer + sample[found[0].end(1) :]
+    return sample
 
 
 @policy_app.command("check")

@@ -229,6 +229,18 @@ def test_all_reasons_stand_in_one_refusal_with_the_studys_value_and_the_allowed_
     assert "(3) study.encoder.clip is 0.7; policy.limits.clip allows 0.5. (4)" in refused.text
 
 
+@pytest.mark.parametrize(
+    ("policy", "call"),
+    [({"budget.expires": "2027-05-31"}, {}), ({"studies": ["0" * 64]}, {}), ({}, {"silo": "nobody"})],
+    ids=["expired", "not listed", "not invited"],
+)
+def test_a_stranger_learns_nothing_of_the_ledger(policy, call, refusal):
+    """What is left of the budget is for those whom the hospital works with."""
+    spent = [Cost("training", 1.0, 1.05, 1)]
+    told = [refusal(policy, **call, spent_costs=costs, study_spent=costs).reasons for costs in ([], spent)]
+    assert told[0] == told[1]
+
+
 def test_a_study_that_was_stored_before_a_bound_existed_is_refused_by_name(make_policy, make_study):
     stored = make_study().canonical().replace(b'"learning_rate":0.1', b'"learning_rate":1e+39')
     with pytest.raises(Refused, match=r"^bounds: study\.encoder\.learning_rate: 1e\+39 is outside"):

@@ -18,7 +18,7 @@ from policies.refusals import Reason
 SAMPLES = Path(policies.__file__).parent / "samples"
 
 
-NAMES = ("strict", "consortium", "research", "evaluation-only", "published")
+NAMES = ("strict", "consortium", "three-hospitals", "research", "evaluation-only", "published")
 
 
 @pytest.mark.parametrize("name", NAMES)

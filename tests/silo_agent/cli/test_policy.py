@@ -222,3 +222,25 @@ def test_a_running_agent_has_to_be_stopped_first(hospital, sentence):
 def test_the_samples_are_yaml_that_other_readers_understand():
     for path in SAMPLES.glob("*.yaml"):
         assert yaml.safe_load(path.read_text())["version"] == 4
+
+
+def test_a_new_policy_has_the_five_answers_and_comments_and_an_existing_file_is_kept(quick_path, sentence):
+    out = quick_path / "new.yaml"
+    answers = "north-ward\nDPO: Weber # 1\npatient number\n5\n6\n"
+    done = CliRunner().invoke(main.app, ["policy", "new", "--out", str(out)], input=answers)
+    assert done.exit_code == 0, done.output
+    policy = load_policy(out)
+    assert (policy.data_set.id, policy.contact, policy.data_set.identified_by) == (
+        "north-ward",
+        "DPO: Weber # 1",
+        ("patient number",),
+    )
+    assert (policy.min_silos, policy.budget.epsilon, policy.limits.study_epsilon) == (4, 6.0, 3.0)
+    written = out.read_text()
+    assert written.count(" # ") > 15
+    given = ("--data-set", "a", "--contact", "b", "--patient", "c", "--hospitals", 3, "--epsilon", 2, "--out")
+    assert "new.yaml" in sentence("policy", "new", *given, out)
+    assert out.read_text() == written
+    bad = quick_path / "bad.yaml"
+    assert "budget.epsilon" in sentence("policy", "new", *given[:-2], -1, "--out", bad)
+    assert not bad.exists()
