@@ -76,7 +76,7 @@ _NOT_OPENED = ("opening", "this silo does not open the sum; see its log, and beg
 
 
 class UnknownDataError(SiloError):
-    """The agent's configuration names no file for a study."""
+    """The agent's configuration names no data for a study, or they are not there."""
 
 
 class Agent:

@@ -12,8 +12,9 @@ from crypto.entropy import SystemEntropy
 from policies.documents.study import Study, parse_study
 from policies.refusals import Refused
 from silo_agent.agent import Agent, UnknownDataError
-from silo_agent.config import AgentConfig
-from silo_agent.data.table import Written
+from silo_agent.config import AgentConfig, SqlSource
+from silo_agent.data.sources.sql import is_missing
+from silo_agent.data.table import Source, Written
 from silo_agent.gate import Gate
 from silo_agent.learning.apart import Apart
 from silo_agent.learning.device import choose_device, limit_threads
@@ -51,12 +52,9 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     data_set, written = gate.policy.data_set, Written.of(gate.policy)
 
     def learner(study: Study) -> Learner:
-        if study.name not in config.data:
-            msg = f"agent.yaml names no file for the study {study.name!r}; add it under data"
-            raise UnknownDataError(msg)
         return Learner(
             study,
-            config.data[study.name],
+            _source(config, study),
             data_set.id,
             data_set.holdout,
             state.study_folder(study.digest),
@@ -67,15 +65,18 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
         )
 
     def job(study: Study) -> Job:
+        source = _source(config, study)
+        database = source if isinstance(source, SqlSource) else None
         return Job(
             str(state.study_folder(study.digest)),
-            str(config.data[study.name]),
+            "" if database else str(source),
             data_set.id,
             data_set.holdout,
             data_set.identified_by,
             config.device,
             config.threads,
             written,
+            database,
         )
 
     apart = Apart(job)
@@ -119,6 +120,19 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
         http.server_close()
         http_thread.join()
     return agent.finished
+
+
+def _source(config: AgentConfig, study: Study) -> Source:
+    """Where a study's records are. Raises `UnknownDataError` if agent.yaml does not say, or if they are not there."""
+    source = config.source(study.name)
+    if source is None:
+        msg = f"agent.yaml names no data for the study {study.name!r}; add it under data or databases"
+        raise UnknownDataError(msg)
+    gone = is_missing(source)
+    if gone is not None:
+        msg = f"the data of the study {study.name!r} are not there: {gone}; fix data or databases in agent.yaml"
+        raise UnknownDataError(msg)
+    return source
 
 
 def _wait(stop: threading.Event, seconds: float) -> None:

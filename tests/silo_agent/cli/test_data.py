@@ -106,7 +106,7 @@ def test_a_file_that_the_agent_would_refuse_is_a_sentence(hospital, study):
 
 def test_a_study_without_a_file_is_a_sentence(hospital, study):
     write_yaml(study, tiny_document(name="other"))
-    with pytest.raises(StateError, match="names no file for the study 'other'; add it under data"):
+    with pytest.raises(StateError, match="names no data for the study 'other'; add it under data or databases"):
         raise invoke(study, "-c", hospital).exception
     with pytest.raises(DocumentError):
         raise invoke(hospital.parent / "policy.yaml", "-c", hospital).exception
