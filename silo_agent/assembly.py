@@ -54,7 +54,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     def learner(study: Study) -> Learner:
         return Learner(
             study,
-            _source(config, study),
+            _named(config, study),
             data_set.id,
             data_set.holdout,
             state.study_folder(study.digest),
@@ -89,6 +89,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
         learners=learner,
         sessions=lambda study: Session.open(study, credential, entropy, state.study_folder(study)),
         personal=apart.want,
+        require_data=lambda study: _source(config, study),
         entropy=entropy,
         session=session,
         wait=lambda seconds: _wait(stop, seconds),
@@ -122,12 +123,18 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     return agent.finished
 
 
-def _source(config: AgentConfig, study: Study) -> Source:
-    """Where a study's records are. Raises `UnknownDataError` if agent.yaml does not say, or if they are not there."""
+def _named(config: AgentConfig, study: Study) -> Source:
+    """Where a study's records should be. Raises `UnknownDataError` if agent.yaml does not say."""
     source = config.source(study.name)
     if source is None:
         msg = f"agent.yaml names no data for the study {study.name!r}; add it under data or databases"
         raise UnknownDataError(msg)
+    return source
+
+
+def _source(config: AgentConfig, study: Study) -> Source:
+    """Where a study's records are. Raises `UnknownDataError` also if they are not there."""
+    source = _named(config, study)
     gone = is_missing(source)
     if gone is not None:
         msg = f"the data of the study {study.name!r} are not there: {gone}; fix data or databases in agent.yaml"

@@ -93,6 +93,19 @@ def test_one_missing_file_stops_that_study_and_nothing_else(config, coordinator,
     assert seated.member.silo == "north"
 
 
+@pytest.mark.parametrize("named", [True, False])
+def test_a_study_ends_although_its_data_are_gone(config, coordinator, quick_path, named):
+    """Also if agent.yaml no longer names them. The agent that recalls the study goes on."""
+    client = coordinator.clients["north"]
+    client.work.append(Work(Task.DECIDE, coordinator.place(0)))
+    run_agent(config)
+    assert client.answers[0].member.silo == "north"
+    (quick_path / "north.csv").unlink()
+    without = config if named else config.model_copy(update={"data": {"other": quick_path / "other.csv"}})
+    client.work.append(Work(Task.FINISH, coordinator.place(0), why="all rounds", outcome="finished"))
+    assert [why for _, why in run_agent(without, until_finished=True)] == ["finished: all rounds"]
+
+
 def test_the_learner_and_the_personal_model_read_the_same_database(config, coordinator, quick_path, monkeypatch):
     with closing(sqlite3.connect(quick_path / "ward.sqlite3")) as database:
         database.execute("CREATE TABLE ill (patient, 'group', age, lactate, ill)")
