@@ -76,7 +76,7 @@ _NOT_OPENED = ("opening", "this silo does not open the sum; see its log, and beg
 
 
 class UnknownDataError(SiloError):
-    """The agent's configuration names no file for a study."""
+    """The agent's configuration names no data for a study, or they are not there."""
 
 
 class Agent:
@@ -92,17 +92,20 @@ class Agent:
         learners: Callable[[Study], Learner],
         sessions: Callable[[str], Session],
         personal: Callable[[Study, int], object],
+        require_data: Callable[[Study], object] = lambda _: None,
         entropy: Entropy,
         session: str,
         wait: Callable[[float], object] = time.sleep,
     ) -> None:
         """`personal` is told that a round of a study is finished, and must neither raise nor wait.
 
+        `require_data` raises `UnknownDataError` if a study's data are not there.
         `wait` lets so many seconds pass, or raises `Stopped`.
         """
         self._client, self._gate, self._state, self._metrics = client, gate, state, metrics
         self._learners, self._sessions, self._session = learners, sessions, session
         self._personal, self._wait = personal, wait
+        self._require_data = require_data
         self._asked = 0.0
         """When the current work was handed out, by a clock that nobody can set."""
         self._cosigning = Cosigning(client, gate)
@@ -241,6 +244,7 @@ class Agent:
     def _begin(self, study: Study) -> Running:
         """Begin a study that the policy allows. Raises `Refused` if its training cannot be accounted for."""
         digest, begun = study.digest, self._begun(study)
+        self._require_data(study)
         learner = self._learners(study)
         self._state.add_study(digest, study.canonical())
         if begun is not None:
@@ -293,6 +297,8 @@ class Agent:
             return None
         study = parse_study(canonical, digest)
         require_bounds(study)
+        if not finished:  # what is left to do then reads no record
+            self._require_data(study)
         running = Running(
             study,
             self._learners(study),
@@ -359,7 +365,9 @@ class Agent:
             return self._recall(study, finished=True)
         except Refused as refusal:
             log.warning("the study's last round is not kept", study=study[:12], why=refusal.text)
-            return None
+        except UnknownDataError as fault:
+            log.warning("the study's last round is not kept", study=study[:12], why=str(fault))
+        return None
 
     # --- inside -------------------------------------------------------------------------------------------------
     def _require(self, study: str) -> Running:

@@ -13,8 +13,9 @@ from crypto.entropy import SystemEntropy
 from policies.documents.study import Study, parse_study
 from policies.refusals import Refused
 from silo_agent.agent import Agent, UnknownDataError
-from silo_agent.config import AgentConfig
-from silo_agent.data.table import Written
+from silo_agent.config import AgentConfig, SqlSource
+from silo_agent.data.sources.sql import is_missing
+from silo_agent.data.table import Source, Written
 from silo_agent.gate import Gate
 from silo_agent.learning.apart import Apart
 from silo_agent.learning.device import choose_device, limit_threads
@@ -52,12 +53,9 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     data_set, written = gate.policy.data_set, Written.of(gate.policy)
 
     def learner(study: Study) -> Learner:
-        if study.name not in config.data:
-            msg = f"agent.yaml names no file for the study {study.name!r}; add it under data"
-            raise UnknownDataError(msg)
         return Learner(
             study,
-            config.data[study.name],
+            _named(config, study),
             data_set.id,
             data_set.holdout,
             state.study_folder(study.digest),
@@ -68,15 +66,18 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
         )
 
     def job(study: Study) -> Job:
+        source = _source(config, study)
+        database = source if isinstance(source, SqlSource) else None
         return Job(
             str(state.study_folder(study.digest)),
-            str(config.data[study.name]),
+            "" if database else str(source),
             data_set.id,
             data_set.holdout,
             data_set.identified_by,
             config.device,
             config.threads,
             written,
+            database,
         )
 
     apart = Apart(job)
@@ -89,6 +90,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
         learners=learner,
         sessions=lambda study: Session.open(study, credential, entropy, state.study_folder(study)),
         personal=apart.want,
+        require_data=lambda study: _source(config, study),
         entropy=entropy,
         session=session,
         wait=lambda seconds: _wait(stop, seconds),
@@ -132,6 +134,25 @@ def _serve_metrics(config: AgentConfig, metrics: Metrics) -> tuple[WSGIServer, t
             " another metrics_host or metrics_port, or stop the process that uses it"
         )
         raise OSError(msg) from None
+
+
+def _named(config: AgentConfig, study: Study) -> Source:
+    """Where a study's records should be. Raises `UnknownDataError` if agent.yaml does not say."""
+    source = config.source(study.name)
+    if source is None:
+        msg = f"agent.yaml names no data for the study {study.name!r}; add it under data or databases"
+        raise UnknownDataError(msg)
+    return source
+
+
+def _source(config: AgentConfig, study: Study) -> Source:
+    """Where a study's records are. Raises `UnknownDataError` also if they are not there."""
+    source = _named(config, study)
+    gone = is_missing(source)
+    if gone is not None:
+        msg = f"the data of the study {study.name!r} are not there: {gone}; fix data or databases in agent.yaml"
+        raise UnknownDataError(msg)
+    return source
 
 
 def _wait(stop: threading.Event, seconds: float) -> None:

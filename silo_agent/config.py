@@ -3,15 +3,98 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, field_validator
 
 from policies.documents.document import Closed, DocumentError, read_document
 from policies.documents.study import Name
 
 if TYPE_CHECKING:
+    from sqlalchemy import URL
+
     from crypto.pki.certificates import Credential
+
+_SQLITE: Final = ("sqlite", "sqlite+pysqlite")
+_POSTGRES: Final = ("postgresql", "postgresql+psycopg")
+
+
+class SqlSource(Closed):
+    """One statement on one database, as `agent.yaml` has it."""
+
+    url: Annotated[str, Field(min_length=1, max_length=2000)]
+    """SQLAlchemy URL without a password."""
+    statement: Annotated[str, Field(min_length=1, max_length=100_000)]
+    """One statement whose result has the study's columns."""
+    credentials: Path | None = None
+    """File with the password alone, mode 0600. If absent, the database asks for none."""
+
+    @field_validator("url")
+    @classmethod
+    def _check_url(cls, text: str) -> str:
+        faults = _faults(text)
+        if faults:
+            raise ValueError("; ".join(faults))
+        return text
+
+    @field_validator("statement")
+    @classmethod
+    def _check_statement(cls, text: str) -> str:
+        statement = text.strip().removesuffix(";").strip()
+        if not statement or ";" in statement:
+            msg = "write exactly one statement; a semicolon may stand only at its end (in a text write chr(59))"
+            raise ValueError(msg)
+        return statement
+
+    @property
+    def name(self) -> str:
+        """The database's name, for messages."""
+        return f"database {Path(self.parsed().database or '').name or '(default)'}"
+
+    def beside(self, base: Path) -> Self:
+        """The source with paths made absolute from the folder of the configuration."""
+        changes: dict[str, object] = {}
+        if self.credentials is not None:
+            changes["credentials"] = base / self.credentials
+        if (file := self.file) is not None:
+            changes["url"] = self.parsed().set(database=str(base / file)).render_as_string(hide_password=False)
+        return self.model_copy(update=changes)
+
+    @property
+    def file(self) -> Path | None:
+        """The database's file; None if a server holds it."""
+        url = self.parsed()
+        return Path(url.database or "") if url.drivername in _SQLITE else None
+
+    @property
+    def missing(self) -> Path | None:
+        """The first file that the source needs and that is not there."""
+        return next((path for path in (self.file, self.credentials) if path is not None and not path.exists()), None)
+
+    def parsed(self) -> URL:
+        """The URL, read."""
+        from sqlalchemy import make_url
+
+        return make_url(self.url)
+
+
+def _faults(text: str) -> list[str]:
+    """Everything that is wrong with a URL, in words that never repeat it: it may hold a password."""
+    from sqlalchemy import make_url
+    from sqlalchemy.exc import ArgumentError
+
+    try:
+        url = make_url(text)
+    except (ArgumentError, ValueError):
+        return ["this is no SQLAlchemy URL; write for example postgresql://reader@host:5432/name"]
+    faults = []
+    if url.drivername not in (*_SQLITE, *_POSTGRES):
+        faults.append("the database must be sqlite or postgresql: only there the agent is kept from writing")
+    if url.password is not None or {"password", "passfile"} & set(url.query):
+        faults.append("remove the password; put it alone into a file with mode 0600 and name that under credentials")
+    if url.drivername in _SQLITE and (url.database in (None, "", ":memory:") or url.query):
+        faults.append("name the SQLite file, without options: sqlite:///folder/file.sqlite3")
+    return faults
 
 
 class AgentConfig(Closed):
@@ -25,8 +108,10 @@ class AgentConfig(Closed):
     """The hospital's policy. The agent does not start without it."""
     state: Path
     """Folder of ledger, models and outbox. It belongs to this agent alone."""
-    data: Annotated[dict[Name, Path], Field(min_length=1)]
-    """File of each study, by the study's name. All of them hold patients of the policy's data set."""
+    data: dict[Name, Path] = Field(default_factory=dict)
+    """File or folder of each study, by the study's name. All of them hold patients of the policy's data set."""
+    databases: dict[Name, SqlSource] = Field(default_factory=dict)
+    """The same from databases. A study stands in one of the two."""
     metrics_host: str = "127.0.0.1"
     metrics_port: Annotated[int, Field(ge=0, le=65535)] = 0
     device: Literal["auto", "cpu", "cuda"] = "auto"
@@ -35,19 +120,31 @@ class AgentConfig(Closed):
 
     @classmethod
     def load(cls, path: Path) -> AgentConfig:
-        """Read a configuration. Raises `DocumentError`, also if a file that it names does not exist."""
+        """Read a configuration. Raises `DocumentError`, also if a file that it names does not exist.
+
+        A study's data may be missing: that concerns the study alone, which is refused as long as they are.
+        """
         config = read_document(path, cls)
         base = path.resolve().parent
         names = ("certificate", "key", "authority", "policy", "state")
         paths: dict[str, object] = {name: base / getattr(config, name) for name in names}
         files = {study: base / file for study, file in config.data.items()}
         missing = [f"field {n}: there is no file {paths[n]}" for n in names[:-1] if not Path(str(paths[n])).is_file()]
+        if not files and not config.databases:
+            missing.append("field data: this field is missing; add it, or databases")
         missing += [
-            f"field data.{study}: there is no file {file}" for study, file in files.items() if not file.is_file()
+            f"field databases.{study}: data names this study too; remove one"
+            for study in config.databases
+            if study in files
         ]
+        databases = {study: source.beside(base) for study, source in config.databases.items()}
         if missing:
             raise DocumentError(path, missing)
-        return config.model_copy(update={**paths, "data": files})
+        return config.model_copy(update={**paths, "data": files, "databases": databases})
+
+    def source(self, study: str) -> Path | SqlSource | None:
+        """Where the study's records are, by its name; None if the configuration does not say."""
+        return self.databases.get(study) or self.data.get(study)
 
     def credential(self) -> Credential:
         """The silo's certificate and key. Raises `CertificateError`."""
@@ -62,7 +159,8 @@ class _Named(Closed):
     model_config = ConfigDict(extra="ignore")
     coordinator: str
     policy: Path
-    data: dict[str, Path]
+    data: dict[str, Path] = Field(default_factory=dict)
+    databases: dict[str, SqlSource] = Field(default_factory=dict)
 
 
 def named_data(path: Path) -> tuple[Path, ...]:
@@ -74,4 +172,5 @@ def named_data(path: Path) -> tuple[Path, ...]:
         found = read_document(path, _Named)
     except DocumentError:
         return ()
-    return tuple(path.resolve().parent / file for file in found.data.values())
+    of_databases = (source.file for source in found.databases.values())
+    return tuple(path.resolve().parent / file for file in (*found.data.values(), *of_databases) if file is not None)

@@ -45,14 +45,16 @@ def data_check(
     # Decoders and the Parquet reader take a while to load; the other commands stay quick.
     from silo_agent.data.errors import DataError
     from silo_agent.data.reader import check_records
+    from silo_agent.data.sources.sql import RecordError
     from silo_agent.data.table import Written
     from silo_agent.oversight.approval import policy_of_agent
 
     study, settings = load_study(study_file), AgentConfig.load(config)
-    if study.name not in settings.data:
-        msg = f"{config} names no file for the study {study.name!r}; add it under data"
+    path = settings.source(study.name)
+    if path is None:
+        msg = f"{config} names no data for the study {study.name!r}; add it under data or databases"
         raise StateError(msg)
-    path, policy = settings.data[study.name], policy_of_agent(StateFolder(settings.state).ledger, settings.policy)
+    policy = policy_of_agent(StateFolder(settings.state).ledger, settings.policy)
     try:
         check_file(policy, study)
         identified_by, written = policy.data_set.identified_by, Written.of(policy)
@@ -60,14 +62,18 @@ def data_check(
     except (DataError, Refused) as error:
         msg = f"the agent would refuse {study.name}: {error}"
         raise StateError(msg) from None
+    except RecordError as error:
+        msg = f"the statement of {study.name} fails on the records, so the agent would send noise alone: {error.found}"
+        raise StateError(msg) from None
+    shown = str(path) if isinstance(path, Path) else path.name
     if as_json:
-        document = {"study": study.digest, "file": str(path), **asdict(found)}
+        document = {"study": study.digest, "file": shown, **asdict(found)}
         typer.echo(json.dumps(document, indent=1))
     else:
         for fault in found.faults:
             typer.echo(str(fault))
         if found.total > len(found.faults):
             typer.echo(f"and {found.total - len(found.faults)} more; --limit shows more of them")
-        typer.echo(f"{path}: of {study.name}, {found.kept} records fit and {found.left_out} would be left out")
+        typer.echo(f"{shown}: of {study.name}, {found.kept} records fit and {found.left_out} would be left out")
     if found.left_out:
         raise typer.Exit(ATTENTION)

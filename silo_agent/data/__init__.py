@@ -12,6 +12,7 @@ __all__ = [
     "outcome",
     "reader",
     "records",
+    "sources",
     "split",
     "table",
     "unlabelled",

@@ -64,7 +64,7 @@ class Faults:
 
     def first(self) -> tuple[Fault, ...]:
         """Return the first `listed` of all faults, by row."""
-        return tuple(sorted(self._kept, key=lambda fault: fault.row)[: self._listed])
+        return tuple(sorted(self._kept, key=lambda fault: (fault.file, fault.row))[: self._listed])
 
     def __repr__(self) -> str:
         return "Faults(<private>)"

@@ -38,7 +38,7 @@ from silo_agent.data.images import Images, Levels, Scale
 from silo_agent.data.inputs import ABSENT, Inputs, stack
 from silo_agent.data.outcome import place_parser
 from silo_agent.data.records import NOBODY, Records
-from silo_agent.data.table import Table, Written, needed_columns, read_table
+from silo_agent.data.table import Source, Table, Written, folder_of, needed_columns, read_table
 
 T = TypeVar("T")
 Codes = Mapping[str, Mapping[str, Code | None]]
@@ -80,16 +80,16 @@ class Reading:
             result = known[key]
             if isinstance(result, Unfit):
                 self.fits[place] = False
-                self._describe(row, name, cell, result)
+                self._describe(place, row, name, cell, result)
                 result = instead
             parsed.append(result)
         return parsed
 
-    def _describe(self, row: int, name: str, cell: Cell, unfit: Unfit) -> None:
+    def _describe(self, place: int, row: int, name: str, cell: Cell, unfit: Unfit) -> None:
         """Add a fault. If even that fails, because a cell cannot be shown, the record is left out all the same."""
         with suppress(Exception):
             found = f"{shown(cell)}, {unfit.found}" if unfit.found else shown(cell)
-            self.faults.add(Fault(self.table.file, row, name, found, unfit.expected))
+            self.faults.add(Fault(self.table.file_of(place), row, name, found, unfit.expected))
 
     def finish(self) -> None:
         """Raise `DataError` if anything did not fit."""
@@ -114,7 +114,7 @@ class Check:
 
 
 def read_records(
-    path: Path, schema: DataSchema, identified_by: Sequence[str] = (), *, written: Written | None = None
+    path: Source, schema: DataSchema, identified_by: Sequence[str] = (), *, written: Written | None = None
 ) -> Records:
     """Read a CSV file (or Parquet, if the suffix is `.parquet`) strictly, for people inside the hospital.
 
@@ -126,13 +126,13 @@ def read_records(
     """
     schema = schema if written is None else written.schema(schema)
     reading = _reading(path, schema, identified_by, Faults(), written)
-    records = _fitting(reading, path.parent, schema)
+    records = _fitting(reading, folder_of(path), schema)
     reading.finish()
     return records
 
 
 def read_fitting_records(
-    path: Path,
+    path: Source,
     schema: DataSchema,
     identified_by: Sequence[str] = (),
     *,
@@ -152,30 +152,30 @@ def read_fitting_records(
     Raises `DataError` only for faults that no single record decides: the file is absent, unreadable or lacks a column.
     """
     schema = schema if written is None else written.schema(schema)
-    return _fitting(_reading(path, schema, identified_by, Faults(), written), path.parent, schema, room)
+    return _fitting(_reading(path, schema, identified_by, Faults(), written), folder_of(path), schema, room)
 
 
 def check_records(
-    path: Path, schema: DataSchema, listed: int, identified_by: Sequence[str] = (), *, written: Written | None = None
+    path: Source, schema: DataSchema, listed: int, identified_by: Sequence[str] = (), *, written: Written | None = None
 ) -> Check:
     """Return what `read_fitting_records` would leave out, with the first `listed` faults. Raises `DataError` too."""
     return read_checked_records(path, schema, listed, identified_by, written=written)[1]
 
 
 def read_checked_records(
-    path: Path, schema: DataSchema, listed: int, identified_by: Sequence[str] = (), *, written: Written | None = None
+    path: Source, schema: DataSchema, listed: int, identified_by: Sequence[str] = (), *, written: Written | None = None
 ) -> tuple[Records, Check]:
     """Read the records that fit, as for training, and say what was left out. Only for people inside the hospital."""
     schema = schema if written is None else written.schema(schema)
     faults = Faults(listed)
     reading = _reading(path, schema, identified_by, faults, written)
-    records = _fitting(reading, path.parent, schema)
+    records = _fitting(reading, folder_of(path), schema)
     left_out = reading.table.broken + len(reading.table.rows) - len(records)
     return records, Check(faults.first(), faults.total, len(records), left_out)
 
 
 def _reading(
-    path: Path, schema: DataSchema, identified_by: Sequence[str], faults: Faults, written: Written | None
+    path: Source, schema: DataSchema, identified_by: Sequence[str], faults: Faults, written: Written | None
 ) -> Reading:
     identifying = () if schema.patient is not None else identified_by
     table = read_table(path, schema, faults, identified_by=identifying)
@@ -416,7 +416,7 @@ def read_sorted_records(path: Path, schema: DataSchema, column: str | None) -> S
     """
     faults, more = Reasons(), () if column is None else (column,)
     reading = Reading(read_table(path, schema, faults, (*needed_columns(schema), *more)), faults, {})
-    records = _fitting(reading, path.parent, schema)
+    records = _fitting(reading, folder_of(path), schema)
     rows = reading.table.rows
     cells = [""] * len(rows) if column is None else reading.table.columns[column]
     texts = tuple(text(cell) for cell, fits in zip(cells, reading.fits, strict=True) if fits)

@@ -1,4 +1,4 @@
-"""A file as columns of cells: CSV, or Parquet by its suffix.
+"""Records as columns of cells: from CSV, from Parquet by its suffix, from a folder of both, or from a database.
 
 Guarantees: every needed column is there exactly once, and every row has the header's width. The table keeps the line of
 every record for messages. A broken row (of another width, with an open quote, of undecodable text) is a fault and not
@@ -19,10 +19,16 @@ import pyarrow.parquet as pq
 
 from policies.documents.policy import Policy
 from policies.documents.study import Code, DataSchema
+from silo_agent.config import SqlSource
 from silo_agent.data.cells import Cell, identity_text
 from silo_agent.data.csv_rows import split_rows
 from silo_agent.data.errors import DataError, Fault, Faults, Unfit
+from silo_agent.data.sources import sql
+from silo_agent.data.sources.sql import SqlError
 
+Source = Path | SqlSource
+"""A file, a folder of files with the same columns, or a statement."""
+_SUFFIXES = (".csv", ".parquet")
 _DECODED = "text in UTF-8, a number, or a time of the years 1 to 9999 in whole microseconds"
 
 
@@ -63,7 +69,8 @@ class Table:
     """The schema's columns, by name. `rows` has the lines (CSV) or record numbers (Parquet), from 1.
 
     `identities` has the SHA-256 of each row's cells in the identifying columns, and is empty if none were given.
-    `broken` counts the rows of the file that are not in the table.
+    `broken` counts the rows of the file that are not in the table. `files` names the file of each row if a folder has
+    several.
     """
 
     file: str
@@ -71,6 +78,11 @@ class Table:
     rows: Sequence[int]
     identities: tuple[str, ...] = ()
     broken: int = 0
+    files: Sequence[str] = ()
+
+    def file_of(self, place: int) -> str:
+        """The file of the row at this place of the table."""
+        return self.files[place] if self.files else self.file
 
     def identified(self, identities: Sequence[str | None]) -> Table:
         """The table with the rows' identities, and without the rows that have none."""
@@ -81,6 +93,7 @@ class Table:
             rows=[self.rows[place] for place in kept],
             identities=tuple(identity for identity in identities if identity is not None),
             broken=self.broken + len(identities) - len(kept),
+            files=[self.files[place] for place in kept] if self.files else (),
         )
 
 
@@ -99,7 +112,7 @@ def needed_columns(schema: DataSchema) -> tuple[str, ...]:
 
 
 def read_table(
-    path: Path,
+    source: Source,
     schema: DataSchema,
     faults: Faults,
     needed: Sequence[str] | None = None,
@@ -114,13 +127,12 @@ def read_table(
     """
     asked = needed_columns(schema) if needed is None else tuple(needed)
     wanted = tuple(dict.fromkeys([*asked, *identified_by]))
-    try:
-        read = _read_parquet if path.suffix == ".parquet" else _read_csv
-        table = read(path, schema, faults, wanted, optional)
-    except FileNotFoundError:
-        raise _refusal(path.name, "no file", "the file that the agent's configuration names; fix its path") from None
-    except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
-        raise _refusal(path.name, f"an unreadable file ({type(error).__name__})", "a readable file") from None
+    if isinstance(source, SqlSource):
+        table = _read_database(source, schema, faults, wanted, optional)
+    elif source.is_dir():
+        table = _read_folder(source, schema, faults, wanted, optional)
+    else:
+        table = _read_file(source, schema, faults, wanted, optional)
     if not identified_by:
         return table
     identities: list[str | None] = []
@@ -129,8 +141,87 @@ def read_table(
             identities.append(_identity(cells))
         except Exception as error:  # noqa: BLE001  # whatever a row raises leaves out that row
             identities.append(None)
-            faults.add(Fault(table.file, table.rows[place], "", type(error).__name__, "cells that can be compared"))
+            faults.add(
+                Fault(table.file_of(place), table.rows[place], "", type(error).__name__, "cells that can be compared")
+            )
     return table.identified(identities)
+
+
+def folder_of(source: Source) -> Path:
+    """The folder in which a source's images lie. A database has none, and no study with images reads one."""
+    if isinstance(source, SqlSource):
+        return Path()
+    return source if source.is_dir() else source.parent
+
+
+def _read_file(
+    path: Path, schema: DataSchema, faults: Faults, wanted: Sequence[str], optional: Collection[str]
+) -> Table:
+    try:
+        read = _read_parquet if path.suffix == ".parquet" else _read_csv
+        return read(path, schema, faults, wanted, optional)
+    except FileNotFoundError:
+        raise _refusal(path.name, "no file", "the file that the agent's configuration names; fix its path") from None
+    except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
+        raise _refusal(path.name, f"an unreadable file ({type(error).__name__})", "a readable file") from None
+
+
+def _read_folder(
+    folder: Path, schema: DataSchema, faults: Faults, wanted: Sequence[str], optional: Collection[str]
+) -> Table:
+    """Read all files of a folder, by name, one after another. What is wrong with any of them is raised at once."""
+    try:
+        found = sorted(path for path in folder.iterdir() if path.suffix in _SUFFIXES and not path.name.startswith("."))
+    except OSError as error:
+        raise _refusal(folder.name, f"an unreadable folder ({type(error).__name__})", "a readable folder") from None
+    if not found:
+        raise _refusal(folder.name, "a folder without data", "files that end in .csv or .parquet")
+    tables, wrong = [], list[Fault]()
+    for path in found:
+        try:
+            tables.append(_read_file(path, schema, faults, wanted, optional))
+        except DataError as error:
+            wrong += error.faults
+    if wrong:
+        raise DataError(wrong)
+    present = [name for name in wanted if all(name in table.columns for table in tables)]
+    return Table(
+        folder.name,
+        {name: [cell for table in tables for cell in table.columns[name]] for name in present},
+        [row for table in tables for row in table.rows],
+        broken=sum(table.broken for table in tables),
+        files=[table.file for table in tables for _ in table.rows],
+    )
+
+
+def _read_database(
+    source: SqlSource, schema: DataSchema, faults: Faults, wanted: Sequence[str], optional: Collection[str]
+) -> Table:
+    if schema.image is not None:
+        raise _refusal(source.name, "a study with images", "a file or folder beside the images, under data")
+    try:
+        names = sql.columns(source)
+    except SqlError as error:
+        raise _refusal(source.name, error.found, error.expected) from None
+    header = list(schema.columns) or names
+    if len(header) != len(names):
+        expected = f"the {len(header)} columns that the policy or study lists"
+        raise _refusal(source.name, f"{len(names)} columns", expected)
+    needed = _present(header, wanted, optional)
+    places = _places(source.name, header, needed)
+    # All that others may hear of has been checked. What fails from here on may follow from a record.
+    found = sql.rows(source)
+    kept: list[list[Cell]] = []
+    rows: list[int] = []
+    for row, values in enumerate(found, 1):
+        try:
+            kept.append(sql.cells([values[place] for place in places]))
+        except Exception:  # noqa: BLE001  # whatever a value raises leaves out its row
+            faults.add(Fault(source.name, row, "", "a value that cannot be decoded", _DECODED))
+        else:
+            rows.append(row)
+    columns: list[Sequence[Cell]] = list(zip(*kept, strict=True)) if kept else [()] * len(needed)
+    return Table(source.name, dict(zip(needed, columns, strict=True)), rows, broken=len(found) - len(rows))
 
 
 def _read_csv(

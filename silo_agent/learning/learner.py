@@ -27,7 +27,7 @@ from silo_agent.data.images import Levels
 from silo_agent.data.reader import empty_records, read_fitting_records
 from silo_agent.data.records import Records
 from silo_agent.data.split import split
-from silo_agent.data.table import Written
+from silo_agent.data.table import Source, Written
 from silo_agent.learning.contributions.contribution import Contribution, Integers, Opened, Setting
 from silo_agent.learning.contributions.counts import Counts
 from silo_agent.learning.contributions.encoder import EncoderUpdates
@@ -53,7 +53,7 @@ class Learner:
     def __init__(
         self,
         study: Study,
-        data: Path,
+        data: Source,
         data_set: str,
         holdout: float,
         folder: Path,

@@ -27,6 +27,7 @@ from typing import Final
 
 from crypto.entropy import Entropy, SystemEntropy
 from policies.plan import shapes
+from silo_agent.config import SqlSource
 from silo_agent.data.image_store import reserve
 from silo_agent.data.reader import read_fitting_records
 from silo_agent.data.records import Records
@@ -62,17 +63,22 @@ class Job:
     device: str
     threads: int | None = None
     written: Written | None = None
+    database: SqlSource | None = None
+    """Read instead of `data`, if given. It holds no password, so an argument may show it."""
 
     def text(self) -> str:
         """The job as an argument of the process."""
-        return json.dumps(asdict(self))
+        database = None if self.database is None else self.database.model_dump(mode="json")
+        return json.dumps({**asdict(replace(self, database=None)), "database": database})
 
     @classmethod
     def parse(cls, text: str) -> Job:
         """Inverse of `text`."""
         fields = json.loads(text)
         written = None if fields["written"] is None else Written.parse(fields["written"])
-        return cls(**{**fields, "identified_by": tuple(fields["identified_by"]), "written": written})
+        database = None if fields["database"] is None else SqlSource.model_validate(fields["database"])
+        own = {"identified_by": tuple(fields["identified_by"]), "written": written, "database": database}
+        return cls(**{**fields, **own})
 
 
 def want_round(folder: StudyFolder, round_number: int) -> None:
@@ -172,7 +178,8 @@ def _work_off(job: Job) -> None:
         study = SharedModel.load(folder.model(wanted)).study
         image = study.data.image
         room = None if image is None else reserve(image, study.privacy.max_patients)
-        records = read_fitting_records(Path(job.data), study.data, job.identified_by, room=room, written=job.written)
+        source = job.database or Path(job.data)
+        records = read_fitting_records(source, study.data, job.identified_by, room=room, written=job.written)
         return split(records, job.data_set, job.holdout)[0]
 
     while wanted := _take(folder):

@@ -1,5 +1,8 @@
+import csv
 import signal
+import sqlite3
 import threading
+from contextlib import closing
 from datetime import timedelta
 from unittest.mock import Mock
 
@@ -11,8 +14,10 @@ from policies.ledger.ledger import Ledger
 from protos.messages import Task, Work
 from silo_agent import assembly
 from silo_agent.assembly import run_agent
-from silo_agent.config import AgentConfig
+from silo_agent.config import AgentConfig, SqlSource
+from silo_agent.data.reader import read_records
 from silo_agent.data.table import Written
+from silo_agent.learning.personal_process import Job
 from silo_agent.protocol.client import Stopped
 from silo_agent.storage.retention import today
 from silo_agent.storage.state import Ending, State
@@ -74,6 +79,53 @@ def test_a_study_that_the_configuration_gives_no_file_for_is_refused(config, coo
     client.work.append(Work(Task.DECIDE, LocalCoordinator(study).place(0)))
     run_agent(config)
     assert client.answers[0].refusal == "no_data"
+
+
+def test_one_missing_file_stops_that_study_and_nothing_else(config, coordinator, quick_path):
+    other = tiny_study(name="other")
+    coordinator.canonical[other.digest] = other.canonical()
+    both = config.model_copy(update={"data": {**config.data, "other": quick_path / "gone.csv"}})
+    client = coordinator.clients["north"]
+    client.work.extend([Work(Task.DECIDE, LocalCoordinator(other).place(0)), Work(Task.DECIDE, coordinator.place(0))])
+    run_agent(both)
+    refused, seated = client.answers
+    assert (refused.refusal, refused.explanation) == ("no_data", "this silo has no data for the study")
+    assert seated.member.silo == "north"
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_study_ends_although_its_data_are_gone(config, coordinator, quick_path, named):
+    """Also if agent.yaml no longer names them. The agent that recalls the study goes on."""
+    client = coordinator.clients["north"]
+    client.work.append(Work(Task.DECIDE, coordinator.place(0)))
+    run_agent(config)
+    assert client.answers[0].member.silo == "north"
+    (quick_path / "north.csv").unlink()
+    without = config if named else config.model_copy(update={"data": {"other": quick_path / "other.csv"}})
+    client.work.append(Work(Task.FINISH, coordinator.place(0), why="all rounds", outcome="finished"))
+    assert [why for _, why in run_agent(without, until_finished=True)] == ["finished: all rounds"]
+
+
+def test_the_learner_and_the_personal_model_read_the_same_database(config, coordinator, quick_path, monkeypatch):
+    with closing(sqlite3.connect(quick_path / "ward.sqlite3")) as database:
+        database.execute("CREATE TABLE ill (patient, 'group', age, lactate, ill)")
+        rows = list(csv.reader((quick_path / "north.csv").open(encoding="utf-8")))[1:]
+        database.executemany("INSERT INTO ill VALUES (?, ?, ?, ?, ?)", rows)
+        database.commit()
+    source = SqlSource(url=f"sqlite:///{quick_path}/ward.sqlite3", statement="SELECT * FROM ill")
+    told = []
+    monkeypatch.setattr(assembly, "Apart", lambda job: told.append(job(tiny_study())) or Mock())
+    client = coordinator.clients["north"]
+    client.work.append(Work(Task.DECIDE, coordinator.place(0)))
+    run_agent(config.model_copy(update={"data": {}, "databases": {"tiny": source}}))
+    assert client.answers[0].member.silo == "north"
+    (job,) = told
+    assert Job.parse(job.text()) == job
+    assert job.database == source
+    read = read_records(source, tiny_study().data)
+    from_file = read_records(quick_path / "north.csv", tiny_study().data)
+    assert np.array_equal(read.inputs, from_file.inputs)
+    assert np.array_equal(read.labels, from_file.labels)
 
 
 def test_it_reads_the_file_as_its_policy_says(config, coordinator, monkeypatch):

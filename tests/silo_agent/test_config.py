@@ -65,15 +65,39 @@ def test_a_file_that_is_not_there_is_named_with_its_field(write, field, tmp_path
         AgentConfig.load(write(**{field: "gone"}))
 
 
-def test_a_missing_data_file_is_named_with_its_study(write, tmp_path):
+def test_data_that_are_not_there_concern_their_study_alone(write, tmp_path):
+    config = AgentConfig.load(write(data={"heart": "north.csv", "lung": "gone.csv", "liver": "."}))
+    assert config.source("heart") == tmp_path / "north.csv"
+    assert config.source("lung") == tmp_path / "gone.csv"
+    assert config.source("liver") == tmp_path
+    assert config.source("kidney") is None
+
+
+def test_a_database_is_a_source_with_paths_beside_the_configuration(write, tmp_path):
+    source = {"url": "sqlite:///ward.sqlite3", "statement": "SELECT * FROM ill"}
+    served = {"url": "postgresql://reader@db/ward", "statement": "SELECT 1", "credentials": "secret"}
+    path = write(data=None, databases={"heart": source, "lung": served})
+    config = AgentConfig.load(path)
+    assert config.source("heart").file == tmp_path / "ward.sqlite3"
+    assert config.source("lung").credentials == tmp_path / "secret"
+    assert named_data(path) == (tmp_path / "ward.sqlite3",)
+
+
+def test_a_study_has_one_source(write):
+    source = {"url": "sqlite:///ward.sqlite3", "statement": "SELECT * FROM ill"}
+    with pytest.raises(DocumentError, match=r"field databases\.heart: data names this study too"):
+        AgentConfig.load(write(databases={"heart": source}))
+
+
+def test_a_password_in_the_configuration_is_refused_and_never_shown(write):
+    wrong = {"url": "oracle://reader:geheim@db/ward", "statement": "SELECT 1; DELETE FROM ill"}
     with pytest.raises(DocumentError) as caught:
-        AgentConfig.load(write(data={"heart": "north.csv", "lung": "gone.csv", "liver": "."}, key="nowhere"))
-    assert [fault.split(":")[0] for fault in caught.value.faults] == [
-        "field key",
-        "field data.liver",
-        "field data.lung",
-    ]
-    assert str(tmp_path / "gone.csv") in str(caught.value)
+        AgentConfig.load(write(databases={"lung": wrong}))
+    said = str(caught.value)
+    assert "must be sqlite or postgresql" in said
+    assert "remove the password" in said
+    assert "exactly one statement" in said
+    assert "geheim" not in said
 
 
 @pytest.mark.parametrize(

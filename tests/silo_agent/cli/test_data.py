@@ -115,7 +115,7 @@ def test_a_file_parted_by_semicolons_is_told_so_in_one_sentence(hospital, study)
 
 def test_a_study_without_a_file_is_a_sentence(hospital, study):
     write_yaml(study, tiny_document(name="other"))
-    with pytest.raises(StateError, match="names no file for the study 'other'; add it under data"):
+    with pytest.raises(StateError, match="names no data for the study 'other'; add it under data or databases"):
         raise invoke(study, "-c", hospital).exception
     with pytest.raises(DocumentError):
         raise invoke(hospital.parent / "policy.yaml", "-c", hospital).exception
