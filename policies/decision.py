@@ -208,7 +208,10 @@ def _check_mixing(policy: Policy, study: Study, roster_size: int | None) -> Iter
         Reason.TOO_FEW_SILOS,
         f"study.min_silos is {study.min_silos}; policy.min_silos asks for {policy.min_silos}",
     )
-    yield from quorum.why_not(study)
+    try:
+        quorum.require(study)
+    except Refused as refusal:
+        yield from refusal.reasons
     yield from _unless(
         roster_size is None or roster_size >= least,
         Reason.TOO_FEW_SILOS,

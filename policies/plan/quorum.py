@@ -8,10 +8,8 @@ silo call `require`; the study's schema does not, so that studies of earlier ver
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from policies.documents.study import Study
-from policies.refusals import Reason, Refused, Why
+from policies.refusals import Reason, Refused
 
 
 def least(silos: int, colluders: int) -> int:
@@ -31,18 +29,12 @@ def spare(study: Study) -> int:
 
 def require(study: Study) -> None:
     """Raise `Refused` if `min_silos` lies below what the study's silos and colluders need."""
-    if found := list(why_not(study)):
-        raise Refused.of(found)
-
-
-def why_not(study: Study) -> Iterator[Why]:
-    """Why `require` would refuse the study; nothing if it would not."""
     silos, colluders = len(study.silos), study.privacy.colluders
     bound = least(silos, colluders)
     if study.min_silos < bound:
-        text = (
+        raise Refused(
+            Reason.TOO_FEW_SILOS,
             f"study.min_silos is {study.min_silos}; more than half of the {silos} study.silos and {colluders}"
             f" privacy.colluders together are needed, so that no two different sums of a tensor can be opened. Set"
-            f" study.min_silos to {bound} or more, and create the study under a new name"
+            f" study.min_silos to {bound} or more, and create the study under a new name",
         )
-        yield Reason.TOO_FEW_SILOS, text
