@@ -17,6 +17,8 @@ from silo_agent.learning.families import categorical
 from silo_agent.learning.heads import calibration
 from silo_agent.learning.private import batches, dpsgd, gradients, release, rounded, sampling, step
 
+pytestmark = pytest.mark.slow
+
 NINE = {
     "no noise, encoder",
     "no noise, releases",

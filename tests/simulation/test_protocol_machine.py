@@ -268,6 +268,7 @@ def play(machine, federations):
     return reached
 
 
+@pytest.mark.slow
 def test_no_disturbance_breaks_an_invariant(federations):
     reached = play(Protocol, federations)
     assert all(reached.values()), reached
