@@ -1,5 +1,6 @@
 """Each program is the same by its module as by its console script."""
 
+import re
 import runpy
 import sys
 
@@ -16,3 +17,13 @@ def test_a_program_runs_by_its_module(module, monkeypatch, capsys):
         runpy.run_module(module, run_name="__main__", alter_sys=True)
     assert ended.value.code == 2
     assert "--no-such-option" in capsys.readouterr().err
+
+
+@pytest.mark.filterwarnings("ignore:.*found in sys.modules:RuntimeWarning")
+@pytest.mark.parametrize("module", MODULES)
+def test_a_program_says_its_name_and_version(module, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", [module, "--version"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    assert ended.value.code == 0
+    assert re.fullmatch(r"fedward(-silo|-coordinator|-authority)? \d+\.\d+\.\d+\S*\n", capsys.readouterr().out)

@@ -12,6 +12,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -26,6 +27,22 @@ from crypto.pki.key_files import write_new
 PASSPHRASE_VARIABLE = "FEDWARD_AUTHORITY_PASSPHRASE"  # noqa: S105  # the name of a variable, not its content
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=(__doc__ or "").partition("\n")[0])
+
+
+def _tell_version(asked: bool) -> None:  # noqa: FBT001  # typer calls it so
+    if asked:
+        typer.echo(f"fedward-authority {version('fedward')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _program(
+    *,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """The consortium's offline root, for the person who keeps it."""
 
 
 @contextmanager

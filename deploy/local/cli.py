@@ -6,6 +6,7 @@ import math
 import signal
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -29,6 +30,22 @@ from silo_agent.errors import SiloError
 
 app = typer.Typer(help="A study on one machine.", no_args_is_help=True, pretty_exceptions_enable=False)
 app.command()(simulate)
+
+
+def _tell_version(asked: bool) -> None:  # noqa: FBT001  # typer calls it so
+    if asked:
+        typer.echo(f"fedward {version('fedward')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _program(
+    *,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """A study on one machine."""
 
 
 @app.command()

@@ -11,6 +11,7 @@ cryptography a tenth of one each, and whoever asks for help or a ledger should n
 from __future__ import annotations
 
 import sys
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
@@ -34,6 +35,22 @@ app.add_typer(policy_app, name="policy")
 app.add_typer(data_app, name="data")
 app.add_typer(study_app, name="study")
 ledger_app.command("together")(ledger_together)
+
+
+def _tell_version(asked: bool) -> None:  # noqa: FBT001  # typer calls it so
+    if asked:
+        typer.echo(f"fedward-silo {version('fedward')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _program(
+    *,
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """A hospital's agent."""
 
 
 @app.command()
