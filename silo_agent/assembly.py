@@ -50,7 +50,14 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
         signal.signal(number, lambda *_: stop.set())
     http, http_thread = _serve_metrics(config, metrics)
     session = session_name(config.state, credential, entropy)
-    client = Client(config.coordinator, credential, session, stop, lambda up: metrics.connected.set(float(up)))
+    client = Client(
+        config.coordinator,
+        credential,
+        session,
+        stop,
+        lambda up: metrics.connected.set(float(up)),
+        proxy=config.proxy,
+    )
     data_set, written = gate.policy.data_set, Written.of(gate.policy)
 
     def learner(study: Study) -> Learner:

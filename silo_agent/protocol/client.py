@@ -101,9 +101,13 @@ class Client:
         session: str,
         stop: threading.Event,
         connected: Callable[[bool], None],
+        *,
+        proxy: str | None = None,
     ) -> None:
+        """`proxy`: the http URL through which the connection is made by CONNECT. TLS goes on to the coordinator."""
         self._credential, self._session, self._stop, self._connected = credential, session, stop, connected
-        self._channel = grpc.secure_channel(address, channel_credentials(credential), options=OPTIONS)
+        options = OPTIONS if proxy is None else (*OPTIONS, ("grpc.http_proxy", proxy))
+        self._channel = grpc.secure_channel(address, channel_credentials(credential), options=options)
         self._calls = silo_pb2_grpc.SiloServiceStub(self._channel)
 
     def join(self, version: str) -> silo_pb2.JoinReply:

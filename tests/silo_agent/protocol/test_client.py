@@ -1,6 +1,9 @@
+import socket
+import socketserver
 import threading
 import time
 from concurrent import futures
+from contextlib import suppress
 from dataclasses import replace
 
 import grpc
@@ -167,9 +170,9 @@ class Ward:
         self.connected = []
         self.client = self.connect()
 
-    def connect(self, port=None, credential=None):
+    def connect(self, port=None, credential=None, proxy=None):
         address = f"localhost:{port or self.port}"
-        return Client(address, credential or self.credential, "s" * 32, self.stop, self.connected.append)
+        return Client(address, credential or self.credential, "s" * 32, self.stop, self.connected.append, proxy=proxy)
 
     def close(self):
         self.fake.release.set()
@@ -183,6 +186,51 @@ def ward(credentials, coordinator, monkeypatch):
     ward = Ward(credentials["north"], coordinator)
     yield ward
     ward.close()
+
+
+class Connecting(socketserver.StreamRequestHandler):
+    """One connection of a proxy that knows CONNECT alone, as hospitals have them."""
+
+    def handle(self):
+        asked = self.rfile.readline().decode()
+        while self.rfile.readline().strip():
+            pass
+        self.server.asked.append(asked)
+        host, _, port = asked.split()[1].rpartition(":")
+        with socket.create_connection((host, int(port))) as further:
+            self.wfile.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            back = threading.Thread(target=self.copy, args=(further, self.connection))
+            back.start()
+            self.copy(self.connection, further)
+            back.join()
+
+    @staticmethod
+    def copy(source, sink):
+        with suppress(OSError):
+            while data := source.recv(1 << 16):
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
+
+
+@pytest.fixture
+def proxy():
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Connecting) as server:
+        server.asked, server.daemon_threads = [], True
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def test_a_proxy_carries_the_connection_and_sees_where_it_goes_alone(ward, proxy):
+    client = ward.connect(proxy=f"http://127.0.0.1:{proxy.server_address[1]}")
+    try:
+        assert client.join("0.7.0").coordinator_version == ward.client.join("0.7.0").coordinator_version
+    finally:
+        client.close()
+    assert {line.split()[:2][0] for line in proxy.asked} == {"CONNECT"}
+    assert {line.split()[1].rpartition(":")[2] for line in proxy.asked} == {str(ward.port)}
 
 
 def stops(call):
