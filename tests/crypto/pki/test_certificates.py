@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID
 
 from crypto.errors import CertificateError, SignatureRefused
-from crypto.pki import authority
+from crypto.pki.authority import root as authority
 from crypto.pki.certificates import Credential, Trust, fingerprint, parse_certificate, require_data_set
 from crypto.pki.enrolment import create_request
 from crypto.pki.identity import Identity, Role, Subject

@@ -6,9 +6,9 @@ import threading
 import pytest
 
 from crypto.errors import EnrolmentError
-from crypto.pki import authority
+from crypto.pki.authority import root as authority
+from crypto.pki.authority.register import REGISTER_FILE, Register
 from crypto.pki.identity import Identity, Role, Subject
-from crypto.pki.register import REGISTER_FILE, Register
 
 
 def silo(name, data_set):

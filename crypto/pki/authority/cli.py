@@ -19,7 +19,7 @@ from typing import Annotated
 import typer
 
 from crypto.errors import CryptoError, EnrolmentError
-from crypto.pki import authority
+from crypto.pki.authority import root as authority
 from crypto.pki.certificates import fingerprint
 from crypto.pki.identity import Identity, Role, Subject
 from crypto.pki.key_files import write_new

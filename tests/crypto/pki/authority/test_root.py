@@ -8,7 +8,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from crypto.errors import CertificateError, EnrolmentError
-from crypto.pki import authority
+from crypto.pki.authority import root as authority
 from crypto.pki.certificates import Trust, fingerprint
 from crypto.pki.enrolment import create_request
 from crypto.pki.identity import Identity, Role, Subject

@@ -3,8 +3,8 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
-from crypto.pki import authority_cli
-from crypto.pki.authority_cli import PASSPHRASE_VARIABLE, app
+from crypto.pki.authority import cli as authority_cli
+from crypto.pki.authority.cli import PASSPHRASE_VARIABLE, app
 from crypto.pki.certificates import Credential
 from crypto.pki.enrolment import create_request
 from crypto.pki.identity import Identity, Role, Subject
