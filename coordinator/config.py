@@ -22,6 +22,8 @@ class CoordinatorConfig(Closed):
     certificate: Path
     key: Path
     authority: Path
+    crls: Path | None = None
+    """Revocation lists of all authorities; if absent, `crls.pem` beside the authority's file, if there is one."""
     data: Path
     """Folder of the database and the spool."""
     database: str | None = Field(default=None, repr=False)
@@ -35,8 +37,8 @@ class CoordinatorConfig(Closed):
         """Read the file. Raises `DocumentError`."""
         config = read_document(path, cls)
         base = path.resolve().parent
-        paths = {name: base / getattr(config, name) for name in ("certificate", "key", "authority", "data")}
-        return config.model_copy(update=paths)
+        names = ("certificate", "key", "authority", "data", "crls")
+        return config.model_copy(update={n: base / getattr(config, n) for n in names if getattr(config, n) is not None})
 
 
 class OperatorConfig(Closed):
@@ -46,10 +48,13 @@ class OperatorConfig(Closed):
     certificate: Path
     key: Path
     authority: Path
+    crls: Path | None = None
+    """As in `coordinator.yaml`."""
 
     @classmethod
     def load(cls, path: Path) -> OperatorConfig:
         """Read the file. Raises `DocumentError`."""
         config = read_document(path, cls)
         base = path.resolve().parent
-        return config.model_copy(update={n: base / getattr(config, n) for n in ("certificate", "key", "authority")})
+        names = ("certificate", "key", "authority", "crls")
+        return config.model_copy(update={n: base / getattr(config, n) for n in names if getattr(config, n) is not None})

@@ -24,7 +24,7 @@ class Operator:
     """Calls one coordinator."""
 
     def __init__(self, config: OperatorConfig) -> None:
-        credential = Credential.load(config.certificate, config.key, config.authority)
+        credential = Credential.load(config.certificate, config.key, config.authority, config.crls)
         self._address = config.coordinator
         self._channel = grpc.secure_channel(
             config.coordinator,

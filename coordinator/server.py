@@ -74,8 +74,9 @@ class Server:
 
     def __init__(self, config: CoordinatorConfig) -> None:
         open_files = files.raise_limit()
-        credential = Credential.load(config.certificate, config.key, config.authority)
-        trust = RememberingTrust(credential.authority_pem)
+        credential = Credential.load(config.certificate, config.key, config.authority, config.crls)
+        trust = RememberingTrust(credential.authority_pem, credential.lists)
+        trust.tell_faults(lambda why: log.error("revocation lists not read", why=why))
         self.metrics = Metrics()
         close_to_others(config.data)
         store = Store(config.database) if config.database else Store.in_folder(config.data)

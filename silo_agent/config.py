@@ -104,6 +104,8 @@ class AgentConfig(Closed):
     certificate: Path
     key: Path
     authority: Path
+    crls: Path | None = None
+    """Revocation lists of all authorities; if absent, `crls.pem` beside the authority's file, if there is one."""
     policy: Path
     """The hospital's policy. The agent does not start without it."""
     state: Path
@@ -131,7 +133,9 @@ class AgentConfig(Closed):
         names = ("certificate", "key", "authority", "policy", "state")
         paths: dict[str, object] = {name: base / getattr(config, name) for name in names}
         files = {study: base / file for study, file in config.data.items()}
-        missing = [f"field {n}: there is no file {paths[n]}" for n in names[:-1] if not Path(str(paths[n])).is_file()]
+        if config.crls is not None:
+            paths["crls"] = base / config.crls
+        missing = [f"field {n}: there is no file {paths[n]}" for n in paths if n != "state" and not _is_file(paths[n])]
         if not files and not config.databases:
             missing.append("field data: this field is missing; add it, or databases")
         missing += [
@@ -152,7 +156,11 @@ class AgentConfig(Closed):
         """The silo's certificate and key. Raises `CertificateError`."""
         from crypto.pki.certificates import Credential
 
-        return Credential.load(self.certificate, self.key, self.authority)
+        return Credential.load(self.certificate, self.key, self.authority, self.crls)
+
+
+def _is_file(path: object) -> bool:
+    return Path(str(path)).is_file()
 
 
 class _Named(Closed):

@@ -24,8 +24,8 @@ def server_credentials(credential: Credential) -> grpc.ServerCredentials:
         msg = f"only a coordinator may serve, not {credential.identity}; give the coordinator's certificate"
         raise CertificateError(msg)
     return grpc.ssl_server_credentials(
-        [(credential.key_pem, credential.certificate_pem)],
-        root_certificates=credential.authority_pem,
+        [(credential.key_pem, credential.chain_pem)],
+        root_certificates=credential.trust.bundle.roots_pem,
         require_client_auth=True,
     )
 
@@ -36,7 +36,7 @@ def channel_credentials(credential: Credential) -> grpc.ChannelCredentials:
         msg = "a coordinator makes no calls; give the certificate of a silo or an operator"
         raise CertificateError(msg)
     return grpc.ssl_channel_credentials(
-        root_certificates=credential.authority_pem,
+        root_certificates=credential.trust.bundle.roots_pem,
         private_key=credential.key_pem,
-        certificate_chain=credential.certificate_pem,
+        certificate_chain=credential.chain_pem,
     )

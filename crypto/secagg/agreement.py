@@ -71,7 +71,7 @@ class RosterEntry:
         if identity.name != self.name:
             msg = f"the roster gives {identity} the name {self.name!r}; the coordinator must send the roster unchanged"
             raise RosterRefused(msg)
-        trust.verify(self.certificate_pem, message, signature, role=Role.SILO)
+        trust.verify(self.certificate_pem, message, signature, role=Role.SILO, now=now)
 
 
 @dataclass(frozen=True)
@@ -194,9 +194,7 @@ class EphemeralKey:
         offer = KeyOffer(public, kem_public, blob[len(seeds) :])
         try:
             message = _offer_message(study, public, kem_public)
-            Trust(credential.authority_pem).verify(
-                credential.certificate_pem, message, offer.signature, role=credential.identity.role
-            )
+            credential.trust.verify(credential.certificate_pem, message, offer.signature, role=credential.identity.role)
         except SignatureRefused:
             msg = "this silo did not sign the stored keys for this study; offer new keys"
             raise SealError(msg) from None
@@ -258,7 +256,7 @@ class EphemeralKey:
         if not own or (own[0].public, own[0].kem) != (self.offer.public, self.offer.kem):
             msg = "the roster does not hold the keys that this silo offered last; offer keys again"
             raise RosterRefused(msg)
-        roster.verify(Trust(self._credential.authority_pem))
+        roster.verify(self._credential.trust)
 
     def _ciphertext(self, roster: Roster, me: str, sender: RosterEntry, note: bytes) -> bytes:
         names = roster.names
@@ -270,7 +268,7 @@ class EphemeralKey:
         ciphertexts = [note[cut : cut + _CIPHERTEXT] for cut in range(len(_GREETING), end, _CIPHERTEXT)]
         message = _greeting_message(roster, sender.name, ciphertexts)
         try:
-            sender.verify(Trust(self._credential.authority_pem), message, note[end:])
+            sender.verify(self._credential.trust, message, note[end:])
         except SignatureRefused:
             msg = f"the greeting of {sender.name!r} was not signed by that silo for this roster; have it sent again"
             raise SignatureRefused(msg) from None

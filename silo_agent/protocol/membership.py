@@ -14,7 +14,7 @@ import structlog
 
 from crypto.entropy import Entropy
 from crypto.errors import SealError
-from crypto.pki.certificates import Credential, Trust
+from crypto.pki.certificates import Credential
 from crypto.rings.ckks_secret import CkksKey
 from crypto.secagg.agreement import PairSecrets, Roster, RosterEntry
 from crypto.secagg.masks import Masks, Unmasking
@@ -58,7 +58,7 @@ class Membership:
         """`own` is this silo as it offered itself; `members` are the roster's members as the coordinator gives them."""
         self.own, self.members, self.me = own, members, own.silo
         self._study, self._credential, self._entropy, self._store = study, credential, entropy, store
-        self._trust = Trust(credential.authority_pem)
+        self._trust = credential.trust
         self._sealer: tuple[list[str], Sealer] | None = None
 
     @cached_property

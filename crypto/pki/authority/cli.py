@@ -20,9 +20,9 @@ import typer
 
 from crypto.errors import CryptoError, EnrolmentError
 from crypto.pki.authority import root as authority
-from crypto.pki.certificates import fingerprint
 from crypto.pki.identity import Identity, Role, Subject
 from crypto.pki.key_files import write_new
+from crypto.pki.reading import fingerprint
 
 PASSPHRASE_VARIABLE = "FEDWARD_AUTHORITY_PASSPHRASE"  # noqa: S105  # the name of a variable, not its content
 

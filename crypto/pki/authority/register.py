@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import IO, Self
 
 from crypto.errors import CertificateError, EnrolmentError
-from crypto.pki.certificates import fingerprint, parse_certificate
 from crypto.pki.identity import Identity, Subject
+from crypto.pki.reading import fingerprint, parse_certificate
 
 REGISTER_FILE = "issued.jsonl"
 

@@ -20,10 +20,11 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from crypto.errors import CertificateError, EnrolmentError
 from crypto.pki.authority.register import REGISTER_FILE, Register
-from crypto.pki.certificates import KEY_USES, extension, parse_certificate, subject_of
+from crypto.pki.certificates import KEY_USES
 from crypto.pki.hosts import general_names, hosts_of
 from crypto.pki.identity import Role, Subject
 from crypto.pki.key_files import make_folder, new_key, write_new
+from crypto.pki.reading import extension, parse_certificate, subject_of
 
 CERTIFICATE_FILE = "authority.pem"
 KEY_FILE = "authority.key"

@@ -11,9 +11,10 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID
 
 from crypto.errors import CertificateError, SignatureRefused
 from crypto.pki.authority import root as authority
-from crypto.pki.certificates import Credential, Trust, fingerprint, parse_certificate, require_data_set
+from crypto.pki.certificates import Credential, Trust, require_data_set
 from crypto.pki.enrolment import create_request
 from crypto.pki.identity import Identity, Role, Subject
+from crypto.pki.reading import fingerprint, parse_certificate
 
 URIS = ("fedward://silo/a", "fedward://data-set/a")
 

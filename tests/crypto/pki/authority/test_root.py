@@ -9,9 +9,10 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from crypto.errors import CertificateError, EnrolmentError
 from crypto.pki.authority import root as authority
-from crypto.pki.certificates import Trust, fingerprint
+from crypto.pki.certificates import Trust
 from crypto.pki.enrolment import create_request
 from crypto.pki.identity import Identity, Role, Subject
+from crypto.pki.reading import fingerprint
 
 NORTH = Subject(Identity(Role.SILO, "north"), "north-ward")
 HUB = Subject(Identity(Role.COORDINATOR, "hub"))
