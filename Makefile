@@ -9,7 +9,7 @@ SEED ?= 100
 WORKERS ?= 2
 CONSTRAINTS := constraints.txt
 
-.PHONY: help demo test test-slow reliability ledger-faults lint proto clean audit bench-exam bench-heart bench-mnist bench-sealed bench-round bench-startup bench-noise bench-private-heads bench-encoder-pays bench-feddar bench-hessian abuse mutants bench-real bench-forecast bench-ablation bench-step bench-mmd bench-two-sample bench-personal bench-invariance bench-choice bench-unseen bench-recipes bench-local-global
+.PHONY: help demo test test-slow reliability ledger-faults lint proto wheel clean audit bench-exam bench-heart bench-mnist bench-sealed bench-round bench-startup bench-noise bench-private-heads bench-encoder-pays bench-feddar bench-hessian abuse mutants bench-real bench-forecast bench-ablation bench-step bench-mmd bench-two-sample bench-personal bench-invariance bench-choice bench-unseen bench-recipes bench-local-global
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -42,6 +42,12 @@ lint: $(VENV)/.installed ## Style, types, import contracts, generated code.
 	$(BIN)/lint-imports
 	$(BIN)/python -m protos.generate --check
 	$(BIN)/python -m policies.documents.schema --check
+
+wheel: $(VENV)/.installed ## What deploy/install takes: the wheel, the pinned versions and their SHA-256, in dist/.
+	rm -rf dist build
+	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps -w dist .
+	cp $(CONSTRAINTS) dist/
+	cd dist && sha256sum fedward-*.whl constraints.txt > SHA256SUMS
 
 proto: $(VENV)/.installed ## Generate the wire's Python code.
 	$(BIN)/python -m protos.generate

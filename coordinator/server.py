@@ -32,6 +32,7 @@ from crypto.pki.certificates import Credential
 from crypto.pki.tls import server_credentials
 from protos.core_log import Diverted
 from protos.messages import MAX_MESSAGE
+from protos.service_manager import told
 from protos.v1 import operator_pb2, silo_pb2
 
 log = structlog.get_logger()
@@ -164,5 +165,6 @@ def serve(config: CoordinatorConfig, lines: Diverted) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: asked.set())
     server.start()
-    asked.wait()
+    with told():
+        asked.wait()
     server.close()

@@ -12,6 +12,7 @@ from prometheus_client import start_http_server
 from crypto.entropy import SystemEntropy
 from policies.documents.study import Study, parse_study
 from policies.refusals import Refused
+from protos.service_manager import told
 from silo_agent.agent import Agent, UnknownDataError
 from silo_agent.config import AgentConfig, SqlSource
 from silo_agent.data.sources.sql import is_missing
@@ -49,7 +50,14 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
         signal.signal(number, lambda *_: stop.set())
     http, http_thread = _serve_metrics(config, metrics)
     session = session_name(config.state, credential, entropy)
-    client = Client(config.coordinator, credential, session, stop, lambda up: metrics.connected.set(float(up)))
+    client = Client(
+        config.coordinator,
+        credential,
+        session,
+        stop,
+        lambda up: metrics.connected.set(float(up)),
+        proxy=config.proxy,
+    )
     data_set, written = gate.policy.data_set, Written.of(gate.policy)
 
     def learner(study: Study) -> Learner:
@@ -105,9 +113,10 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     log.info("agent starts", silo=me, metrics_port=http.server_port)
     _resume(apart, state)
     try:
-        agent.run(stop, until_finished=until_finished)
-        if until_finished:
-            apart.finish(stop)
+        with told():
+            agent.run(stop, until_finished=until_finished)
+            if until_finished:
+                apart.finish(stop)
     except Stopped:
         log.info("agent stops")
     finally:

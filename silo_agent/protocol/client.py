@@ -106,13 +106,13 @@ class Greeting:
     within: float | None
 
 
-def greet(address: str, credential: Credential, version: str, seconds: float) -> Greeting:
+def greet(address: str, credential: Credential, version: str, seconds: float, *, proxy: str | None = None) -> Greeting:
     """Introduce this silo once, without a session, so that nothing changes for an agent that runs at the same time.
 
-    Raises `CallRefused`, also if the coordinator does not answer within `seconds`.
+    `proxy` is as in `Client`. Raises `CallRefused`, also if the coordinator does not answer within `seconds`.
     """
     request = silo_pb2.JoinRequest(protocol=PROTOCOL, agent_version=version)
-    with grpc.secure_channel(address, channel_credentials(credential), options=OPTIONS) as channel:
+    with grpc.secure_channel(address, channel_credentials(credential), options=_options(proxy)) as channel:
         calls = silo_pb2_grpc.SiloServiceStub(channel)
         try:
             calls.Join(request, timeout=seconds)  # opens the connection, so that the next call is as short as it can be
@@ -128,6 +128,10 @@ def greet(address: str, credential: Credential, version: str, seconds: float) ->
     return Greeting(reply.coordinator_version, reply.time - (clock + took / 2), took / 2)
 
 
+def _options(proxy: str | None) -> tuple[tuple[str, object], ...]:
+    return OPTIONS if proxy is None else (*OPTIONS, ("grpc.http_proxy", proxy))
+
+
 class Client:
     """One silo's connection. Safe to share between the agent's main thread and its heartbeat."""
 
@@ -138,9 +142,12 @@ class Client:
         session: str,
         stop: threading.Event,
         connected: Callable[[bool], None],
+        *,
+        proxy: str | None = None,
     ) -> None:
+        """`proxy`: the http URL through which the connection is made by CONNECT. TLS goes on to the coordinator."""
         self._credential, self._session, self._stop, self._connected = credential, session, stop, connected
-        self._channel = grpc.secure_channel(address, channel_credentials(credential), options=OPTIONS)
+        self._channel = grpc.secure_channel(address, channel_credentials(credential), options=_options(proxy))
         self._calls = silo_pb2_grpc.SiloServiceStub(self._channel)
 
     def join(self, version: str) -> silo_pb2.JoinReply:

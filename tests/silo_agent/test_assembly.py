@@ -61,7 +61,7 @@ def coordinator(monkeypatch):
         return real()
 
     client.poll = poll
-    monkeypatch.setattr(assembly, "Client", lambda *_: client)
+    monkeypatch.setattr(assembly, "Client", lambda *_, **__: client)
     return coordinator
 
 

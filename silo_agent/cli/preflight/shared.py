@@ -8,6 +8,7 @@ that; `inside` looks at it.
 from __future__ import annotations
 
 import os
+import re
 import socket
 import ssl
 import time
@@ -45,6 +46,8 @@ SECONDS: Final = 10.0
 SKEW_LOOK: Final = 30.0
 SKEW_FAILS: Final = 300.0
 """Seconds between this machine's clock and the coordinator's."""
+_MOST_ANSWER: Final = 16_384
+_SHOWN: Final = 100
 _SOON: Final = timedelta(days=14)
 _MIB: Final = 1 << 20
 _CHARGES: Final = (Debit, InForce, Recovery)
@@ -111,15 +114,15 @@ def network(subject: Subject) -> Iterator[Finding]:
     if subject.credential is None:
         yield from _skipped("the certificate fails", "reachability", "TLS", "coordinator", "clock")
         return
-    address = subject.settings.coordinator
-    reached = guarded("reachability", lambda: _reach(address))
+    settings = subject.settings
+    reached = guarded("reachability", lambda: _reach(settings))
     yield reached
     if reached.status is Status.FAILS:
         yield from _skipped("the coordinator is not reached", "TLS", "coordinator", "clock")
         return
-    yield guarded("TLS", lambda: _handshake(subject.settings))
+    yield guarded("TLS", lambda: _handshake(settings))
     try:
-        greeting = greet(address, subject.credential, _version(), SECONDS)
+        greeting = greet(settings.coordinator, subject.credential, _version(), SECONDS, proxy=settings.proxy)
     except FAULTS as fault:
         yield Finding("coordinator", Status.FAILS, str(fault))
         yield from _skipped("the coordinator does not answer", "clock")
@@ -139,26 +142,56 @@ def _skipped(why: str, *names: str) -> Iterator[Finding]:
         yield Finding(name, Status.SKIPPED, why)
 
 
-def _dial(address: str) -> socket.socket:
-    """A connection to the coordinator. Raises OSError that says what to do."""
+def _dial(settings: AgentConfig) -> socket.socket:
+    """A connection to the coordinator, through the proxy if there is one. Raises OSError that says what to do."""
+    if settings.proxy is None:
+        return _connect(settings.coordinator, "coordinator")
+    connection = _connect(settings.proxy.removeprefix("http://"), "proxy")
+    try:
+        _ask_proxy(connection, settings.coordinator)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _ask_proxy(connection: socket.socket, address: str) -> None:
+    """Have the proxy connect (RFC 9110, section 9.3.6). Raises OSError with its answer."""
+    connection.sendall(f"CONNECT {address} HTTP/1.1\r\nHost: {address}\r\n\r\n".encode())
+    answer = b""
+    while b"\r\n\r\n" not in answer and len(answer) < _MOST_ANSWER:
+        # One byte at a time: what follows the empty line belongs to TLS.
+        if not (more := connection.recv(1)):
+            break
+        answer += more
+    said = answer.split(b"\r\n")[0][:_SHOWN].decode("ascii", "backslashreplace")
+    if b"\r\n\r\n" not in answer or not re.match(r"HTTP/1\.[01] 2\d\d(?: |$)", said):
+        msg = (
+            f"the proxy does not connect to {address} ({said or 'no answer'}); ask its administrators to allow CONNECT"
+        )
+        raise OSError(msg)
+
+
+def _connect(address: str, field: str) -> socket.socket:
     host, _, port = address.rpartition(":")
     try:
         return socket.create_connection((host, int(port)), SECONDS)
     except socket.gaierror as error:
-        msg = f"the name {host} is not known here ({error.strerror}); check coordinator in agent.yaml and the DNS"
+        msg = f"the name {host} is not known here ({error.strerror}); check {field} in agent.yaml and the DNS"
         raise OSError(msg) from None
     except (OSError, OverflowError) as error:
         why = getattr(error, "strerror", None) or str(error)
-        msg = f"{address} cannot be reached ({why}); check that the coordinator runs and that the firewall lets out TCP"
+        msg = f"{address} cannot be reached ({why}); check that the {field} runs and that the firewall lets out TCP"
         raise OSError(msg) from None
 
 
-def _reach(address: str) -> Finding:
-    began = time.monotonic()
-    with _dial(address) as connection:
+def _reach(settings: AgentConfig) -> Finding:
+    address, began = settings.coordinator, time.monotonic()
+    with _dial(settings) as connection:
         peer = connection.getpeername()
         took = (time.monotonic() - began) * 1000
-    return Finding("reachability", Status.OK, f"{address} is {peer[0]} port {peer[1]}, reached in {took:.0f} ms")
+    where = f"is {peer[0]} port {peer[1]}" if settings.proxy is None else f"is there behind the proxy {settings.proxy}"
+    return Finding("reachability", Status.OK, f"{address} {where}, reached in {took:.0f} ms")
 
 
 def _handshake(settings: AgentConfig) -> Finding:
@@ -169,7 +202,7 @@ def _handshake(settings: AgentConfig) -> Finding:
     context.set_alpn_protocols(["h2"])
     host = settings.coordinator.rpartition(":")[0]
     try:
-        with _dial(settings.coordinator) as plain, context.wrap_socket(plain, server_hostname=host) as secured:
+        with _dial(settings) as plain, context.wrap_socket(plain, server_hostname=host) as secured:
             der, protocol, alpn = (
                 secured.getpeercert(binary_form=True),
                 secured.version(),

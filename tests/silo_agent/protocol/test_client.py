@@ -170,9 +170,9 @@ class Ward:
         self.connected = []
         self.client = self.connect()
 
-    def connect(self, port=None, credential=None):
+    def connect(self, port=None, credential=None, proxy=None):
         address = f"localhost:{port or self.port}"
-        return Client(address, credential or self.credential, "s" * 32, self.stop, self.connected.append)
+        return Client(address, credential or self.credential, "s" * 32, self.stop, self.connected.append, proxy=proxy)
 
     def close(self):
         self.fake.release.set()
@@ -186,6 +186,16 @@ def ward(credentials, coordinator, monkeypatch):
     ward = Ward(credentials["north"], coordinator)
     yield ward
     ward.close()
+
+
+def test_a_proxy_carries_the_connection_and_sees_where_it_goes_alone(ward, proxy):
+    client = ward.connect(proxy=f"http://127.0.0.1:{proxy.server_address[1]}")
+    try:
+        assert client.join("0.7.0").coordinator_version == ward.client.join("0.7.0").coordinator_version
+    finally:
+        client.close()
+    assert {line.split()[:2][0] for line in proxy.asked} == {"CONNECT"}
+    assert {line.split()[1].rpartition(":")[2] for line in proxy.asked} == {str(ward.port)}
 
 
 def stops(call):

@@ -59,6 +59,35 @@ def test_an_address_that_the_certificate_does_not_name_is_refused(subject, servi
     assert "127.0.0.2" in checks["TLS"].text or checks["reachability"].status is Status.FAILS
 
 
+def test_a_proxy_is_used_for_every_step(subject, serving, proxy):
+    checks = found(subject(proxy=proxy.url))
+    assert {one.status for one in checks.values()} == {Status.OK}
+    assert f"behind the proxy {proxy.url}" in checks["reachability"].text
+    assert len(proxy.asked) == 3
+    assert {line.split()[0] for line in proxy.asked} == {"CONNECT"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (b"HTTP/1.1 403 Forbidden\r\n\r\n", "HTTP/1.1 403 Forbidden"),
+        (b"HTTP/1.1 200", "HTTP/1.1 200"),
+        (b"\r\n\r\n", "no answer"),
+    ],
+)
+def test_a_proxy_that_does_not_connect_is_quoted(subject, proxy, answer, said):
+    proxy.refusal = answer
+    finding = found(subject(proxy=proxy.url))["reachability"]
+    assert finding.status is Status.FAILS
+    assert f" ({said}); ask its administrators" in finding.text
+
+
+def test_a_proxy_that_is_not_there_is_named(subject):
+    finding = found(subject(proxy="http://localhost:1"))["reachability"]
+    assert "localhost:1 cannot be reached" in finding.text
+    assert "check that the proxy runs" in finding.text
+
+
 @pytest.fixture
 def listener(authority):
     """A port that answers otherwise than a coordinator: not at all in TLS, or without HTTP/2."""

@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# Installs an agent as a service: its own user, its own virtual environment, a hardened systemd unit.
+# Run it again with a newer release to upgrade: certificates, ledger and state are not touched.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/common.sh"
+install_role silo silo fedward-silo agent.yaml "$@"

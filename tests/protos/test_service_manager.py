@@ -1,0 +1,56 @@
+"""A real datagram socket stands in for systemd."""
+
+import os
+import socket
+import time
+
+import pytest
+
+from protos.service_manager import told
+
+
+@pytest.fixture(params=["path", "abstract"])
+def manager(request, tmp_path, monkeypatch):
+    name = str(tmp_path / "notify") if request.param == "path" else f"@fedward-{os.getpid()}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
+        listening.bind(name.replace("@", "\0"))
+        listening.setblocking(False)
+        monkeypatch.setenv("NOTIFY_SOCKET", name)
+        yield listening
+
+
+def said(manager):
+    found = []
+    while True:
+        try:
+            found.append(manager.recv(100).decode())
+        except BlockingIOError:
+            return found
+
+
+def test_a_program_is_ready_lives_and_stops(manager, monkeypatch):
+    monkeypatch.setenv("WATCHDOG_USEC", "3000")
+    heard = []
+    with told():
+        while heard.count("WATCHDOG=1") < 3:
+            heard += said(manager)
+            time.sleep(0.001)
+    heard += said(manager)
+    assert (heard[0], "STOPPING=1" in heard[-2:]) == ("READY=1", True)
+    assert set(heard) == {"READY=1", "WATCHDOG=1", "STOPPING=1"}
+
+
+@pytest.mark.parametrize("asked", [{}, {"WATCHDOG_USEC": "3000", "WATCHDOG_PID": "1"}, {"WATCHDOG_USEC": "soon"}])
+def test_without_a_watchdog_no_sign_of_life_is_sent(manager, monkeypatch, asked):
+    for name, value in asked.items():
+        monkeypatch.setenv(name, value)
+    with told():
+        time.sleep(0.01)
+    assert said(manager) == ["READY=1", "STOPPING=1"]
+
+
+@pytest.mark.parametrize("place", ["", "relative", "/no/such/socket"])
+def test_nobody_who_listens_is_no_fault(monkeypatch, place):
+    monkeypatch.setenv("NOTIFY_SOCKET", place)
+    with told():
+        pass
