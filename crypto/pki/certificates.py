@@ -2,8 +2,8 @@
 
 Guarantees: `Trust` returns an `Identity` only for an ECDSA P-256 certificate that the authority itself issued, that is
 valid at the time asked for, and that has the URIs of one `Subject` and the key usages of its role. Each way of failing
-has its own message. A `Credential` exists only if its certificate, key and authority belong together. Revocation is
-left to the deny lists of the two services, and host names to TLS.
+has its own message. A `Credential` exists only if its certificate, key and authority belong together. Host names
+are left to TLS. Nothing can be revoked yet: a certificate counts until its date.
 """
 
 from __future__ import annotations
