@@ -30,6 +30,7 @@ from coordinator.storage.spool import Spool
 from coordinator.storage.store import Store
 from crypto.pki.certificates import Credential
 from crypto.pki.tls import server_credentials
+from protos import service_manager
 from protos.core_log import Diverted
 from protos.messages import MAX_MESSAGE
 from protos.v1 import operator_pb2, silo_pb2
@@ -128,7 +129,7 @@ class Server:
         self._server.start()
         for name in ("", *SERVICES):
             self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
-        log.info("serving", port=self.port, metrics_port=self.metrics_port)
+        log.info("serving", version=version("fedward"), port=self.port, metrics_port=self.metrics_port)
 
     def close(self) -> None:
         """Finish the calls in progress, then stop."""
@@ -164,5 +165,6 @@ def serve(config: CoordinatorConfig, lines: Diverted) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: asked.set())
     server.start()
+    service_manager.ready(server.engine.passes, asked)
     asked.wait()
     server.close()

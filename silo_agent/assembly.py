@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from importlib.metadata import version
 from wsgiref.simple_server import WSGIServer
 
 import structlog
@@ -12,6 +13,7 @@ from prometheus_client import start_http_server
 from crypto.entropy import SystemEntropy
 from policies.documents.study import Study, parse_study
 from policies.refusals import Refused
+from protos import service_manager
 from silo_agent.agent import Agent, UnknownDataError
 from silo_agent.config import AgentConfig, SqlSource
 from silo_agent.data.sources.sql import is_missing
@@ -99,10 +101,13 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     retention.look()
     retaining = Retaining(retention, stop)
     witnessing = Witnessing(client, Witness(config.state, credential), stop)
-    Heartbeat(client, HEARTBEAT_SECONDS, stop).start()
+    heartbeat = Heartbeat(client, HEARTBEAT_SECONDS, stop)
+    heartbeat.start()
     witnessing.start()
     retaining.start()
-    log.info("agent starts", silo=me, metrics_port=http.server_port)
+    log.info("agent starts", silo=me, version=version("fedward"), metrics_port=http.server_port)
+    # A task may take hours, and a coordinator may be away for days. Neither is a reason to restart the agent.
+    service_manager.ready(heartbeat.beats, stop)
     _resume(apart, state)
     try:
         agent.run(stop, until_finished=until_finished)

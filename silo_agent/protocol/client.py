@@ -315,6 +315,10 @@ class Heartbeat:
         """Start the thread that beats."""
         self._thread.start()
 
+    def beats(self) -> bool:
+        """Whether the thread still runs."""
+        return self._thread.is_alive()
+
     def _beat(self) -> None:
         while not self._stop.wait(self._seconds):
             began = time.monotonic()
