@@ -30,9 +30,9 @@ from coordinator.storage.spool import Spool
 from coordinator.storage.store import Store
 from crypto.pki.certificates import Credential
 from crypto.pki.tls import server_credentials
-from protos import service_manager
 from protos.core_log import Diverted
 from protos.messages import MAX_MESSAGE
+from protos.service_manager import told
 from protos.v1 import operator_pb2, silo_pb2
 
 log = structlog.get_logger()
@@ -165,6 +165,6 @@ def serve(config: CoordinatorConfig, lines: Diverted) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: asked.set())
     server.start()
-    service_manager.ready(server.engine.passes, asked)
-    asked.wait()
+    with told(server.engine.passes):
+        asked.wait()
     server.close()

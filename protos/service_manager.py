@@ -1,7 +1,8 @@
-"""What a program tells systemd that has started it: ready, alive, stopping (sd_notify(3)).
+"""What a program tells the service manager that started it: that it is ready, that it lives, that it ends.
 
-Without systemd (no NOTIFY_SOCKET in the environment) nothing is told. Nothing here raises: a service manager that does
-not listen keeps no program from its work.
+Source: sd_notify(3), the protocol of systemd's `Type=notify` and `WatchdogSec=`. Without `NOTIFY_SOCKET` in the
+environment, nobody asked to be told, and nothing is sent. The watchdog ends a process whose interpreter stands still.
+It does not judge the work: a training may rightly take hours.
 """
 
 from __future__ import annotations
@@ -9,54 +10,57 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Final
 
-_READY: Final = "READY=1"
-_STOPPING: Final = "STOPPING=1"
-_ALIVE: Final = "WATCHDOG=1"
+_MICROSECONDS: Final = 1e6
+_PINGS: Final = 3
+"""Signs of life in one span of the watchdog."""
 
 
-def tell(state: str) -> bool:
-    """Tell the service manager one thing. Return whether anybody was told."""
-    name = os.environ.get("NOTIFY_SOCKET", "")
-    if not name.startswith(("/", "@")):
-        return False
-    where = "\0" + name[1:] if name.startswith("@") else name
-    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as out:
-        out.connect(where)
-        out.sendall(state.encode())
-        return True
-    return False
+@contextmanager
+def told(lives: Callable[[], bool] = lambda: True) -> Iterator[None]:
+    """Tell that the program is ready, at the end that it stops, and between them that it lives, if it is asked to.
 
-
-def watchdog_seconds() -> float | None:
-    """How often this process must tell that it is alive; None if nobody watches it."""
-    microseconds, process = os.environ.get("WATCHDOG_USEC", ""), os.environ.get("WATCHDOG_PID", "")
-    if not microseconds.isdecimal() or int(microseconds) == 0 or process not in ("", str(os.getpid())):
-        return None
-    return int(microseconds) / 1e6
-
-
-def ready(alive: Callable[[], bool], stop: threading.Event) -> threading.Thread | None:
-    """Tell that this process has started, and then that it is alive for as long as `alive` says so.
-
-    The telling thread ends with `stop`. Once `alive` is false nothing is told any more, and systemd restarts the
-    service. Returns None if nobody watches.
+    No sign of life is sent while `lives` is false.
     """
-    tell(_READY)
-    seconds = watchdog_seconds()
-    if seconds is None:
-        return None
+    done = threading.Event()
+    _tell("READY=1")
+    span = _watchdog_seconds()
+    thread = threading.Thread(target=_live, args=(done, span / _PINGS, lives), name="watchdog", daemon=True)
+    if span:
+        thread.start()
+    try:
+        yield
+    finally:
+        _tell("STOPPING=1")
+        done.set()
+        if span:
+            thread.join()
 
-    def beat() -> None:
-        while alive():
-            tell(_ALIVE)
-            if stop.wait(seconds / 3):
-                tell(_STOPPING)
-                return
 
-    thread = threading.Thread(target=beat, name="watchdog", daemon=True)
-    thread.start()
-    return thread
+def _live(done: threading.Event, pause: float, lives: Callable[[], bool]) -> None:
+    while not done.wait(pause):
+        if lives():
+            _tell("WATCHDOG=1")
+
+
+def _watchdog_seconds() -> float:
+    """Seconds within which a sign of life is wanted; 0 if none is, or if another process was meant."""
+    try:
+        span = float(os.environ.get("WATCHDOG_USEC", "0")) / _MICROSECONDS
+        meant = int(os.environ.get("WATCHDOG_PID", os.getpid()))
+    except ValueError:
+        return 0.0
+    return span if span > 0.0 and meant == os.getpid() else 0.0
+
+
+def _tell(state: str) -> None:
+    path = os.environ.get("NOTIFY_SOCKET", "")
+    if not path.startswith(("/", "@")):
+        return
+    # A leading @ stands for the zero byte of an abstract name.
+    address = "\0" + path[1:] if path.startswith("@") else path
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as telling:
+        telling.sendto(state.encode(), address)

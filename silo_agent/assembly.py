@@ -13,7 +13,7 @@ from prometheus_client import start_http_server
 from crypto.entropy import SystemEntropy
 from policies.documents.study import Study, parse_study
 from policies.refusals import Refused
-from protos import service_manager
+from protos.service_manager import told
 from silo_agent.agent import Agent, UnknownDataError
 from silo_agent.config import AgentConfig, SqlSource
 from silo_agent.data.sources.sql import is_missing
@@ -51,7 +51,14 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
         signal.signal(number, lambda *_: stop.set())
     http, http_thread = _serve_metrics(config, metrics)
     session = session_name(config.state, credential, entropy)
-    client = Client(config.coordinator, credential, session, stop, lambda up: metrics.connected.set(float(up)))
+    client = Client(
+        config.coordinator,
+        credential,
+        session,
+        stop,
+        lambda up: metrics.connected.set(float(up)),
+        proxy=config.proxy,
+    )
     data_set, written = gate.policy.data_set, Written.of(gate.policy)
 
     def learner(study: Study) -> Learner:
@@ -101,18 +108,16 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     retention.look()
     retaining = Retaining(retention, stop)
     witnessing = Witnessing(client, Witness(config.state, credential), stop)
-    heartbeat = Heartbeat(client, HEARTBEAT_SECONDS, stop)
-    heartbeat.start()
+    Heartbeat(client, HEARTBEAT_SECONDS, stop).start()
     witnessing.start()
     retaining.start()
     log.info("agent starts", silo=me, version=version("fedward"), metrics_port=http.server_port)
-    # A task may take hours, and a coordinator may be away for days. Neither is a reason to restart the agent.
-    service_manager.ready(heartbeat.beats, stop)
     _resume(apart, state)
     try:
-        agent.run(stop, until_finished=until_finished)
-        if until_finished:
-            apart.finish(stop)
+        with told():
+            agent.run(stop, until_finished=until_finished)
+            if until_finished:
+                apart.finish(stop)
     except Stopped:
         log.info("agent stops")
     finally:

@@ -112,6 +112,8 @@ class AgentConfig(Closed):
     """File or folder of each study, by the study's name. All of them hold patients of the policy's data set."""
     databases: dict[Name, SqlSource] = Field(default_factory=dict)
     """The same from databases. A study stands in one of the two."""
+    proxy: Annotated[str, Field(pattern=r"^http://[^\s/:@]+:\d+$")] | None = None
+    """The hospital's proxy, such as http://proxy.example.org:3128, if the coordinator is only reached through one."""
     metrics_host: str = "127.0.0.1"
     metrics_port: Annotated[int, Field(ge=0, le=65535)] = 0
     device: Literal["auto", "cpu", "cuda"] = "auto"

@@ -55,6 +55,11 @@ def parse_certificate(certificate_pem: bytes) -> x509.Certificate:
     return found[0]
 
 
+def ends(certificate_pem: bytes) -> datetime:
+    """When a certificate expires, aware, in UTC. Raises `CertificateError` if this is no certificate."""
+    return parse_certificate(certificate_pem).not_valid_after_utc
+
+
 def subject_of(source: x509.Certificate | x509.CertificateSigningRequest) -> Subject:
     """Return the subject that the URIs among the subject alternative names describe. Raises `CertificateError`."""
     names = extension(source, x509.SubjectAlternativeName)

@@ -1,18 +1,7 @@
-#!/bin/sh
-# Install, upgrade or roll back the coordinator: own user, own virtual environment, systemd unit. --help tells more.
-ROLE=coordinator
-SETTINGS=coordinator.yaml
-
-settings() {
-    cat <<'SETTINGS'
-host: 0.0.0.0
-port: 7443
-metrics_port: 9443                  # on loopback unless metrics_host says otherwise
-certificate: certificate.pem        # these are looked for beside this file
-key: key.pem
-authority: authority.pem
-data: /var/lib/fedward-coordinator  # database and spool; room for two uploads per silo
-SETTINGS
-}
-
-. "$(dirname "$0")/install-common.sh"
+#!/usr/bin/env bash
+# Installs the coordinator as a service: its own user, its own virtual environment, a hardened systemd unit.
+# Run it again with a newer release to upgrade: certificates, ledger and state are not touched.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/common.sh"
+install_role coordinator fedward-coordinator coordinator.yaml "$@"

@@ -18,9 +18,10 @@ from deploy.release.locks import ROLES, ROOT, Pin, Role, pins
 BESIDE: Final = (
     "install-silo.sh",
     "install-coordinator.sh",
-    "install-common.sh",
+    "common.sh",
     "fedward-silo.service",
     "fedward-coordinator.service",
+    "gpu.conf",
 )
 """Files of deploy/install that lie in a release as they are."""
 

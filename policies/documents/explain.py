@@ -157,9 +157,11 @@ def _study(policy: Policy) -> str:
 
 
 def _hiding(policy: Policy) -> str:
+    many = policy.colluders
+    others = "another hospital conspires" if many == 1 else f"{many} others conspire"
     return (
         f"This hospital joins no sum of fewer than {policy.min_silos} hospitals, itself included; the sum must stay"
-        f" closed even if {policy.colluders} others conspire with the coordinator. Noise: "
+        f" closed even if {others} with the coordinator. Noise: "
         f"{_listed((_MODES[mode] for mode in policy.noise_modes), 'or')}, as the study says. Encoder updates are sealed"
         f" by {_SEALINGS[policy.encoder_sealing]}; everything else is always sealed by both."
     )

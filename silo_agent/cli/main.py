@@ -25,6 +25,7 @@ from silo_agent.cli.data import data_app
 from silo_agent.cli.ledger import ledger_app
 from silo_agent.cli.options import DEFAULT, ConfigOption, studies
 from silo_agent.cli.policy import policy_app
+from silo_agent.cli.preflight.command import preflight
 from silo_agent.cli.study import study_app
 from silo_agent.cli.together import ledger_together
 from silo_agent.errors import SiloError
@@ -132,6 +133,7 @@ def restore(
 
 
 app.command()(studies)
+app.command()(preflight)
 app.command()(plan.plan)
 app.command()(models.evaluate)
 app.command()(models.fairness)

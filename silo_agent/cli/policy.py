@@ -129,10 +129,10 @@ def policy_check(
 
 @policy_app.command("explain")
 def policy_explain(file: PolicyFile) -> None:
-    """Say in plain words what the policy allows and what its epsilon means."""
+    """Say in plain words, on one page, what the policy allows and what its epsilon means."""
     policy = load_policy(file)
     for heading, text in explain(policy):
-        typer.echo(f"{heading}\n{textwrap.fill(text, _WIDTH)}\n")
+        typer.echo(textwrap.fill(f"{heading.upper()}. {text}", _WIDTH) + "\n")
     typer.echo(f"Digest {policy.digest}")
 
 

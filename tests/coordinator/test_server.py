@@ -247,7 +247,7 @@ def test_it_serves_where_nothing_can_learn_or_open(config_file, authority, opera
     """Neither torch, opacus nor tenseal can be imported there; a round runs to its opened sum nevertheless."""
     command = [sys.executable, "-c", BLIND, config_file]
     service_manager, notified = listening
-    environment = {**os.environ, "NOTIFY_SOCKET": str(notified), "WATCHDOG_USEC": "60000000", "WATCHDOG_PID": ""}
+    environment = {**os.environ, "NOTIFY_SOCKET": str(notified), "WATCHDOG_USEC": "300000"}
     with subprocess.Popen(
         command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:

@@ -11,7 +11,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID
 
 from crypto.errors import CertificateError, SignatureRefused
 from crypto.pki import authority
-from crypto.pki.certificates import Credential, Trust, fingerprint, parse_certificate, require_data_set
+from crypto.pki.certificates import Credential, Trust, ends, fingerprint, parse_certificate, require_data_set
 from crypto.pki.enrolment import create_request
 from crypto.pki.identity import Identity, Role, Subject
 
@@ -264,3 +264,10 @@ def test_files_that_are_missing_or_open_to_others_are_refused(tmp_path, silos, m
 
 def test_a_credential_prints_only_whose_it_is(silos):
     assert repr(silos["north"]) == "Credential(fedward://silo/north)"
+
+
+def test_a_certificate_says_when_it_ends(authority_folder):
+    root = (authority_folder / "authority.pem").read_bytes()
+    assert ends(root) == parse_certificate(root).not_valid_after_utc
+    with pytest.raises(CertificateError, match="exactly one PEM certificate"):
+        ends(b"nothing")

@@ -40,6 +40,7 @@ from silo_agent.protocol.client import (
     Heartbeat,
     Stopped,
     WentBackRefused,
+    greet,
 )
 from support.certificates import load
 from support.contents import digest_of, listed
@@ -71,6 +72,7 @@ class Fake(silo_pb2_grpc.SiloServiceServicer):
         self.release = threading.Event()
         self.hold = False
         self.remembered = 0
+        self.ahead = None
         self.peer_signed = self.handed = None
         self.work = Work(Task.WAIT)
 
@@ -83,7 +85,8 @@ class Fake(silo_pb2_grpc.SiloServiceServicer):
 
     def Join(self, request, context):
         self._begin("Join", context, request)
-        return silo_pb2.JoinReply(coordinator_version="7")
+        clock = time.time() + self.ahead if self.ahead is not None else 0.0
+        return silo_pb2.JoinReply(coordinator_version="7", time=clock)
 
     def GetStudy(self, request, context):
         self._begin("GetStudy", context, request)
@@ -167,9 +170,9 @@ class Ward:
         self.connected = []
         self.client = self.connect()
 
-    def connect(self, port=None, credential=None):
+    def connect(self, port=None, credential=None, proxy=None):
         address = f"localhost:{port or self.port}"
-        return Client(address, credential or self.credential, "s" * 32, self.stop, self.connected.append)
+        return Client(address, credential or self.credential, "s" * 32, self.stop, self.connected.append, proxy=proxy)
 
     def close(self):
         self.fake.release.set()
@@ -183,6 +186,16 @@ def ward(credentials, coordinator, monkeypatch):
     ward = Ward(credentials["north"], coordinator)
     yield ward
     ward.close()
+
+
+def test_a_proxy_carries_the_connection_and_sees_where_it_goes_alone(ward, proxy):
+    client = ward.connect(proxy=f"http://127.0.0.1:{proxy.server_address[1]}")
+    try:
+        assert client.join("0.7.0").coordinator_version == ward.client.join("0.7.0").coordinator_version
+    finally:
+        client.close()
+    assert {line.split()[:2][0] for line in proxy.asked} == {"CONNECT"}
+    assert {line.split()[1].rpartition(":")[2] for line in proxy.asked} == {str(ward.port)}
 
 
 def stops(call):
@@ -239,6 +252,26 @@ def test_every_message_arrives_as_it_was_said(ward):
 
 
 # --- cosigning ---------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("ahead", [0.0, 400.0, -400.0])
+def test_a_greeting_tells_how_far_the_clocks_are_apart(ward, ahead):
+    ward.fake.ahead = ahead
+    found = greet(f"localhost:{ward.port}", ward.credential, "1", LONG)
+    assert found.version == "7"
+    assert abs(found.ahead - ahead) <= found.within + 1e-3
+    assert {request.session for request in ward.fake.seen} == {""}
+
+
+def test_a_coordinator_that_tells_no_time_is_greeted_all_the_same(ward):
+    found = greet(f"localhost:{ward.port}", ward.credential, "1", LONG)
+    assert (found.ahead, found.within) == (None, None)
+
+
+def test_a_refused_greeting_says_why(ward):
+    ward.fake.faults["Join"] = [grpc.StatusCode.PERMISSION_DENIED]
+    with pytest.raises(CallRefused, match="PERMISSION_DENIED: Join is not to be had"):
+        greet(f"localhost:{ward.port}", ward.credential, "1", LONG)
+
+
 def test_a_statement_carries_the_silos_signature(ward, authority):
     made = ward.client.signed(b"statement")
     assert Trust(authority.pem).verify(made.certificate_pem, b"statement", made.signature).name == "north"
