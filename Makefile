@@ -7,9 +7,10 @@ DATA ?=
 OUT ?= demo-out
 SEED ?= 100
 WORKERS ?= 2
+KEY ?= fedward-release.key
 CONSTRAINTS := constraints.txt
 
-.PHONY: help demo test test-slow reliability ledger-faults lint proto wheel clean audit bench-exam bench-heart bench-mnist bench-sealed bench-round bench-startup bench-noise bench-private-heads bench-encoder-pays bench-feddar bench-hessian abuse mutants bench-real bench-forecast bench-ablation bench-step bench-mmd bench-two-sample bench-personal bench-invariance bench-choice bench-unseen bench-recipes bench-local-global
+.PHONY: help demo test test-slow reliability ledger-faults lint proto clean audit bench-exam bench-heart bench-mnist bench-sealed bench-round bench-startup bench-noise bench-private-heads bench-encoder-pays bench-feddar bench-hessian abuse mutants bench-real bench-forecast bench-ablation bench-step bench-mmd bench-two-sample bench-personal bench-invariance bench-choice bench-unseen bench-recipes bench-local-global release release-key locked
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -42,12 +43,6 @@ lint: $(VENV)/.installed ## Style, types, import contracts, generated code.
 	$(BIN)/lint-imports
 	$(BIN)/python -m protos.generate --check
 	$(BIN)/python -m policies.documents.schema --check
-
-wheel: $(VENV)/.installed ## What deploy/install takes: the wheel, the pinned versions and their SHA-256, in dist/.
-	rm -rf dist build
-	SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps -w dist .
-	cp $(CONSTRAINTS) dist/
-	cd dist && sha256sum fedward-*.whl constraints.txt > SHA256SUMS
 
 proto: $(VENV)/.installed ## Generate the wire's Python code.
 	$(BIN)/python -m protos.generate
@@ -129,6 +124,16 @@ abuse: $(VENV)/.installed ## One hostile member beside a study of three honest s
 
 bench-noise: $(VENV)/.installed ## Nanoseconds of a value of training noise, and training with noise against without.
 	$(BIN)/python -m bench.noise
+
+release: $(VENV)/.installed ## Wheel, sources, pinned requirements, bills of materials, signature, in dist/; KEY=file.
+	$(BIN)/python -m deploy.release build --key $(KEY) --out dist
+
+release-key: $(VENV)/.installed ## Make a release key in KEY=file; FEDWARD_RELEASE_PASSPHRASE protects it.
+	$(BIN)/python -m deploy.release key $(KEY)
+
+locked: $(VENV)/.installed ## Resolve the pinned requirements of a release anew, after constraints.txt has changed.
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c $(CONSTRAINTS) -e '.[release]'
+	$(BIN)/python -m deploy.release locked
 
 clean: ## Remove what was built; never a ledger.
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

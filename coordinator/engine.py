@@ -69,6 +69,10 @@ LOOK_SECONDS = 0.5
 """Longest time between two looks of a waiting call whether its caller is still there."""
 
 
+STUCK_SECONDS = 60.0
+"""How long the clock may wait for its turn before the coordinator counts as stuck."""
+
+
 class UnknownStudyError(CoordinatorError):
     """There is no study with that digest or name."""
 
@@ -102,6 +106,7 @@ class Engine:
         self._seen: dict[str, float] = {}
         self._worker = ThreadPoolExecutor(1, "adding")
         self._stop = threading.Event()
+        self._ticked = time.monotonic()
         self._ticker = threading.Thread(target=self._tick, name="ticker", daemon=True)
 
     # --- life ---------------------------------------------------------------------------------------------------
@@ -118,6 +123,10 @@ class Engine:
                     self._perform(Add(round_.place, round_.tensors[round_.cursor], round_.survivors))
             self._measure()
         self._ticker.start()
+
+    def passes(self) -> bool:
+        """Whether time still passes for the studies: whether the clock had its turn within `STUCK_SECONDS`."""
+        return time.monotonic() - self._ticked < STUCK_SECONDS
 
     def close(self) -> None:
         """Stop the threads. The state is stored already."""
@@ -449,6 +458,7 @@ class Engine:
     def _tick(self) -> None:
         while not self._stop.wait(TICK_SECONDS):
             with self._changed:
+                self._ticked = time.monotonic()
                 for progress in list(self._progress.values()):
                     if progress.life is Life.RUNNING:
                         try:

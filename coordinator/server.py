@@ -130,7 +130,7 @@ class Server:
         self._server.start()
         for name in ("", *SERVICES):
             self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
-        log.info("serving", port=self.port, metrics_port=self.metrics_port)
+        log.info("serving", version=version("fedward"), port=self.port, metrics_port=self.metrics_port)
 
     def close(self) -> None:
         """Finish the calls in progress, then stop."""
@@ -166,6 +166,6 @@ def serve(config: CoordinatorConfig, lines: Diverted) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: asked.set())
     server.start()
-    with told():
+    with told(server.engine.passes):
         asked.wait()
     server.close()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import hmac
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeVar
@@ -198,6 +199,7 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
             coordinator_version=self._version,
             max_chunk=MAX_CHUNK,
             heartbeat_seconds=HEARTBEAT_SECONDS,
+            time=time.time(),
         )
 
     @mapped

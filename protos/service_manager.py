@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Final
 
@@ -20,12 +20,15 @@ _PINGS: Final = 3
 
 
 @contextmanager
-def told() -> Iterator[None]:
-    """Tell that the program is ready, at the end that it stops, and between them that it lives, if it is asked to."""
+def told(lives: Callable[[], bool] = lambda: True) -> Iterator[None]:
+    """Tell that the program is ready, at the end that it stops, and between them that it lives, if it is asked to.
+
+    No sign of life is sent while `lives` is false.
+    """
     done = threading.Event()
     _tell("READY=1")
     span = _watchdog_seconds()
-    thread = threading.Thread(target=_live, args=(done, span / _PINGS), name="watchdog", daemon=True)
+    thread = threading.Thread(target=_live, args=(done, span / _PINGS, lives), name="watchdog", daemon=True)
     if span:
         thread.start()
     try:
@@ -37,9 +40,10 @@ def told() -> Iterator[None]:
             thread.join()
 
 
-def _live(done: threading.Event, pause: float) -> None:
+def _live(done: threading.Event, pause: float, lives: Callable[[], bool]) -> None:
     while not done.wait(pause):
-        _tell("WATCHDOG=1")
+        if lives():
+            _tell("WATCHDOG=1")
 
 
 def _watchdog_seconds() -> float:

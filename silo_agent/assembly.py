@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from importlib.metadata import version
 from wsgiref.simple_server import WSGIServer
 
 import structlog
@@ -111,7 +112,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     Heartbeat(client, HEARTBEAT_SECONDS, stop).start()
     witnessing.start()
     retaining.start()
-    log.info("agent starts", silo=me, metrics_port=http.server_port)
+    log.info("agent starts", silo=me, version=version("fedward"), metrics_port=http.server_port)
     _resume(apart, state)
     try:
         with told():

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TypeVar
 
 from cryptography import x509
@@ -37,6 +38,11 @@ def parse_certificate(certificate_pem: bytes) -> x509.Certificate:
         msg = "the file must hold exactly one PEM certificate; give the file that `fedward-authority sign` wrote"
         raise CertificateError(msg)
     return found[0]
+
+
+def ends(certificate_pem: bytes) -> datetime:
+    """When a certificate expires, aware, in UTC. Raises `CertificateError` if this is no certificate."""
+    return parse_certificate(certificate_pem).not_valid_after_utc
 
 
 def parse_certificates(pem: bytes) -> list[x509.Certificate]:

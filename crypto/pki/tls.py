@@ -1,9 +1,8 @@
 """TLS for gRPC, both sides authenticated by the consortium's authority.
 
 Guarantees: both sides of a connection have a certificate of the authority. The client checks the server's host name,
-and only coordinators are certified for one. A TLS library knows neither roles nor revocation, so the services read the
-caller's identity from the connection (`Trust.identify` on gRPC's `x509_pem_cert`) and refuse wrong roles and revoked
-certificates.
+and only coordinators are certified for one. A TLS library knows no roles, so the services read the caller's
+identity from the connection (`Trust.identify` on gRPC's `x509_pem_cert`) and refuse wrong ones.
 """
 
 from __future__ import annotations

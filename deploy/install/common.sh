@@ -1,4 +1,4 @@
-# Shared by install-silo.sh and install-coordinator.sh: `install_role ROLE EXTRAS PROGRAM CONFIG "$@"`.
+# Shared by install-silo.sh and install-coordinator.sh: `install_role ROLE PROGRAM CONFIG "$@"`.
 # Nothing is half done: a version stands in a folder of its own, and one rename makes it the current one.
 
 say() { printf '%s\n' "$*"; }
@@ -6,78 +6,117 @@ fail() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; exit 1; }
 act() { if [ "$dry" = yes ]; then say "would run: $*"; else "$@"; fi; }
 
 usage() {
-  say "usage: $(basename "$0") --release FOLDER [--python PROGRAM] [--extras LIST] [--root FOLDER] [--dry-run]"
-  say "  --release FOLDER  what \`make wheel\` wrote: one fedward-*.whl, constraints.txt, SHA256SUMS"
-  say "  --python PROGRAM  Python 3.11 or newer, by default python3"
-  say "  --extras LIST     more extras of the wheel, such as dicom,export"
-  say "  --root FOLDER     install below this folder, without a user and without systemd (for images and tests)"
-  say "  --dry-run         say what would be done, and do nothing"
+  say "usage: $(basename "$0") --fingerprint HEX [--cuda] [--python PROGRAM] [--root FOLDER] [--dry-run]"
+  say "       $(basename "$0") --roll-back [--root FOLDER] [--dry-run]"
+  say "  --fingerprint HEX  of the release key, from whoever runs the consortium; the release is verified with it"
+  say "  --unverified       do without: only for a release that you have made yourself"
+  say "  --release FOLDER   what \`make release\` wrote, by default the script's own folder"
+  say "  --cuda             PyTorch for NVIDIA GPUs (silo only)"
+  say "  --python PROGRAM   Python 3.11 or newer, by default python3"
+  say "  --root FOLDER      install below this folder, without a user and without systemd (for images and tests)"
+  say "  --roll-back        make the version before the current one again; nothing else is touched"
+  say "  --dry-run          say what would be done, and do nothing"
+}
+
+# Everything that is wrong is told at once, before anything is changed.
+add() { faults="$faults
+- $*"; }
+
+verify_release() {
+  if [ ! -f "$release/SHA256SUMS" ]; then
+    add "$release/SHA256SUMS is missing"
+    return
+  fi
+  (cd "$release" && sha256sum --quiet --strict -c SHA256SUMS >/dev/null 2>&1) ||
+    add "$release: a file is not the one that SHA256SUMS names; copy the release again"
+  [ "$unverified" = no ] || return 0
+  if [ -z "$fingerprint" ]; then
+    add "--fingerprint is missing; you have it from whoever runs the consortium"
+    return
+  fi
+  found=$(openssl pkey -pubin -in "$release/fedward-release.pem" -outform DER 2>/dev/null | sha256sum | cut -d' ' -f1)
+  [ "$(printf %s "$fingerprint" | tr -d ': ' | tr 'A-F' 'a-f')" = "$found" ] ||
+    add "$release/fedward-release.pem has the fingerprint $found, which is not the one that you gave"
+  openssl dgst -sha256 -verify "$release/fedward-release.pem" -signature "$release/SHA256SUMS.sig" \
+    "$release/SHA256SUMS" >/dev/null 2>&1 || add "SHA256SUMS is not signed by the release key; copy the release again"
+}
+
+# A link is replaced by one rename, so that no start finds none.
+point() {
+  act ln -sfn "$1" "$2.new"
+  act mv -T "$2.new" "$2"
+}
+
+roll_back() {
+  [ -L "$home/previous" ] || fail "$home has no version before the current one"
+  before=$(readlink "$home/previous")
+  now=$(readlink "$home/current")
+  [ -f "$home/$before/.complete" ] || fail "$home/$before is not complete; install that version again"
+  point "$before" "$home/current"
+  point "$now" "$home/previous"
+  say "$name goes from $now back to $before. Then: systemctl restart $name"
 }
 
 install_role() {
-  role=$1 extras=$2 program=$3 config=$4
-  shift 4
-  release='' python=python3 root='' dry=no
+  role=$1 program=$2 config=$3
+  shift 3
+  release=$here fingerprint='' unverified=no cuda='' python=python3 root='' back=no dry=no faults=''
   while [ $# -gt 0 ]; do
     case $1 in
-      --release|--python|--extras|--root)
+      --release|--python|--fingerprint|--root)
         [ $# -ge 2 ] || fail "$1 needs a value"
         case $1 in
           --release) release=$2 ;;
           --python) python=$2 ;;
-          --extras) extras=$extras,$2 ;;
+          --fingerprint) fingerprint=$2 ;;
           --root) root=${2%/} ;;
         esac
         shift 2 ;;
+      --unverified) unverified=yes; shift ;;
+      --cuda) cuda=-cuda; shift ;;
+      --roll-back) back=yes; shift ;;
       --dry-run) dry=yes; shift ;;
       --help|-h) usage; exit 0 ;;
       *) usage >&2; fail "unknown option $1" ;;
     esac
   done
-
-  # Everything that is wrong is told at once, before anything is changed.
-  faults=''
-  add() { faults="$faults
-- $*"; }
-  [ -n "$release" ] || add "--release is missing"
-  set -- "$release"/fedward-*.whl
-  wheel=$1
-  if [ -n "$release" ]; then
-    { [ $# -eq 1 ] && [ -f "$wheel" ]; } || add "$release: there must be exactly one fedward-*.whl"
-    [ -f "$release/constraints.txt" ] || add "$release/constraints.txt is missing"
-    if [ -f "$release/SHA256SUMS" ]; then
-      (cd "$release" && sha256sum --quiet --strict -c SHA256SUMS >/dev/null 2>&1) ||
-        add "$release: a file is not the one that SHA256SUMS names; copy the release again"
-    else
-      add "$release/SHA256SUMS is missing"
-    fi
-  fi
-  "$python" -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
-    add "$python is not Python 3.11 or newer with venv; give --python"
-  [ -n "$root" ] || [ "$dry" = yes ] || [ "$(id -u)" = 0 ] || add "this needs root; run it with sudo, or give --root"
-  [ -z "$faults" ] || fail "nothing was changed:$faults"
-
-  version=$(basename "$wheel" | cut -d- -f2)
   name=fedward-$role
   home=$root/opt/$name
+  [ -n "$root" ] || [ "$dry" = yes ] || [ "$(id -u)" = 0 ] || add "this needs root; run it with sudo, or give --root"
+  if [ "$back" = yes ]; then
+    [ -z "$faults" ] || fail "nothing was changed:$faults"
+    roll_back
+    return
+  fi
+
+  requirements=$release/requirements-$role$cuda.txt
+  verify_release
+  version=$(sed -n 's/^fedward\[[^]]*\]==\([^ ]*\) .*/\1/p' "$requirements" 2>/dev/null) || true
+  [ -n "$version" ] || add "$requirements is missing or names no version of fedward"
+  "$python" -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
+    add "$python is not Python 3.11 or newer with venv; give --python"
+  [ -z "$faults" ] || fail "nothing was changed:$faults"
+
   if [ -z "$root" ] && ! getent passwd "$name" >/dev/null; then
     act useradd --system --home-dir "/var/lib/$name" --shell /usr/sbin/nologin "$name"
   fi
-  if [ -f "$home/$version/.complete" ]; then
+  if cmp -s "$home/$version/.complete" "$requirements"; then
     say "$home/$version is there already"
   else
     act rm -rf "$home/$version"
     act mkdir -p "$home"
     act "$python" -m venv "$home/$version"
-    act "$home/$version/bin/python" -m pip install --quiet --disable-pip-version-check \
-      -c "$release/constraints.txt" "fedward[$extras] @ file://$(realpath "$wheel")"
+    act "$home/$version/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes \
+      --only-binary :all: -r "$requirements"
     act "$home/$version/bin/$program" --version
-    act touch "$home/$version/.complete"
+    act cp "$requirements" "$home/$version/.complete"
   fi
   act mkdir -p "$root/etc/$name"
-  act ln -sfn "$version" "$home/current.new"
-  act mv -T "$home/current.new" "$home/current"
-  act install -D -m 0644 "$here/$name.service" "$root/etc/systemd/system/$name.service"
+  if [ -L "$home/current" ] && [ "$(readlink "$home/current")" != "$version" ]; then
+    point "$(readlink "$home/current")" "$home/previous"
+  fi
+  point "$version" "$home/current"
+  act install -D -m 0644 "$release/$name.service" "$root/etc/systemd/system/$name.service"
   if [ -z "$root" ]; then
     act chown "root:$name" "/etc/$name"
     act chmod 0750 "/etc/$name"
@@ -85,5 +124,5 @@ install_role() {
   fi
   say "$name $version is installed. Before it starts: put $config and what it names into /etc/$name, readable for the"
   say "user $name, with state and data below /var/lib/$name. Then: systemctl enable --now $name"
-  say "Back to a version that is still there: ln -sfn VERSION $home/current && systemctl restart $name"
+  say "Back to the version before: $(basename "$0") --roll-back, then systemctl restart $name"
 }

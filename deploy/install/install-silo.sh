@@ -4,4 +4,4 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/common.sh"
-install_role silo silo fedward-silo agent.yaml "$@"
+install_role silo fedward-silo agent.yaml "$@"

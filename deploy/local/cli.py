@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from coordinator.errors import OperatorError
+from deploy.local.dry_round import dry_round
 from deploy.local.federation import Federation
 from deploy.local.folders import begin, find_data
 from deploy.local.ledgers import Budget, budgets
@@ -83,6 +84,18 @@ def local(
     console.print(shown(found))
     for silo in silos:
         typer.echo(f"{silo}: models, results.json and training log in {federation.state(silo)}")
+
+
+@app.command("dry-round")
+def dry_round_command(
+    study: Annotated[Path, typer.Argument(metavar="STUDY", help="study.yaml")],
+    silo: Annotated[str, typer.Option(help="This hospital's silo; it takes part if the study lists it.")] = "",
+    device: Annotated[str, typer.Option(help="auto, cpu or cuda, as in agent.yaml.")] = "auto",
+    limit: Annotated[float, typer.Option(min=1, help="Seconds after which it is given up.")] = 600.0,
+) -> None:
+    """Run a study's first rounds among throw-away parties with made-up records, on loopback; nothing is kept."""
+    ran = dry_round(load_study(study), silo, device=device, limit=limit)
+    typer.echo(f"{ran.rounds} rounds of {ran.silos} silos with made-up records in {ran.seconds:.0f} s")
 
 
 def shown(found: Sequence[Budget]) -> Table:

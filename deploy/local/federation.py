@@ -42,6 +42,8 @@ class Federation:
     policy: Policies
     """The common text of all silos' policies, or one for each; `silo_policies.DATA_SET` stands for a silo's name."""
     threads: int | None = 1
+    device: str = "auto"
+    """Of every agent."""
     parties: Parties = field(default_factory=Parties)
     _passphrase: str = field(default_factory=lambda: secrets.token_urlsafe(24), repr=False)
 
@@ -104,7 +106,8 @@ class Federation:
         for silo, file in self.data.items():
             policy = silo_text(self.policy, silo)
             configure_silo(
-                self.place, silo, port=self.port, policy=policy, data={study: file}, threads=self.threads
+                self.place, silo, port=self.port, policy=policy, data={study: file}, threads=self.threads,
+                device=self.device,
             )  # fmt: skip
         with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
             list(pool.map(self._open_ledger, self.data))

@@ -103,7 +103,14 @@ def configure_operator(place: Place, port: int) -> None:
 
 
 def configure_silo(
-    place: Place, silo: str, *, port: int, policy: str, data: Mapping[str, Path], threads: int | None
+    place: Place,
+    silo: str,
+    *,
+    port: int,
+    policy: str,
+    data: Mapping[str, Path],
+    threads: int | None,
+    device: str = "auto",
 ) -> None:
     """Write a silo's `policy.yaml` and `agent.yaml`. `data`: the silo's data file for each study's name."""
     (place.party(silo) / "policy.yaml").write_text(policy, encoding="utf-8")
@@ -112,6 +119,7 @@ def configure_silo(
         "coordinator": f"{LOOPBACK}:{port}",
         "policy": "policy.yaml",
         "state": "state",
+        "device": device,
         "data": {study: str(file.resolve()) for study, file in data.items()},
     }
     if threads is not None:

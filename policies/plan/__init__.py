@@ -7,6 +7,7 @@ __all__ = [
     "architectures",
     "cost",
     "derive",
+    "disk",
     "families",
     "memory",
     "note_sizes",

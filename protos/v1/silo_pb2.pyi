@@ -56,16 +56,18 @@ class JoinRequest(_message.Message):
     def __init__(self, protocol: _Optional[int] = ..., agent_version: _Optional[str] = ..., session: _Optional[str] = ...) -> None: ...
 
 class JoinReply(_message.Message):
-    __slots__ = ("protocol", "coordinator_version", "max_chunk", "heartbeat_seconds")
+    __slots__ = ("protocol", "coordinator_version", "max_chunk", "heartbeat_seconds", "time")
     PROTOCOL_FIELD_NUMBER: _ClassVar[int]
     COORDINATOR_VERSION_FIELD_NUMBER: _ClassVar[int]
     MAX_CHUNK_FIELD_NUMBER: _ClassVar[int]
     HEARTBEAT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    TIME_FIELD_NUMBER: _ClassVar[int]
     protocol: int
     coordinator_version: str
     max_chunk: int
     heartbeat_seconds: float
-    def __init__(self, protocol: _Optional[int] = ..., coordinator_version: _Optional[str] = ..., max_chunk: _Optional[int] = ..., heartbeat_seconds: _Optional[float] = ...) -> None: ...
+    time: float
+    def __init__(self, protocol: _Optional[int] = ..., coordinator_version: _Optional[str] = ..., max_chunk: _Optional[int] = ..., heartbeat_seconds: _Optional[float] = ..., time: _Optional[float] = ...) -> None: ...
 
 class GetStudyRequest(_message.Message):
     __slots__ = ("study",)

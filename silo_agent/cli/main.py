@@ -25,6 +25,7 @@ from silo_agent.cli.data import data_app
 from silo_agent.cli.ledger import ledger_app
 from silo_agent.cli.options import DEFAULT, ConfigOption, studies
 from silo_agent.cli.policy import policy_app
+from silo_agent.cli.preflight.command import preflight
 from silo_agent.cli.study import study_app
 from silo_agent.cli.together import ledger_together
 from silo_agent.errors import SiloError
@@ -93,7 +94,46 @@ def run(
         typer.echo(f"{study}: {why}")
 
 
+@app.command()
+def backup(
+    out: Annotated[Path, typer.Argument(help="New file for the backup.")], config: ConfigOption = DEFAULT
+) -> None:
+    """Copy ledger, models, results and the record of what was used up into one file, also while the agent runs.
+
+    The file is as private as the records. The key, and what only a running study needs, are not in it.
+    """
+    from silo_agent.config import AgentConfig
+    from silo_agent.storage.backup import make_backup
+    from silo_agent.storage.retention import today
+
+    made = make_backup(AgentConfig.load(config).state, out, version=version("fedward"), day=today())
+    typer.echo(f"{out}: {len(made.files)} files, the ledger up to entry {made.entries}. Keep the silo's key elsewhere.")
+
+
+@app.command()
+def restore(
+    file: Annotated[Path, typer.Argument(help="A backup of this data set's agent.")], config: ConfigOption = DEFAULT
+) -> None:
+    """Put a backup in place of the agent's state. An older ledger never replaces a newer one. Stop the agent first.
+
+    Studies that were running end for this silo.
+    """
+    from policies.documents.policy import load_policy
+    from silo_agent.config import AgentConfig
+    from silo_agent.storage import backup as backups
+    from silo_agent.storage.retention import today
+
+    settings = AgentConfig.load(config)
+    done = backups.restore(file, settings.state, data_set=load_policy(settings.policy).data_set.id, day=today())
+    typer.echo(f"restored the state of {done.manifest.made}, the ledger up to entry {done.manifest.entries}")
+    for digest in done.ended:
+        typer.echo(f"study {digest[:12]} was running and is over for this silo; a new study may follow it")
+    if done.aside is not None:
+        typer.echo(f"what was there before is in {done.aside}; delete it when nothing is missing")
+
+
 app.command()(studies)
+app.command()(preflight)
 app.command()(plan.plan)
 app.command()(models.evaluate)
 app.command()(models.fairness)

@@ -10,6 +10,7 @@ __all__ = [
     "images",
     "inputs",
     "outcome",
+    "profiling",
     "reader",
     "records",
     "sources",

@@ -22,7 +22,7 @@ from silo_agent.data.raster import BOMB, ONE_FRAME, Raster, check_size, unreadab
 if TYPE_CHECKING:
     from pydicom.dataset import Dataset
 
-_EXTRA = "the DICOM reader to be installed, the extra dicom: pip install 'fedward[silo,dicom]'"
+_EXTRA = "the DICOM reader to be installed, the extra dicom: requirements-silo.txt of the release has it"
 _EXPECTED = "a complete DICOM image of one frame, gray or RGB of 8 bits"
 _GRAY = ("MONOCHROME1", "MONOCHROME2")
 _COLOUR = ("RGB", "YBR_FULL", "YBR_FULL_422", "YBR_RCT", "YBR_ICT")

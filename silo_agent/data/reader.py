@@ -64,6 +64,11 @@ class Reading:
             return self.as_it_stands(name, parse, instead)
         return self.as_it_stands(name, lambda cell: parse(spelling.of(cell)), instead)
 
+    def spelt(self, name: str) -> list[Cell]:
+        """The cells of a column, with the file's own codes read as what they stand for."""
+        spelling, cells = self._spellings.get(name), self.table.columns[name]
+        return list(cells) if spelling is None else [spelling.of(cell) for cell in cells]
+
     def as_it_stands(self, name: str, parse: Callable[[Cell], T], instead: T) -> list[T]:
         """The same without the file's own codes: cells that say whose record it is stand for themselves."""
         known: dict[Hashable, T | Unfit] = {}
@@ -172,6 +177,32 @@ def read_checked_records(
     records = _fitting(reading, folder_of(path), schema)
     left_out = reading.table.broken + len(reading.table.rows) - len(records)
     return records, Check(faults.first(), faults.total, len(records), left_out)
+
+
+@dataclass(frozen=True, repr=False)
+class Looked:
+    """A file as people inside the hospital may look at it: all rows, and which of them fit, `fits` (n,).
+
+    `records` are those that fit, in the same order. `cells` gives a column's cells as studies spell them.
+    """
+
+    table: Table
+    fits: NDArray[np.bool_]
+    records: Records
+    cells: Callable[[str], list[Cell]]
+
+    def __repr__(self) -> str:
+        return "Looked(<private>)"
+
+
+def look_at_records(
+    path: Source, schema: DataSchema, faults: Faults, identified_by: Sequence[str] = (), *, written: Written
+) -> Looked:
+    """Read as for training, and keep what did not fit beside it; `faults` gets why. Raises `DataError`."""
+    schema = written.schema(schema)
+    reading = _reading(path, schema, identified_by, faults, written)
+    records = _fitting(reading, folder_of(path), schema)
+    return Looked(reading.table, reading.fits, records, reading.spelt)
 
 
 def _reading(

@@ -154,7 +154,7 @@ def _onnx(ready: _Export) -> bytes:
     try:
         from silo_agent.models import onnx_graph  # noqa: PLC0415  # an optional extra
     except ImportError as error:
-        msg = f"ONNX needs the extra export ({error.name} is missing): pip install 'fedward[silo,export]'"
+        msg = f"ONNX needs the extra export ({error.name} is missing); install requirements-silo.txt of the release"
         raise ExportError(msg) from None
     data = ready.study.data
     blob = onnx_graph.build(

@@ -5,8 +5,7 @@ and price is correct (policies/ledger/exports.py), every recovery was signed for
 party that it names, and every cosignature is its signer's and about this chain. If a signer's certificate has expired
 since, the signature is checked for the time that it names (signing.py), and the result says so.
 
-Left to others: a third party does not know the deny lists of the two services. Only the cosigners know whether they
-cosigned more than the export shows.
+Left to others: only the cosigners know whether they cosigned more than the export shows.
 """
 
 from __future__ import annotations

@@ -11,6 +11,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
@@ -91,6 +92,46 @@ class Stopped(Exception):  # noqa: N818  # a wish of the operator, not an error
     """The agent was asked to stop while it waited."""
 
 
+@dataclass(frozen=True)
+class Greeting:
+    """What a coordinator says when a silo introduces itself.
+
+    `ahead`: seconds by which the coordinator's clock is ahead of this machine's, as the middle of the call tells, and
+    `within`: half of the time that the call took, the most by which `ahead` is wrong. Both are None if the coordinator
+    does not tell its time.
+    """
+
+    version: str
+    ahead: float | None
+    within: float | None
+
+
+def greet(address: str, credential: Credential, version: str, seconds: float, *, proxy: str | None = None) -> Greeting:
+    """Introduce this silo once, without a session, so that nothing changes for an agent that runs at the same time.
+
+    `proxy` is as in `Client`. Raises `CallRefused`, also if the coordinator does not answer within `seconds`.
+    """
+    request = silo_pb2.JoinRequest(protocol=PROTOCOL, agent_version=version)
+    with grpc.secure_channel(address, channel_credentials(credential), options=_options(proxy)) as channel:
+        calls = silo_pb2_grpc.SiloServiceStub(channel)
+        try:
+            calls.Join(request, timeout=seconds)  # opens the connection, so that the next call is as short as it can be
+            began, clock = time.monotonic(), time.time()
+            reply: silo_pb2.JoinReply = calls.Join(request, timeout=seconds)
+            took = time.monotonic() - began
+        except grpc.RpcError as error:
+            details = error.details() or ""
+            mend = f"; {_fix(error.code(), details)}" if error.code() in TRANSIENT else ""
+            raise CallRefused(error.code(), f"{details}{mend}") from None
+    if not reply.time:
+        return Greeting(reply.coordinator_version, None, None)
+    return Greeting(reply.coordinator_version, reply.time - (clock + took / 2), took / 2)
+
+
+def _options(proxy: str | None) -> tuple[tuple[str, object], ...]:
+    return OPTIONS if proxy is None else (*OPTIONS, ("grpc.http_proxy", proxy))
+
+
 class Client:
     """One silo's connection. Safe to share between the agent's main thread and its heartbeat."""
 
@@ -106,8 +147,7 @@ class Client:
     ) -> None:
         """`proxy`: the http URL through which the connection is made by CONNECT. TLS goes on to the coordinator."""
         self._credential, self._session, self._stop, self._connected = credential, session, stop, connected
-        options = OPTIONS if proxy is None else (*OPTIONS, ("grpc.http_proxy", proxy))
-        self._channel = grpc.secure_channel(address, channel_credentials(credential), options=options)
+        self._channel = grpc.secure_channel(address, channel_credentials(credential), options=_options(proxy))
         self._calls = silo_pb2_grpc.SiloServiceStub(self._channel)
 
     def join(self, version: str) -> silo_pb2.JoinReply:

@@ -234,13 +234,27 @@ def config_file(authority, tmp_path_factory):
     return path
 
 
-def test_it_serves_where_nothing_can_learn_or_open(config_file, authority, operator_folder):
+@pytest.fixture
+def listening(tmp_path):
+    """A service manager's socket, and where it is."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
+        heard.bind(str(tmp_path / "notify"))
+        heard.settimeout(60)
+        yield heard, tmp_path / "notify"
+
+
+def test_it_serves_where_nothing_can_learn_or_open(config_file, authority, operator_folder, listening):
     """Neither torch, opacus nor tenseal can be imported there; a round runs to its opened sum nevertheless."""
     command = [sys.executable, "-c", BLIND, config_file]
-    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    service_manager, notified = listening
+    environment = {**os.environ, "NOTIFY_SOCKET": str(notified), "WATCHDOG_USEC": "300000"}
+    with subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         try:
             entry = json.loads(process.stderr.readline())
             assert (entry["event"], entry["level"]) == ("serving", "info")
+            assert [service_manager.recv(100), service_manager.recv(100)] == [b"READY=1", b"WATCHDOG=1"]
             port, metrics_port = entry["port"], entry["metrics_port"]
             operator = Caller(port, operator_folder)
             study = tiny_study(silos=("blind-a", "blind-b"), min_silos=2)

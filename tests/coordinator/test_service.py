@@ -103,6 +103,7 @@ def test_join_tells_versions_and_limits(scene):
         service.HEARTBEAT_SECONDS,
     )
     assert reply.coordinator_version
+    assert abs(reply.time - time.time()) < 600
 
 
 def test_the_study_comes_as_the_bytes_that_its_digest_names(scene):

@@ -40,6 +40,15 @@ def test_a_program_is_ready_lives_and_stops(manager, monkeypatch):
     assert set(heard) == {"READY=1", "WATCHDOG=1", "STOPPING=1"}
 
 
+def test_a_program_that_stands_still_gives_no_sign_of_life(manager, monkeypatch):
+    monkeypatch.setenv("WATCHDOG_USEC", "3000")
+    asked = []
+    with told(lambda: bool(asked.append(None))):
+        while len(asked) < 3:
+            time.sleep(0.001)
+    assert said(manager) == ["READY=1", "STOPPING=1"]
+
+
 @pytest.mark.parametrize("asked", [{}, {"WATCHDOG_USEC": "3000", "WATCHDOG_PID": "1"}, {"WATCHDOG_USEC": "soon"}])
 def test_without_a_watchdog_no_sign_of_life_is_sent(manager, monkeypatch, asked):
     for name, value in asked.items():

@@ -13,6 +13,7 @@ from silo_agent.protocol.session import Session
 from support.certificates import load, make_authority
 from support.local_coordinator import LocalCoordinator
 from support.local_silos import LocalSilo
+from support.proxy import proxying
 from support.sessions import STUDY, fresh
 from support.studies import tiny_study
 
@@ -46,6 +47,12 @@ def quick_folders():
 @pytest.fixture
 def quick_path(quick_folders):
     return quick_folders()
+
+
+@pytest.fixture
+def proxy():
+    with proxying() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -1,5 +1,6 @@
 import csv
 import signal
+import socket
 import sqlite3
 import threading
 from contextlib import closing
@@ -168,6 +169,15 @@ def test_a_wish_to_stop_is_heard(config, coordinator):
 
     client.poll = poll
     assert run_agent(config) == []
+
+
+def test_systemd_hears_that_the_agent_has_started_and_stops(config, coordinator, tmp_path, monkeypatch):
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
+        heard.bind(str(tmp_path / "notify"))
+        heard.settimeout(60)
+        monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
+        assert run_agent(config) == []
+        assert [heard.recv(100), heard.recv(100)] == [b"READY=1", b"STOPPING=1"]
 
 
 def ended(config, *days):

@@ -174,7 +174,7 @@ def require_places(json_file: Path | None, plot: Path | None) -> None:
         msg = f"--plot {plot} ends with none of {', '.join(PLOTS)}, which say what is drawn; give it one of these"
         raise SimulationError(msg)
     if plot is not None and find_spec("matplotlib") is None:
-        msg = "--plot needs matplotlib: pip install 'fedward[demo]'"
+        msg = "--plot needs matplotlib; install requirements-research.txt of the release"
         raise SimulationError(msg)
 
 

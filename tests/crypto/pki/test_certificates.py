@@ -14,7 +14,7 @@ from crypto.pki.authority import root as authority
 from crypto.pki.certificates import Credential, Trust, require_data_set
 from crypto.pki.enrolment import create_request
 from crypto.pki.identity import Identity, Role, Subject
-from crypto.pki.reading import fingerprint, parse_certificate
+from crypto.pki.reading import ends, fingerprint, parse_certificate
 
 URIS = ("fedward://silo/a", "fedward://data-set/a")
 
@@ -265,3 +265,10 @@ def test_files_that_are_missing_or_open_to_others_are_refused(tmp_path, silos, m
 
 def test_a_credential_prints_only_whose_it_is(silos):
     assert repr(silos["north"]) == "Credential(fedward://silo/north)"
+
+
+def test_a_certificate_says_when_it_ends(authority_folder):
+    root = (authority_folder / "authority.pem").read_bytes()
+    assert ends(root) == parse_certificate(root).not_valid_after_utc
+    with pytest.raises(CertificateError, match="exactly one PEM certificate"):
+        ends(b"nothing")

@@ -1,6 +1,5 @@
 """The install scripts and their systemd units: what they refuse, what they would do, and what they do."""
 
-import hashlib
 import re
 import shutil
 import subprocess
@@ -21,17 +20,14 @@ def run(*command):
     return subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
 
 
+def install(release, role, *words):
+    return run("bash", release / f"install-{role}.sh", "--python", sys.executable, *words)
+
+
 @pytest.fixture
-def release(tmp_path):
-    """A release whose wheel nobody could install."""
-    folder = tmp_path / "dist"
-    folder.mkdir()
-    sums = []
-    for name, content in (("fedward-0.7.0-py3-none-any.whl", b"no wheel"), ("constraints.txt", b"torch==2.13.0\n")):
-        (folder / name).write_bytes(content)
-        sums.append(f"{hashlib.sha256(content).hexdigest()}  {name}\n")
-    (folder / "SHA256SUMS").write_text("".join(sums))
-    return folder
+def copy(release, tmp_path):
+    """A release of one's own."""
+    return shutil.copytree(release, tmp_path / "dist")
 
 
 @analyzed
@@ -48,48 +44,80 @@ def test_a_unit_is_valid_and_little_exposed(role, tmp_path):
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_all_that_is_wrong_is_told_at_once_and_nothing_is_changed(role, release, tmp_path):
-    (release / "constraints.txt").write_text("torch\n")
-    (release / "fedward-0.8.0-py3-none-any.whl").touch()
+def test_all_that_is_wrong_is_told_at_once_and_nothing_is_changed(role, copy, tmp_path):
+    (copy / f"requirements-{role}.txt").write_text("torch\n")
     root = tmp_path / "root"
-    done = run(INSTALL / f"install-{role}.sh", "--release", release, "--python", "/bin/false", "--root", root)
+    done = run("bash", copy / f"install-{role}.sh", "--python", "/bin/false", "--root", root)
     assert done.returncode == 1
     assert f"install-{role}.sh: nothing was changed:" in done.stderr
-    for fault in ("exactly one fedward-*.whl", "not the one that SHA256SUMS names", "/bin/false is not Python 3.11"):
+    for fault in (
+        "not the one that SHA256SUMS names",
+        "--fingerprint is missing",
+        "names no version of fedward",
+        "/bin/false is not Python 3.11",
+    ):
         assert fault in done.stderr
     assert not root.exists()
 
 
+def test_a_release_of_another_key_or_without_a_good_signature_is_not_installed(copy, release_key, tmp_path):
+    root = tmp_path / "root"
+    other = install(copy, "silo", "--root", root, "--fingerprint", "00" * 32)
+    assert f"has the fingerprint {release_key[1]}" in other.stderr
+    assert "is not signed" not in other.stderr
+    (copy / "SHA256SUMS.sig").write_bytes((copy / "SHA256SUMS.sig").read_bytes()[:-1] + b"\0")
+    unsigned = install(copy, "silo", "--root", root, "--fingerprint", release_key[1])
+    assert "is not signed by the release key" in unsigned.stderr
+    (copy / "SHA256SUMS").unlink()
+    assert "SHA256SUMS is missing" in install(copy, "silo", "--root", root, "--unverified").stderr
+    assert (other.returncode, unsigned.returncode, root.exists()) == (1, 1, False)
+
+
 @pytest.mark.parametrize("role", ROLES)
-def test_a_dry_run_says_what_it_would_do_and_does_nothing(role, release, tmp_path):
-    given = ("--release", release, "--python", sys.executable, "--root", tmp_path / "root", "--dry-run")
-    done = run(INSTALL / f"install-{role}.sh", *given, *(("--extras", "dicom") if role == "silo" else ()))
+@pytest.mark.parametrize("cuda", [False, True])
+def test_a_dry_run_says_what_it_would_do_and_does_nothing(role, cuda, release, release_key, tmp_path):
+    words = ("--fingerprint", ":".join(re.findall("..", release_key[1].upper())), "--root", tmp_path / "root")
+    done = install(release, role, *words, "--dry-run", *(["--cuda"] if cuda else []))
+    if cuda and role == "coordinator":
+        assert "requirements-coordinator-cuda.txt is missing" in done.stderr
+        return
     assert done.returncode == 0, done.stderr
-    extras = "silo,dicom" if role == "silo" else "coordinator"
-    assert (
-        f"pip install --quiet --disable-pip-version-check -c {release}/constraints.txt fedward[{extras}]" in done.stdout
-    )
+    assert f"-r {release}/requirements-{role}{'-cuda' if cuda else ''}.txt" in done.stdout
+    assert "--require-hashes" in done.stdout
     assert f"opt/fedward-{role}/current" in done.stdout
     assert not (tmp_path / "root").exists()
 
 
 @pytest.mark.slow
-def test_the_coordinator_is_installed_from_a_wheel_into_an_empty_folder_and_again(tmp_path):
-    """From the registries, with pinned versions. An agent's way differs by its extra alone, and takes gigabytes."""
-    dist, root = tmp_path / "dist", tmp_path / "root"
-    built = run(sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "-w", dist, ROOT)
-    assert built.returncode == 0, built.stderr
-    shutil.copy(ROOT / "constraints.txt", dist)
-    names = sorted(path.name for path in dist.iterdir())
-    sums = [f"{hashlib.sha256((dist / name).read_bytes()).hexdigest()}  {name}\n" for name in names]
-    (dist / "SHA256SUMS").write_text("".join(sums))
-    command = (INSTALL / "install-coordinator.sh", "--release", dist, "--python", sys.executable, "--root", root)
-    first, again = run(*command), run(*command)
+@pytest.mark.usefixtures("registries")
+def test_the_coordinator_is_installed_into_an_empty_folder_again_and_back(release, copy, tmp_path):
+    """From the registries, with pinned versions. An agent's way differs by its requirements alone."""
+    root = tmp_path / "root"
+    words = ("--unverified", "--root", root)
+    first, again = install(release, "coordinator", *words), install(release, "coordinator", *words)
     assert first.returncode == 0, first.stderr
     assert "is there already" in again.stdout
-    program = root / "opt/fedward-coordinator/current/bin/fedward-coordinator"
-    version = names[-1].split("-")[1]
+    home = root / "opt/fedward-coordinator"
+    program = home / "current/bin/fedward-coordinator"
+    version = next(release.glob("*.whl")).name.split("-")[1]
     assert run(program, "--version").stdout == f"fedward-coordinator {version}\n"
     assert "Usage: fedward-coordinator serve" in run(program, "serve", "--help").stdout
     assert run(program.parent / "python", "-c", "import torch").returncode == 1, "a coordinator cannot learn"
     assert (root / "etc/systemd/system/fedward-coordinator.service").is_file()
+    assert "no version before" in install(release, "coordinator", *words, "--roll-back").stderr
+
+    # A version that cannot be installed leaves the one that runs.
+    (copy / "requirements-coordinator.txt").write_text(f"fedward[coordinator]==9.9 --hash=sha256:{'0' * 64}\n")
+    sums = [line for line in (copy / "SHA256SUMS").read_text().splitlines() if "requirements-coord" not in line]
+    (copy / "SHA256SUMS").write_text("\n".join(sums) + "\n")
+    failed = install(copy, "coordinator", *words)
+    assert (failed.returncode != 0, (home / "current").readlink()) == (True, Path(version))
+
+    (home / "0.1").mkdir()
+    (home / "previous").symlink_to("0.1")
+    assert "0.1 is not complete" in install(release, "coordinator", *words, "--roll-back").stderr
+    (home / "0.1" / ".complete").touch()
+    assert f"goes from {version} back to 0.1" in install(release, "coordinator", *words, "--roll-back").stdout
+    assert [(home / name).readlink() for name in ("current", "previous")] == [Path("0.1"), Path(version)]
+    install(release, "coordinator", *words)
+    assert [(home / name).readlink() for name in ("current", "previous")] == [Path(version), Path("0.1")]

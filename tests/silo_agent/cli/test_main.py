@@ -129,6 +129,20 @@ def charge(hospital, *rounds):
         return ledger.spent()
 
 
+def test_state_and_ledger_come_back_from_a_backup_that_is_not_older(hospital, sentence, tmp_path):
+    invoke("ledger", "create", "-c", hospital)
+    charge(hospital, 0)
+    made = invoke("backup", tmp_path / "a.backup", "-c", hospital)
+    assert (made.exit_code, "the ledger up to entry 1" in made.output) == (0, True)
+    spent = charge(hospital, 1)
+    assert "1 entries that the backup lacks" in sentence("restore", tmp_path / "a.backup", "-c", hospital)
+    invoke("backup", tmp_path / "b.backup", "-c", hospital)
+    (hospital.parent / "state").rename(hospital.parent / "lost")
+    done = invoke("restore", tmp_path / "b.backup", "-c", hospital)
+    assert (done.exit_code, "up to entry 2" in done.output) == (0, True)
+    assert charge(hospital) == spent
+
+
 def test_a_ledger_is_made_once_in_its_life(hospital, sentence):
     done = invoke("ledger", "create", "-c", hospital)
     assert done.exit_code == 0

@@ -162,7 +162,7 @@ def test_pixels_of_another_size_than_the_header_are_refused(tmp_path):
 
 def test_without_the_extra_the_error_names_it(tmp_path, monkeypatch):
     monkeypatch.setattr(dicom_files, "installed", lambda: False)
-    assert "pip install 'fedward[silo,dicom]'" in refusal(tmp_path / "a.dcm")
+    assert "requirements-silo.txt of the release" in refusal(tmp_path / "a.dcm")
 
 
 def test_a_png_of_this_suffix_and_an_absent_file_are_refused(tmp_path):

@@ -1,9 +1,6 @@
-import socket
-import socketserver
 import threading
 import time
 from concurrent import futures
-from contextlib import suppress
 from dataclasses import replace
 
 import grpc
@@ -43,6 +40,7 @@ from silo_agent.protocol.client import (
     Heartbeat,
     Stopped,
     WentBackRefused,
+    greet,
 )
 from support.certificates import load
 from support.contents import digest_of, listed
@@ -74,6 +72,7 @@ class Fake(silo_pb2_grpc.SiloServiceServicer):
         self.release = threading.Event()
         self.hold = False
         self.remembered = 0
+        self.ahead = None
         self.peer_signed = self.handed = None
         self.work = Work(Task.WAIT)
 
@@ -86,7 +85,8 @@ class Fake(silo_pb2_grpc.SiloServiceServicer):
 
     def Join(self, request, context):
         self._begin("Join", context, request)
-        return silo_pb2.JoinReply(coordinator_version="7")
+        clock = time.time() + self.ahead if self.ahead is not None else 0.0
+        return silo_pb2.JoinReply(coordinator_version="7", time=clock)
 
     def GetStudy(self, request, context):
         self._begin("GetStudy", context, request)
@@ -188,41 +188,6 @@ def ward(credentials, coordinator, monkeypatch):
     ward.close()
 
 
-class Connecting(socketserver.StreamRequestHandler):
-    """One connection of a proxy that knows CONNECT alone, as hospitals have them."""
-
-    def handle(self):
-        asked = self.rfile.readline().decode()
-        while self.rfile.readline().strip():
-            pass
-        self.server.asked.append(asked)
-        host, _, port = asked.split()[1].rpartition(":")
-        with socket.create_connection((host, int(port))) as further:
-            self.wfile.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-            back = threading.Thread(target=self.copy, args=(further, self.connection))
-            back.start()
-            self.copy(self.connection, further)
-            back.join()
-
-    @staticmethod
-    def copy(source, sink):
-        with suppress(OSError):
-            while data := source.recv(1 << 16):
-                sink.sendall(data)
-            sink.shutdown(socket.SHUT_WR)
-
-
-@pytest.fixture
-def proxy():
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Connecting) as server:
-        server.asked, server.daemon_threads = [], True
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
-        yield server
-        server.shutdown()
-        thread.join()
-
-
 def test_a_proxy_carries_the_connection_and_sees_where_it_goes_alone(ward, proxy):
     client = ward.connect(proxy=f"http://127.0.0.1:{proxy.server_address[1]}")
     try:
@@ -287,6 +252,26 @@ def test_every_message_arrives_as_it_was_said(ward):
 
 
 # --- cosigning ---------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("ahead", [0.0, 400.0, -400.0])
+def test_a_greeting_tells_how_far_the_clocks_are_apart(ward, ahead):
+    ward.fake.ahead = ahead
+    found = greet(f"localhost:{ward.port}", ward.credential, "1", LONG)
+    assert found.version == "7"
+    assert abs(found.ahead - ahead) <= found.within + 1e-3
+    assert {request.session for request in ward.fake.seen} == {""}
+
+
+def test_a_coordinator_that_tells_no_time_is_greeted_all_the_same(ward):
+    found = greet(f"localhost:{ward.port}", ward.credential, "1", LONG)
+    assert (found.ahead, found.within) == (None, None)
+
+
+def test_a_refused_greeting_says_why(ward):
+    ward.fake.faults["Join"] = [grpc.StatusCode.PERMISSION_DENIED]
+    with pytest.raises(CallRefused, match="PERMISSION_DENIED: Join is not to be had"):
+        greet(f"localhost:{ward.port}", ward.credential, "1", LONG)
+
+
 def test_a_statement_carries_the_silos_signature(ward, authority):
     made = ward.client.signed(b"statement")
     assert Trust(authority.pem).verify(made.certificate_pem, b"statement", made.signature).name == "north"

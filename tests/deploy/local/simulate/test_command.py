@@ -152,7 +152,7 @@ def test_a_file_that_cannot_be_written_is_told_at_once(monkeypatch, capsys, stud
     assert "there is no folder" in fails(monkeypatch, capsys, study, option, tmp_path / "nowhere" / "out.svg")
     assert ".svg, .png, .pdf" in fails(monkeypatch, capsys, study, "--plot", tmp_path / "out.txt")
     monkeypatch.setattr(command, "find_spec", lambda _: None)
-    assert "fedward[demo]" in fails(monkeypatch, capsys, study, "--plot", tmp_path / "out.svg")
+    assert "requirements-research.txt" in fails(monkeypatch, capsys, study, "--plot", tmp_path / "out.svg")
 
 
 def test_a_file_that_an_agent_names_is_refused(monkeypatch, capsys, study, files, tmp_path):

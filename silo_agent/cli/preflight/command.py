@@ -1,0 +1,63 @@
+"""The command `fedward-silo preflight`: runs every check, prints one report.
+
+Exit codes: 0 if no check fails, 3 if one does, 1 if study.yaml or agent.yaml cannot be read, 2 for a wrong call. With
+`--share` neither the report nor the exit code follows from a record.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from silo_agent.cli.options import DEFAULT, ConfigOption
+from silo_agent.cli.policy import ATTENTION
+
+
+class Format(StrEnum):
+    """How the report is printed."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+def preflight(
+    study_file: Annotated[Path, typer.Argument(metavar="STUDY", help="study.yaml")],
+    config: ConfigOption = DEFAULT,
+    *,
+    share: Annotated[
+        bool, typer.Option("--share", help="Read no record, and print a report that may be given to others.")
+    ] = False,
+    form: Annotated[Format, typer.Option("--format", help="For people, or for programs.")] = Format.TEXT,
+    dry: Annotated[bool, typer.Option("--dry-round/--no-dry-round", help="Try two rounds on this machine.")] = True,
+    dry_limit: Annotated[float, typer.Option(min=1, help="Seconds for the dry round.")] = 600.0,
+) -> None:
+    """Look at everything that could keep this silo from a study. Exit code 3 if anything does; nothing is charged."""
+    from importlib.metadata import version
+
+    from policies.documents.study import load_study
+    from silo_agent.cli.preflight import shared
+    from silo_agent.cli.preflight.dry import dry_round
+    from silo_agent.cli.preflight.findings import Finding, Report, Status
+    from silo_agent.config import AgentConfig
+
+    study, settings = load_study(study_file), AgentConfig.load(config)
+    credential, certificate = shared.load_credential(settings)
+    subject = shared.Subject(study, settings, credential)
+    found = [certificate, *shared.network(subject)]
+    checks = shared.CHECKS
+    if not share:
+        from silo_agent.cli.preflight import inside
+
+        checks += inside.CHECKS
+    found += [shared.guarded(name, lambda check=check: check(subject)) for name, check in checks]  # type: ignore[misc]
+    if dry:
+        found.append(shared.guarded("dry round", lambda: dry_round(subject, dry_limit)))
+    else:
+        found.append(Finding("dry round", Status.SKIPPED, "it was not asked for"))
+    report = Report(study.name, study.digest, subject.silo, version("fedward"), share, tuple(found))
+    typer.echo(report.as_json() if form is Format.JSON else report.as_text())
+    if report.attention:
+        raise typer.Exit(ATTENTION)

@@ -1,0 +1,162 @@
+"""How a hospital's file fits a study's schema: counted by column and by domain. Only for people inside the hospital."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from policies.documents.study import DataSchema, DomainColumn, Feature
+from silo_agent.data.cells import Absence, Cell, CodeTable, number
+from silo_agent.data.errors import Fault, Faults, Unfit
+from silo_agent.data.profiling import leaks
+from silo_agent.data.reader import Looked, domain_parser, look_at_records
+from silo_agent.data.table import Source, Written, needed_columns
+
+UNKNOWN: Final = "unknown"
+"""Stands for the domain of a row whose domain does not fit."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: rows whose cell does not fit, cells that mean "not recorded", and whether it gives the label away.
+
+    `tells` is the lower end of an AUC (see `leaks`), of the records that fit; None if too few patients could be
+    compared, or if the column is no input.
+    """
+
+    name: str
+    unfit: int
+    missing: int
+    tells: float | None
+
+    @property
+    def gives_away(self) -> bool:
+        """Whether the column alone says what should be predicted."""
+        return self.tells is not None and self.tells >= leaks.LIMIT
+
+
+@dataclass(frozen=True)
+class Domain:
+    """One domain: records and patients that fit, and rows that would be left out."""
+
+    name: str
+    kept: int
+    patients: int
+    left_out: int
+
+
+@dataclass(frozen=True, repr=False)
+class Profile:
+    """How a file fits. `broken` rows cannot be read as rows at all; they count among those left out."""
+
+    rows: int
+    kept: int
+    left_out: int
+    broken: int
+    patients: int
+    columns: tuple[Column, ...]
+    domains: tuple[Domain, ...]
+
+    def __repr__(self) -> str:
+        return "Profile(<private>)"
+
+
+class _ByColumn(Faults):
+    """Counts faults by column and keeps none: each cell that does not fit is one."""
+
+    def __init__(self) -> None:
+        super().__init__(0)
+        self.counted: Counter[str] = Counter()
+
+    def add(self, fault: Fault) -> None:
+        super().add(fault)
+        self.counted[fault.column] += 1
+
+
+def profile(source: Source, schema: DataSchema, identified_by: Sequence[str], written: Written) -> Profile:
+    """Read the records as for training, and count. Raises `DataError`, and `RecordError` for a database."""
+    faults = _ByColumn()
+    looked = look_at_records(source, schema, faults, identified_by, written=written)
+    schema = written.schema(schema)
+    records, rows = looked.records, len(looked.table.rows)
+    labels = leaks.above_median(records.labels) if schema.label.number is not None else records.labels
+    parts = _parts(looked, schema)
+    columns = tuple(
+        Column(
+            name,
+            faults.counted[name],
+            _missing(looked, schema, name),
+            leaks.gives_away(parts[name], labels, records.patients) if name in parts else None,
+        )
+        for name in needed_columns(schema)
+    )
+    return Profile(
+        rows + looked.table.broken,
+        len(records),
+        rows - len(records) + looked.table.broken,
+        looked.table.broken,
+        len(np.unique(records.patients)),
+        columns,
+        _domains(looked, schema),
+    )
+
+
+def _parts(looked: Looked, schema: DataSchema) -> dict[str, leaks.Places]:
+    """The part of every fitting record in each column that a model sees, or that decides which head it has."""
+    found: dict[str, leaks.Places] = {}
+    for factor in schema.domain:
+        found[factor.column] = np.array(_placed(looked, factor, schema), np.int64)[looked.fits]
+    for feature in schema.features:
+        cells = [cell for cell, fits in zip(looked.cells(feature.column), looked.fits, strict=True) if fits]
+        found[feature.column] = _values(cells, feature, schema)
+    return found
+
+
+def _values(cells: Sequence[Cell], feature: Feature, schema: DataSchema) -> leaks.Places:
+    if feature.kind == "category":
+        codes = CodeTable(feature.values)
+        places = (codes.find(cell) for cell in cells)
+        return np.array([-1 if place is None else place for place in places], np.int64)
+    absence = Absence(schema.missing, feature.missing)
+    values = [None if absence.covers(cell) else number(cell) for cell in cells]
+    return leaks.parted(np.array([np.nan if value is None else value for value in values], np.float64))
+
+
+def _missing(looked: Looked, schema: DataSchema, name: str) -> int:
+    codes = next((feature.missing for feature in schema.features if feature.column == name), ())
+    absence = Absence(schema.missing, codes)
+    return sum(absence.covers(cell) for cell in looked.cells(name))
+
+
+def _placed(looked: Looked, factor: DomainColumn, schema: DataSchema) -> list[int]:
+    """The place of every row's value among the factor's; -1 if it does not fit."""
+    parse = domain_parser(factor, schema.missing)
+    return [_or_none(parse, cell) for cell in looked.cells(factor.column)]
+
+
+def _or_none(parse: Callable[[Cell], int], cell: Cell) -> int:
+    try:
+        return parse(cell)
+    except Unfit:
+        return -1
+
+
+def _domains(looked: Looked, schema: DataSchema) -> tuple[Domain, ...]:
+    places = np.zeros(len(looked.table.rows), np.int64)
+    known = np.ones(len(places), np.bool_)
+    for factor in schema.domain:
+        part = np.array(_placed(looked, factor, schema), np.int64)
+        known &= part >= 0
+        places = places * len(factor.names) + part
+    records, out = looked.records, ~looked.fits
+    found = []
+    for place, name in enumerate(schema.domains):
+        own = records.domains == place
+        patients = len(np.unique(records.patients[own]))
+        found.append(Domain(name, int(own.sum()), patients, int((out & known & (places == place)).sum())))
+    lost = int((out & ~known).sum()) + looked.table.broken
+    return (*found, Domain(UNKNOWN, 0, 0, lost)) if lost else tuple(found)

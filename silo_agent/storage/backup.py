@@ -1,0 +1,319 @@
+"""A backup of the agent's folder, and its way back.
+
+Guarantees: a backup holds the ledger, the shared and personal models, results, and the record of what was used up. It
+holds no key, nothing sealed under one, and no noised integers of a silo alone. The agent may run while it is made. A
+restore never puts an older ledger in the place of a newer one, and loses no entry that others are known to have
+cosigned. It ends every study that was not over: what the silo has drawn or signed in it since the backup is unknown,
+and nothing is drawn twice for one charge (docs/design/threat-model.md, "Invariants"). A restore that fails or is cut
+off leaves the folder that was there, or none; the agent does not start without a ledger.
+
+Left to others: who may read the file (it holds models as private as the records), and the charge for entries that the
+backup does not have (`fedward-silo ledger recover`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import io
+import json
+import os
+import re
+import sqlite3
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from datetime import date
+from pathlib import Path, PurePosixPath
+from typing import IO, Final
+from urllib.parse import quote
+
+from dacite import Config, DaciteError, from_dict
+
+from policies.errors import LedgerError
+from policies.ledger.cosign import Cosigned
+from policies.ledger.ledger import read_history
+from policies.ledger.lock import WriterLock
+from silo_agent.storage.durable import sync_folder
+from silo_agent.storage.errors import StateError
+from silo_agent.storage.folders import StateFolder
+from silo_agent.storage.state import State
+
+_FORMAT: Final = 1
+_MANIFEST: Final = "manifest.json"
+_LARGEST_MANIFEST: Final = 64 << 20
+_PIECE: Final = 1 << 20
+_LEFT_OUT: Final = re.compile(
+    r"outbox/.*|inbox/.*|session\.sealed|studies/[^/]+/(keys\.sealed|releases/.*|attempt-[^/]*|together-[^/]*)"
+    r"|(.*/)?[^/]*(\.lock|-journal|\.new|\.part)"
+)
+"""Keys, what only a running study needs, and what is being written."""
+ENDED: Final = "ended: the silo's state was put back from a backup"
+
+
+class BackupError(StateError):
+    """A backup cannot be made, or must not be put back."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a backup says of itself. `files` has the SHA-256 of each file by its path in the folder."""
+
+    format: int
+    version: str
+    """Version of FedWard that made it."""
+    made: str
+    """Day in UTC, YYYY-MM-DD."""
+    data_set: str
+    entries: int
+    """Number of the ledger's newest entry."""
+    files: dict[str, str]
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What a restore has done."""
+
+    manifest: Manifest
+    ended: tuple[str, ...]
+    """Digests of the studies that were not over and are now."""
+    aside: Path | None
+    """Where the folder is that was there before."""
+
+
+def make_backup(state: Path, out: Path, *, version: str, day: date) -> Manifest:
+    """Write a backup of a state folder to a new file that only its owner can read.
+
+    Raises `BackupError` if the file exists or a file cannot be read, `LedgerError` if the ledger cannot be read or is
+    damaged, OSError.
+    """
+    source, folder = StateFolder(state), out.resolve().parent
+    if state.resolve() in (folder, *folder.parents):
+        msg = f"{out} lies in the folder that is backed up; give a file outside it"
+        raise BackupError(msg)
+    with tempfile.TemporaryDirectory(prefix=".backup-", dir=folder) as scratch:
+        copies = {}
+        # The ledger comes last, so that it has every entry that the state knows of.
+        for database in (source.database, source.ledger):
+            if database == source.ledger or database.exists():
+                copies[database.name] = _copy_database(database, Path(scratch) / database.name)
+        genesis, entries = read_history(copies[source.ledger.name])
+        files = {name: state / name for name in _names(state)} | copies
+        hashes: dict[str, str] = {}
+        with _new(out) as file, tarfile.open(fileobj=file, mode="w") as archive:
+            for name, path in sorted(files.items()):
+                with contextlib.suppress(FileNotFoundError):  # of a round that ended meanwhile
+                    hashes[name] = _add(archive, name, path)
+            sequence = entries[-1].sequence if entries else 0
+            manifest = Manifest(_FORMAT, version, day.isoformat(), genesis.data_set, sequence, hashes)
+            (Path(scratch) / _MANIFEST).write_text(json.dumps(asdict(manifest), indent=1))
+            _add(archive, _MANIFEST, Path(scratch) / _MANIFEST)
+        sync_folder(folder)
+    return manifest
+
+
+def restore(backup: Path, state: Path, *, data_set: str, day: date) -> Restored:
+    """Put a backup in place of a state folder, which is moved aside if it is there.
+
+    Raises `BackupError` with the reason if the backup is damaged or of another data set, or if the ledger that is
+    there, or cosignatures beside it, know of more than the backup; `LedgerBusyError` while an agent runs; OSError.
+    """
+    there = StateFolder(state)
+    if state.exists() and not any(state.iterdir()):
+        state.rmdir()
+    state.parent.mkdir(parents=True, exist_ok=True)
+    with contextlib.ExitStack() as undo:
+        if state.exists():
+            undo.callback(WriterLock(there.ledger.with_name(there.ledger.name + ".lock")).leave)
+        scratch = Path(undo.enter_context(tempfile.TemporaryDirectory(prefix=".restore-", dir=state.parent)))
+        fresh = scratch / "state"
+        fresh.mkdir(mode=0o700)
+        manifest = _unpack(backup, fresh)
+        if manifest.data_set != data_set:
+            msg = f"{backup.name}: it is a backup of the data set {manifest.data_set}, and the policy is for {data_set}"
+            raise BackupError(msg)
+        _require_newest(StateFolder(fresh), there)
+        ended = _end_studies(fresh, day)
+        aside = None
+        if state.exists():
+            aside = _free_name(state, day)
+            state.rename(aside)
+        fresh.rename(state)
+        sync_folder(state.parent)
+    return Restored(manifest, ended, aside)
+
+
+def _require_newest(backup: StateFolder, there: StateFolder) -> None:
+    """Refuse a backup that lacks an entry of the ledger that is there, or one that its cosigners have seen."""
+    genesis, entries = read_history(backup.ledger)
+    known = {entry.head for entry in entries}
+    if there.ledger.exists():
+        try:
+            of_there, newer = read_history(there.ledger)
+        except LedgerError as fault:
+            msg = (
+                f"the ledger that is there cannot be compared ({fault}); move {there.path} away yourself if it is lost"
+            )
+            raise BackupError(msg) from None
+        lost = [entry for entry in newer if entry.head not in known]
+        if of_there != genesis or lost:
+            what = f"{len(lost)} entries that the backup lacks" if of_there == genesis else "another beginning"
+            msg = f"the ledger that is there has {what}, and is never replaced by an older one; keep it"
+            raise BackupError(msg)
+    last = entries[-1].sequence if entries else 0
+    beyond = [item.checkpoint.head for item in Cosigned(there.ledger).latest() if item.checkpoint.head.sequence > last]
+    if beyond:
+        msg = (
+            f"others have cosigned entry {max(head.sequence for head in beyond)} of this ledger, and the backup ends"
+            f" before it; put back a newer one, or move {there.path} away yourself and charge what is lost"
+            " (fedward-silo ledger recover)"
+        )
+        raise BackupError(msg)
+
+
+def _end_studies(fresh: Path, day: date) -> tuple[str, ...]:
+    if not StateFolder(fresh).database.exists():
+        return ()
+    state = State(fresh)
+    try:
+        running = [digest for digest, _, why in state.studies() if not why]
+        for digest in running:
+            state.finish(digest, ENDED, day)
+            state.forget_attempt(digest)
+    finally:
+        state.close()
+    return tuple(running)
+
+
+def _unpack(backup: Path, fresh: Path) -> Manifest:
+    """Unpack a backup and compare every file with its manifest, which comes last."""
+    hashes: dict[str, str] = {}
+    content = b""
+    try:
+        with tarfile.open(backup, "r:") as archive:
+            for member in archive:
+                file, path = archive.extractfile(member) if member.isfile() else None, PurePosixPath(member.name)
+                if file is None or path.is_absolute() or ".." in path.parts or member.name in hashes:
+                    msg = f"{backup.name}: {member.name} does not belong into a backup; take another one"
+                    raise BackupError(msg)
+                if member.name == _MANIFEST:
+                    content = file.read(_LARGEST_MANIFEST)
+                else:
+                    for folder in reversed(path.parents):
+                        (fresh / folder).mkdir(mode=0o700, exist_ok=True)
+                    hashes[member.name] = _write_out(file, fresh / path)
+    except tarfile.TarError:
+        msg = f"{backup.name}: it is no backup of an agent, or it is cut off; take another one"
+        raise BackupError(msg) from None
+    manifest = _manifest(content, backup)
+    wrong = sorted(name for name in hashes.keys() | manifest.files if hashes.get(name) != manifest.files.get(name))
+    if wrong:
+        msg = f"{backup.name}: {', '.join(wrong[:5])} is not as it was backed up; take another backup"
+        raise BackupError(msg)
+    return manifest
+
+
+def _manifest(content: bytes, backup: Path) -> Manifest:
+    try:
+        manifest = from_dict(Manifest, json.loads(content), Config(strict=True))
+    except (ValueError, TypeError, DaciteError):
+        msg = f"{backup.name}: it is no backup of an agent, or it is cut off; take another one"
+        raise BackupError(msg) from None
+    if manifest.format != _FORMAT:
+        msg = f"{backup.name}: version {manifest.version} of FedWard made it, in a form that is unknown here; upgrade"
+        raise BackupError(msg)
+    return manifest
+
+
+def _write_out(content: IO[bytes], target: Path) -> str:
+    """Write a new file and return its SHA-256."""
+    digest = hashlib.sha256()
+    with _private(target) as file:
+        while piece := content.read(_PIECE):
+            digest.update(piece)
+            file.write(piece)
+    return digest.hexdigest()
+
+
+def _names(state: Path) -> Iterator[str]:
+    """Paths of the files that a backup holds, beside the databases."""
+    for path in sorted(state.rglob("*")):
+        name = path.relative_to(state).as_posix()
+        if path.is_file() and not path.is_symlink() and not _LEFT_OUT.fullmatch(name):
+            yield name
+
+
+def _copy_database(source: Path, to: Path) -> Path:
+    """Copy a database as it is between two writes."""
+    if not source.is_file():
+        read_history(source)  # says what to do about a ledger that is not there
+    with (
+        contextlib.closing(sqlite3.connect(f"file:{quote(str(source))}?mode=ro", uri=True)) as old,
+        contextlib.closing(sqlite3.connect(to)) as new,
+    ):
+        try:
+            old.backup(new)
+        except sqlite3.Error as error:
+            msg = (
+                f"{source.name}: it cannot be read ({error}); try again, or start the agent once so that it repairs it"
+            )
+            raise BackupError(msg) from None
+    return to
+
+
+def _add(archive: tarfile.TarFile, name: str, path: Path) -> str:
+    """Add a file as long as it is now, though it may grow meanwhile. Return the SHA-256 of what was added."""
+    member = tarfile.TarInfo(name)
+    member.mode = 0o600
+    with path.open("rb") as file:
+        member.size = os.fstat(file.fileno()).st_size
+        hashing = _Hashing(file)
+        archive.addfile(member, hashing)
+    return hashing.digest.hexdigest()
+
+
+class _Hashing(io.RawIOBase):
+    """A file whose digest is taken while it is read."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file, self.digest = file, hashlib.sha256()
+
+    def read(self, size: int = -1) -> bytes:
+        piece = self._file.read(size)
+        self.digest.update(piece)
+        return piece
+
+
+@contextlib.contextmanager
+def _private(path: Path) -> Iterator[IO[bytes]]:
+    """A new file for its owner alone, which is on the disk at the end."""
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextlib.contextmanager
+def _new(out: Path) -> Iterator[IO[bytes]]:
+    """`_private` for a backup: an existing file is an error, and one that could not be completed is removed."""
+    if out.exists():
+        msg = f"{out}: the file exists and is not replaced; give a new name"
+        raise BackupError(msg)
+    try:
+        with _private(out) as file:
+            yield file
+    except BaseException:
+        out.unlink(missing_ok=True)
+        raise
+
+
+def _free_name(state: Path, day: date) -> Path:
+    names = (
+        state.with_name(f"{state.name}.before-{day}{suffix}") for suffix in ("", *(f"-{n}" for n in range(1, 100)))
+    )
+    free = next((name for name in names if not name.exists()), None)
+    if free is None:
+        msg = f"{state} was moved aside a hundred times today; remove those folders"
+        raise BackupError(msg)
+    return free

@@ -1,0 +1,58 @@
+from types import SimpleNamespace
+
+import pytest
+
+from policies.documents.study import load_study
+from silo_agent.cli.preflight import inside
+from silo_agent.cli.preflight.findings import Status
+from silo_agent.cli.preflight.shared import Subject, guarded
+from silo_agent.config import AgentConfig
+
+
+@pytest.fixture
+def subject(study_file, configure):
+    return Subject(load_study(study_file), AgentConfig.load(configure()), None)
+
+
+@pytest.mark.parametrize(("free", "status"), [(1 << 20, Status.FAILS), (1 << 40, Status.OK)])
+def test_the_disk_must_have_room(subject, monkeypatch, free, status):
+    monkeypatch.setattr(inside.shutil, "disk_usage", lambda _: SimpleNamespace(free=free))
+    assert inside.free_disk(subject).status is status
+
+
+def test_a_state_folder_that_is_not_there_yet_is_looked_for_above(subject, tmp_path):
+    settings = subject.settings.model_copy(update={"state": tmp_path / "a" / "b"})
+    assert inside.free_disk(Subject(subject.study, settings, None)).status is Status.OK
+
+
+@pytest.mark.parametrize(("free", "status"), [(1, Status.LOOK), (1 << 30, Status.OK)])
+def test_memory_that_is_taken_now_is_to_be_looked_at(subject, monkeypatch, tmp_path, free, status):
+    info = tmp_path / "meminfo"
+    info.write_text(f"MemTotal: 99 kB\nMemAvailable:   {free} kB\n")
+    monkeypatch.setattr(inside, "_FREE", info)
+    assert inside.free_memory(subject).status is status
+
+
+def test_records_that_do_not_fit_are_to_be_looked_at_and_none_that_fits_fails(subject):
+    file = subject.settings.data["tiny"]
+    file.write_text(file.read_text() + "q,ward-9,5,5,1\n")
+    found = inside.data(subject)
+    assert found.status is Status.LOOK
+    assert "41 rows: 40 records of 40 patients fit, 1 would be left out" in found.text
+    file.write_text("patient,group,age,lactate,ill\nq,ward-9,5,5,1\n")
+    assert inside.data(subject).status is Status.FAILS
+
+
+def test_a_column_that_gives_the_label_away_is_named(subject):
+    rows = [f"p{i},{'ab'[i % 2]},{20 + 40 * (i // 2 % 2)},{i % 10},{i // 2 % 2}" for i in range(80)]
+    subject.settings.data["tiny"].write_text("\n".join(["patient,group,age,lactate,ill", *rows]) + "\n")
+    found = inside.data(subject)
+    assert found.status is Status.LOOK
+    assert "age alone give the label away" in found.text
+
+
+def test_a_file_that_lacks_a_column_fails_by_its_name(subject):
+    subject.settings.data["tiny"].write_text("patient,group,age,ill\n")
+    found = guarded("data", lambda: inside.data(subject))
+    assert found.status is Status.FAILS
+    assert "lactate" in found.text

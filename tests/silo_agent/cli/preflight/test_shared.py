@@ -1,0 +1,211 @@
+"""Each check of the report to share, where it fails."""
+
+import shutil
+import socket
+import ssl
+import threading
+from datetime import timedelta
+
+import pytest
+
+from policies.documents.study import load_study
+from policies.ledger.events import Debit
+from policies.ledger.ledger import Ledger
+from policies.plan.release import plan
+from silo_agent.cli.preflight import shared
+from silo_agent.cli.preflight.findings import Status
+from silo_agent.config import AgentConfig
+from silo_agent.protocol.client import Greeting
+from support.ledgers import NORTH
+
+
+@pytest.fixture
+def subject(study_file, configure):
+    def make(**changes):
+        settings = AgentConfig.load(configure(**changes))
+        return shared.Subject(load_study(study_file), settings, shared.load_credential(settings)[0])
+
+    return make
+
+
+def found(subject):
+    return {one.check: one for one in shared.network(subject)}
+
+
+def test_the_way_to_a_coordinator_that_serves_is_free(subject, serving):
+    checks = found(subject())
+    assert {one.status for one in checks.values()} == {Status.OK}
+    assert f"localhost:{serving.port} is 127.0.0.1 port {serving.port}" in checks["reachability"].text
+    assert "coordinator/serving-hub" in checks["TLS"].text
+
+
+def test_a_name_that_nobody_knows_is_said(subject):
+    checks = found(subject(coordinator="no-such-host.invalid:443"))
+    assert "the name no-such-host.invalid is not known here" in checks["reachability"].text
+
+
+def test_another_consortiums_coordinator_is_refused_by_its_certificate(subject, foreign_authority, tmp_path):
+    home = foreign_authority.credential("silo", "far")
+    files = {name: str(home / f"{name}.pem") for name in ("certificate", "key", "authority")}
+    checks = found(subject(**files))
+    assert checks["TLS"].status is Status.FAILS
+    assert "compare authority.pem with the coordinator's" in checks["TLS"].text
+    assert checks["coordinator"].status is Status.FAILS
+    assert checks["clock"].status is Status.SKIPPED
+
+
+def test_an_address_that_the_certificate_does_not_name_is_refused(subject, serving):
+    checks = found(subject(coordinator=f"127.0.0.2:{serving.port}"))
+    assert "127.0.0.2" in checks["TLS"].text or checks["reachability"].status is Status.FAILS
+
+
+def test_a_proxy_is_used_for_every_step(subject, serving, proxy):
+    checks = found(subject(proxy=proxy.url))
+    assert {one.status for one in checks.values()} == {Status.OK}
+    assert f"behind the proxy {proxy.url}" in checks["reachability"].text
+    assert len(proxy.asked) == 3
+    assert {line.split()[0] for line in proxy.asked} == {"CONNECT"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [
+        (b"HTTP/1.1 403 Forbidden\r\n\r\n", "HTTP/1.1 403 Forbidden"),
+        (b"HTTP/1.1 200", "HTTP/1.1 200"),
+        (b"\r\n\r\n", "no answer"),
+    ],
+)
+def test_a_proxy_that_does_not_connect_is_quoted(subject, proxy, answer, said):
+    proxy.refusal = answer
+    finding = found(subject(proxy=proxy.url))["reachability"]
+    assert finding.status is Status.FAILS
+    assert f" ({said}); ask its administrators" in finding.text
+
+
+def test_a_proxy_that_is_not_there_is_named(subject):
+    finding = found(subject(proxy="http://localhost:1"))["reachability"]
+    assert "localhost:1 cannot be reached" in finding.text
+    assert "check that the proxy runs" in finding.text
+
+
+@pytest.fixture
+def listener(authority):
+    """A port that answers otherwise than a coordinator: not at all in TLS, or without HTTP/2."""
+    made = []
+
+    def listen(kind):
+        context = None
+        if kind == "no HTTP/2":
+            home = authority.credential("coordinator", "plain")
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(home / "certificate.pem", home / "key.pem")
+        server = socket.create_server(("127.0.0.1", 0))
+        made.append(server)
+
+        def serve():
+            while True:
+                try:
+                    connection, _ = server.accept()
+                except OSError:
+                    return
+                try:
+                    with connection:
+                        if context is None:
+                            connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+                        else:
+                            context.wrap_socket(connection, server_side=True).close()
+                except OSError:
+                    continue
+
+        threading.Thread(target=serve, daemon=True).start()
+        return server.getsockname()[1]
+
+    yield listen
+    for server in made:
+        server.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [("no TLS", "something on the way may answer"), ("no HTTP/2", "a proxy that opens TLS may be on the way")],
+)
+def test_what_stands_in_the_coordinators_place_is_noticed(subject, listener, monkeypatch, kind, text):
+    monkeypatch.setattr(shared, "SECONDS", 2.0)
+    checks = found(subject(coordinator=f"localhost:{listener(kind)}"))
+    assert checks["TLS"].status is Status.FAILS
+    assert text in checks["TLS"].text
+    assert checks["coordinator"].status is Status.FAILS
+
+
+@pytest.mark.parametrize(
+    ("ahead", "within", "status"),
+    [
+        (0.0, 0.1, Status.OK),
+        (-31.0, 2.0, Status.OK),
+        (31.0, 0.5, Status.LOOK),
+        (-301.0, 0.5, Status.FAILS),
+        (301.0, 2.0, Status.LOOK),
+        (None, None, Status.LOOK),
+    ],
+)
+def test_clocks_are_judged_by_what_the_call_can_tell(ahead, within, status):
+    assert shared._clock(Greeting("1", ahead, within)).status is status
+
+
+def test_the_clock_says_which_way(monkeypatch):
+    assert "400.0 s behind the coordinator's" in shared._clock(Greeting("1", 400.0, 0.1)).text
+    assert "400.0 s ahead of the coordinator's" in shared._clock(Greeting("1", -400.0, 0.1)).text
+
+
+def test_a_certificate_that_ends_soon_or_has_ended_is_said(configure, authority):
+    for name, days, status in (("early", 20, Status.OK), ("soon", 5, Status.LOOK), ("over", -1, Status.FAILS)):
+        home = authority.credential("silo", name, period=(timedelta(days=-30), timedelta(days=days)))
+        files = {part: home / f"{part}.pem" for part in ("certificate", "key", "authority")}
+        settings = AgentConfig.model_construct(**files)
+        credential, finding = shared.load_credential(settings)
+        assert finding.status is status, finding.text
+        assert (credential is None) == (status is Status.FAILS)
+
+
+def test_a_key_of_another_certificate_skips_the_network(subject, homes):
+    made = subject(key=str(homes["south"] / "key.pem"))
+    assert made.credential is None
+    assert {one.status for one in shared.network(made)} == {Status.SKIPPED}
+
+
+def test_a_policy_of_another_data_set_than_the_certificates_is_one_reason(subject, homes):
+    files = {name: str(homes["south"] / f"{name}.pem") for name in ("certificate", "key", "authority")}
+    finding = shared.policy(subject(**files))
+    assert finding.status is Status.FAILS
+    assert "not for the data set north-ward" in finding.text
+
+
+def test_what_other_studies_spent_counts_and_what_this_one_spent_does_not(subject):
+    made = subject()
+    costs = plan(made.study).round_costs(0)
+    with Ledger.open(made.ledger, NORTH, budget_epsilon=32.0) as ledger:
+        ledger.put_into_force(made.policy().digest, 32.0)
+        ledger.charge(Debit(made.study.digest, made.policy().digest, 0, 1, costs))
+        assert list(shared._spent(made.entries(), made.study.digest)) == []
+        assert len(list(shared._spent(made.entries(), "5" * 64))) == len(costs)
+
+
+def test_a_study_that_needs_more_than_the_machine_has_fails(subject, monkeypatch):
+    monkeypatch.setattr(shared, "machine_bytes", lambda: 1 << 10)
+    assert shared.machine_memory(subject()).status is Status.FAILS
+
+
+def test_a_control_groups_limit_counts(monkeypatch, tmp_path):
+    whole = shared.machine_bytes()
+    limit = tmp_path / "memory.max"
+    monkeypatch.setattr(shared, "_CGROUP", limit)
+    limit.write_text("1048576\n")
+    assert shared.machine_bytes() == 1 << 20
+    limit.write_text("max\n")
+    assert shared.machine_bytes() >= whole
+
+
+def test_a_ledger_that_was_altered_fails(subject):
+    made = subject()
+    shutil.copy(made.settings.policy, made.ledger)
+    assert shared.guarded("ledger", lambda: shared.ledger(made)).status is Status.FAILS

@@ -1,0 +1,41 @@
+import types
+
+import pytest
+import torch
+
+from silo_agent.learning import device
+from silo_agent.learning.errors import LearningError
+
+
+def test_a_cpu_is_described_by_its_threads():
+    assert device.describe_device("cpu") == f"CPU, {torch.get_num_threads()} threads"
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a CUDA device")
+def test_a_cuda_device_that_is_not_there_is_an_error():
+    assert device.describe_device("auto").startswith("CPU")
+    with pytest.raises(LearningError, match="no CUDA device is present"):
+        device.describe_device("cuda")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="this machine has no CUDA device")
+def test_a_cuda_device_is_described_after_it_has_computed():
+    assert "MiB, CUDA" in device.describe_device("cuda")
+
+
+def test_a_device_that_cannot_compute_is_an_error_of_one_line(monkeypatch):
+    def broken(*_, **__):
+        msg = "no kernel image\nis available"
+        raise RuntimeError(msg)
+
+    monkeypatch.setattr(device, "choose_device", lambda _: types.SimpleNamespace(type="cuda"))
+    monkeypatch.setattr(device.torch, "ones", broken)
+    with pytest.raises(LearningError, match=r"cannot compute \(no kernel image\); update its driver"):
+        device.describe_device("cuda")
+
+
+def test_the_drivers_version_is_the_kernels(monkeypatch, tmp_path):
+    monkeypatch.setattr(device, "_DRIVER", tmp_path / "version")
+    assert device._driver() == "unknown"
+    (tmp_path / "version").write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar 5\n")
+    assert device._driver() == "550.54.15"

@@ -1,0 +1,212 @@
+"""What a backup holds, and what a restore refuses."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import stat
+import tarfile
+from datetime import date
+
+import pytest
+
+from policies.errors import LedgerBusyError, LedgerMissingError
+from policies.ledger.cosign import Cosigned
+from policies.ledger.ledger import Ledger, read_history
+from silo_agent.storage import backup as backups
+from silo_agent.storage.backup import BackupError, make_backup, restore
+from silo_agent.storage.folders import StateFolder
+from silo_agent.storage.state import State
+from support.ledgers import NORTH
+
+DAY = date(2026, 3, 1)
+RUNNING, OVER = "5" * 64, "6" * 64
+
+
+def note(folder, *references):
+    with Ledger.open(StateFolder(folder).ledger, NORTH, budget_epsilon=10.0) as ledger:
+        for reference in references:
+            ledger.note("withdrawal", reference)
+
+
+def head(folder):
+    return read_history(StateFolder(folder).ledger)[1][-1].sequence
+
+
+@pytest.fixture
+def state(tmp_path):
+    """A folder with a ledger of two entries, a study that runs and one that is over."""
+    folder = tmp_path / "state"
+    kept = State(folder)
+    kept.add_study(RUNNING, b"{}")
+    kept.keep_attempt(RUNNING, "here")
+    kept.add_study(OVER, b"{}")
+    kept.finish(OVER, "finished: all rounds", DAY)
+    study = StateFolder(folder).study(OVER)
+    kept.study_folder(OVER)
+    study.personal.write_bytes(b"private")
+    study.model(1).write_bytes(b"shared")
+    running = StateFolder(folder).study(RUNNING)
+    kept.study_folder(RUNNING)
+    (running.path / "releases").mkdir()
+    for secret in (running.keys, running.path / "releases" / "0-heads-0.i64", running.path / "attempt-1.safetensors"):
+        secret.write_bytes(b"secret")
+    for box in (StateFolder(folder).outbox(RUNNING), StateFolder(folder).inbox(RUNNING)):
+        box.mkdir(parents=True)
+        (box / "a.sealed").write_bytes(b"secret")
+    StateFolder(folder).session.write_bytes(b"secret")
+    kept.close()
+    Ledger.create(StateFolder(folder).ledger, NORTH)
+    note(folder, "one", "two")
+    return folder
+
+
+@pytest.fixture
+def made(state, tmp_path):
+    """A backup of that folder."""
+    path = tmp_path / "a.backup"
+    make_backup(state, path, version="1.0", day=DAY)
+    return path
+
+
+def put_back(path, folder):
+    return restore(path, folder, data_set=NORTH.data_set, day=DAY)
+
+
+def test_a_backup_comes_back_without_keys_and_ends_what_was_running(made, state, tmp_path):
+    shutil.rmtree(state)
+    done = put_back(made, state)
+    assert (done.manifest.entries, done.ended, done.aside) == (2, (RUNNING,), None)
+    kept = State(state)
+    assert {digest: why for digest, _, why in kept.studies()} == {
+        RUNNING: backups.ENDED,
+        OVER: "finished: all rounds",
+    }
+    assert kept.attempt(RUNNING) is None
+    kept.close()
+    assert head(state) == 2
+    assert StateFolder(state).study(OVER).personal.read_bytes() == b"private"
+    assert not [path for path in state.rglob("*") if path.is_file() and path.read_bytes() == b"secret"]
+    assert {stat.S_IMODE(path.stat().st_mode) & 0o077 for path in (state, *state.rglob("*"))} == {0}
+    assert stat.S_IMODE(made.stat().st_mode) == 0o600
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.backup", "state"]
+
+
+def test_a_backup_is_made_while_an_agent_holds_the_ledger_but_never_put_back(state, tmp_path):
+    with Ledger.open(StateFolder(state).ledger, NORTH, budget_epsilon=10.0) as ledger:
+        ledger.note("withdrawal", "three")
+        assert make_backup(state, tmp_path / "b", version="1.0", day=DAY).entries == 3
+        with pytest.raises(LedgerBusyError, match="stop the other agent"):
+            put_back(tmp_path / "b", state)
+
+
+def test_an_older_ledger_never_replaces_a_newer_one(made, state):
+    note(state, "three")
+    before = sorted(path.relative_to(state) for path in state.rglob("*"))
+    with pytest.raises(BackupError, match="1 entries that the backup lacks"):
+        put_back(made, state)
+    assert head(state) == 3
+    assert set(before) <= {path.relative_to(state) for path in state.rglob("*")}
+
+
+def test_a_newer_or_equal_ledger_replaces_an_older_one_which_is_kept_aside(made, state, tmp_path):
+    old = shutil.copytree(state, tmp_path / "old")
+    note(state, "three")
+    make_backup(state, tmp_path / "newer", version="1.0", day=DAY)
+    done = put_back(tmp_path / "newer", old)
+    assert (head(old), head(done.aside)) == (3, 2)
+    again = put_back(tmp_path / "newer", old)
+    assert again.aside != done.aside
+    assert head(old) == 3
+
+
+def test_a_ledger_of_another_beginning_stays(made, state):
+    StateFolder(state).ledger.unlink()
+    Ledger.create(StateFolder(state).ledger, NORTH.__class__(**{**vars_of(NORTH), "delta": 1e-6}))
+    with pytest.raises(BackupError, match="another beginning"):
+        put_back(made, state)
+
+
+def vars_of(genesis):
+    return {name: getattr(genesis, name) for name in genesis.__dataclass_fields__}
+
+
+def test_what_others_have_cosigned_is_never_lost(made, state, monkeypatch):
+    StateFolder(state).ledger.unlink()
+
+    class Item:
+        class checkpoint:  # noqa: N801
+            class head:  # noqa: N801
+                sequence = 7
+
+    monkeypatch.setattr(Cosigned, "latest", lambda _: (Item,))
+    with pytest.raises(BackupError, match=r"cosigned entry 7 .*fedward-silo ledger recover"):
+        put_back(made, state)
+
+
+def test_a_damaged_ledger_is_not_judged_but_left_to_a_person(made, state):
+    StateFolder(state).ledger.write_bytes(b"no database")
+    with pytest.raises(BackupError, match="cannot be compared"):
+        put_back(made, state)
+
+
+def test_a_backup_of_another_data_set_is_refused(made, tmp_path):
+    with pytest.raises(BackupError, match="the policy is for other"):
+        restore(made, tmp_path / "new", data_set="other", day=DAY)
+    assert not (tmp_path / "new").exists()
+
+
+def test_without_a_ledger_there_is_no_backup_and_a_file_is_never_replaced(made, state, tmp_path):
+    content = made.read_bytes()
+    with pytest.raises(BackupError, match="give a new name"):
+        make_backup(state, made, version="1.0", day=DAY)
+    assert made.read_bytes() == content
+    with pytest.raises(BackupError, match="a file outside it"):
+        make_backup(state, state / "models", version="1.0", day=DAY)
+    StateFolder(state).ledger.unlink()
+    with pytest.raises(LedgerMissingError):
+        make_backup(state, tmp_path / "none", version="1.0", day=DAY)
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_backup_that_could_not_be_completed_is_removed(state, tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(backups, "_add", full)
+    with pytest.raises(OSError, match="No space"):
+        make_backup(state, tmp_path / "b", version="1.0", day=DAY)
+    assert [path.name for path in tmp_path.iterdir()] == ["state"]
+
+
+@pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
+def test_a_backup_that_is_cut_off_is_refused(made, tmp_path, share):
+    content = made.read_bytes()
+    made.write_bytes(content[: int(len(content) * share)])
+    with pytest.raises(BackupError, match="take another"):
+        put_back(made, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_backup_that_was_changed_is_refused(made, tmp_path):
+    made.write_bytes(made.read_bytes().replace(b"private", b"Private"))
+    with pytest.raises(BackupError, match=r"personal\.safetensors is not as it was"):
+        put_back(made, tmp_path / "new")
+
+
+@pytest.mark.parametrize("name", ["../evil", "/evil", "more"])
+def test_files_that_do_not_belong_there_are_refused(made, tmp_path, name):
+    with tarfile.open(made, "a") as archive:
+        member = tarfile.TarInfo(name)
+        member.size = 4
+        archive.addfile(member, io.BytesIO(b"evil"))
+    with pytest.raises(BackupError, match=r"does not belong|is not as it was"):
+        put_back(made, tmp_path / "new" / "state")
+    assert not list(tmp_path.rglob("evil"))
+
+
+@pytest.mark.parametrize("content", [b"", b"text", b"\0" * 20_480])
+def test_what_is_no_backup_is_refused(tmp_path, content):
+    (tmp_path / "b").write_bytes(content)
+    with pytest.raises(BackupError, match="no backup of an agent"):
+        put_back(tmp_path / "b", tmp_path / "new")
