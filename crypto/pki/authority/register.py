@@ -1,28 +1,43 @@
-"""The authority's register, `issued.jsonl`: everything it certified, and which silo keeps which data set's budget.
+"""An authority's register, `issued.jsonl`: all that it certified, admitted, delegated and took back.
 
-Guarantees: an entry is on the disk before `record` returns. If two processes open the register, one waits for the
-other, so neither misses what the other certifies. A silo keeps one data set and a data set has one silo for good,
-expired certificates included, so neither a new name, nor a new silo, nor a reinstallation refills a budget. Silos that
-were certified before 0.5 have no data set in the register; their next certificate binds them, and until then their data
-set can still be certified for another silo. The person who certifies must know whether two data sets are different
-patients.
+Guarantees: an entry is on the disk before the call that writes it returns. Every entry has the SHA-256 of all bytes
+before it, so nobody removes or changes one without changing all that follow (entries of version 0.5 have none, and may
+only stand at the beginning). If two processes open the register, one waits for the other, so neither misses what the
+other certifies. A silo keeps one data set and a data set has one silo for good, expired certificates included, so
+neither a new name, nor a new silo, nor a reinstallation refills a budget. Silos that were certified before 0.5 have no
+data set in the register; their next certificate binds them, and until then their data set can still be certified for
+another silo. The person who certifies must know whether two data sets are different patients.
 """
 
 from __future__ import annotations
 
 import fcntl
+import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Self
+from typing import IO, Any, Self
 
 from crypto.errors import CertificateError, EnrolmentError
+from crypto.pki.admission import Admission
 from crypto.pki.identity import Identity, Subject
 from crypto.pki.reading import fingerprint, parse_certificate
 
 REGISTER_FILE = "issued.jsonl"
+CERTIFICATE, ADMISSION, AUTHORITY, REDEMPTION, REVOCATION = (
+    "certificate",
+    "admission",
+    "authority",
+    "redemption",
+    "revocation",
+)
+_WITH_SUBJECT = (CERTIFICATE, ADMISSION)
+
+Entry = Mapping[str, Any]
+"""One entry: `kind`, and the fields that the methods of `Register` write."""
 
 
 class Register:
@@ -65,18 +80,95 @@ class Register:
                 )
                 raise EnrolmentError(msg)
 
-    def record(self, certificate_pem: bytes, subject: Subject, hosts: Sequence[str]) -> None:
-        """Append a certificate, durably. Raises `EnrolmentError`."""
-        certificate = parse_certificate(certificate_pem)
-        entry = {
-            "serial": f"{certificate.serial_number:x}",
-            "identity": subject.identity.uri,
-            "data_set": subject.data_set,
-            "hosts": list(hosts),
-            "not_before": certificate.not_valid_before_utc.isoformat(),
-            "not_after": certificate.not_valid_after_utc.isoformat(),
-            "sha256": fingerprint(certificate_pem),
-        }
+    def record(
+        self, certificate_pem: bytes, subject: Subject, hosts: Sequence[str], *, admission: Admission | None = None
+    ) -> None:
+        """Append a party's certificate, durably. Raises `EnrolmentError`."""
+        fields = {"identity": subject.identity.uri, "data_set": subject.data_set, "hosts": list(hosts)}
+        if admission is not None:
+            fields["admission"] = f"{admission.serial:x}"
+        self._append(CERTIFICATE, **_described(certificate_pem), **fields)
+
+    def admit(self, admission: Admission) -> None:
+        """Append an admission, durably: the party may be certified online. Raises `EnrolmentError`."""
+        self._append(
+            ADMISSION,
+            serial=f"{admission.serial:x}",
+            identity=admission.subject.identity.uri,
+            data_set=admission.subject.data_set,
+            hosts=list(admission.hosts),
+            not_after=admission.expires.isoformat(),
+            redeem_until=admission.redeem_until.isoformat(),
+        )
+
+    def delegate(self, certificate_pem: bytes, name: str, hosts: Sequence[str]) -> None:
+        """Append an issuing authority's certificate, durably. Raises `EnrolmentError`."""
+        self._append(AUTHORITY, **_described(certificate_pem), name=name, hosts=list(hosts))
+
+    def redeem(self, admission: Admission, key: str) -> None:
+        """Append that a token was redeemed by the key with this fingerprint, durably.
+
+        The same key may come again, so that a party whose connection broke gets its certificate. Raises
+        `EnrolmentError` if another key redeemed the token.
+        """
+        serial = f"{admission.serial:x}"
+        before = next((one for one in self.entries() if one["kind"] == REDEMPTION and one["serial"] == serial), None)
+        if before is None:
+            self._append(REDEMPTION, serial=serial, identity=admission.subject.identity.uri, key=key)
+        elif before["key"] != key:
+            msg = (
+                f"the token of {admission.subject} was redeemed already, by a key with SHA-256 {before['key']}; if that"
+                " is not your key, tell the authority at once, and have it revoke the admission and make a new token"
+            )
+            raise EnrolmentError(msg)
+
+    def revoke(self, serial: int, since: datetime, what: str, reason: str) -> None:
+        """Append a revocation, durably. Raises `EnrolmentError`."""
+        date = since.astimezone(UTC).isoformat()
+        self._append(REVOCATION, serial=f"{serial:x}", since=date, what=what, reason=reason)
+
+    def revoked(self) -> dict[int, datetime]:
+        """Return serial number to the date from which it counts for nothing. Raises `EnrolmentError`."""
+        found: dict[int, datetime] = {}
+        for one in self.entries():
+            if one["kind"] == REVOCATION:
+                serial, since = int(one["serial"], 16), datetime.fromisoformat(one["since"])
+                found[serial] = min(since, found.get(serial, since))
+        return found
+
+    def entries(self) -> list[Entry]:
+        """Return all entries in order. Raises `EnrolmentError` if a line is none, or does not follow those before."""
+        self._file.seek(0)
+        found: list[Entry] = []
+        before, chained = hashlib.sha256(), False
+        for number, line in enumerate(self._file, 1):
+            entry = _parse(line)
+            if entry is None:
+                msg = (
+                    f"{REGISTER_FILE}: line {number} is no entry of the register, so nothing is certified; restore the"
+                    " file from its newest backup. If it is the last line and was cut short, you may delete it: no"
+                    " certificate was handed out for it"
+                )
+                raise EnrolmentError(msg)
+            chained = chained or "previous" in entry
+            if chained and entry.get("previous") != before.hexdigest():
+                msg = (
+                    f"{REGISTER_FILE}: the entry in line {number} does not follow from the lines before it, so one was"
+                    " changed or removed and nothing is certified; restore the file from its newest backup"
+                )
+                raise EnrolmentError(msg)
+            before.update(line)
+            found.append(entry)
+        return found
+
+    def head(self) -> str:
+        """SHA-256 of the whole register, lowercase hex: who notes it down can tell later that nothing was removed."""
+        self._file.seek(0)
+        return hashlib.sha256(self._file.read()).hexdigest()
+
+    def _append(self, kind: str, **fields: object) -> None:
+        self.entries()  # A register that was tampered with gets no more entries.
+        entry = {"kind": kind, **fields, "at": datetime.now(UTC).isoformat(timespec="seconds"), "previous": self.head()}
         try:
             self._file.seek(0, os.SEEK_END)
             self._file.write(json.dumps(entry, sort_keys=True).encode() + b"\n")
@@ -91,21 +183,29 @@ class Register:
 
     def _silos(self) -> Iterator[Subject]:
         """Yield silos with their data sets, without the silos certified before 0.5, which have none."""
-        self._file.seek(0)
-        for number, line in enumerate(self._file, 1):
-            try:
-                entry = json.loads(line)
-                identity, data_set = Identity.parse(entry["identity"]), entry.get("data_set")
-                subject = None if data_set is None else Subject(identity, data_set)
-                whole = line.endswith(b"\n")
-            except (ValueError, KeyError, TypeError, AttributeError, RecursionError, CertificateError):
-                whole = False
-            if not whole:
-                msg = (
-                    f"{REGISTER_FILE}: line {number} is no entry of the register, so nothing is certified; restore the"
-                    " file from its newest backup. If it is the last line and was cut short, you may delete it: no"
-                    " certificate was handed out for it"
-                )
-                raise EnrolmentError(msg)
-            if subject is not None:
-                yield subject
+        for entry in self.entries():
+            if entry["kind"] in _WITH_SUBJECT and entry.get("data_set") is not None:
+                yield Subject(Identity.parse(entry["identity"]), entry["data_set"])
+
+
+def _described(certificate_pem: bytes) -> dict[str, object]:
+    certificate = parse_certificate(certificate_pem)
+    return {
+        "serial": f"{certificate.serial_number:x}",
+        "not_before": certificate.not_valid_before_utc.isoformat(),
+        "not_after": certificate.not_valid_after_utc.isoformat(),
+        "sha256": fingerprint(certificate_pem),
+    }
+
+
+def _parse(line: bytes) -> dict[str, Any] | None:
+    """Read one line; None if it is no whole entry. Entries of version 0.5 have no kind: all are certificates."""
+    try:
+        entry = {"kind": CERTIFICATE, **json.loads(line)}
+        if entry["kind"] in _WITH_SUBJECT:
+            identity, data_set = Identity.parse(entry["identity"]), entry.get("data_set")
+            if data_set is not None:
+                Subject(identity, data_set)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, CertificateError):
+        return None
+    return entry if line.endswith(b"\n") else None

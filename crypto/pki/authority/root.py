@@ -1,45 +1,36 @@
-"""The consortium's authority: an offline root that certifies silos, coordinators and operators.
+"""The consortium's offline root: it certifies parties, admits them to the issuing authority, and takes back its word.
 
-Guarantees: the authority certifies exactly the subject and hosts that the person typed, and only if the request asks
-for them and proves its key. Every certificate is in the register, durably, before it is handed out, and contradicts no
-earlier entry (register.py). Nothing is overwritten. The person must know whom the request came from, and must keep this
-folder offline.
+Guarantees: the root certifies exactly the subject and hosts that the person typed, and only if the request asks for
+them and proves its key. Every certificate, admission, delegation and revocation is in the register, durably, before it
+is handed out, and contradicts no earlier entry (register.py). Nothing is overwritten but the newest revocation list,
+which is archived. The person must know whom the request came from, and must keep this folder offline.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from crypto.errors import CertificateError, EnrolmentError
+from crypto.pki.admission import SECRET_BYTES, Admission, Token, secret_digest
+from crypto.pki.authority import building
+from crypto.pki.authority.building import Request, period, read_request, require_hosts
+from crypto.pki.authority.keeping import Keeper, load_key, make_list
 from crypto.pki.authority.register import REGISTER_FILE, Register
-from crypto.pki.certificates import KEY_USES
+from crypto.pki.chain import Bundle
 from crypto.pki.hosts import general_names, hosts_of
 from crypto.pki.identity import Role, Subject
 from crypto.pki.key_files import make_folder, new_key, write_new
-from crypto.pki.reading import extension, parse_certificate, subject_of
+from crypto.pki.reading import extension, fingerprint_of, parse_certificate, to_pem
 
 CERTIFICATE_FILE = "authority.pem"
 KEY_FILE = "authority.key"
-_CLOCK_SKEW = timedelta(minutes=5)
-_MAX_DAYS = 36_500
-
-
-@dataclass(frozen=True)
-class Request:
-    """What a signing request asks for."""
-
-    subject: Subject
-    hosts: tuple[str, ...]
-    fingerprint: str
-    """SHA-256 of the public key (DER), lowercase hex. Two people compare it over the telephone."""
+LIST_DAYS = 90
+"""The offline root is fetched from its safe that often, unless something is revoked."""
 
 
 def init(folder: Path, name: str, days: int, *, passphrase: bytes | None = None) -> bytes:
@@ -47,30 +38,15 @@ def init(folder: Path, name: str, days: int, *, passphrase: bytes | None = None)
 
     The key is encrypted if a passphrase is given. Raises `EnrolmentError`, also if any of the files exists.
     """
-    if not name or len(name) > 64:  # noqa: PLR2004  # the bound of X.520 on a common name
-        msg = "the authority's name must have 1 to 64 characters; give --name"
-        raise EnrolmentError(msg)
-    begin, end = _period(days)
+    building.common_name(name)
+    times = period(days)
     make_folder(folder)
     key, pem = new_key(passphrase)
-    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-    certificate = (
-        _builder(subject, subject, key.public_key(), begin, end)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_key_usage(authority=True), critical=True)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .sign(key, hashes.SHA256())
-    )
+    certificate_pem = building.root(name, key, times)
     write_new(folder / KEY_FILE, pem, secret=True)
     write_new(folder / REGISTER_FILE, b"", secret=False)
-    certificate_pem = certificate.public_bytes(serialization.Encoding.PEM)
     write_new(folder / CERTIFICATE_FILE, certificate_pem, secret=False)
     return certificate_pem
-
-
-def read_request(request_pem: bytes) -> Request:
-    """Return what a request asks for. Raises `EnrolmentError` if it is malformed or does not prove its key."""
-    return _read(request_pem)[1]
 
 
 def sign(
@@ -88,85 +64,113 @@ def sign(
     fit the role, or if the register has another data set for the silo or another silo for the data set. Raises
     `CertificateError` if the authority's files cannot be used.
     """
-    public_key, request = _read(request_pem)
+    request = read_request(request_pem)
     _check_asked(request, subject, hosts)
-    root, key = _load(folder, passphrase)
-    begin, end = _period(days)
-    if end > root.not_valid_after_utc:
-        last = f"{root.not_valid_after_utc:%Y-%m-%d}"
-        msg = f"the certificate would outlive the authority, which ends on {last}; give fewer --days"
-        raise EnrolmentError(msg)
-    names = [*map(x509.UniformResourceIdentifier, subject.uris), *general_names(hosts)]
-    common_name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, subject.identity.name)])
-    certificate = (
-        _builder(common_name, root.subject, public_key, begin, end)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_key_usage(authority=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage([KEY_USES[subject.identity.role]]), critical=False)
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public_key), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(key.public_key()), critical=False)
-    )
+    keeper, times = load(folder, passphrase), period(days)
+    keeper.end_before(times[1])
     with Register.open(folder) as register:
         register.require_free(subject)
-        certificate_pem = certificate.sign(key, hashes.SHA256()).public_bytes(serialization.Encoding.PEM)
+        certificate_pem = building.leaf(subject, hosts, request.public_key, times, keeper.above)
         register.record(certificate_pem, subject, hosts)
     return certificate_pem
 
 
-def _period(days: int) -> tuple[datetime, datetime]:
-    if not 1 <= days <= _MAX_DAYS:
-        msg = f"a certificate must last 1 to {_MAX_DAYS} days; fix --days"
-        raise EnrolmentError(msg)
-    now = datetime.now(UTC).replace(microsecond=0)
-    return now - _CLOCK_SKEW, now + timedelta(days=days)
+def delegate(
+    folder: Path,
+    request_pem: bytes,
+    *,
+    days: int,
+    hosts: Sequence[str],
+    passphrase: bytes | None = None,
+) -> bytes:
+    """Certify an issuing authority; return `authority.pem` of the consortium: the root and then the new certificate.
+
+    The issuing authority may certify servers for `hosts` alone: its own, and those of the coordinators. Raises
+    `EnrolmentError`, also if this root was made by version 0.5, whose roots may have nobody under them.
+    """
+    name, key = building.read_authority_request(request_pem)
+    keeper, times = load(folder, passphrase), period(days)
+    _require_delegable(keeper)
+    keeper.end_before(times[1])
+    with Register.open(folder) as register:
+        pem = building.issuing(name, key, hosts, times, keeper.above)
+        register.delegate(pem, name, hosts)
+    bundle = to_pem(keeper.certificate) + pem
+    Bundle.read(bundle)
+    return bundle
 
 
-def _builder(
-    subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePublicKey, begin: datetime, end: datetime
-) -> x509.CertificateBuilder:
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(begin)
-        .not_valid_after(end)
-    )
+def admit(  # what the root promises has so many parts
+    folder: Path,
+    subject: Subject,
+    *,
+    days: int,
+    redeem_days: int,
+    hosts: Sequence[str] = (),
+    url: str | None = None,
+    passphrase: bytes | None = None,
+    now: datetime | None = None,
+) -> Token:
+    """Admit a party: it may be certified by an issuing authority for `days`, first by this token. Return the token.
+
+    The token gets its first certificate within `redeem_days`. Raises `EnrolmentError` as `sign`.
+    """
+    require_hosts(subject, hosts)
+    keeper = load(folder, passphrase)
+    _require_delegable(keeper)
+    (_, expires), (_, redeem_until) = period(days, now), period(redeem_days, now)
+    keeper.end_before(expires)
+    secret = secrets.token_bytes(SECRET_BYTES)
+    spelt = x509.SubjectAlternativeName(general_names(hosts)) if hosts else None
+    admission = Admission(
+        root=fingerprint_of(keeper.certificate),
+        serial=x509.random_serial_number(),
+        subject=subject,
+        hosts=tuple(sorted(set(hosts_of(spelt)))),
+        expires=expires,
+        redeem_until=min(redeem_until, expires),
+        secret_sha256=secret_digest(secret),
+    ).signed(keeper.key)
+    token = Token(admission, secret, url)
+    with Register.open(folder) as register:
+        register.require_free(subject)
+        register.admit(admission)
+    return token
 
 
-def _key_usage(*, authority: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not authority,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=authority,
-        crl_sign=authority,
-        encipher_only=False,
-        decipher_only=False,
-    )
+def publish(
+    folder: Path, days: int = LIST_DAYS, *, passphrase: bytes | None = None, now: datetime | None = None
+) -> bytes:
+    """Make the root's next revocation list, which is fresh for `days`. Raises `EnrolmentError`."""
+    keeper, at = load(folder, passphrase), now or datetime.now(UTC)
+    with Register.open(folder) as register:
+        return make_list(keeper, register.revoked(), folder, at + timedelta(days=days), at)
 
 
-def _read(request_pem: bytes) -> tuple[ec.EllipticCurvePublicKey, Request]:
+def load(folder: Path, passphrase: bytes | None) -> Keeper:
+    """Read the root's certificate and key. Raises `EnrolmentError`, `CertificateError`."""
     try:
-        found = x509.load_pem_x509_csr(request_pem)
-        key = found.public_key()
-        proven = found.is_signature_valid
-        subject = subject_of(found)
-        hosts = hosts_of(extension(found, x509.SubjectAlternativeName))
-    except (ValueError, TypeError, UnsupportedAlgorithm, CertificateError):
-        msg = "the file is no signing request with a FedWard identity; make the request with FedWard's enrolment"
+        certificate = parse_certificate((folder / CERTIFICATE_FILE).read_bytes())
+    except OSError as error:
+        msg = (
+            f"the authority's files cannot be read ({error.strerror}); run `fedward-authority init` in the folder first"
+        )
         raise EnrolmentError(msg) from None
-    if not proven or not isinstance(key, ec.EllipticCurvePublicKey) or not isinstance(key.curve, ec.SECP256R1):
-        msg = "the request does not prove an ECDSA P-256 key; make a new request with FedWard's enrolment"
+    key = load_key(folder / KEY_FILE, passphrase, "fedward-authority init")
+    if key.public_key() != certificate.public_key():
+        msg = f"{KEY_FILE} does not belong to {CERTIFICATE_FILE}; restore both from the same backup"
         raise EnrolmentError(msg)
-    der = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
-    digest = hashes.Hash(hashes.SHA256())
-    digest.update(der)
-    return key, Request(subject, hosts, digest.finalize().hex())
+    return Keeper(certificate, key)
+
+
+def _require_delegable(keeper: Keeper) -> None:
+    constraints = extension(keeper.certificate, x509.BasicConstraints)
+    if constraints is None or constraints.path_length == 0:
+        msg = (
+            "this root was made by version 0.5 and may have no issuing authority under it (path length 0); make a new"
+            " root in another folder with `fedward-authority init`, and change over as docs/enrolment.md says"
+        )
+        raise CertificateError(msg)
 
 
 def _check_asked(request: Request, subject: Subject, hosts: Sequence[str]) -> None:
@@ -184,30 +188,4 @@ def _check_asked(request: Request, subject: Subject, hosts: Sequence[str]) -> No
     if missing:
         msg = f"the request asks for the hosts {', '.join(missing)}; give --host for each, or refuse the request"
         raise EnrolmentError(msg)
-    if identity.role is Role.COORDINATOR and not hosts:
-        msg = "a coordinator's certificate needs a host name; give --host"
-        raise EnrolmentError(msg)
-
-
-def _load(folder: Path, passphrase: bytes | None) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
-    try:
-        root = parse_certificate((folder / CERTIFICATE_FILE).read_bytes())
-        pem = (folder / KEY_FILE).read_bytes()
-    except OSError as error:
-        msg = (
-            f"the authority's files cannot be read ({error.strerror}); run `fedward-authority init` in the folder first"
-        )
-        raise EnrolmentError(msg) from None
-    encrypted = b"ENCRYPTED" in pem
-    if encrypted and not passphrase:
-        msg = "the authority's key is protected by a passphrase; give the passphrase"
-        raise EnrolmentError(msg)
-    try:
-        key = serialization.load_pem_private_key(pem, password=passphrase if encrypted else None)
-    except (ValueError, TypeError):
-        msg = "the authority's key cannot be opened; give the passphrase that was set at `fedward-authority init`"
-        raise EnrolmentError(msg) from None
-    if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != root.public_key():
-        msg = f"{KEY_FILE} does not belong to {CERTIFICATE_FILE}; restore both from the same backup"
-        raise EnrolmentError(msg)
-    return root, key
+    require_hosts(subject, hosts)

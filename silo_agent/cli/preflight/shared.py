@@ -21,6 +21,7 @@ from typing import Final
 from crypto.errors import CryptoError
 from crypto.pki.certificates import Credential, Trust, require_data_set
 from crypto.pki.identity import Role
+from crypto.pki.reading import ends
 from policies.decision import decide
 from policies.documents.policy import Policy
 from policies.documents.study import Study
