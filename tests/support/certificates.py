@@ -47,8 +47,8 @@ class Authority:
         home = self._folder / f"{identity.role.value}-{name}"
         subject = Subject(identity, data_set_of(name) if identity.role is Role.SILO else None)
         request = create_request(home, subject, hosts).read_bytes()
-        given = authority._period if period is None else _fixed(period)
-        with mock.patch.object(authority, "_period", given):
+        given = authority.period if period is None else _fixed(period)
+        with mock.patch.object(authority, "period", given):
             pem = authority.sign(self._root, request, subject=subject, days=30, hosts=hosts)
         (home / "certificate.pem").write_bytes(pem)
         (home / "authority.pem").write_bytes(self.pem)
@@ -66,6 +66,6 @@ def load(folder: Path) -> Credential:
     return Credential.load(folder / "certificate.pem", folder / "key.pem", folder / "authority.pem")
 
 
-def _fixed(period: tuple[timedelta, timedelta]) -> Callable[[int], tuple[datetime, datetime]]:
+def _fixed(period: tuple[timedelta, timedelta]) -> Callable[..., tuple[datetime, datetime]]:
     now = datetime.now(UTC).replace(microsecond=0)
     return lambda _days: (now + period[0], now + period[1])

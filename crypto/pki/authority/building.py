@@ -67,12 +67,14 @@ def read_authority_request(request: bytes) -> tuple[str, ec.EllipticCurvePublicK
     try:
         found = _load(request)
         names = [str(one.value) for one in found.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)]
-        if len(names) != 1 or len(found.extensions) > 0:
-            raise ValueError
-        return names[0], _proven(found)
+        plain = len(names) == 1 and len(found.extensions) == 0
+        key = _proven(found)
     except (ValueError, TypeError, UnsupportedAlgorithm):
+        plain = False
+    if not plain:
         msg = "the file is no request of an issuing authority; take the one that `fedward-authority issuing` wrote"
-        raise EnrolmentError(msg) from None
+        raise EnrolmentError(msg)
+    return names[0], key
 
 
 def _load(request: bytes) -> x509.CertificateSigningRequest:

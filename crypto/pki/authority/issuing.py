@@ -122,15 +122,15 @@ class IssuingAuthority:
         trust.judge(holder, now=now)
         if holder.admission is None:
             msg = (
-                f"the certificate of {holder.identity} is the root's own and was not admitted to online renewal; ask the"
-                " authority for a token (`fedward-authority admit`)"
+                f"the certificate of {holder.identity} is the root's own and was not admitted to online renewal; ask"
+                " the authority for a token (`fedward-authority admit`)"
             )
             raise EnrolmentError(msg)
         admission = holder.admission[0]
         if asked.public_key != holder.certificate.public_key():
             msg = (
-                f"the request has another key than the certificate of {holder.identity}; renew with the same key, or ask"
-                " the authority for a token"
+                f"the request has another key than the certificate of {holder.identity}; renew with the same key, or"
+                " ask the authority for a token"
             )
             raise EnrolmentError(msg)
         self._require_admitted(admission, now)

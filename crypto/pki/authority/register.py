@@ -16,7 +16,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any, Self
@@ -169,12 +169,14 @@ class Register:
     def _append(self, kind: str, **fields: object) -> None:
         self.entries()  # A register that was tampered with gets no more entries.
         entry = {"kind": kind, **fields, "at": datetime.now(UTC).isoformat(timespec="seconds"), "previous": self.head()}
+        end = self._file.seek(0, os.SEEK_END)
         try:
-            self._file.seek(0, os.SEEK_END)
             self._file.write(json.dumps(entry, sort_keys=True).encode() + b"\n")
             self._file.flush()
             os.fsync(self._file.fileno())
         except OSError as error:
+            with suppress(OSError):
+                self._file.truncate(end)
             msg = (
                 f"the register cannot be written ({error.strerror}), so nothing is certified; check the owner of"
                 f" {REGISTER_FILE} and the room on its disk"
