@@ -75,8 +75,8 @@ class Server:
     def __init__(self, config: CoordinatorConfig) -> None:
         open_files = files.raise_limit()
         credential = Credential.load(config.certificate, config.key, config.authority, config.crls)
-        trust = RememberingTrust(credential.authority_pem, credential.lists)
-        trust.tell_faults(lambda why: log.error("revocation lists not read", why=why))
+        credential.tell_faults(lambda why: log.error("certificates not read", why=why))
+        trust = RememberingTrust(credential.trust.source)
         self.metrics = Metrics()
         close_to_others(config.data)
         store = Store(config.database) if config.database else Store.in_folder(config.data)

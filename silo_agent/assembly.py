@@ -42,7 +42,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     limit_threads(config.threads)
     choose_device(config.device)
     credential = config.credential()
-    credential.trust.tell_faults(lambda why: log.error("revocation lists not read", why=why))
+    credential.tell_faults(lambda why: log.error("certificates not read", why=why))
     metrics, entropy = Metrics(), SystemEntropy()
     me = credential.identity.name
     state = State(config.state)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import grpc
 
 from crypto.errors import CertificateError
-from crypto.pki.certificates import Holder, Lists, Trust
+from crypto.pki.certificates import Holder, Trust
 from crypto.pki.identity import Identity
 
 _MOST = 1024
@@ -25,21 +25,19 @@ def certificate_of(context: grpc.ServicerContext) -> bytes:
 class RememberingTrust(Trust):
     """`Trust` that does not check the signatures of a certificate again in each of thousands of calls.
 
-    It remembers no refusal. Time, role and revocation are judged in every call.
+    It remembers no refusal, and nothing if the authorities change. Time, role and revocation are judged in every call.
     """
-
-    def __init__(self, authority_pem: bytes, lists: Lists | None = None) -> None:
-        super().__init__(authority_pem, lists)
-        self._known: dict[bytes, Holder] = {}
 
     def examine(self, certificate_pem: bytes) -> Holder:
         """Return what the certificate says, as `Trust.examine` does."""
-        found = self._known.get(certificate_pem)
+        bundle = self.bundle
+        known, holders = self.__dict__.get("_known", (None, {}))
+        if known is not bundle or len(holders) >= _MOST:
+            holders = {}
+            self.__dict__["_known"] = (bundle, holders)
+        found: Holder | None = holders.get(certificate_pem)
         if found is None:
-            found = super().examine(certificate_pem)
-            if len(self._known) >= _MOST:
-                self._known.clear()
-            self._known[certificate_pem] = found
+            found = holders[certificate_pem] = super().examine(certificate_pem)
         return found
 
     def label(self, context: grpc.ServicerContext) -> str:

@@ -10,6 +10,7 @@ together. Host names are left to TLS.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -31,14 +32,14 @@ from crypto.pki.chain import Authority, Bundle
 from crypto.pki.hosts import hosts_of
 from crypto.pki.identity import Identity, Role, Subject
 from crypto.pki.reading import extension, parse_certificate, parse_certificates, private_extension, subject_of, to_pem
-from crypto.pki.revocation import RevocationFile, RevocationLists
+from crypto.pki.revocation import RevocationLists
+from crypto.pki.standing import LISTS_FILE, Stamp, Standing, StandingFiles, stamp
 from crypto.stream import derive
-
-LISTS_FILE = "crls.pem"
-"""The revocation lists lie beside `authority.pem` under this name, unless a configuration names another file."""
 
 Lists = Callable[[], RevocationLists]
 """Gives the revocation lists that are in force when it is called."""
+Source = Callable[[], Standing]
+"""Gives authorities and lists as they stand when it is called."""
 
 _OPEN_TO_OTHERS = 0o077
 _SCALAR_BYTES = 32
@@ -114,28 +115,47 @@ class Holder:
 class Trust:
     """What the consortium's authorities vouch for."""
 
-    def __init__(self, authority_pem: bytes, lists: Lists | None = None) -> None:
-        """Take the authorities' own certificates, and the revocation lists if there are any.
+    def __init__(
+        self, authorities: bytes | Source, lists: Lists | None = None, *, began: datetime | None = None
+    ) -> None:
+        """Take the authorities' own certificates (PEM) and the revocation lists if there are any, or a source of both.
 
-        Raises `CertificateError` if a certificate is not an authority's, as `Bundle.read` does.
+        `began` is for `begun`. Raises `CertificateError` if a certificate is not an authority's, as `Bundle.read` does.
         """
-        self.bundle = Bundle.read(authority_pem)
-        self._lists = lists
+        if isinstance(authorities, bytes):
+            bundle = Bundle.read(authorities)
+            self._source: Source = lambda: Standing(bundle, None if lists is None else lists())
+        else:
+            self._source = authorities
+        self._began = began
 
     @classmethod
     def load(cls, authority: Path, lists: Path | None = None) -> Self:
-        """Read `authority.pem`, and `lists`, or else `crls.pem` beside it if it exists. Raises `CertificateError`."""
-        try:
-            pem = authority.read_bytes()
-        except OSError as error:
-            msg = f"{authority.name} cannot be read ({error.strerror}); fix its path or its owner"
-            raise CertificateError(msg) from None
-        return cls(pem, lists_beside(pem, authority, lists))
+        """Follow `authority.pem`, and `lists`, or else `crls.pem` beside it. Raises `CertificateError`."""
+        return cls(StandingFiles(authority, lists))
 
-    def tell_faults(self, tell: Callable[[str], None]) -> None:
-        """Have `tell` called with a sentence if the file of the revocation lists changes and cannot be read."""
-        if isinstance(self._lists, RevocationFile):
-            self._lists.on_fault = tell
+    @property
+    def source(self) -> Source:
+        """Whence this trust has its authorities, for another one."""
+        return self._source
+
+    @property
+    def bundle(self) -> Bundle:
+        """The authorities, as they stand now."""
+        return self._source().bundle
+
+    def begun(self, at: datetime) -> Trust:
+        """Return this trust for work that began at that time (aware).
+
+        What was valid then is valid until the work is over, so that a certificate which expires on the way disturbs
+        nothing. What was revoked counts for nothing at once.
+        """
+        return Trust(self._source, began=at)
+
+    def tell_faults(self, tell: Callable[[str], object]) -> None:
+        """Have `tell` called with a sentence if `authority.pem` or the lists change and cannot be read."""
+        if isinstance(self._source, StandingFiles):
+            self._source.on_fault = tell
 
     def examine(self, certificate_pem: bytes) -> Holder:
         """Return what the certificate says, checked but for time, role and revocation. Raises `CertificateError`."""
@@ -168,7 +188,7 @@ class Trust:
     ) -> Identity:
         """Return whose certificate it is, unless time, role or revocation forbid it. As `identify`."""
         at, identity = as_of or now or datetime.now(UTC), holder.identity
-        holder.require_time(at)
+        holder.require_time(as_of or now or self._began or at)
         if role is not None and identity.role is not role:
             msg = f"the certificate is for {identity}, but a {role.value} is needed; give the right party's certificate"
             raise CertificateError(msg)
@@ -188,7 +208,7 @@ class Trust:
 
         The lists need not be fresh. Raises `CertificateError` as `examine` does.
         """
-        lists = None if self._lists is None else self._lists()
+        lists = self._source().lists
         if lists is None:
             return None
         links = self.examine(certificate_pem).links()
@@ -248,15 +268,16 @@ class Trust:
         return admission, signer
 
     def _require_unrevoked(self, holder: Holder, at: datetime, *, past: bool) -> None:
-        if self._lists is None:
-            if self.bundle.issuing:
+        standing = self._source()
+        lists = standing.lists
+        if lists is None:
+            if standing.bundle.issuing:
                 msg = (
                     "authority.pem holds an issuing authority, so revocation lists are required, and there are none;"
                     f" put the lists of every authority into {LISTS_FILE} beside it (`fedward-authority crl`)"
                 )
                 raise CertificateError(msg)
             return
-        lists = self._lists()
         for authority, serial, what in holder.links():
             date = lists.revoked(authority, serial)
             if date is not None and (not past or date <= at):
@@ -265,50 +286,55 @@ class Trust:
             lists.require_fresh(authority, at)
 
 
-def lists_beside(authority_pem: bytes, authority: Path, lists: Path | None = None) -> RevocationFile | None:
-    """Return the revocation lists in the file `lists`, or else in `crls.pem` beside `authority.pem`, if it exists.
+@dataclass(frozen=True)
+class _Own:
+    """A party's own certificate, alone and with that of the issuing authority."""
 
-    Raises `CertificateError`.
-    """
-    path = authority.parent / LISTS_FILE if lists is None else lists
-    if lists is None and not path.exists():
-        return None
-    return RevocationFile(path, Bundle.read(authority_pem))
+    certificate_pem: bytes
+    chain_pem: bytes
+    ends: datetime
 
 
 class Credential:
-    """A party's own certificate and private key."""
+    """A party's own certificate and private key.
 
-    def __init__(
+    One that was loaded from files follows them: a renewed certificate counts as soon as it lies there, if it is for the
+    same party and the same key. Otherwise the certificate before it stays, and `tell_faults` is told.
+    """
+
+    def __init__(  # files, and what tests give in their place
         self,
         *,
         certificate_pem: bytes,
         key_pem: bytes,
-        authority_pem: bytes,
+        authority_pem: bytes | Source,
         lists: Lists | None = None,
         now: datetime | None = None,
+        follows: Path | None = None,
     ) -> None:
         """Check that they belong together, at `now` (aware; defaults to the clock). Raises `CertificateError`.
 
         After the party's own certificate, `certificate_pem` may hold the issuing authority's, as TLS sends them.
+        `follows` is the certificate's file, read anew as it changes.
         """
-        self.authority_pem = authority_pem
-        self.key_pem = key_pem
-        self.lists = lists
-        self.trust = Trust(authority_pem, lists)
-        self.certificate_pem = _own_certificate(certificate_pem, self.trust.bundle)
-        holder = self.trust.examine(self.certificate_pem)
-        self.identity = self.trust.judge(holder, now=now)
-        self.chain_pem = self.certificate_pem
-        """The certificate and, if an issuing authority signed it, that authority's: what TLS shows to the other side.
+        self.key_pem, self.trust = key_pem, Trust(authority_pem, lists)
+        self._file = follows
+        self._stamp: Stamp = None
+        self._told: Callable[[str], object] | None = None
+        self._guard = threading.Lock()
+        self.identity, self._own = self._check(certificate_pem, now)
 
-        Messages, rosters and ledgers carry `certificate_pem` alone.
-        """
+    def _check(self, certificate_pem: bytes, now: datetime | None) -> tuple[Identity, _Own]:
+        alone = _own_certificate(certificate_pem, self.trust.bundle)
+        holder = self.trust.examine(alone)
+        identity = self.trust.judge(holder, now=now)
+        chain = alone
         if holder.issuer.above is not None:
-            self.chain_pem = self.certificate_pem.rstrip() + b"\n" + to_pem(holder.issuer.certificate)
+            chain = alone.rstrip() + b"\n" + to_pem(holder.issuer.certificate)
         if self._key.public_key() != holder.certificate.public_key():
-            msg = f"the private key does not belong to the certificate of {self.identity}; give the key of its request"
+            msg = f"the private key does not belong to the certificate of {identity}; give the key of its request"
             raise CertificateError(msg)
+        return identity, _Own(alone, chain, holder.certificate.not_valid_after_utc)
 
     @classmethod
     def load(cls, certificate: Path, key: Path, authority: Path, lists: Path | None = None) -> Self:
@@ -318,7 +344,7 @@ class Credential:
         """
         try:
             mode = key.stat().st_mode
-            pems = [path.read_bytes() for path in (certificate, key, authority)]
+            pems = [path.read_bytes() for path in (certificate, key)]
         except OSError as error:
             msg = f"{Path(str(error.filename)).name} cannot be read ({error.strerror}); fix its path or its owner"
             raise CertificateError(msg) from None
@@ -327,8 +353,55 @@ class Credential:
                 f"others than its owner may read or write {key.name}; run chmod 600 on it, and enrol again if it leaked"
             )
             raise CertificateError(msg)
-        found = lists_beside(pems[2], authority, lists)
-        return cls(certificate_pem=pems[0], key_pem=pems[1], authority_pem=pems[2], lists=found)
+        files = StandingFiles(authority, lists)
+        return cls(certificate_pem=pems[0], key_pem=pems[1], authority_pem=files, follows=certificate)
+
+    @property
+    def authority_pem(self) -> bytes:
+        """The authorities as they are now: roots, then issuing authorities."""
+        return self.trust.bundle.pem
+
+    @property
+    def certificate_pem(self) -> bytes:
+        """The certificate as it is now. Messages, rosters and ledgers carry it."""
+        return self._present().certificate_pem
+
+    @property
+    def chain_pem(self) -> bytes:
+        """The certificate and, if an issuing authority signed it, that authority's: what TLS shows."""
+        return self._present().chain_pem
+
+    @property
+    def ends(self) -> datetime:
+        """When the certificate expires, UTC."""
+        return self._present().ends
+
+    def tell_faults(self, tell: Callable[[str], object]) -> None:
+        """Have `tell` called with a sentence if a file changes and what it says now cannot be taken."""
+        self._told = tell
+        self.trust.tell_faults(tell)
+
+    def _present(self) -> _Own:
+        """Return the certificate, read anew if the file changed."""
+        if self._file is None:
+            return self._own
+        with self._guard:
+            seen = stamp(self._file)
+            if seen != self._stamp:
+                self._stamp = seen
+                try:
+                    self._own = self._renewed(self._file)
+                except (OSError, CertificateError) as error:
+                    if self._told is not None:
+                        self._told(f"{self._file.name}: {error}. The certificate before this change stays in use")
+            return self._own
+
+    def _renewed(self, path: Path) -> _Own:
+        identity, own = self._check(path.read_bytes(), None)
+        if identity != self.identity:
+            msg = f"the certificate is now for {identity}; start the program anew for another party"
+            raise CertificateError(msg)
+        return own
 
     @cached_property
     def _key(self) -> ec.EllipticCurvePrivateKey:

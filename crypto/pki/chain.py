@@ -82,6 +82,11 @@ class Bundle:
         return (*self.roots, *self.issuing)
 
     @property
+    def pem(self) -> bytes:
+        """All certificates, as `authority.pem` holds them."""
+        return b"".join(to_pem(one.certificate) for one in self.all)
+
+    @property
     def roots_pem(self) -> bytes:
         """The roots alone. TLS trusts nothing else; it gets issuing certificates from whoever presents a leaf."""
         return b"".join(to_pem(root.certificate) for root in self.roots)

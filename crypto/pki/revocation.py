@@ -5,18 +5,15 @@ A party keeps the lists of all its authorities in one file, `crls.pem` beside `a
 Guarantees: a list counts only if an authority of the bundle signed it, for all of its certificates, with a number and a
 `nextUpdate`. Several lists of one authority are read together: what one of them revokes is revoked, from the earliest
 date that one of them gives, so an older list never undoes a newer one, and archived lists tell what was revoked when.
-`RevocationFile` reads the file anew as soon as it changes. If a change cannot be read, the lists before it stay in
-force until they are stale, and the fault is reported once.
+`standing` reads the file anew as soon as it changes.
 """
 
 from __future__ import annotations
 
 import re
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from pathlib import Path
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
@@ -107,62 +104,6 @@ class RevocationLists:
                 f" {newest.until:%Y-%m-%d %H:%M} UTC{mend}"
             )
             raise CertificateError(msg)
-
-
-class RevocationFile:
-    """`crls.pem`, read anew as soon as it changes. Safe for many threads; an unchanged file costs one `stat`."""
-
-    def __init__(self, path: Path, bundle: Bundle, on_fault: Callable[[str], None] | None = None) -> None:
-        """Read the file. Raises `CertificateError`.
-
-        `on_fault` hears of a later change that cannot be read. It may be set afterwards.
-        """
-        self.on_fault = on_fault
-        self._path, self._bundle, self._guard = path, bundle, threading.Lock()
-        self._stamp = self._look()
-        self._lists = self._read()
-
-    def __call__(self) -> RevocationLists:
-        """Return the lists that are in force now."""
-        with self._guard:
-            try:
-                stamp = self._look()
-            except CertificateError as error:
-                self._report((), str(error))
-                return self._lists
-            if stamp != self._stamp:
-                try:
-                    self._lists = self._read().merged(self._lists)
-                    self._stamp = stamp
-                except CertificateError as error:
-                    self._report(stamp, str(error))
-            return self._lists
-
-    def _report(self, stamp: tuple[int, ...], fault: str) -> None:
-        if stamp != self._stamp and self.on_fault is not None:
-            self.on_fault(f"{fault}. The lists before this change stay in force until they are stale")
-        self._stamp = stamp
-
-    def _look(self) -> tuple[int, ...]:
-        try:
-            found = self._path.stat()
-        except OSError as error:
-            raise self._unreadable(error) from None
-        return found.st_mtime_ns, found.st_size, found.st_ino
-
-    def _read(self) -> RevocationLists:
-        try:
-            content = self._path.read_bytes()
-        except OSError as error:
-            raise self._unreadable(error) from None
-        try:
-            return RevocationLists.read(content, self._bundle)
-        except CertificateError as error:
-            msg = f"{self._path.name}: {error}"
-            raise CertificateError(msg) from None
-
-    def _unreadable(self, error: OSError) -> CertificateError:
-        return CertificateError(f"{self._path.name} cannot be read ({error.strerror}); fix its path or its owner")
 
 
 def _in_order(lists: Sequence[RevocationList]) -> tuple[RevocationList, ...]:

@@ -114,7 +114,7 @@ def test_a_certificate_before_its_time_is_named(trust, silos):
 
 def test_an_expired_authority_is_named(trust, authority_folder):
     pem = issue(authority_folder, leaf(*URIS), days=1000)
-    with pytest.raises(CertificateError, match="the authority expired"):
+    with pytest.raises(CertificateError, match="the authority 'Consortium of tests' expired"):
         trust.identify(pem, now=datetime.now(UTC) + timedelta(days=500))
 
 
