@@ -95,8 +95,11 @@ class Session:
         offer = self._offer
         return Member(self.me, self._credential.certificate_pem, offer.public, offer.kem, offer.signature)
 
-    def within(self, members: tuple[Member, ...], place: Place) -> Membership:
-        """This silo in the roster of these members, at one attempt: the same object for the same members."""
+    def within(self, members: tuple[Member, ...], place: Place | None = None) -> Membership:
+        """This silo in the roster of these members: the same object for the same members.
+
+        `place` is the attempt; without it, it is that of the last call. Another attempt judges the roster anew.
+        """
         if self._membership is None or self._membership.members != members:
             self._membership = Membership(
                 self._study,
@@ -106,9 +109,9 @@ class Session:
                 entropy=self._entropy,
                 store=self._store,
             )
-        elif self._began != place:
+        elif place not in (None, self._began):
             self._membership.begin()
-        self._began = place
+        self._began = place or self._began
         return self._membership
 
     def forget_attempt(self) -> None:

@@ -163,19 +163,25 @@ def _authority(
 
 
 def _only(hosts: Sequence[str]) -> x509.NameConstraints:
-    """Permit these hosts; a kind of name of which none is permitted is excluded whole."""
-    permitted: list[x509.GeneralName] = []
-    excluded: list[x509.GeneralName] = []
-    names = general_names(hosts)
-    permitted += [name for name in names if isinstance(name, x509.DNSName)]
-    addresses = [name.value for name in names if isinstance(name, x509.IPAddress)]
-    permitted += [x509.IPAddress(ipaddress.ip_network(str(one))) for one in addresses]
-    if not any(isinstance(name, x509.DNSName) for name in names):
-        excluded.append(x509.DNSName(""))
-    for version, everything in ((4, "0.0.0.0/0"), (6, "::/0")):
-        if not any(one.version == version for one in addresses):
-            excluded.append(x509.IPAddress(ipaddress.ip_network(everything)))
-    return x509.NameConstraints(permitted or None, excluded or None)
+    """Permit these DNS names and their subdomains, and no address."""
+    permitted = [name for name in general_names(hosts) if isinstance(name, x509.DNSName)]
+    excluded = [x509.IPAddress(ipaddress.ip_network(everything)) for everything in ("0.0.0.0/0", "::/0")]
+    return x509.NameConstraints(permitted or None, excluded if permitted else [x509.DNSName(""), *excluded])
+
+
+def require_names(hosts: Sequence[str]) -> None:
+    """Raise `EnrolmentError` if a host is an address.
+
+    gRPC's TLS library refuses a certificate with an address if its authority's addresses are constrained, so an issuing
+    authority certifies DNS names alone.
+    """
+    addresses = [str(name.value) for name in general_names(hosts) if isinstance(name, x509.IPAddress)]
+    if addresses:
+        msg = (
+            f"an issuing authority certifies no addresses ({', '.join(addresses)}), because TLS libraries cannot bound"
+            " them; give DNS names with --host (localhost for tries), or have the root sign the request itself"
+        )
+        raise EnrolmentError(msg)
 
 
 def leaf(  # a certificate has so many parts

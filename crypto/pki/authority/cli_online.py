@@ -45,7 +45,7 @@ def delegate(
     out: Annotated[Path, typer.Option(help="Folder for authority.pem and root.crl.pem; made if it is not there.")],
     host: Annotated[
         list[str] | None,
-        typer.Option(help="DNS name or IP address of the issuing service or of a coordinator; repeatable."),
+        typer.Option(help="DNS name of the issuing service or of a coordinator; repeatable."),
     ] = None,
     days: Annotated[int, typer.Option(help="Days until the issuing authority expires.")] = 365,
 ) -> None:
@@ -75,7 +75,7 @@ def admit(  # noqa: PLR0917  # typer calls it, by name
         str | None,
         typer.Option(help="The data set whose budget the silo keeps. For silos only; it cannot be changed later."),
     ] = None,
-    host: Annotated[list[str] | None, typer.Option(help="DNS name or IP address of a coordinator; repeatable.")] = None,
+    host: Annotated[list[str] | None, typer.Option(help="DNS name of a coordinator; repeatable.")] = None,
     days: Annotated[int, typer.Option(help="Days for which certificates are renewed online.")] = 730,
     redeem_days: Annotated[int, typer.Option(help="Days until the token must have been used.")] = 14,
     url: Annotated[str | None, typer.Option(help="Where the issuing authority answers: https://host:port.")] = None,

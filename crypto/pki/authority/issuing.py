@@ -82,6 +82,11 @@ class IssuingAuthority:
         raise EnrolmentError(msg)
 
     @property
+    def certificate(self) -> x509.Certificate:
+        """The authority's own certificate."""
+        return self._keeper.certificate
+
+    @property
     def name(self) -> str:
         """The authority's name, for people."""
         return self._me.name

@@ -22,7 +22,6 @@ from crypto.pki.authority.building import Request, period, read_request, require
 from crypto.pki.authority.keeping import Keeper, load_key, make_list
 from crypto.pki.authority.register import REGISTER_FILE, Register
 from crypto.pki.chain import Bundle
-from crypto.pki.hosts import general_names, hosts_of
 from crypto.pki.identity import Role, Subject
 from crypto.pki.key_files import make_folder, new_key, write_new
 from crypto.pki.reading import extension, fingerprint_of, parse_certificate, to_pem
@@ -88,6 +87,7 @@ def delegate(
     The issuing authority may certify servers for `hosts` alone: its own, and those of the coordinators. Raises
     `EnrolmentError`, also if this root was made by version 0.5, whose roots may have nobody under them.
     """
+    building.require_names(hosts)
     name, key = building.read_authority_request(request_pem)
     keeper, times = load(folder, passphrase), period(days)
     _require_delegable(keeper)
@@ -116,17 +116,17 @@ def admit(  # what the root promises has so many parts
     The token gets its first certificate within `redeem_days`. Raises `EnrolmentError` as `sign`.
     """
     require_hosts(subject, hosts)
+    building.require_names(hosts)
     keeper = load(folder, passphrase)
     _require_delegable(keeper)
     (_, expires), (_, redeem_until) = period(days, now), period(redeem_days, now)
     keeper.end_before(expires)
     secret = secrets.token_bytes(SECRET_BYTES)
-    spelt = x509.SubjectAlternativeName(general_names(hosts)) if hosts else None
     admission = Admission(
         root=fingerprint_of(keeper.certificate),
         serial=x509.random_serial_number(),
         subject=subject,
-        hosts=tuple(sorted(set(hosts_of(spelt)))),
+        hosts=tuple(sorted(set(hosts))),
         expires=expires,
         redeem_until=min(redeem_until, expires),
         secret_sha256=secret_digest(secret),
