@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from unittest import mock
 
 from crypto.pki.authority import root as authority
+from crypto.pki.authority.issuing import take_back
+from crypto.pki.authority.register import Register
 from crypto.pki.certificates import Credential
 from crypto.pki.enrolment import create_request
 from crypto.pki.identity import Identity, Role, Subject
@@ -53,6 +56,23 @@ class Authority:
         (home / "certificate.pem").write_bytes(pem)
         (home / "authority.pem").write_bytes(self.pem)
         return home
+
+    @contextmanager
+    def revoked(self, uri: str, *homes: Path) -> Iterator[None]:
+        """Take back all that a party holds and give the list to some parties, or else to all coordinators.
+
+        Their files are taken away afterwards; who read them remembers what they said.
+        """
+        now = datetime.now(UTC)
+        with Register.open(self._root) as register:
+            take_back(register, uri, None, now, "left", now)
+        lists = authority.publish(self._root)
+        paths = [home / "crls.pem" for home in homes or self._folder.glob("coordinator-*")]
+        for path in paths:
+            path.write_bytes(lists)
+        yield
+        for path in paths:
+            path.unlink()
 
 
 def make_authority(folder: Path) -> Authority:
