@@ -45,11 +45,14 @@ def init(
     folder: Annotated[Path, typer.Argument(help="Folder of the authority, on a machine that stays offline.")],
     name: Annotated[str, typer.Option(help="Name of the authority, for people.")],
     days: Annotated[int, typer.Option(help="Days until the authority itself expires.")] = 3650,
+    succeeds: Annotated[
+        Path | None, typer.Option(help="Folder of the root that this one succeeds, whose register goes on here.")
+    ] = None,
 ) -> None:
     """Make the authority: its certificate, its key and the register of what it certifies."""
     with diagnosed():
         given = passphrase(confirm=True)
-        certificate = root.init(folder, name, days, passphrase=given)
+        certificate = root.init(folder, name, days, passphrase=given, predecessor=succeeds)
         typer.echo(f"authority {name!r}, certificate SHA-256 {fingerprint(certificate)}")
         typer.echo(f"give {root.CERTIFICATE_FILE} to every party; keep {root.KEY_FILE} offline")
         warn_unprotected(given)

@@ -256,7 +256,7 @@ def take_back(  # noqa: PLR0917  # a revocation has so many parts
     Returns a sentence for each. Raises `EnrolmentError` if there is nothing to revoke.
     """
     done, told = register.revoked(), []
-    for entry in register.entries():
+    for entry in register.own():
         number = int(entry.get("serial", "0"), 16)
         fits = number == serial if serial is not None else entry.get("identity") == identity
         known = "not_after" in entry and datetime.fromisoformat(entry["not_after"]) > now

@@ -6,7 +6,8 @@ only stand at the beginning). If two processes open the register, one waits for 
 other certifies. A silo keeps one data set and a data set has one silo for good, expired certificates included, so
 neither a new name, nor a new silo, nor a reinstallation refills a budget. Silos that were certified before 0.5 have no
 data set in the register; their next certificate binds them, and until then their data set can still be certified for
-another silo. The person who certifies must know whether two data sets are different patients.
+another silo. The person who certifies must know whether two data sets are different patients. A new root goes on with
+the register of the root before it.
 """
 
 from __future__ import annotations
@@ -27,12 +28,13 @@ from crypto.pki.identity import Identity, Subject
 from crypto.pki.reading import fingerprint, parse_certificate
 
 REGISTER_FILE = "issued.jsonl"
-CERTIFICATE, ADMISSION, AUTHORITY, REDEMPTION, REVOCATION = (
+CERTIFICATE, ADMISSION, AUTHORITY, REDEMPTION, REVOCATION, SUCCESSION = (
     "certificate",
     "admission",
     "authority",
     "redemption",
     "revocation",
+    "succession",
 )
 _WITH_SUBJECT = (CERTIFICATE, ADMISSION)
 
@@ -122,6 +124,16 @@ class Register:
             )
             raise EnrolmentError(msg)
 
+    def succeed(self, root: str) -> None:
+        """Append that a new root, with this SHA-256, goes on with the register, durably. Raises `EnrolmentError`."""
+        self._append(SUCCESSION, sha256=root)
+
+    def own(self) -> list[Entry]:
+        """Return the entries of this root itself, without those of the roots before it. Raises as `entries`."""
+        found = self.entries()
+        begins = [number for number, one in enumerate(found, 1) if one["kind"] == SUCCESSION]
+        return found[begins[-1] :] if begins else found
+
     def revoke(self, serial: int, since: datetime, what: str, reason: str) -> None:
         """Append a revocation, durably. Raises `EnrolmentError`."""
         date = since.astimezone(UTC).isoformat()
@@ -130,7 +142,7 @@ class Register:
     def revoked(self) -> dict[int, datetime]:
         """Return serial number to the date from which it counts for nothing. Raises `EnrolmentError`."""
         found: dict[int, datetime] = {}
-        for one in self.entries():
+        for one in self.own():
             if one["kind"] == REVOCATION:
                 serial, since = int(one["serial"], 16), datetime.fromisoformat(one["since"])
                 found[serial] = min(since, found.get(serial, since))

@@ -32,18 +32,26 @@ LIST_DAYS = 90
 """The offline root is fetched from its safe that often, unless something is revoked."""
 
 
-def init(folder: Path, name: str, days: int, *, passphrase: bytes | None = None) -> bytes:
-    """Make an authority: `authority.pem`, `authority.key` (mode 0600) and an empty register. Return the certificate.
+def init(
+    folder: Path, name: str, days: int, *, passphrase: bytes | None = None, predecessor: Path | None = None
+) -> bytes:
+    """Make an authority: `authority.pem`, `authority.key` (mode 0600) and a register. Return the certificate.
 
-    The key is encrypted if a passphrase is given. Raises `EnrolmentError`, also if any of the files exists.
+    The key is encrypted if a passphrase is given. `predecessor` is the folder of the root that this one succeeds: the
+    register goes on from that root's, so that no data set gets a second silo. Raises `EnrolmentError`, also if any of
+    the files exists.
     """
     building.common_name(name)
     times = period(days)
+    before = b"" if predecessor is None else _register_of(predecessor)
     make_folder(folder)
     key, pem = new_key(passphrase)
     certificate_pem = building.root(name, key, times)
     write_new(folder / KEY_FILE, pem, secret=True)
-    write_new(folder / REGISTER_FILE, b"", secret=False)
+    write_new(folder / REGISTER_FILE, before, secret=False)
+    if predecessor is not None:
+        with Register.open(folder) as register:
+            register.succeed(fingerprint_of(parse_certificate(certificate_pem)))
     write_new(folder / CERTIFICATE_FILE, certificate_pem, secret=False)
     return certificate_pem
 
@@ -161,6 +169,13 @@ def load(folder: Path, passphrase: bytes | None) -> Keeper:
         msg = f"{KEY_FILE} does not belong to {CERTIFICATE_FILE}; restore both from the same backup"
         raise EnrolmentError(msg)
     return Keeper(certificate, key)
+
+
+def _register_of(predecessor: Path) -> bytes:
+    """Return the register of a root, checked. Raises `EnrolmentError`."""
+    with Register.open(predecessor) as register:
+        register.entries()
+        return (predecessor / REGISTER_FILE).read_bytes()
 
 
 def _require_delegable(keeper: Keeper) -> None:
