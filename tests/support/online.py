@@ -48,14 +48,24 @@ class Online:
         """What every party trusts."""
         return self.authority.authority_pem
 
-    def admit(self, role: Role | str, name: str, **said: object) -> Token:
+    def admit(self, role: Role | str, name: str, *, data_set: str | None = None, **said: object) -> Token:
         """The token of a party."""
+        party = subject(role, name) if data_set is None else Subject(Identity(Role(role), name), data_set)
         given = {"days": 300, "redeem_days": 14, "hosts": LOOPBACK if Role(role) is Role.COORDINATOR else (), **said}
-        return root.admit(self.root, subject(role, name), **given)  # type: ignore[arg-type]
+        return root.admit(self.root, party, **given)  # type: ignore[arg-type]
 
-    def enrol(self, role: Role | str, name: str, *, now: datetime | None = None) -> Path:
+    def enrol(
+        self,
+        role: Role | str,
+        name: str,
+        *,
+        home: Path | None = None,
+        data_set: str | None = None,
+        now: datetime | None = None,
+    ) -> Path:
         """A party's folder, with key, certificate, authorities and lists."""
-        token, home = self.admit(role, name), self.folder / f"{Role(role).value}-{name}"
+        token = self.admit(role, name, data_set=data_set)
+        home = home or self.folder / f"{Role(role).value}-{name}"
         request = create_request(home, token.admission.subject, token.admission.hosts).read_bytes()
         (home / "certificate.pem").write_bytes(self.authority.redeem(request, token, now=now))
         (home / "authority.pem").write_bytes(self.pem)
