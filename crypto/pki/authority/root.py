@@ -183,7 +183,7 @@ def _require_delegable(keeper: Keeper) -> None:
     if constraints is None or constraints.path_length == 0:
         msg = (
             "this root was made by version 0.5 and may have no issuing authority under it (path length 0); make a new"
-            " root in another folder with `fedward-authority init`, and change over as docs/enrolment.md says"
+            " root in another folder with `fedward-authority init`, and have both trusted (docs/design/enrolment.md)"
         )
         raise CertificateError(msg)
 
