@@ -33,6 +33,11 @@ class Authority:
         """The common name, for people."""
         return common_name(self.certificate.subject)
 
+    @property
+    def pem(self) -> bytes:
+        """The certificate."""
+        return to_pem(self.certificate)
+
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the certificate's DER form, lowercase hex."""
@@ -84,7 +89,7 @@ class Bundle:
     @property
     def pem(self) -> bytes:
         """All certificates, as `authority.pem` holds them."""
-        return b"".join(to_pem(one.certificate) for one in self.all)
+        return b"".join(one.pem for one in self.all)
 
     @property
     def roots_pem(self) -> bytes:

@@ -14,6 +14,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from crypto.errors import CertificateError
+from crypto.pki.hosts import hosts_of
 from crypto.pki.identity import Subject
 
 E = TypeVar("E", bound=x509.ExtensionType)
@@ -29,6 +30,13 @@ def fingerprint(certificate_pem: bytes) -> str:
 def fingerprint_of(certificate: x509.Certificate) -> str:
     """SHA-256 of the certificate's DER form, lowercase hex."""
     return certificate.fingerprint(hashes.SHA256()).hex()
+
+
+def key_fingerprint(key: ec.EllipticCurvePublicKey) -> str:
+    """SHA-256 of a public key (DER, SubjectPublicKeyInfo), lowercase hex."""
+    digest = hashes.Hash(hashes.SHA256())
+    digest.update(key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo))
+    return digest.finalize().hex()
 
 
 def parse_certificate(certificate_pem: bytes) -> x509.Certificate:
@@ -62,6 +70,11 @@ def subject_of(source: x509.Certificate | x509.CertificateSigningRequest) -> Sub
     """Return the subject that the URIs among the subject alternative names describe. Raises `CertificateError`."""
     names = extension(source, x509.SubjectAlternativeName)
     return Subject.parse(names.get_values_for_type(x509.UniformResourceIdentifier) if names else [])
+
+
+def hosts_in(source: x509.Certificate | x509.CertificateSigningRequest) -> tuple[str, ...]:
+    """Return the hosts among the subject alternative names. Raises `CertificateError`."""
+    return hosts_of(extension(source, x509.SubjectAlternativeName))
 
 
 def extension(source: x509.Certificate | x509.CertificateSigningRequest, kind: type[E]) -> E | None:

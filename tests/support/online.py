@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from crypto.pki.admission import Token
 from crypto.pki.authority import issuing, root
 from crypto.pki.authority.issuing import BUNDLE_FILE, ROOT_LISTS_FILE, IssuingAuthority
 from crypto.pki.authority.keeping import Keeper
+from crypto.pki.authority.service.server import Service
 from crypto.pki.certificates import Credential
 from crypto.pki.enrolment import create_request
 from crypto.pki.identity import Identity, Role, Subject
@@ -99,3 +102,14 @@ def week(days: float = 7) -> tuple[datetime, datetime]:
 def load(home: Path) -> Credential:
     """The credential in a party's folder."""
     return Credential.load(home / "certificate.pem", home / "key.pem", home / "authority.pem")
+
+
+@contextmanager
+def serving(online: Online) -> Iterator[str]:
+    """Serve the issuing authority over HTTPS; gives its URL."""
+    service = Service(online.authority, "127.0.0.1", 0, LOOPBACK)
+    thread = threading.Thread(target=service.serve, daemon=True)
+    thread.start()
+    yield f"https://localhost:{service.port}"
+    service.close()
+    thread.join()

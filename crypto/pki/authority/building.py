@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID
 
@@ -21,7 +21,7 @@ from crypto.pki.admission import Admission
 from crypto.pki.certificates import KEY_USES
 from crypto.pki.hosts import general_names, hosts_of
 from crypto.pki.identity import Role, Subject
-from crypto.pki.reading import extension, is_p256, subject_of, to_pem
+from crypto.pki.reading import extension, is_p256, key_fingerprint, subject_of, to_pem
 
 CLOCK_SKEW = timedelta(minutes=5)
 """A certificate begins this much before it is made, so that a party whose clock is behind can use it at once."""
@@ -42,13 +42,6 @@ class Request:
     def fingerprint(self) -> str:
         """SHA-256 of the public key (DER), lowercase hex. Two people compare it over the telephone."""
         return key_fingerprint(self.public_key)
-
-
-def key_fingerprint(key: ec.EllipticCurvePublicKey) -> str:
-    """SHA-256 of a public key (DER, SubjectPublicKeyInfo), lowercase hex."""
-    digest = hashes.Hash(hashes.SHA256())
-    digest.update(key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo))
-    return digest.finalize().hex()
 
 
 def read_request(request: bytes) -> Request:

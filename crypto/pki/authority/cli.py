@@ -17,6 +17,7 @@ import typer
 from crypto.pki.authority import cli_online, root
 from crypto.pki.authority.asking import diagnosed, passphrase, read, require_new, warn_unprotected
 from crypto.pki.authority.building import read_request
+from crypto.pki.authority.service.cli import serve
 from crypto.pki.identity import Identity, Role, Subject
 from crypto.pki.key_files import write_new
 from crypto.pki.reading import fingerprint
@@ -87,7 +88,7 @@ def sign(  # noqa: PLR0917  # typer calls it, by name
         typer.echo(f"certified {subject} for {days} days, certificate SHA-256 {fingerprint(certificate)}")
 
 
-for _command in cli_online.COMMANDS:
+for _command in (*cli_online.COMMANDS, serve):
     app.command()(_command)
 
 

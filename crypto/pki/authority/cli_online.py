@@ -14,12 +14,13 @@ from crypto.errors import EnrolmentError
 from crypto.pki.authority import issuing as online
 from crypto.pki.authority import root
 from crypto.pki.authority.asking import diagnosed, passphrase, read, warn_unprotected
-from crypto.pki.authority.building import key_fingerprint, read_authority_request
+from crypto.pki.authority.building import read_authority_request
 from crypto.pki.authority.issuing import IssuingAuthority, take_back
 from crypto.pki.authority.keeping import NEWEST_LIST
 from crypto.pki.authority.register import Register
 from crypto.pki.identity import Identity, Role, Subject
 from crypto.pki.key_files import make_folder, replace, write_new
+from crypto.pki.reading import key_fingerprint
 
 Folder = Annotated[Path, typer.Argument(help="Folder of the authority: the root, or an issuing authority.")]
 Root = Annotated[Path, typer.Argument(help="Folder of the root, on a machine that stays offline.")]

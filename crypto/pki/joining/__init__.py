@@ -1,0 +1,6 @@
+"""How a party gets its certificate from an issuing authority, and keeps it fresh: for silos, coordinators, operators.
+
+`enrol` redeems a token, `renewal` renews and brings lists while a program runs, `link` speaks with the authority.
+"""
+
+__all__ = ["enrol", "renewal"]

@@ -1,0 +1,165 @@
+"""Keeps a running program's certificate and revocation lists fresh, and warns while it cannot.
+
+Guarantees: a certificate is renewed with the same key from a third of its life on, and the new file takes the place of
+the old one whole; who holds a `Credential` uses it from then on. Lists and issuing authorities are fetched all the time
+and taken only if they count under the roots that this party has: a new root never comes over the wire. Whatever
+fails is told and tried again, and nothing that was there is lost.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from crypto.errors import CertificateError, EnrolmentError
+from crypto.pki.certificates import Credential
+from crypto.pki.chain import Bundle
+from crypto.pki.enrolment import request_of
+from crypto.pki.joining.link import Link
+from crypto.pki.key_files import replace
+from crypto.pki.reading import hosts_in, parse_certificate, subject_of
+from crypto.pki.revocation import RevocationLists
+
+RENEW_FROM = 1 / 3
+"""Of a certificate's life."""
+WARN_FROM = 2 / 3
+AGAIN = timedelta(minutes=10)
+"""Pause between two tries to renew, stretched by up to half at random so that silos do not come together."""
+
+
+@dataclass(frozen=True)
+class Files:
+    """Where a party keeps what is renewed."""
+
+    certificate: Path
+    key: Path
+    authority: Path
+    lists: Path
+
+
+@dataclass(frozen=True)
+class Times:
+    """Until when what a party holds counts. Times are UTC; `lists` is None if it keeps none."""
+
+    certificate: datetime
+    lists: datetime | None
+
+
+def due(begins: datetime, ends: datetime, now: datetime, share: float = RENEW_FROM) -> bool:
+    """Say whether that share of a certificate's life is over."""
+    return now >= begins + (ends - begins) * share
+
+
+class Renewal:
+    """Renews for one party. `look` does once what the thread does all the time."""
+
+    def __init__(
+        self,
+        credential: Credential,
+        files: Files,
+        link: Link | None,
+        *,
+        tell: Callable[[str, str], object],
+        on_times: Callable[[Times], object],
+        clock: Callable[[], datetime] = lambda: datetime.now(UTC),
+    ) -> None:
+        """Without a `link` nothing is fetched, and the rest is the same: times are told, and warnings.
+
+        `tell` gets "info" or "warning" and a sentence.
+        """
+        self._credential, self._files, self._link = credential, files, link
+        self._tell, self._on_times, self._clock = tell, on_times, clock
+        self._tag: str | None = None
+        self._next_try: datetime | None = None
+        self._next_warning: datetime | None = None
+        self._said: dict[str, str] = {}
+
+    def run(self, stop: threading.Event, pace: float) -> None:
+        """Look every `pace` seconds until told to stop."""
+        while not stop.wait(pace):
+            self.look()
+
+    def look(self) -> None:
+        """Fetch lists and authorities, renew if it is time, tell the times, warn."""
+        now = self._clock()
+        if self._link is not None:
+            self._attempt("lists", self._fetch, self._link)
+        certificate = parse_certificate(self._credential.certificate_pem)
+        begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
+        if self._link is not None and due(begins, ends, now) and (self._next_try is None or now >= self._next_try):
+            self._next_try = now + AGAIN * (1 + random.random() / 2)  # noqa: S311  # no secret
+            self._attempt("certificate", self._renew, self._link)
+        ends = self._credential.ends
+        self._on_times(Times(ends, self._lists_until()))
+        if due(begins, ends, now, WARN_FROM) and (self._next_warning is None or now >= self._next_warning):
+            self._next_warning = now + timedelta(days=1)
+            mend = (
+                "have it signed again (`fedward-authority sign`)"
+                if self._link is None
+                else f"it is renewed as soon as {self._link.url} answers and agrees"
+            )
+            self._tell("warning", f"the certificate expires on {ends:%Y-%m-%d %H:%M} UTC; {mend}")
+
+    def _attempt(self, what: str, work: Callable[[Link], None], link: Link) -> None:
+        """Do it, and tell a failure once until it works again or fails in another way."""
+        try:
+            work(link)
+        except (EnrolmentError, CertificateError) as error:
+            if self._said.get(what) != str(error):
+                self._said[what] = str(error)
+                self._tell("warning", f"{what} not renewed: {error}")
+        else:
+            if self._said.pop(what, None) is not None:
+                self._tell("info", f"{what} renewed again")
+
+    def _fetch(self, link: Link) -> None:
+        tag, lists_pem = link.lists(self._tag)
+        if lists_pem is None:
+            return
+        bundle_pem = link.bundle()
+        own, offered = self._credential.trust.bundle, Bundle.read(bundle_pem)
+        strangers = [root.name for root in offered.roots if own.root(root.fingerprint) is None]
+        if strangers:
+            msg = (
+                f"{link.url} offers roots that this party does not have ({', '.join(strangers)}), and a root never"
+                f" comes over the wire; ask the authority's keeper, then put it into {self._files.authority.name}"
+            )
+            raise CertificateError(msg)
+        merged = Bundle.read(own.roots_pem + b"".join(one.pem for one in (*own.issuing, *offered.issuing)))
+        RevocationLists.read(lists_pem, merged)
+        if merged != own:
+            replace(self._files.authority, merged.pem)
+        replace(self._files.lists, lists_pem)
+        self._tag = tag
+
+    def _renew(self, link: Link) -> None:
+        credential = self._credential
+        held = parse_certificate(credential.certificate_pem)
+        request_pem, _ = request_of(credential.key_pem, subject_of(held), hosts_in(held))
+        renewed = link.reenroll(request_pem, self._chain(), self._files.key)
+        before = credential.certificate_pem
+        replace(self._files.certificate, renewed)
+        if credential.certificate_pem == before:
+            replace(self._files.certificate, before)
+            msg = "the authority's certificate cannot be used, so the one before it was put back; see the log"
+            raise CertificateError(msg)
+        self._next_try = self._next_warning = None
+        self._tell("info", f"the certificate was renewed until {credential.ends:%Y-%m-%d %H:%M} UTC")
+
+    def _chain(self) -> Path:
+        """The certificate and its issuing authority's, in a file: ssl reads them from files alone."""
+        path = self._files.certificate.with_name(".chain.pem")
+        replace(path, self._credential.chain_pem)
+        return path
+
+    def _lists_until(self) -> datetime | None:
+        """When the first of the lists is stale."""
+        standing = self._credential.trust.source()
+        if standing.lists is None:
+            return None
+        newest = [standing.lists.newest(one) for one in standing.bundle.all]
+        return min((one.until for one in newest if one is not None), default=None)
