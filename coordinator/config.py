@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import Field
 
+from crypto.pki.joining.renewal import Files
 from policies.documents.document import Closed, read_document
 
 Port = Annotated[int, Field(ge=0, le=65535)]
+URL: Final = r"^https://[a-z0-9.-]+:\d+$"
 
 
 class CoordinatorConfig(Closed):
@@ -24,6 +26,8 @@ class CoordinatorConfig(Closed):
     authority: Path
     crls: Path | None = None
     """Revocation lists of all authorities; if absent, `crls.pem` beside the authority's file, if there is one."""
+    authority_url: Annotated[str, Field(pattern=URL)] | None = None
+    """The issuing authority, as https://host:port, from which certificate and lists are renewed; absent if offline."""
     data: Path
     """Folder of the database and the spool."""
     database: str | None = Field(default=None, repr=False)
@@ -40,6 +44,11 @@ class CoordinatorConfig(Closed):
         names = ("certificate", "key", "authority", "data", "crls")
         return config.model_copy(update={n: base / getattr(config, n) for n in names if getattr(config, n) is not None})
 
+    @property
+    def files(self) -> Files:
+        """Where certificate, key, authorities and lists are."""
+        return Files.of(self.certificate, self.key, self.authority, self.crls)
+
 
 class OperatorConfig(Closed):
     """`operator.yaml`: the coordinator's address and the operator's certificate."""
@@ -50,6 +59,8 @@ class OperatorConfig(Closed):
     authority: Path
     crls: Path | None = None
     """As in `coordinator.yaml`."""
+    authority_url: Annotated[str, Field(pattern=URL)] | None = None
+    """As in `coordinator.yaml`. The operator's certificate is renewed when it is used."""
 
     @classmethod
     def load(cls, path: Path) -> OperatorConfig:
@@ -58,3 +69,8 @@ class OperatorConfig(Closed):
         base = path.resolve().parent
         names = ("certificate", "key", "authority", "crls")
         return config.model_copy(update={n: base / getattr(config, n) for n in names if getattr(config, n) is not None})
+
+    @property
+    def files(self) -> Files:
+        """Where certificate, key, authorities and lists are."""
+        return Files.of(self.certificate, self.key, self.authority, self.crls)

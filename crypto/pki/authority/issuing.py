@@ -25,6 +25,7 @@ from crypto.pki.authority.keeping import NEWEST_LIST, Keeper, load_key, make_lis
 from crypto.pki.authority.register import CERTIFICATE, REGISTER_FILE, Entry, Register
 from crypto.pki.certificates import Trust
 from crypto.pki.chain import Authority, Bundle
+from crypto.pki.identity import Role
 from crypto.pki.key_files import make_folder, new_key, write_new
 from crypto.pki.revocation import RevocationLists
 
@@ -35,6 +36,8 @@ ROOT_LISTS_FILE = "root.crl.pem"
 """The roots' newest lists, one after the other, brought here by hand."""
 LIFE = timedelta(days=7)
 """How long a certificate lasts: short, so that a lost one is soon worth nothing."""
+OPERATOR_LIFE = timedelta(days=30)
+"""The same for operators, whose certificates are renewed only when they use them."""
 LIST_LIFE = timedelta(days=2)
 """How long a list is fresh: as long as the parties can do without this authority."""
 
@@ -170,7 +173,8 @@ class IssuingAuthority:
     def _issue(self, register: Register, asked: Request, admission: Admission, now: datetime) -> bytes:
         begin, _ = building.period(1, now)
         above = (self._me, self._me.above) if self._me.above is not None else (self._me,)
-        ends = [now.replace(microsecond=0) + LIFE, admission.expires]
+        life = OPERATOR_LIFE if admission.subject.identity.role is Role.OPERATOR else LIFE
+        ends = [now.replace(microsecond=0) + life, admission.expires]
         ends += [one.certificate.not_valid_after_utc for one in above]
         pem = building.leaf(
             admission.subject,

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Self
 
 from crypto.errors import CertificateError, EnrolmentError
 from crypto.pki.certificates import Credential
@@ -23,6 +24,7 @@ from crypto.pki.joining.link import Link
 from crypto.pki.key_files import replace
 from crypto.pki.reading import hosts_in, parse_certificate, subject_of
 from crypto.pki.revocation import RevocationLists
+from crypto.pki.standing import LISTS_FILE
 
 RENEW_FROM = 1 / 3
 """Of a certificate's life."""
@@ -40,6 +42,11 @@ class Files:
     authority: Path
     lists: Path
 
+    @classmethod
+    def of(cls, certificate: Path, key: Path, authority: Path, lists: Path | None) -> Self:
+        """The lists lie beside the authorities if nothing else is said."""
+        return cls(certificate, key, authority, lists or authority.parent / LISTS_FILE)
+
 
 @dataclass(frozen=True)
 class Times:
@@ -49,9 +56,68 @@ class Times:
     lists: datetime | None
 
 
+def link_for(credential: Credential, url: str | None, proxy: str | None = None) -> Callable[[], Link] | None:
+    """Return the way to the issuing authority, under the roots that are trusted at the time; None without an URL."""
+    if url is None:
+        return None
+    return lambda: Link(url, credential.trust.bundle.roots_pem, proxy)
+
+
 def due(begins: datetime, ends: datetime, now: datetime, share: float = RENEW_FROM) -> bool:
     """Say whether that share of a certificate's life is over."""
     return now >= begins + (ends - begins) * share
+
+
+def fetch(files: Files, link: Link, tag: str | None = None) -> str | None:
+    """Fetch lists and issuing authorities, unless the lists are those of `tag`; return their tag.
+
+    Nothing is written unless all of it counts under the roots that this party has. Raises `CertificateError`,
+    `EnrolmentError`.
+    """
+    found, lists_pem = link.lists(tag)
+    if lists_pem is None:
+        return tag
+    own, offered = _bundle(files.authority), Bundle.read(link.bundle())
+    strangers = [root.name for root in offered.roots if own.root(root.fingerprint) is None]
+    if strangers:
+        msg = (
+            f"{link.url} offers roots that this party does not have ({', '.join(strangers)}), and a root never comes"
+            f" over the wire; ask the authority's keeper, then put it into {files.authority.name}"
+        )
+        raise CertificateError(msg)
+    merged = Bundle.read(own.roots_pem + b"".join(one.pem for one in (*own.issuing, *offered.issuing)))
+    RevocationLists.read(lists_pem, merged)
+    if merged != own:
+        replace(files.authority, merged.pem)
+    replace(files.lists, lists_pem)
+    return found
+
+
+def load(files: Files, url: str | None, proxy: str | None = None) -> Credential:
+    """Load a party's credential; if the lists are missing or stale, fetch them first, if there is an `url`.
+
+    Raises `CertificateError`.
+    """
+    lists = files.lists if files.lists.exists() else None
+    try:
+        return Credential.load(files.certificate, files.key, files.authority, lists)
+    except CertificateError as first:
+        if url is None:
+            raise
+        try:
+            fetch(files, Link(url, _bundle(files.authority).roots_pem, proxy))
+        except (EnrolmentError, CertificateError) as second:
+            msg = f"{first}. No newer lists could be fetched: {second}"
+            raise CertificateError(msg) from None
+        return Credential.load(files.certificate, files.key, files.authority, files.lists)
+
+
+def _bundle(path: Path) -> Bundle:
+    try:
+        return Bundle.read(path.read_bytes())
+    except OSError as error:
+        msg = f"{path.name} cannot be read ({error.strerror}); fix its path or its owner"
+        raise CertificateError(msg) from None
 
 
 class Renewal:
@@ -61,13 +127,13 @@ class Renewal:
         self,
         credential: Credential,
         files: Files,
-        link: Link | None,
+        link: Callable[[], Link] | None,
         *,
         tell: Callable[[str, str], object],
         on_times: Callable[[Times], object],
         clock: Callable[[], datetime] = lambda: datetime.now(UTC),
     ) -> None:
-        """Without a `link` nothing is fetched, and the rest is the same: times are told, and warnings.
+        """`link` gives the issuing authority under the roots of now. Without it nothing is fetched or renewed.
 
         `tell` gets "info" or "warning" and a sentence.
         """
@@ -79,20 +145,20 @@ class Renewal:
         self._said: dict[str, str] = {}
 
     def run(self, stop: threading.Event, pace: float) -> None:
-        """Look every `pace` seconds until told to stop."""
-        while not stop.wait(pace):
+        """Look at once and then every `pace` seconds, until told to stop."""
+        while not stop.is_set():
             self.look()
+            stop.wait(pace)
 
     def look(self) -> None:
         """Fetch lists and authorities, renew if it is time, tell the times, warn."""
         now = self._clock()
-        if self._link is not None:
-            self._attempt("lists", self._fetch, self._link)
+        self._attempt("lists", self._fetch)
         certificate = parse_certificate(self._credential.certificate_pem)
         begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
-        if self._link is not None and due(begins, ends, now) and (self._next_try is None or now >= self._next_try):
+        if due(begins, ends, now) and (self._next_try is None or now >= self._next_try):
             self._next_try = now + AGAIN * (1 + random.random() / 2)  # noqa: S311  # no secret
-            self._attempt("certificate", self._renew, self._link)
+            self._attempt("certificate", self._renew)
         ends = self._credential.ends
         self._on_times(Times(ends, self._lists_until()))
         if due(begins, ends, now, WARN_FROM) and (self._next_warning is None or now >= self._next_warning):
@@ -100,14 +166,16 @@ class Renewal:
             mend = (
                 "have it signed again (`fedward-authority sign`)"
                 if self._link is None
-                else f"it is renewed as soon as {self._link.url} answers and agrees"
+                else f"it is renewed as soon as {self._link().url} answers and agrees"
             )
             self._tell("warning", f"the certificate expires on {ends:%Y-%m-%d %H:%M} UTC; {mend}")
 
-    def _attempt(self, what: str, work: Callable[[Link], None], link: Link) -> None:
+    def _attempt(self, what: str, work: Callable[[Link], None]) -> None:
         """Do it, and tell a failure once until it works again or fails in another way."""
+        if self._link is None:
+            return
         try:
-            work(link)
+            work(self._link())
         except (EnrolmentError, CertificateError) as error:
             if self._said.get(what) != str(error):
                 self._said[what] = str(error)
@@ -117,24 +185,7 @@ class Renewal:
                 self._tell("info", f"{what} renewed again")
 
     def _fetch(self, link: Link) -> None:
-        tag, lists_pem = link.lists(self._tag)
-        if lists_pem is None:
-            return
-        bundle_pem = link.bundle()
-        own, offered = self._credential.trust.bundle, Bundle.read(bundle_pem)
-        strangers = [root.name for root in offered.roots if own.root(root.fingerprint) is None]
-        if strangers:
-            msg = (
-                f"{link.url} offers roots that this party does not have ({', '.join(strangers)}), and a root never"
-                f" comes over the wire; ask the authority's keeper, then put it into {self._files.authority.name}"
-            )
-            raise CertificateError(msg)
-        merged = Bundle.read(own.roots_pem + b"".join(one.pem for one in (*own.issuing, *offered.issuing)))
-        RevocationLists.read(lists_pem, merged)
-        if merged != own:
-            replace(self._files.authority, merged.pem)
-        replace(self._files.lists, lists_pem)
-        self._tag = tag
+        self._tag = fetch(self._files, link, self._tag)
 
     def _renew(self, link: Link) -> None:
         credential = self._credential

@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from crypto.errors import EnrolmentError
+from crypto.errors import CertificateError, EnrolmentError
 from crypto.pki.authority import issuing, root
 from crypto.pki.chain import Bundle
-from crypto.pki.joining.link import Link
-from crypto.pki.joining.renewal import Files, Renewal, due
+from crypto.pki.joining import renewal as renewals
+from crypto.pki.joining.renewal import Files, Renewal, due, link_for
 from crypto.pki.reading import parse_certificate
 from support.online import Online, load
 
@@ -58,7 +58,7 @@ def party(tmp_path, monkeypatch):
     renewal = Renewal(
         credential,
         files,
-        link,
+        lambda: link,
         tell=lambda level, text: said.append((level, text)),
         on_times=times.append,
         clock=lambda: now[0],
@@ -175,7 +175,7 @@ def test_over_the_network_a_certificate_is_renewed_and_lists_come_once(online, u
     renewal = Renewal(
         credential,
         files,
-        Link(url, credential.trust.bundle.roots_pem),
+        link_for(credential, url),
         tell=lambda *words: said.append(words),
         on_times=lambda _: None,
         clock=lambda: later,
@@ -192,3 +192,17 @@ def test_over_the_network_a_certificate_is_renewed_and_lists_come_once(online, u
 def test_it_is_due_at_a_third(online):
     assert not due(START, START + 9 * DAY, START + 3 * DAY - timedelta(seconds=1))
     assert due(START, START + 9 * DAY, START + 3 * DAY)
+
+
+def test_who_was_away_until_the_lists_were_stale_fetches_them_when_it_starts(online, url):
+    home = online.enrol("silo", "away")
+    files = Files.of(home / "certificate.pem", home / "key.pem", home / "authority.pem", None)
+    files.lists.unlink()
+    with pytest.raises(CertificateError, match="revocation lists are required, and there are none"):
+        renewals.load(files, None)
+    with pytest.raises(
+        CertificateError, match=r"there are none.* No newer lists could be fetched: the issuing authority at"
+    ):
+        renewals.load(files, "https://localhost:1")
+    assert renewals.load(files, url).identity.name == "away"
+    assert renewals.load(files, None).identity.name == "away"
