@@ -53,6 +53,12 @@ def ends(certificate_pem: bytes) -> datetime:
     return parse_certificate(certificate_pem).not_valid_after_utc
 
 
+def valid(certificate_pem: bytes) -> tuple[datetime, datetime]:
+    """From when until when a certificate is valid, aware, in UTC. Raises `CertificateError` if this is none."""
+    certificate = parse_certificate(certificate_pem)
+    return certificate.not_valid_before_utc, certificate.not_valid_after_utc
+
+
 def parse_certificates(pem: bytes) -> list[x509.Certificate]:
     """Read all PEM certificates of a text of at most 64 KiB; an empty list if it cannot be read."""
     try:

@@ -63,6 +63,15 @@ def link_for(credential: Credential, url: str | None, proxy: str | None = None) 
     return lambda: Link(url, credential.trust.bundle.roots_pem, proxy)
 
 
+def lists_until(credential: Credential) -> datetime | None:
+    """When the first of the party's revocation lists is stale, UTC; None if it keeps none."""
+    standing = credential.trust.source()
+    if standing.lists is None:
+        return None
+    newest = [standing.lists.newest(one) for one in standing.bundle.all]
+    return min((one.until for one in newest if one is not None), default=None)
+
+
 def due(begins: datetime, ends: datetime, now: datetime, share: float = RENEW_FROM) -> bool:
     """Say whether that share of a certificate's life is over."""
     return now >= begins + (ends - begins) * share
@@ -160,7 +169,7 @@ class Renewal:
             self._next_try = now + AGAIN * (1 + random.random() / 2)  # noqa: S311  # no secret
             self._attempt("certificate", self._renew)
         ends = self._credential.ends
-        self._on_times(Times(ends, self._lists_until()))
+        self._on_times(Times(ends, lists_until(self._credential)))
         if due(begins, ends, now, WARN_FROM) and (self._next_warning is None or now >= self._next_warning):
             self._next_warning = now + timedelta(days=1)
             mend = (
@@ -206,11 +215,3 @@ class Renewal:
         path = self._files.certificate.with_name(".chain.pem")
         replace(path, self._credential.chain_pem)
         return path
-
-    def _lists_until(self) -> datetime | None:
-        """When the first of the lists is stale."""
-        standing = self._credential.trust.source()
-        if standing.lists is None:
-            return None
-        newest = [standing.lists.newest(one) for one in standing.bundle.all]
-        return min((one.until for one in newest if one is not None), default=None)

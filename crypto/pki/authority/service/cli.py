@@ -16,7 +16,6 @@ import typer
 from crypto.errors import EnrolmentError
 from crypto.pki.authority.asking import diagnosed, passphrase
 from crypto.pki.authority.issuing import IssuingAuthority
-from crypto.pki.authority.service.server import Service
 
 log = structlog.get_logger()
 
@@ -27,6 +26,8 @@ def serve(
     listen: Annotated[str, typer.Option(help="Address and port to listen on.")] = "127.0.0.1:8443",
 ) -> None:
     """Certify and renew online, and hand out the lists, until stopped. Never on the coordinator's machine."""
+    from crypto.pki.authority.service.server import Service  # noqa: PLC0415  # a silo has no cheroot
+
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,

@@ -87,7 +87,9 @@ class Est:
         if route is None:
             known = any(path == one for _, one in self._routes)
             status = HTTPStatus.METHOD_NOT_ALLOWED if known else HTTPStatus.NOT_FOUND
-            return Reply(status, b"there is nothing here for such a request; see RFC 7030 and docs/handbook/authority.md\n")
+            return Reply(
+                status, b"there is nothing here for such a request; see RFC 7030 and docs/handbook/authority.md\n"
+            )
         try:
             return route(environ)
         except CryptoError as error:
