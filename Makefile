@@ -10,7 +10,7 @@ WORKERS ?= 2
 KEY ?= fedward-release.key
 CONSTRAINTS := constraints.txt
 
-.PHONY: help demo test test-slow reliability ledger-faults lint proto clean audit bench-exam bench-heart bench-mnist bench-sealed bench-round bench-startup bench-noise bench-private-heads bench-encoder-pays bench-feddar bench-hessian abuse mutants bench-real bench-forecast bench-ablation bench-step bench-mmd bench-two-sample bench-personal bench-invariance bench-choice bench-unseen bench-recipes bench-local-global release release-key locked
+.PHONY: help demo test test-slow reliability ledger-faults lint proto clean audit bench-exam bench-heart bench-mnist bench-sealed bench-round bench-startup bench-noise bench-private-heads bench-encoder-pays bench-feddar bench-hessian abuse mutants bench-real bench-forecast bench-ablation bench-step bench-mmd bench-two-sample bench-personal bench-invariance bench-choice bench-unseen bench-recipes bench-local-global bench-revocation release release-key locked
 
 help: ## List the targets.
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -85,6 +85,9 @@ bench-round: $(VENV)/.installed ## Three rounds, two silos, 478,410 weights: wha
 
 bench-startup: $(VENV)/.installed ## CPU seconds of commands that neither train nor count, and of an agent until it is ready.
 	$(BIN)/python -m bench.startup
+
+bench-revocation: $(VENV)/.installed ## Seconds from a revocation to the coordinator's first refusal.
+	$(BIN)/python -m bench.revocation
 
 bench-feddar: $(VENV)/.installed ## FedDAR's synthetic experiment, in the clear and through sealed sums.
 	$(BIN)/python -m bench.feddar

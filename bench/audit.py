@@ -33,7 +33,7 @@ from scipy.stats import binom
 
 from bench.table import Figure, judge
 from crypto.entropy import Entropy, SystemEntropy
-from crypto.pki import authority
+from crypto.pki.authority import root as authority
 from crypto.pki.certificates import Credential
 from crypto.pki.enrolment import create_request
 from crypto.pki.identity import Identity, Role, Subject

@@ -76,21 +76,46 @@ def serve(config: ConfigOption = Path("coordinator.yaml")) -> None:
 
 
 @app.command()
-def enrol(
-    folder: Annotated[Path, typer.Argument(help="New folder for the key and the request.")],
-    role: Annotated[Role, typer.Option(help="coordinator or operator.")],
-    name: Annotated[str, typer.Option(help="Name of this party in the federation.")],
+def enrol(  # noqa: PLR0917  # typer calls it, by name
+    folder: Annotated[Path, typer.Argument(help="New folder for the key and the certificate or request.")],
+    token: Annotated[str | None, typer.Option(help="The one-time token. It stays in the shell's history.")] = None,
+    token_file: Annotated[Path | None, typer.Option(help="File with the token; - reads the standard input.")] = None,
+    authority: Annotated[
+        str | None, typer.Option(help="The issuing authority as https://host:port, if the token does not say.")
+    ] = None,
+    role: Annotated[Role | None, typer.Option(help="Without a token: coordinator or operator.")] = None,
+    name: Annotated[str | None, typer.Option(help="Without a token: name of this party in the federation.")] = None,
     host: Annotated[
         list[str] | None, typer.Option(help="DNS name or IP address that silos connect to; repeatable.")
     ] = None,
 ) -> None:
-    """Make a key and a request for the consortium's authority. The key never leaves this machine."""
+    """Make a key, and have it certified: by a one-time token, or by a request that people carry.
+
+    The key never leaves this machine.
+    """
+    from crypto.errors import EnrolmentError
     from crypto.pki.enrolment import create_request
+    from crypto.pki.joining import telling
+    from crypto.pki.joining.enrol import enrol as redeem
 
     if role is Role.SILO:
         raise typer.BadParameter("a silo must enrol with `fedward-silo enrol`", param_hint="--role")  # noqa: EM101, TRY003
-    request = create_request(folder, Subject(Identity(role, name)), host or ())
-    typer.echo(f"Send {request} to the consortium's authority and put the certificate it returns beside it.")
+    offline = role is not None or name is not None or bool(host)
+    if offline and (token is not None or token_file is not None or role is None or name is None):
+        msg = "give a token, which says who this party is, or both --role and --name for a request"
+        raise EnrolmentError(msg)
+    if role is not None and name is not None:
+        request = create_request(folder, Subject(Identity(role, name)), host or ())
+        typer.echo(f"Send {request} to the consortium's authority and put the certificate it returns beside it.")
+        return
+    given = telling.read_token(token, token_file)
+    if given.admission.subject.identity.role is Role.SILO:
+        msg = f"the token is for {given.admission.subject}; enrol that party with `fedward-silo enrol`"
+        raise EnrolmentError(msg)
+    done = redeem(folder, given, url=authority)
+    typer.echo("\n".join(telling.lines(done)))
+    kind = "coordinator.yaml" if done.hosts else "operator.yaml"
+    typer.echo(f"next: write {folder / kind} with `authority_url: {done.url}`, so that the certificate is renewed")
 
 
 @study_app.command()

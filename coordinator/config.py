@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 from pydantic import Field
 
+from crypto.pki.joining.renewal import Files
 from policies.documents.document import Closed, read_document
 
 Port = Annotated[int, Field(ge=0, le=65535)]
+URL: Final = r"^https://[a-z0-9.-]+:\d+$"
 
 
 class CoordinatorConfig(Closed):
@@ -22,6 +24,10 @@ class CoordinatorConfig(Closed):
     certificate: Path
     key: Path
     authority: Path
+    crls: Path | None = None
+    """Revocation lists of all authorities; if absent, `crls.pem` beside the authority's file, if there is one."""
+    authority_url: Annotated[str, Field(pattern=URL)] | None = None
+    """The issuing authority, as https://host:port, from which certificate and lists are renewed; absent if offline."""
     data: Path
     """Folder of the database and the spool."""
     database: str | None = Field(default=None, repr=False)
@@ -35,8 +41,13 @@ class CoordinatorConfig(Closed):
         """Read the file. Raises `DocumentError`."""
         config = read_document(path, cls)
         base = path.resolve().parent
-        paths = {name: base / getattr(config, name) for name in ("certificate", "key", "authority", "data")}
-        return config.model_copy(update=paths)
+        names = ("certificate", "key", "authority", "data", "crls")
+        return config.model_copy(update={n: base / getattr(config, n) for n in names if getattr(config, n) is not None})
+
+    @property
+    def files(self) -> Files:
+        """Where certificate, key, authorities and lists are."""
+        return Files.of(self.certificate, self.key, self.authority, self.crls)
 
 
 class OperatorConfig(Closed):
@@ -46,10 +57,20 @@ class OperatorConfig(Closed):
     certificate: Path
     key: Path
     authority: Path
+    crls: Path | None = None
+    """As in `coordinator.yaml`."""
+    authority_url: Annotated[str, Field(pattern=URL)] | None = None
+    """As in `coordinator.yaml`. The operator's certificate is renewed when it is used."""
 
     @classmethod
     def load(cls, path: Path) -> OperatorConfig:
         """Read the file. Raises `DocumentError`."""
         config = read_document(path, cls)
         base = path.resolve().parent
-        return config.model_copy(update={n: base / getattr(config, n) for n in ("certificate", "key", "authority")})
+        names = ("certificate", "key", "authority", "crls")
+        return config.model_copy(update={n: base / getattr(config, n) for n in names if getattr(config, n) is not None})
+
+    @property
+    def files(self) -> Files:
+        """Where certificate, key, authorities and lists are."""
+        return Files.of(self.certificate, self.key, self.authority, self.crls)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from crypto.pki.joining.renewal import Times
+
 PHASE_BUCKETS = (0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000, 3000)
 
 
@@ -20,6 +22,16 @@ class Metrics:
             "fedward_coordinator_study_info",
             "1 for each study: which name belongs to the beginning of a digest.",
             ["study", "name"],
+            registry=self.registry,
+        )
+        self.certificate_ends = Gauge(
+            "fedward_coordinator_certificate_expires_timestamp_seconds",
+            "When the coordinator's certificate expires (Unix time).",
+            registry=self.registry,
+        )
+        self.lists_end = Gauge(
+            "fedward_coordinator_revocation_lists_stale_timestamp_seconds",
+            "When the first revocation list is stale (Unix time); 0 without lists.",
             registry=self.registry,
         )
         self.round = Gauge("fedward_coordinator_round", "Current round of a study.", ["study"], registry=self.registry)
@@ -80,3 +92,8 @@ class Metrics:
             ["silo"],
             registry=self.registry,
         )
+
+    def tell_times(self, times: Times) -> None:
+        """Show until when certificate and lists count."""
+        self.certificate_ends.set(times.certificate.timestamp())
+        self.lists_end.set(0 if times.lists is None else times.lists.timestamp())

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import grpc
 
 from coordinator.config import OperatorConfig
 from coordinator.errors import OperatorError
-from crypto.pki.certificates import Credential
+from crypto.pki.joining import renewal
+from crypto.pki.joining.renewal import Renewal
 from crypto.pki.tls import channel_credentials
 from protos import codec
 from protos.bounds import sentence
@@ -23,8 +24,12 @@ DEADLINE_SECONDS = 30.0
 class Operator:
     """Calls one coordinator."""
 
-    def __init__(self, config: OperatorConfig) -> None:
-        credential = Credential.load(config.certificate, config.key, config.authority)
+    def __init__(self, config: OperatorConfig, tell: Callable[[str, str], object] = lambda _level, _text: None) -> None:
+        """The certificate is renewed first if it is time; `tell` hears if that fails, with its level."""
+        credential = renewal.load(config.files, config.authority_url)
+        link = renewal.link_for(credential, config.authority_url)
+        if link is not None:
+            Renewal(credential, config.files, link, tell=tell, on_times=lambda _: None).look()
         self._address = config.coordinator
         self._channel = grpc.secure_channel(
             config.coordinator,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +29,8 @@ from coordinator.storage.checkpoints import Checkpoints
 from coordinator.storage.closing import close_to_others
 from coordinator.storage.spool import Spool
 from coordinator.storage.store import Store
-from crypto.pki.certificates import Credential
+from crypto.pki.joining import renewal
+from crypto.pki.joining.renewal import Renewal
 from crypto.pki.tls import server_credentials
 from protos.core_log import Diverted
 from protos.messages import MAX_MESSAGE
@@ -42,6 +44,8 @@ HEALTH = health_pb2.DESCRIPTOR.services_by_name["Health"]
 SERVICES = (SILOS.full_name, OPERATORS.full_name)
 OPERATOR_THREADS = 4
 """Threads that answer operators, whatever the silos do."""
+RENEWAL_SECONDS = 3.0
+"""How often the coordinator asks for newer revocation lists: a revoked party is out within seconds."""
 QUEUE = 2048
 """Calls that may wait for a thread. One address cannot have so many: it has few connections with few streams each."""
 OPTIONS = (
@@ -74,8 +78,9 @@ class Server:
 
     def __init__(self, config: CoordinatorConfig) -> None:
         open_files = files.raise_limit()
-        credential = Credential.load(config.certificate, config.key, config.authority)
-        trust = RememberingTrust(credential.authority_pem)
+        credential = renewal.load(config.files, config.authority_url)
+        credential.tell_faults(lambda why: log.error("certificates not read", why=why))
+        trust = RememberingTrust(credential.trust.source)
         self.metrics = Metrics()
         close_to_others(config.data)
         store = Store(config.database) if config.database else Store.in_folder(config.data)
@@ -109,6 +114,17 @@ class Server:
         self._server.add_generic_rpc_handlers((self._guard.unknown(),))
         self._http, self._http_thread = _serve_metrics(config, self.metrics)
         self.metrics_port = int(self._http.server_port)
+        self._stop = threading.Event()
+        self._renewal = Renewal(
+            credential,
+            config.files,
+            renewal.link_for(credential, config.authority_url),
+            tell=lambda level, text: log.log(getattr(logging, level.upper()), text),
+            on_times=self.metrics.tell_times,
+        )
+        self._renewing = threading.Thread(
+            target=self._renewal.run, args=(self._stop, RENEWAL_SECONDS), name="renewal", daemon=True
+        )
 
     def _add(
         self,
@@ -126,6 +142,7 @@ class Server:
         """Begin to serve."""
         self.engine.start()
         self._guard.start()
+        self._renewing.start()
         self._server.start()
         for name in ("", *SERVICES):
             self._health.set(name, health_pb2.HealthCheckResponse.SERVING)
@@ -133,6 +150,7 @@ class Server:
 
     def close(self) -> None:
         """Finish the calls in progress, then stop."""
+        self._stop.set()
         self._health.enter_graceful_shutdown()
         self.engine.close()
         self._cosigning.close()

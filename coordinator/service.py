@@ -214,6 +214,7 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
         silo = self._silo(context)
         require_text(request.session, "poll.session")
         work = self._engine.poll(silo, request.session, _hold(request.hold_seconds), context.is_active)
+        self._caller.name(context)  # revoked while it waited
         return codec.work_to_wire(work)
 
     @mapped
@@ -245,6 +246,7 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
         with self._alone(header):
             length = self._engine.begin_upload(header, chunks)
             for chunk in request:
+                self._caller.name(context)  # a certificate may be revoked, or expire, in the middle of an upload
                 if chunk.offset != length:
                     msg = f"upload: a chunk at {chunk.offset} cannot follow {length} stored bytes; resume at {length}"
                     raise ResumeError(msg)
@@ -253,6 +255,7 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
             if length < header.size:
                 msg = f"upload: the stream ended at {length} of {header.size} bytes; resume at {length}"
                 raise ResumeError(msg)
+            self._caller.name(context)
             self._engine.finish_upload(header, first.signature)
         return silo_pb2.UploadReply()
 
@@ -288,6 +291,7 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
         chunks = self._spool.chunk_list(self._spool.chunks(place, slot, name)) or ChunkList.of(path)
         yield silo_pb2.DownloadChunk(hashes=chunks.hashes)
         for data in read_chunks(path, offset):
+            self._caller.name(context)
             yield silo_pb2.DownloadChunk(offset=offset, data=data)
             offset += len(data)
             self._metrics.sent.labels(request.kind).inc(len(data))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
 from importlib.metadata import version
@@ -11,6 +12,8 @@ import structlog
 from prometheus_client import start_http_server
 
 from crypto.entropy import SystemEntropy
+from crypto.pki.certificates import Credential
+from crypto.pki.joining.renewal import Renewal, link_for
 from policies.documents.study import Study, parse_study
 from policies.refusals import Refused
 from protos.service_manager import told
@@ -32,6 +35,8 @@ from silo_agent.storage.state import State
 
 log = structlog.get_logger()
 HEARTBEAT_SECONDS = 10.0
+RENEWAL_SECONDS = 30.0
+"""How often the agent looks whether its certificate is to be renewed, and for newer revocation lists."""
 
 
 def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tuple[str, str]]:
@@ -42,6 +47,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     limit_threads(config.threads)
     choose_device(config.device)
     credential = config.credential()
+    credential.tell_faults(lambda why: log.error("certificates not read", why=why))
     metrics, entropy = Metrics(), SystemEntropy()
     me = credential.identity.name
     state = State(config.state)
@@ -111,6 +117,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     Heartbeat(client, HEARTBEAT_SECONDS, stop).start()
     witnessing.start()
     retaining.start()
+    _renew(config, credential, metrics, stop)
     log.info("agent starts", silo=me, version=version("fedward"), metrics_port=http.server_port)
     _resume(apart, state)
     try:
@@ -132,6 +139,18 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
         http.server_close()
         http_thread.join()
     return agent.finished
+
+
+def _renew(config: AgentConfig, credential: Credential, metrics: Metrics, stop: threading.Event) -> None:
+    """Keep certificate and revocation lists fresh until told to stop."""
+    renewal = Renewal(
+        credential,
+        config.files,
+        link_for(credential, config.authority_url, config.proxy),
+        tell=lambda level, text: log.log(getattr(logging, level.upper()), text),
+        on_times=metrics.tell_times,
+    )
+    threading.Thread(target=renewal.run, args=(stop, RENEWAL_SECONDS), name="renewal", daemon=True).start()
 
 
 def _serve_metrics(config: AgentConfig, metrics: Metrics) -> tuple[WSGIServer, threading.Thread]:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from sqlalchemy import URL
 
     from crypto.pki.certificates import Credential
+    from crypto.pki.joining.renewal import Files
 
 _SQLITE: Final = ("sqlite", "sqlite+pysqlite")
 _POSTGRES: Final = ("postgresql", "postgresql+psycopg")
@@ -97,13 +98,22 @@ def _faults(text: str) -> list[str]:
     return faults
 
 
+AUTHORITY: Final = r"^https://[a-z0-9.-]+:\d+$"
+ADDRESS: Final = r"^[^\s:]+:\d+$"
+PROXY: Final = r"^http://[^\s/:@]+:\d+$"
+
+
 class AgentConfig(Closed):
     """Configuration of one agent, which serves one data set."""
 
-    coordinator: Annotated[str, Field(pattern=r"^[^\s:]+:\d+$")]
+    coordinator: Annotated[str, Field(pattern=ADDRESS)]
     certificate: Path
     key: Path
     authority: Path
+    crls: Path | None = None
+    """Revocation lists of all authorities; if absent, `crls.pem` beside the authority's file, if there is one."""
+    authority_url: Annotated[str, Field(pattern=AUTHORITY)] | None = None
+    """The issuing authority, as https://host:port, from which certificate and lists are renewed; absent if offline."""
     policy: Path
     """The hospital's policy. The agent does not start without it."""
     state: Path
@@ -112,7 +122,7 @@ class AgentConfig(Closed):
     """File or folder of each study, by the study's name. All of them hold patients of the policy's data set."""
     databases: dict[Name, SqlSource] = Field(default_factory=dict)
     """The same from databases. A study stands in one of the two."""
-    proxy: Annotated[str, Field(pattern=r"^http://[^\s/:@]+:\d+$")] | None = None
+    proxy: Annotated[str, Field(pattern=PROXY)] | None = None
     """The hospital's proxy, such as http://proxy.example.org:3128, if the coordinator is only reached through one."""
     metrics_host: str = "127.0.0.1"
     metrics_port: Annotated[int, Field(ge=0, le=65535)] = 0
@@ -131,9 +141,11 @@ class AgentConfig(Closed):
         names = ("certificate", "key", "authority", "policy", "state")
         paths: dict[str, object] = {name: base / getattr(config, name) for name in names}
         files = {study: base / file for study, file in config.data.items()}
-        missing = [f"field {n}: there is no file {paths[n]}" for n in names[:-1] if not Path(str(paths[n])).is_file()]
-        if not files and not config.databases:
-            missing.append("field data: this field is missing; add it, or databases")
+        if config.crls is not None:
+            paths["crls"] = base / config.crls
+        missing = [f"field {n}: there is no file {paths[n]}" for n in paths if n != "state" and not _is_file(paths[n])]
+        if not {"data", "databases"} & config.model_fields_set:
+            missing.append("field data: this field is missing; add it, or databases (data: {} if there is none yet)")
         missing += [
             f"field databases.{study}: data names this study too; remove one"
             for study in config.databases
@@ -149,10 +161,24 @@ class AgentConfig(Closed):
         return self.databases.get(study) or self.data.get(study)
 
     def credential(self) -> Credential:
-        """The silo's certificate and key. Raises `CertificateError`."""
-        from crypto.pki.certificates import Credential
+        """The silo's certificate and key. Stale lists are fetched if the issuing authority is online.
 
-        return Credential.load(self.certificate, self.key, self.authority)
+        Raises `CertificateError`.
+        """
+        from crypto.pki.joining import renewal
+
+        return renewal.load(self.files, self.authority_url, self.proxy)
+
+    @property
+    def files(self) -> Files:
+        """Where certificate, key, authorities and lists are."""
+        from crypto.pki.joining.renewal import Files
+
+        return Files.of(self.certificate, self.key, self.authority, self.crls)
+
+
+def _is_file(path: object) -> bool:
+    return Path(str(path)).is_file()
 
 
 class _Named(Closed):

@@ -37,7 +37,7 @@ import structlog
 from numpy.typing import NDArray
 
 from crypto.errors import CryptoError
-from crypto.pki.certificates import Credential, Trust, require_data_set
+from crypto.pki.certificates import Credential, require_data_set
 from crypto.secagg.labels import Label
 from crypto.secagg.masks import Masks
 from crypto.secagg.sealing import Sealer
@@ -107,7 +107,7 @@ class Gate:
         data set than the policy, `LedgerError` or `CryptoError` if the ledger or a kept cosignature is not genuine, and
         `ApprovalError` if the policy is not in force.
         """
-        self._me, trust = credential.identity.name, Trust(credential.authority_pem)
+        self._me, trust = credential.identity.name, credential.trust
         self._policy_path, self._state, self._metrics = policy_path, state, metrics
         self._cosigned, self._verify = Cosigned(ledger_path), verifier(trust)
         self._told: set[EntryRef] = set()

@@ -7,6 +7,8 @@ from time import monotonic
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from crypto.pki.joining.renewal import Times
+
 SECONDS_BUCKETS = (0.01, 0.03, 0.1, 0.3, 1, 3, 10, 30, 100, 300, 1000)
 
 
@@ -91,6 +93,16 @@ class Metrics:
             "Studies that the policy's retention has begun to remove.",
             registry=self.registry,
         )
+        self.certificate_ends = Gauge(
+            "fedward_silo_certificate_expires_timestamp_seconds",
+            "When the silo's certificate expires (Unix time).",
+            registry=self.registry,
+        )
+        self.lists_end = Gauge(
+            "fedward_silo_revocation_lists_stale_timestamp_seconds",
+            "When the first revocation list is stale (Unix time); 0 without lists.",
+            registry=self.registry,
+        )
         self.connected = Gauge("fedward_silo_connected", "1 while the coordinator answers.", registry=self.registry)
 
     def verified(self) -> None:
@@ -100,3 +112,8 @@ class Metrics:
     def _age(self) -> float:
         """Seconds since the last verification, by a clock that nobody can set; infinite before the first."""
         return math.inf if self._verified is None else monotonic() - self._verified
+
+    def tell_times(self, times: Times) -> None:
+        """Show until when certificate and lists count."""
+        self.certificate_ends.set(times.certificate.timestamp())
+        self.lists_end.set(0 if times.lists is None else times.lists.timestamp())

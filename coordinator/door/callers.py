@@ -1,18 +1,13 @@
-"""Who calls, by the certificate of the connection. It is examined once in some seconds, not in every call."""
+"""Who calls, by the certificate of the connection. Its signatures are checked once, its revocation in every call."""
 
 from __future__ import annotations
-
-import time
-from collections.abc import Callable
-from datetime import UTC, datetime
 
 import grpc
 
 from crypto.errors import CertificateError
-from crypto.pki.certificates import Trust, parse_certificate
-from crypto.pki.identity import Identity, Role
+from crypto.pki.certificates import Holder, Trust
+from crypto.pki.identity import Identity
 
-REMEMBERED_SECONDS = 60.0
 _MOST = 1024
 UNKNOWN = "unknown"
 """The label of callers without a valid certificate."""
@@ -28,28 +23,22 @@ def certificate_of(context: grpc.ServicerContext) -> bytes:
 
 
 class RememberingTrust(Trust):
-    """`Trust` that does not examine a certificate again in each of thousands of calls. It remembers no refusal."""
+    """`Trust` that does not check the signatures of a certificate again in each of thousands of calls.
 
-    def __init__(self, authority_pem: bytes, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(authority_pem)
-        self._clock = clock
-        self._known: dict[bytes, tuple[Identity, float, datetime]] = {}
+    It remembers no refusal, and nothing if the authorities change. Time, role and revocation are judged in every call.
+    """
 
-    def identify(self, certificate_pem: bytes, *, role: Role | None = None, now: datetime | None = None) -> Identity:
-        """Return whom the authority certified, as `Trust.identify` does."""
-        if now is not None:
-            return super().identify(certificate_pem, role=role, now=now)
-        found = self._known.get(certificate_pem)
-        if found is not None:
-            known, until, ends = found
-            if self._clock() < until and datetime.now(UTC) < ends and role in (None, known.role):
-                return known
-        identity = super().identify(certificate_pem, role=role)
-        if len(self._known) >= _MOST:
-            self._known.clear()
-        ends = min(one.not_valid_after_utc for one in (parse_certificate(certificate_pem), self._root))
-        self._known[certificate_pem] = (identity, self._clock() + REMEMBERED_SECONDS, ends)
-        return identity
+    def examine(self, certificate_pem: bytes) -> Holder:
+        """Return what the certificate says, as `Trust.examine` does."""
+        bundle = self.bundle
+        known, holders = self.__dict__.get("_known", (None, {}))
+        if known is not bundle or len(holders) >= _MOST:
+            holders = {}
+            self.__dict__["_known"] = (bundle, holders)
+        found: Holder | None = holders.get(certificate_pem)
+        if found is None:
+            found = holders[certificate_pem] = super().examine(certificate_pem)
+        return found
 
     def label(self, context: grpc.ServicerContext) -> str:
         """Return the caller as role and name, for metrics and logs; `UNKNOWN` without a valid certificate."""

@@ -4,4 +4,15 @@ The room stands on the base of `crypto` alone and knows nothing of rosters, sums
 files that `key_files` writes.
 """
 
-__all__ = ["at_rest", "authority", "certificates", "dated", "enrolment", "identity", "key_files", "tls"]
+__all__ = [
+    "at_rest",
+    "authority",
+    "certificates",
+    "dated",
+    "enrolment",
+    "identity",
+    "joining",
+    "key_files",
+    "reading",
+    "tls",
+]

@@ -1,32 +1,46 @@
-"""Certificates: whom the consortium's authority vouches for, and signatures by those parties.
+"""Certificates: whom the consortium's authorities vouch for, and signatures by those parties.
 
-Guarantees: `Trust` returns an `Identity` only for an ECDSA P-256 certificate that the authority itself issued, that is
-valid at the time asked for, and that has the URIs of one `Subject` and the key usages of its role. Each way of failing
-has its own message. A `Credential` exists only if its certificate, key and authority belong together. Host names
-are left to TLS. Nothing can be revoked yet: a certificate counts until its date.
+Guarantees: `Trust` returns an `Identity` only for an ECDSA P-256 certificate that a root of `authority.pem` issued, or
+that an issuing authority under such a root issued with the root's own admission of this very party (`admission`). It is
+valid at the time asked for, has the URIs of one `Subject` and the key usages of its role, and nobody in its chain was
+revoked. If the bundle holds an issuing authority, fresh revocation lists of every authority in the chain are required.
+Each way of failing has its own message. A `Credential` exists only if its certificate, key and authorities belong
+together. Host names are left to TLS.
 """
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Self, TypeVar, cast
+from typing import Self, cast
 
 from cryptography import x509
-from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, ObjectIdentifier
 
 from crypto.canonical import canonical
 from crypto.errors import CertificateError, SignatureRefused
+from crypto.pki import admission as admissions
+from crypto.pki.admission import Admission
+from crypto.pki.chain import Authority, Bundle
+from crypto.pki.hosts import hosts_of
 from crypto.pki.identity import Identity, Role, Subject
+from crypto.pki.reading import extension, parse_certificate, parse_certificates, private_extension, subject_of, to_pem
+from crypto.pki.revocation import RevocationLists
+from crypto.pki.standing import LISTS_FILE, Stamp, Standing, StandingFiles, stamp
 from crypto.stream import derive
 
-E = TypeVar("E", bound=x509.ExtensionType)
+Lists = Callable[[], RevocationLists]
+"""Gives the revocation lists that are in force when it is called."""
+Source = Callable[[], Standing]
+"""Gives authorities and lists as they stand when it is called."""
 
-_MAX_PEM = 1 << 16
 _OPEN_TO_OTHERS = 0o077
 _SCALAR_BYTES = 32
 
@@ -36,34 +50,6 @@ KEY_USES: dict[Role, ObjectIdentifier] = {
     Role.COORDINATOR: ExtendedKeyUsageOID.SERVER_AUTH,
 }
 """The extended key usage that a certificate of each role carries: silos and operators call, coordinators answer."""
-
-
-def fingerprint(certificate_pem: bytes) -> str:
-    """SHA-256 of the certificate's DER form, lowercase hex. Raises `CertificateError` if this is no certificate."""
-    return parse_certificate(certificate_pem).fingerprint(hashes.SHA256()).hex()
-
-
-def parse_certificate(certificate_pem: bytes) -> x509.Certificate:
-    """Read exactly one PEM certificate. Raises `CertificateError`; checks nothing else."""
-    try:
-        found = x509.load_pem_x509_certificates(certificate_pem) if len(certificate_pem) <= _MAX_PEM else []
-    except ValueError:
-        found = []
-    if len(found) != 1:
-        msg = "the file must hold exactly one PEM certificate; give the file that `fedward-authority sign` wrote"
-        raise CertificateError(msg)
-    return found[0]
-
-
-def ends(certificate_pem: bytes) -> datetime:
-    """When a certificate expires, aware, in UTC. Raises `CertificateError` if this is no certificate."""
-    return parse_certificate(certificate_pem).not_valid_after_utc
-
-
-def subject_of(source: x509.Certificate | x509.CertificateSigningRequest) -> Subject:
-    """Return the subject that the URIs among the subject alternative names describe. Raises `CertificateError`."""
-    names = extension(source, x509.SubjectAlternativeName)
-    return Subject.parse(names.get_values_for_type(x509.UniformResourceIdentifier) if names else [])
 
 
 def require_data_set(certificate_pem: bytes, data_set: str) -> None:
@@ -80,60 +66,154 @@ def require_data_set(certificate_pem: bytes, data_set: str) -> None:
         raise CertificateError(msg)
 
 
-def extension(source: x509.Certificate | x509.CertificateSigningRequest, kind: type[E]) -> E | None:
-    """Return the extension of that kind, or None if there is none. Raises `CertificateError` if it is malformed."""
-    try:
-        return source.extensions.get_extension_for_class(kind).value
-    except x509.ExtensionNotFound:
-        return None
-    except (ValueError, x509.DuplicateExtension, x509.UnsupportedGeneralNameType):
-        msg = "the certificate's extensions cannot be read; make a new request with FedWard's enrolment"
-        raise CertificateError(msg) from None
+@dataclass(frozen=True)
+class Holder:
+    """What a certificate says, as far as no time changes it. Its signatures and its admission were checked."""
+
+    certificate: x509.Certificate
+    subject: Subject
+    issuer: Authority
+    admission: tuple[Admission, Authority] | None
+    """The word for a certificate of an issuing authority, and the root that gave it; None if a root issued it."""
+
+    @property
+    def identity(self) -> Identity:
+        """Role and name."""
+        return self.subject.identity
+
+    @property
+    def ends(self) -> datetime:
+        """When the first of the certificate and the authorities above it expires."""
+        return min(one.not_valid_after_utc for one in (self.certificate, *(a.certificate for a in self._authorities())))
+
+    def _authorities(self) -> Iterator[Authority]:
+        yield self.issuer
+        if self.issuer.above is not None:
+            yield self.issuer.above
+        if self.admission is not None and self.admission[1] is not self.issuer.above:
+            yield self.admission[1]
+
+    def require_time(self, at: datetime) -> None:
+        """Raise `CertificateError` unless the certificate and all authorities above it are valid at that time."""
+        mend = "make a new request and have it signed"
+        _check_time(self.certificate, at, f"the certificate of {self.identity}", mend)
+        for one in self._authorities():
+            mend = "the consortium needs a new authority" if one.above is None else "the root must delegate anew"
+            _check_time(one.certificate, at, f"{one.kind} {one.name!r}", mend)
+
+    def links(self) -> Iterator[tuple[Authority, int, str]]:
+        """Yield each authority with the serial number of what it vouched for, and what messages call that."""
+        yield self.issuer, self.certificate.serial_number, f"the certificate of {self.identity}"
+        if self.issuer.above is not None:
+            name = f"{self.issuer.kind} {self.issuer.name!r}"
+            yield self.issuer.above, self.issuer.certificate.serial_number, name
+        if self.admission is not None:
+            admission, root = self.admission
+            yield root, admission.serial, f"the admission of {self.identity}"
 
 
 class Trust:
-    """What the consortium's authority vouches for."""
+    """What the consortium's authorities vouch for."""
 
-    def __init__(self, authority_pem: bytes) -> None:
-        """Take the authority's own certificate. Raises `CertificateError` if it is not an authority's."""
-        root = parse_certificate(authority_pem)
-        constraints, usage = extension(root, x509.BasicConstraints), extension(root, x509.KeyUsage)
-        is_authority = constraints is not None and constraints.ca and usage is not None and usage.key_cert_sign
-        if not is_authority or not _issued(root, root):
-            msg = "the file is not an authority's certificate; give the authority.pem of your consortium"
-            raise CertificateError(msg)
-        self._root = root
+    def __init__(
+        self, authorities: bytes | Source, lists: Lists | None = None, *, began: datetime | None = None
+    ) -> None:
+        """Take the authorities' own certificates (PEM) and the revocation lists if there are any, or a source of both.
 
-    def identify(self, certificate_pem: bytes, *, role: Role | None = None, now: datetime | None = None) -> Identity:
-        """Return whom the authority certified.
-
-        `now` (aware) defaults to the clock. Raises `CertificateError` with a message of its own for each fault: another
-        authority, expired, not yet valid, no identity, another role, a key or key usage that does not fit.
+        `began` is for `begun`. Raises `CertificateError` if a certificate is not an authority's, as `Bundle.read` does.
         """
+        if isinstance(authorities, bytes):
+            bundle = Bundle.read(authorities)
+            self._source: Source = lambda: Standing(bundle, None if lists is None else lists())
+        else:
+            self._source = authorities
+        self._began = began
+
+    @classmethod
+    def load(cls, authority: Path, lists: Path | None = None) -> Self:
+        """Follow `authority.pem`, and `lists`, or else `crls.pem` beside it. Raises `CertificateError`."""
+        return cls(StandingFiles(authority, lists))
+
+    @property
+    def source(self) -> Source:
+        """Whence this trust has its authorities, for another one."""
+        return self._source
+
+    @property
+    def bundle(self) -> Bundle:
+        """The authorities, as they stand now."""
+        return self._source().bundle
+
+    def begun(self, at: datetime) -> Trust:
+        """Return this trust for work that began at that time (aware).
+
+        What was valid then is valid until the work is over, so that a certificate which expires on the way disturbs
+        nothing. What was revoked counts for nothing at once.
+        """
+        return Trust(self._source, began=at)
+
+    def tell_faults(self, tell: Callable[[str], object]) -> None:
+        """Have `tell` called with a sentence if `authority.pem` or the lists change and cannot be read."""
+        if isinstance(self._source, StandingFiles):
+            self._source.on_fault = tell
+
+    def examine(self, certificate_pem: bytes) -> Holder:
+        """Return what the certificate says, checked but for time, role and revocation. Raises `CertificateError`."""
         certificate = parse_certificate(certificate_pem)
-        if not _issued(certificate, self._root):
-            msg = (
-                f"the certificate was not issued by the authority {_common_name(self._root)!r};"
-                " have its request signed by that authority, or give the authority.pem of the right consortium"
-            )
-            raise CertificateError(msg)
-        identity = subject_of(certificate).identity
-        now = now or datetime.now(UTC)
-        _check_time(certificate, now, f"the certificate of {identity}", "make a new request and have it signed")
-        _check_time(self._root, now, "the authority", "the consortium needs a new authority")
+        issuer = self.bundle.issuer_of(certificate)
+        subject = subject_of(certificate)
+        _check_usage(certificate, subject.identity)
+        admission = None if issuer.above is None else self._admission(certificate, subject, issuer.above)
+        return Holder(certificate, subject, issuer, admission)
+
+    def identify(
+        self,
+        certificate_pem: bytes,
+        *,
+        role: Role | None = None,
+        now: datetime | None = None,
+        as_of: datetime | None = None,
+    ) -> Identity:
+        """Return whom the authorities certified.
+
+        `now` (aware) defaults to the clock. `as_of` (aware) asks about the past: whether the certificate was valid then
+        and had not been revoked by then. It needs lists that were not stale then, archived ones included. Raises
+        `CertificateError` with a message of its own for each fault: another authority, no admission, expired, not yet
+        valid, no identity, another role, a key or key usage that does not fit, revoked, no fresh revocation list.
+        """
+        return self.judge(self.examine(certificate_pem), role=role, now=now, as_of=as_of)
+
+    def judge(
+        self, holder: Holder, *, role: Role | None = None, now: datetime | None = None, as_of: datetime | None = None
+    ) -> Identity:
+        """Return whose certificate it is, unless time, role or revocation forbid it. As `identify`."""
+        at, identity = as_of or now or datetime.now(UTC), holder.identity
+        holder.require_time(as_of or now or self._began or at)
         if role is not None and identity.role is not role:
             msg = f"the certificate is for {identity}, but a {role.value} is needed; give the right party's certificate"
             raise CertificateError(msg)
-        _check_usage(certificate, identity)
+        self._require_unrevoked(holder, at, past=as_of is not None)
         return identity
 
     def ran_out(self, certificate_pem: bytes, *, now: datetime | None = None) -> datetime | None:
-        """Return when the certificate, or the authority behind it, expired; None if neither has expired at `now`.
+        """Return when the certificate, or an authority above it, expired; None if none has expired at `now`.
 
-        Raises `CertificateError` if this is no certificate. It does not check who issued it; `identify` does.
+        Raises `CertificateError` as `examine` does.
         """
-        ends = min(one.not_valid_after_utc for one in (parse_certificate(certificate_pem), self._root))
+        ends = self.examine(certificate_pem).ends
         return ends if ends < (now or datetime.now(UTC)) else None
+
+    def revoked(self, certificate_pem: bytes) -> datetime | None:
+        """Return from when on the certificate counts for nothing, or None if neither it nor its chain was revoked.
+
+        The lists need not be fresh. Raises `CertificateError` as `examine` does.
+        """
+        lists = self._source().lists
+        if lists is None:
+            return None
+        links = self.examine(certificate_pem).links()
+        dates = [lists.revoked(authority, serial) for authority, serial, _ in links]
+        return min((date for date in dates if date is not None), default=None)
 
     def verify(
         self,
@@ -143,14 +223,15 @@ class Trust:
         *,
         role: Role | None = None,
         now: datetime | None = None,
+        as_of: datetime | None = None,
     ) -> Identity:
-        """Return who signed the message, by a certificate that was valid at `now` (aware; defaults to the clock).
+        """Return who signed the message, by a certificate that `identify` accepts at `now`, or `as_of` a past time.
 
-        A signature carries no time of its own. A caller who gives another `now` than the clock's relies on the time
-        that the signer stated, and must say so to its users. Raises `CertificateError`, or `SignatureRefused` if the
+        A signature carries no time of its own. A caller who gives `as_of` relies on the time that the signer stated,
+        and must say so to its users. Raises `CertificateError`, or `SignatureRefused` if the
         signature does not fit the bytes.
         """
-        identity = self.identify(certificate_pem, role=role, now=now)
+        identity = self.identify(certificate_pem, role=role, now=now, as_of=as_of)
         key = cast("ec.EllipticCurvePublicKey", parse_certificate(certificate_pem).public_key())
         try:
             key.verify(signature, message, ec.ECDSA(hashes.SHA256()))
@@ -159,28 +240,111 @@ class Trust:
             raise SignatureRefused(msg) from None
         return identity
 
+    def _admission(
+        self, certificate: x509.Certificate, subject: Subject, root: Authority
+    ) -> tuple[Admission, Authority]:
+        """Return the admission of a certificate of an issuing authority, with the root that signed it.
+
+        Raises `CertificateError`.
+        """
+        value = private_extension(certificate, admissions.OID)
+        if value is None:
+            msg = (
+                f"an issuing authority signed the certificate of {subject} without an admission by the root, so it"
+                " counts for nothing; ask the keeper of the root at once whether the online key was stolen"
+            )
+            raise CertificateError(msg)
+        admission = Admission.from_extension(value)
+        signer = self.bundle.root(admission.root)
+        if signer is None:
+            msg = (
+                f"the admission of {subject} is by a root that authority.pem does not hold; have {root.name!r} admit"
+                " the party, or take the authority.pem of the right consortium"
+            )
+            raise CertificateError(msg)
+        admission.verify(signer.certificate)
+        hosts = hosts_of(extension(certificate, x509.SubjectAlternativeName))
+        admission.require_covers(subject, hosts, certificate.not_valid_after_utc)
+        return admission, signer
+
+    def _require_unrevoked(self, holder: Holder, at: datetime, *, past: bool) -> None:
+        standing = self._source()
+        lists = standing.lists
+        if lists is None:
+            if standing.bundle.issuing:
+                msg = (
+                    "authority.pem holds an issuing authority, so revocation lists are required, and there are none;"
+                    f" put the lists of every authority into {LISTS_FILE} beside it (`fedward-authority crl`)"
+                )
+                raise CertificateError(msg)
+            return
+        for authority, serial, what in holder.links():
+            date = lists.revoked(authority, serial)
+            if date is not None and (not past or date <= at):
+                msg = f"{what} was revoked as of {date:%Y-%m-%d %H:%M} UTC; ask the authority why, and enrol again"
+                raise CertificateError(msg)
+            lists.require_fresh(authority, at)
+
+
+@dataclass(frozen=True)
+class _Own:
+    """A party's own certificate, alone and with that of the issuing authority."""
+
+    certificate_pem: bytes
+    chain_pem: bytes
+    ends: datetime
+
 
 class Credential:
-    """A party's own certificate and private key."""
+    """A party's own certificate and private key.
 
-    def __init__(
-        self, *, certificate_pem: bytes, key_pem: bytes, authority_pem: bytes, now: datetime | None = None
+    One that was loaded from files follows them: a renewed certificate counts as soon as it lies there, if it is for the
+    same party and the same key. Otherwise the certificate before it stays, and `tell_faults` is told.
+    """
+
+    def __init__(  # files, and what tests give in their place
+        self,
+        *,
+        certificate_pem: bytes,
+        key_pem: bytes,
+        authority_pem: bytes | Source,
+        lists: Lists | None = None,
+        now: datetime | None = None,
+        follows: Path | None = None,
     ) -> None:
-        """Check that the three belong together, at `now` (aware; defaults to the clock). Raises `CertificateError`."""
-        self.certificate_pem = certificate_pem
-        self.authority_pem = authority_pem
-        self.key_pem = key_pem
-        self.identity = Trust(authority_pem).identify(certificate_pem, now=now)
-        if self._key.public_key() != parse_certificate(certificate_pem).public_key():
-            msg = f"the private key does not belong to the certificate of {self.identity}; give the key of its request"
+        """Check that they belong together, at `now` (aware; defaults to the clock). Raises `CertificateError`.
+
+        After the party's own certificate, `certificate_pem` may hold the issuing authority's, as TLS sends them.
+        `follows` is the certificate's file, read anew as it changes.
+        """
+        self.key_pem, self.trust = key_pem, Trust(authority_pem, lists)
+        self._file = follows
+        self._stamp: Stamp = None
+        self._told: Callable[[str], object] | None = None
+        self._guard = threading.Lock()
+        self.identity, self._own = self._check(certificate_pem, now)
+
+    def _check(self, certificate_pem: bytes, now: datetime | None) -> tuple[Identity, _Own]:
+        alone = _own_certificate(certificate_pem, self.trust.bundle)
+        holder = self.trust.examine(alone)
+        identity = self.trust.judge(holder, now=now)
+        chain = alone
+        if holder.issuer.above is not None:
+            chain = alone.rstrip() + b"\n" + to_pem(holder.issuer.certificate)
+        if self._key.public_key() != holder.certificate.public_key():
+            msg = f"the private key does not belong to the certificate of {identity}; give the key of its request"
             raise CertificateError(msg)
+        return identity, _Own(alone, chain, holder.certificate.not_valid_after_utc)
 
     @classmethod
-    def load(cls, certificate: Path, key: Path, authority: Path) -> Self:
-        """Read three PEM files. Raises `CertificateError`, also if others may read or write the key file."""
+    def load(cls, certificate: Path, key: Path, authority: Path, lists: Path | None = None) -> Self:
+        """Read three PEM files, and `lists`, or else `crls.pem` beside the authority's file if it exists.
+
+        Raises `CertificateError`, also if others may read or write the key file.
+        """
         try:
             mode = key.stat().st_mode
-            pems = [path.read_bytes() for path in (certificate, key, authority)]
+            pems = [path.read_bytes() for path in (certificate, key)]
         except OSError as error:
             msg = f"{Path(str(error.filename)).name} cannot be read ({error.strerror}); fix its path or its owner"
             raise CertificateError(msg) from None
@@ -189,7 +353,55 @@ class Credential:
                 f"others than its owner may read or write {key.name}; run chmod 600 on it, and enrol again if it leaked"
             )
             raise CertificateError(msg)
-        return cls(certificate_pem=pems[0], key_pem=pems[1], authority_pem=pems[2])
+        files = StandingFiles(authority, lists)
+        return cls(certificate_pem=pems[0], key_pem=pems[1], authority_pem=files, follows=certificate)
+
+    @property
+    def authority_pem(self) -> bytes:
+        """The authorities as they are now: roots, then issuing authorities."""
+        return self.trust.bundle.pem
+
+    @property
+    def certificate_pem(self) -> bytes:
+        """The certificate as it is now. Messages, rosters and ledgers carry it."""
+        return self._present().certificate_pem
+
+    @property
+    def chain_pem(self) -> bytes:
+        """The certificate and, if an issuing authority signed it, that authority's: what TLS shows."""
+        return self._present().chain_pem
+
+    @property
+    def ends(self) -> datetime:
+        """When the certificate expires, UTC."""
+        return self._present().ends
+
+    def tell_faults(self, tell: Callable[[str], object]) -> None:
+        """Have `tell` called with a sentence if a file changes and what it says now cannot be taken."""
+        self._told = tell
+        self.trust.tell_faults(tell)
+
+    def _present(self) -> _Own:
+        """Return the certificate, read anew if the file changed."""
+        if self._file is None:
+            return self._own
+        with self._guard:
+            seen = stamp(self._file)
+            if seen != self._stamp:
+                self._stamp = seen
+                try:
+                    self._own = self._renewed(self._file)
+                except (OSError, CertificateError) as error:
+                    if self._told is not None:
+                        self._told(f"{self._file.name}: {error}. The certificate before this change stays in use")
+            return self._own
+
+    def _renewed(self, path: Path) -> _Own:
+        identity, own = self._check(path.read_bytes(), None)
+        if identity != self.identity:
+            msg = f"the certificate is now for {identity}; start the program anew for another party"
+            raise CertificateError(msg)
+        return own
 
     @cached_property
     def _key(self) -> ec.EllipticCurvePrivateKey:
@@ -215,19 +427,16 @@ class Credential:
         return f"Credential({self.identity})"
 
 
-def _issued(certificate: x509.Certificate, root: x509.Certificate) -> bool:
-    try:
-        certificate.verify_directly_issued_by(root)
-        key = certificate.public_key()
-    except (ValueError, TypeError, InvalidSignature, UnsupportedAlgorithm):
-        return False
-    is_p256 = isinstance(key, ec.EllipticCurvePublicKey) and isinstance(key.curve, ec.SECP256R1)
-    return is_p256 and isinstance(certificate.signature_hash_algorithm, hashes.SHA256)
-
-
-def _common_name(certificate: x509.Certificate) -> str:
-    found = certificate.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)
-    return str(found[0].value) if found else "(without a name)"
+def _own_certificate(pem: bytes, bundle: Bundle) -> bytes:
+    """Return the first certificate of a chain alone. Raises `CertificateError` if the others are no authorities."""
+    first, *others = parse_certificates(pem) or [parse_certificate(pem)]
+    if any(all(other != one.certificate for one in bundle.all) for other in others):
+        msg = (
+            "the certificate's file must hold exactly one PEM certificate, or the party's own and then that of the"
+            " issuing authority, which must stand in authority.pem as well; give the file that the enrolment wrote"
+        )
+        raise CertificateError(msg)
+    return to_pem(first) if others else pem
 
 
 def _check_time(certificate: x509.Certificate, now: datetime, what: str, mend: str) -> None:

@@ -1,9 +1,9 @@
-"""Signatures by certificates that may have expired since.
+"""Signatures by certificates that may have expired, or may have been revoked, since.
 
-Guarantees: a signature counts if its certificate is valid today. It also counts if the certificate has expired but was
-valid at the time that the signed content names; `Signer.expired` then says so. The authority vouched for the key at
-that time, but whoever holds the key later can name any earlier time. Nothing here shows that a signature is as old as
-it says.
+Guarantees: a signature counts if its certificate is valid today. It also counts if the certificate has expired or was
+revoked since, but was valid, and not yet revoked, at the time that the signed content names; `Signer` then says so. The
+authority vouched for the key at that time, but whoever holds the key later can name any earlier time. Nothing here
+shows that a signature is as old as it says. A revocation for a stolen key is therefore dated when the key was stolen.
 """
 
 from __future__ import annotations
@@ -26,6 +26,11 @@ class Signer:
 
     An expired certificate was valid at the time at which the content says it was made.
     """
+    revoked: datetime | None = None
+    """From when on the certificate, or an authority above it, counts for nothing; None if it was never revoked.
+
+    The content says that it was made before.
+    """
 
 
 def signer_at(
@@ -42,12 +47,12 @@ def signer_at(
 
     `now` (aware) defaults to the clock. Raises `CertificateError`, `SignatureRefused`.
     """
-    expired = trust.ran_out(certificate, now=now)
-    named = None if expired is None else _time(at)
+    expired, revoked = trust.ran_out(certificate, now=now), trust.revoked(certificate)
+    named = None if expired is None and revoked is None else _time(at)
     if named is None:
         return Signer(trust.verify(certificate, message, signature, role=role, now=now), None)
     try:
-        return Signer(trust.verify(certificate, message, signature, role=role, now=named), expired)
+        return Signer(trust.verify(certificate, message, signature, role=role, as_of=named), expired, revoked)
     except CertificateError as error:
         msg = f"the message says that it was signed at {at}: {error}"
         raise CertificateError(msg) from None

@@ -58,3 +58,18 @@ def new_key(passphrase: bytes | None = None) -> tuple[ec.EllipticCurvePrivateKey
         protection = serialization.BestAvailableEncryption(passphrase)
     pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, protection)
     return key, pem
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Put a public file in the place of another, whole or not at all. Raises `EnrolmentError`."""
+    beside = path.with_name(f".{path.name}.new")
+    try:
+        with beside.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        msg = f"{path.name} cannot be written ({error.strerror}); fix the folder's owner or make room on the disk"
+        raise EnrolmentError(msg) from None

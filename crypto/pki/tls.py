@@ -17,16 +17,33 @@ from crypto.pki.identity import Role
 def server_credentials(credential: Credential) -> grpc.ServerCredentials:
     """Return a coordinator's credentials, which refuse callers without a certificate of the authority.
 
+    Every handshake shows the certificate and trusts the roots as they are then.
+
     Raises `CertificateError` for any other role.
     """
     if credential.identity.role is not Role.COORDINATOR:
         msg = f"only a coordinator may serve, not {credential.identity}; give the coordinator's certificate"
         raise CertificateError(msg)
-    return grpc.ssl_server_credentials(
-        [(credential.key_pem, credential.certificate_pem)],
-        root_certificates=credential.authority_pem,
-        require_client_auth=True,
+    shown = _configuration(credential)
+    used = [shown]
+
+    def renewed() -> grpc.ServerCertificateConfiguration | None:
+        """What is new since the handshake before this one."""
+        now = _configuration(credential)
+        if now == used[0]:
+            return None
+        used[0] = now
+        return grpc.ssl_server_certificate_configuration([now[:2]], root_certificates=now[2])
+
+    return grpc.dynamic_ssl_server_credentials(
+        grpc.ssl_server_certificate_configuration([shown[:2]], root_certificates=shown[2]),
+        renewed,  # type: ignore[arg-type]  # None says that nothing changed (grpc's documentation of the function)
+        require_client_authentication=True,
     )
+
+
+def _configuration(credential: Credential) -> tuple[bytes, bytes, bytes]:
+    return credential.key_pem, credential.chain_pem, credential.trust.bundle.roots_pem
 
 
 def channel_credentials(credential: Credential) -> grpc.ChannelCredentials:
@@ -35,7 +52,7 @@ def channel_credentials(credential: Credential) -> grpc.ChannelCredentials:
         msg = "a coordinator makes no calls; give the certificate of a silo or an operator"
         raise CertificateError(msg)
     return grpc.ssl_channel_credentials(
-        root_certificates=credential.authority_pem,
+        root_certificates=credential.trust.bundle.roots_pem,
         private_key=credential.key_pem,
-        certificate_chain=credential.certificate_pem,
+        certificate_chain=credential.chain_pem,
     )

@@ -71,7 +71,7 @@ class RosterEntry:
         if identity.name != self.name:
             msg = f"the roster gives {identity} the name {self.name!r}; the coordinator must send the roster unchanged"
             raise RosterRefused(msg)
-        trust.verify(self.certificate_pem, message, signature, role=Role.SILO)
+        trust.verify(self.certificate_pem, message, signature, role=Role.SILO, now=now)
 
 
 @dataclass(frozen=True)
@@ -194,9 +194,7 @@ class EphemeralKey:
         offer = KeyOffer(public, kem_public, blob[len(seeds) :])
         try:
             message = _offer_message(study, public, kem_public)
-            Trust(credential.authority_pem).verify(
-                credential.certificate_pem, message, offer.signature, role=credential.identity.role
-            )
+            credential.trust.verify(credential.certificate_pem, message, offer.signature, role=credential.identity.role)
         except SignatureRefused:
             msg = "this silo did not sign the stored keys for this study; offer new keys"
             raise SealError(msg) from None
@@ -206,13 +204,16 @@ class EphemeralKey:
         """X25519 key (32 bytes), ML-KEM seed (64), the offer's signature. Secret: seal it before it touches a disk."""
         return self._private.private_bytes_raw() + self._kem.private_bytes_raw() + self.offer.signature
 
-    def greet(self, roster: Roster, me: str) -> Greeting:
+    def greet(self, roster: Roster, me: str, trust: Trust | None = None) -> Greeting:
         """Verify the roster under this silo's own authority and encapsulate a secret to every later name.
+
+        `trust` judges the roster; by default the credential's own, as of now.
 
         Raises what `Roster.verify` raises, and `RosterRefused` if the roster is for another study, does not hold
         exactly this offer, or holds bytes that are no key.
         """
-        self._check(roster, me)
+        trust = trust or self._credential.trust
+        self._check(roster, me, trust)
         ciphertexts, secrets = [], []
         for other in roster.entries:
             if other.name > me:
@@ -230,14 +231,17 @@ class EphemeralKey:
             b"".join([_GREETING, *ciphertexts, signature]), b"".join([bytes.fromhex(roster.digest), *secrets])
         )
 
-    def meet(self, roster: Roster, me: str, own: bytes, greetings: Mapping[str, bytes]) -> PairSecrets:
+    def meet(
+        self, roster: Roster, me: str, own: bytes, greetings: Mapping[str, bytes], trust: Trust | None = None
+    ) -> PairSecrets:
         """Derive the secret with each other member from this silo's `Greeting.secrets` and the earlier names' notes.
 
         Notes of other silos are not read. Raises what `greet` raises, and `SealError` if `own` was not kept for this
         roster. Raises `RosterRefused` or `SignatureRefused` if the note of an earlier name is missing, malformed or not
         signed by that silo for this roster.
         """
-        self._check(roster, me)
+        trust = trust or self._credential.trust
+        self._check(roster, me, trust)
         place = roster.names.index(me)
         earlier, later = roster.entries[:place], roster.entries[place + 1 :]
         if len(own) != _DIGEST + KEY_BYTES * len(later) or own[:_DIGEST] != bytes.fromhex(roster.digest):
@@ -246,11 +250,11 @@ class EphemeralKey:
         cuts = range(_DIGEST, len(own), KEY_BYTES)
         secrets = {other.name: own[cut : cut + KEY_BYTES] for cut, other in zip(cuts, later, strict=True)}
         for other in earlier:
-            ciphertext = self._ciphertext(roster, me, other, greetings.get(other.name, b""))
+            ciphertext = self._ciphertext(roster, me, other, greetings.get(other.name, b""), trust)
             secrets[other.name] = self._secret(roster, me, other, self._kem.decapsulate(ciphertext), ciphertext)
         return PairSecrets(secrets)
 
-    def _check(self, roster: Roster, me: str) -> None:
+    def _check(self, roster: Roster, me: str, trust: Trust) -> None:
         if roster.study != self.study or me != self._credential.identity.name:
             msg = "this silo's offer is for another study or another silo than the roster; offer keys for this study"
             raise RosterRefused(msg)
@@ -258,9 +262,9 @@ class EphemeralKey:
         if not own or (own[0].public, own[0].kem) != (self.offer.public, self.offer.kem):
             msg = "the roster does not hold the keys that this silo offered last; offer keys again"
             raise RosterRefused(msg)
-        roster.verify(Trust(self._credential.authority_pem))
+        roster.verify(trust)
 
-    def _ciphertext(self, roster: Roster, me: str, sender: RosterEntry, note: bytes) -> bytes:
+    def _ciphertext(self, roster: Roster, me: str, sender: RosterEntry, note: bytes, trust: Trust) -> bytes:
         names = roster.names
         first = names.index(sender.name) + 1
         end = len(_GREETING) + _CIPHERTEXT * (len(names) - first)
@@ -270,7 +274,7 @@ class EphemeralKey:
         ciphertexts = [note[cut : cut + _CIPHERTEXT] for cut in range(len(_GREETING), end, _CIPHERTEXT)]
         message = _greeting_message(roster, sender.name, ciphertexts)
         try:
-            sender.verify(Trust(self._credential.authority_pem), message, note[end:])
+            sender.verify(trust, message, note[end:])
         except SignatureRefused:
             msg = f"the greeting of {sender.name!r} was not signed by that silo for this roster; have it sent again"
             raise SignatureRefused(msg) from None

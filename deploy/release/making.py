@@ -24,6 +24,12 @@ BESIDE: Final = (
     "gpu.conf",
 )
 """Files of deploy/install that lie in a release as they are."""
+CONTAINERS: Final = {
+    "Containerfile-silo": "images/silo/Containerfile",
+    "Containerfile-coordinator": "images/coordinator/Containerfile",
+    "compose.yaml": "compose/compose.yaml",
+}
+"""The same for containers: name in the release, and file under deploy."""
 
 
 def make(out: Path, key: ec.EllipticCurvePrivateKey, *, committed: bool = True) -> tuple[str, ...]:
@@ -49,6 +55,8 @@ def make(out: Path, key: ec.EllipticCurvePrivateKey, *, committed: bool = True) 
         (out / f"fedward-{role.name}.cdx.json").write_text(bill(role.name, version, digest, packages, when))
     for name in BESIDE:
         shutil.copy(ROOT / "deploy" / "install" / name, out / name)
+    for name, source in CONTAINERS.items():
+        shutil.copy(ROOT / "deploy" / source, out / name)
     signing.sign(out, key)
     return tuple(sorted(file.name for file in out.iterdir()))
 

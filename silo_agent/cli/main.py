@@ -22,6 +22,7 @@ from policies.errors import PolicyError
 from protos.messages import MessageError
 from silo_agent.cli import models, new_silo, plan
 from silo_agent.cli.data import data_app
+from silo_agent.cli.enrolment.command import enrol
 from silo_agent.cli.ledger import ledger_app
 from silo_agent.cli.options import DEFAULT, ConfigOption, studies
 from silo_agent.cli.policy import policy_app
@@ -52,22 +53,6 @@ def _program(
     ] = False,
 ) -> None:
     """A hospital's agent."""
-
-
-@app.command()
-def enrol(
-    folder: Annotated[Path, typer.Argument(help="New folder for this silo's key and request.")],
-    name: Annotated[str, typer.Option(help="This silo's name in the federation.")],
-    data_set: Annotated[
-        str, typer.Option(help="data_set.id of this silo's policy; the silo keeps this data set's budget.")
-    ],
-) -> None:
-    """Make a key and a request for the consortium's authority. The key never leaves this machine."""
-    from crypto.pki.enrolment import create_request
-    from crypto.pki.identity import Identity, Role, Subject
-
-    request = create_request(folder, Subject(Identity(Role.SILO, name), data_set))
-    typer.echo(f"Send {request} to the consortium's authority and put the certificate it returns beside it.")
 
 
 @app.command()
@@ -133,6 +118,7 @@ def restore(
 
 
 app.command()(studies)
+app.command()(enrol)
 app.command()(preflight)
 app.command()(plan.plan)
 app.command()(models.evaluate)

@@ -187,19 +187,18 @@ def policy_reload(
     ] = None,
 ) -> None:
     """Put the policy of agent.yaml into force, with an entry in the ledger. Stop the agent first."""
-    from crypto.pki.certificates import Trust
     from silo_agent.gate import open_ledger
     from silo_agent.oversight.approval import predecessor_of, put_into_force
 
     settings = AgentConfig.load(config)
     policy = load_policy(settings.policy)
-    trust = Trust(settings.authority.read_bytes())
-    with open_ledger(StateFolder(settings.state).ledger, policy, settings.credential()) as ledger:
+    credential = settings.credential()
+    with open_ledger(StateFolder(settings.state).ledger, policy, credential) as ledger:
         if ledger.policy == policy.digest:
             typer.echo(f"Policy {policy.digest} is in force already.")
             return
         before = predecessor_of(ledger, settings.state, policy, replaces)
-        put_into_force(ledger, settings.policy, settings.state, trust, replaces)
+        put_into_force(ledger, settings.policy, settings.state, credential.trust, replaces)
         shown = ["The first policy of this ledger."] if before is None else _lines(differences(before, policy))
         typer.echo("\n".join(shown))
         typer.echo(f"Policy {policy.digest} is in force, ledger entry {ledger.head.sequence}.")

@@ -64,7 +64,9 @@ def hand_over(
     return consent, model.digest
 
 
-def take(folder: Path, authority: Path, files: StateFolder, *, now: datetime | None = None) -> SharedModel:
+def take(
+    folder: Path, authority: Path, files: StateFolder, *, lists: Path | None = None, now: datetime | None = None
+) -> SharedModel:
     """Check the model in a folder and the consents beside it, keep it among this silo's models, and return it.
 
     Raises `HandOverError` with every consent that is missing or not valid, and `ModelFileError`.
@@ -76,7 +78,7 @@ def take(folder: Path, authority: Path, files: StateFolder, *, now: datetime | N
     agreed, faults = set[str](), list[str]()
     for path in sorted(folder.glob(f"*{SUFFIX}")):
         try:
-            _, detached, trust = read_signed(model_file, authority, path)
+            _, detached, trust = read_signed(model_file, authority, path, lists=lists)
             if detached.kind != KIND:
                 faults.append(f"{path.name} is a signature of another kind")
                 continue

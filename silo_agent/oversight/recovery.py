@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from crypto.pki.certificates import Credential, Trust
+from crypto.pki.certificates import Credential
 from policies.accounting import totals
 from policies.errors import CosignError
 from policies.ledger.chain import Entry
@@ -24,7 +24,7 @@ def checked(handed: Iterable[Cosignature], credential: Credential) -> list[Cosig
 
     A cosignature whose certificate has expired since counts too, because it can only increase the charge.
     """
-    trust, silo = Trust(credential.authority_pem), credential.identity.name
+    trust, silo = credential.trust, credential.identity.name
     found = [cosigner_of(trust, item)[0] for item in handed]
     others = {item.checkpoint.silo for item in found} - {silo}
     if others:
@@ -56,7 +56,7 @@ def recover(
     covers = tuple(item.head for item in lost)
     message = recovery_message(ledger.genesis.data_set, ledger.head, covers, costs, responsible)
     signature, signer = credential.sign(message), credential.identity.uri
-    Trust(credential.authority_pem).verify(credential.certificate_pem, message, signature)
+    credential.trust.verify(credential.certificate_pem, message, signature)
     certificate = credential.certificate_pem.decode("ascii")
     return ledger.recover(Recovery(covers, costs, responsible, signer, certificate, signature.hex()), lost)
 

@@ -66,16 +66,21 @@ def sign_file(credential: Credential, kind: str, at: str, content: bytes) -> Det
     return Detached(kind, at, credential.certificate_pem, credential.sign(_message(kind, at, content)))
 
 
-def read_signed(path: Path, authority: Path, beside: Path | None = None) -> tuple[bytes, Detached, Trust]:
+def read_signed(
+    path: Path, authority: Path, beside: Path | None = None, *, lists: Path | None = None
+) -> tuple[bytes, Detached, Trust]:
     """Read a file, its signature (from `beside`, or else from the file beside it), and the authority's certificate.
+
+    Revocation lists are read from `lists`, or else from `crls.pem` beside the authority's file, if it exists.
 
     Checks nothing yet. Raises `ExportError` if a file cannot be read, `CertificateError` if there is no authority.
     """
     try:
-        content, trust = path.read_bytes(), Trust(authority.read_bytes())
+        content = path.read_bytes()
     except OSError as error:
         msg = f"{Path(str(error.filename)).name} cannot be read ({error.strerror}); give its path"
         raise ExportError(msg) from None
+    trust = Trust.load(authority, lists)
     return content, Detached.read(beside or path.with_name(path.name + SUFFIX)), trust
 
 

@@ -74,8 +74,8 @@ class Attempt:
 
     @property
     def membership(self) -> Membership:
-        """This silo's membership in the roster. The roster is verified once, when it is first used."""
-        return self.running.session.within(self.work.roster)
+        """This silo's membership in the roster. The roster is verified when the attempt first uses it."""
+        return self.running.session.within(self.work.roster, self.place)
 
     # --- who ------------------------------------------------------------------------------------------------------
     @property

@@ -47,6 +47,8 @@ HOLD_SECONDS = 15.0
 WITNESS_SECONDS = 2.0
 """How long the coordinator waits for another silo's cosignature before this one asks again."""
 MAX_COSIGNERS = 300
+KEPT_CHANNELS = 2
+"""Connections at once: one with the certificate of now, and one whose calls began before a renewal."""
 STOP_SECONDS = 0.25
 """How long a wish to stop may go unnoticed while the coordinator holds a call."""
 PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
@@ -62,6 +64,7 @@ TRANSIENT = frozenset(
         grpc.StatusCode.RESOURCE_EXHAUSTED,
     }
 )
+NOT_KNOWN = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 OPTIONS = (
     ("grpc.max_receive_message_length", MAX_MESSAGE),
     ("grpc.max_send_message_length", MAX_MESSAGE),
@@ -147,8 +150,28 @@ class Client:
     ) -> None:
         """`proxy`: the http URL through which the connection is made by CONNECT. TLS goes on to the coordinator."""
         self._credential, self._session, self._stop, self._connected = credential, session, stop, connected
-        self._channel = grpc.secure_channel(address, channel_credentials(credential), options=_options(proxy))
-        self._calls = silo_pb2_grpc.SiloServiceStub(self._channel)
+        self._address, self._proxy = address, proxy
+        self._guard = threading.Lock()
+        self._channels: list[grpc.Channel] = []
+        self._shown = b""
+        self._stub: Any = None
+
+    @property
+    def _calls(self) -> Any:
+        """The coordinator's calls, over a connection that shows this silo's certificate as it is now.
+
+        After a renewal a connection with the old certificate serves the calls that it has until its next renewal, which
+        is days away, closes it.
+        """
+        with self._guard:
+            shown = self._credential.chain_pem + self._credential.trust.bundle.roots_pem
+            if shown != self._shown:
+                credentials = channel_credentials(self._credential)
+                self._channels.append(grpc.secure_channel(self._address, credentials, options=_options(self._proxy)))
+                self._stub, self._shown = silo_pb2_grpc.SiloServiceStub(self._channels[-1]), shown
+                while len(self._channels) > KEPT_CHANNELS:
+                    self._channels.pop(0).close()
+            return self._stub
 
     def join(self, version: str) -> silo_pb2.JoinReply:
         """Introduce this silo; returns the coordinator's limits."""
@@ -164,7 +187,7 @@ class Client:
     def poll(self) -> Work:
         """Wait for work; raises `Stopped` soon after the agent is asked to stop."""
         request = silo_pb2.PollRequest(session=self._session, hold_seconds=HOLD_SECONDS)
-        work: silo_pb2.Work = self._held(self._calls.Poll, request)
+        work: silo_pb2.Work = self._held(lambda: self._calls.Poll, request)
         return codec.work_from_wire(work)
 
     def answer(self, answer: Answer) -> None:
@@ -195,7 +218,7 @@ class Client:
             statement=codec.checkpoint_to_wire(stated),
             hold_seconds=WITNESS_SECONDS,
         )
-        reply: silo_pb2.CountersignReply = self._held(self._calls.Countersign, request)
+        reply: silo_pb2.CountersignReply = self._held(lambda: self._calls.Countersign, request)
         return codec.cosigned_from_wire(reply)
 
     def witness(self, given: CosignedCheckpoint | None) -> SignedCheckpoint | None:
@@ -203,7 +226,7 @@ class Client:
         request = silo_pb2.WitnessRequest(
             given=None if given is None else codec.cosignature_to_wire(given), hold_seconds=HOLD_SECONDS
         )
-        reply: silo_pb2.WitnessReply = self._held(self._calls.Witness, request)
+        reply: silo_pb2.WitnessReply = self._held(lambda: self._calls.Witness, request)
         return codec.checkpoint_from_wire(reply.statement) if reply.HasField("statement") else None
 
     def signed(self, checkpoint: bytes) -> SignedCheckpoint:
@@ -259,14 +282,16 @@ class Client:
             raise
 
     def close(self) -> None:
-        """Close the connection."""
-        self._channel.close()
+        """Close the connections."""
+        with self._guard:
+            for channel in self._channels:
+                channel.close()
 
-    def _held(self, call: Any, request: object) -> Any:
+    def _held(self, call: Callable[[], Any], request: object) -> Any:
         """A call that the coordinator may hold open. Raises `Stopped` soon after the agent is asked to stop."""
 
         def held() -> object:
-            future = call.future(request, timeout=HOLD_SECONDS + CALL_SECONDS)
+            future = call().future(request, timeout=HOLD_SECONDS + CALL_SECONDS)
             answered = threading.Event()
             future.add_done_callback(lambda _: answered.set())
             while not answered.wait(STOP_SECONDS):
@@ -282,10 +307,13 @@ class Client:
         while True:
             if self._stop.is_set():
                 raise Stopped
+            shown = self._credential.chain_pem
             try:
                 reply = call()
             except grpc.RpcError as error:
                 code = error.code()
+                if code in NOT_KNOWN and shown != self._credential.chain_pem:
+                    continue  # the certificate ended on the way, and was renewed
                 if code not in TRANSIENT:
                     refused = WentBackRefused if code is grpc.StatusCode.DATA_LOSS else CallRefused
                     raise refused(code, error.details() or "") from None

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import cached_property
 
 import structlog
 
 from crypto.entropy import Entropy
 from crypto.errors import SealError
-from crypto.pki.certificates import Credential, Trust
+from crypto.pki.certificates import Credential
 from crypto.rings.ckks_secret import CkksKey
 from crypto.secagg.agreement import PairSecrets, Roster, RosterEntry
 from crypto.secagg.masks import Masks, Unmasking
@@ -58,13 +59,21 @@ class Membership:
         """`own` is this silo as it offered itself; `members` are the roster's members as the coordinator gives them."""
         self.own, self.members, self.me = own, members, own.silo
         self._study, self._credential, self._entropy, self._store = study, credential, entropy, store
-        self._trust = Trust(credential.authority_pem)
         self._sealer: tuple[list[str], Sealer] | None = None
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin an attempt in this roster. Its certificates are judged as of now until the attempt is over."""
+        self._trust = self._credential.trust.begun(datetime.now(UTC))
+        self.__dict__.pop("roster", None)
 
     @cached_property
     def roster(self) -> Roster:
-        """The roster. Every certificate and signature in it is checked once. Raises `CryptoError`."""
-        if self.own not in self.members:
+        """The roster. Every certificate and signature in it is checked once in an attempt. Raises `CryptoError`.
+
+        This silo's certificate may be older in it than now, if it was renewed since.
+        """
+        if self.own not in (replace(one, certificate_pem=self.own.certificate_pem) for one in self.members):
             msg = "the roster does not hold this silo's own key; the coordinator's roster cannot be trusted"
             raise SealError(msg)
         roster = Roster(
@@ -79,7 +88,7 @@ class Membership:
         """This silo's greeting to a new roster. For one roster always the same bytes."""
         met = self._store.stored.met
         if met is None or met.roster != self.roster.digest:
-            greeting = self._store.ephemeral.greet(self.roster, self.me)
+            greeting = self._store.ephemeral.greet(self.roster, self.me, self._trust)
             met = Met(self.roster.digest, greeting.note, greeting.secrets)
             self._store.greeted(met)
         return met.greeting
@@ -88,7 +97,7 @@ class Membership:
         """Agree on a secret with every member, from their greetings. Raises `CryptoError`."""
         self._sealer = None
         met = self._require_met()
-        pairs = self._store.ephemeral.meet(self.roster, self.me, met.secrets, greetings)
+        pairs = self._store.ephemeral.meet(self.roster, self.me, met.secrets, greetings, self._trust)
         if met.pairs != dict(pairs):
             self._store.met(replace(met, pairs=dict(pairs)))
 

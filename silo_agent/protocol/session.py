@@ -21,7 +21,7 @@ from crypto.pki.at_rest import Vault
 from crypto.pki.certificates import Credential
 from crypto.secagg.agreement import EphemeralKey
 from protos import record
-from protos.messages import Member
+from protos.messages import Member, Place
 from silo_agent.protocol.key_store import KeyStore, Stored
 from silo_agent.protocol.membership import Membership
 from silo_agent.storage.durable import write_whole
@@ -62,8 +62,8 @@ class Session:
         self._study, self._credential, self._entropy = study, credential, entropy
         self.me = credential.identity.name
         ephemeral = ephemeral or EphemeralKey.create(credential, study)
-        offer = ephemeral.offer
-        self.member = Member(self.me, credential.certificate_pem, offer.public, offer.kem, offer.signature)
+        self._offer = ephemeral.offer
+        self._began: Place | None = None
         self._membership: Membership | None = None
         self._store = KeyStore(ephemeral, keep, stored)
 
@@ -89,8 +89,17 @@ class Session:
         """Erase the keys of a study that is over."""
         StudyFolder(folder).keys.unlink(missing_ok=True)
 
-    def within(self, members: tuple[Member, ...]) -> Membership:
-        """This silo in the roster of these members: the same object for the same members."""
+    @property
+    def member(self) -> Member:
+        """This silo as it offers itself, with its certificate as it is now."""
+        offer = self._offer
+        return Member(self.me, self._credential.certificate_pem, offer.public, offer.kem, offer.signature)
+
+    def within(self, members: tuple[Member, ...], place: Place | None = None) -> Membership:
+        """This silo in the roster of these members: the same object for the same members.
+
+        `place` is the attempt; without it, it is that of the last call. Another attempt judges the roster anew.
+        """
         if self._membership is None or self._membership.members != members:
             self._membership = Membership(
                 self._study,
@@ -100,6 +109,9 @@ class Session:
                 entropy=self._entropy,
                 store=self._store,
             )
+        elif place not in (None, self._began):
+            self._membership.begin()
+        self._began = place or self._began
         return self._membership
 
     def forget_attempt(self) -> None:

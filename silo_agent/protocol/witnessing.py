@@ -19,7 +19,7 @@ import structlog
 from dacite import DaciteError
 
 from crypto.errors import CryptoError
-from crypto.pki.certificates import Credential, Trust, require_data_set
+from crypto.pki.certificates import Credential, require_data_set
 from crypto.pki.identity import Role
 from policies.errors import CosignError, LedgerRolledBackError, PolicyError
 from policies.ledger.cosign import Checkpoint, advance
@@ -41,7 +41,7 @@ class Witness:
     def __init__(self, state: Path, credential: Credential) -> None:
         """`state` is the agent's folder."""
         self._files, self._credential = StateFolder(state), credential
-        self._trust = Trust(credential.authority_pem)
+        self._trust = credential.trust
 
     def cosign(self, stated: SignedCheckpoint) -> CosignedCheckpoint:
         """Keep the checkpoint and sign it. If it goes back, sign and return the latest one instead.

@@ -18,6 +18,8 @@ NAMES = {
     "fedward_coordinator_received_bytes": ("kind",),
     "fedward_coordinator_refused_calls": ("code", "caller"),
     "fedward_coordinator_closed_connections": ("reason",),
+    "fedward_coordinator_certificate_expires_timestamp_seconds": (),
+    "fedward_coordinator_revocation_lists_stale_timestamp_seconds": (),
     "fedward_coordinator_round": ("study",),
     "fedward_coordinator_sent_bytes": ("kind",),
     "fedward_coordinator_silo_last_seen_seconds": ("silo",),

@@ -273,6 +273,27 @@ def test_a_certificate_that_expires_ends_an_open_connection(server, authority):
     silo.close()
 
 
+@pytest.mark.usefixtures("small_chunks")
+def test_who_is_revoked_is_out_at_once_in_the_middle_of_an_upload(authority, gathering):
+    silo, place, content = gathering
+    header, go_on = silo.header(place, content, Tensor.COUNTS), threading.Event()
+
+    def messages():
+        yield next(silo.messages(header, content))
+        yield silo_pb2.UploadChunk(offset=0, data=content[:CHUNK])
+        go_on.wait(300)
+        yield silo_pb2.UploadChunk(offset=CHUNK, data=content[CHUNK : 2 * CHUNK])
+
+    call = silo.silo.Upload.future(messages())
+    wait_for(lambda: silo.stored(header) == (CHUNK, False))
+    with authority.revoked(f"fedward://silo/{silo.name}"):
+        go_on.set()
+        with refused(Code.PERMISSION_DENIED, f"the certificate of fedward://silo/{silo.name} was revoked as of"):
+            call.result(timeout=300)
+        with refused(Code.PERMISSION_DENIED, "was revoked as of"):
+            silo.join()
+
+
 def test_an_operator_is_no_silo_and_a_silo_no_operator(operator, scene):
     with refused(Code.PERMISSION_DENIED, "fedward://operator/ops, but a silo is needed; give the right party's"):
         operator.silo.Poll(silo_pb2.PollRequest(session="one"))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from crypto.pki import authority
+from crypto.pki.authority import root as authority
 from crypto.pki.certificates import Credential
 from crypto.pki.enrolment import create_request
 from crypto.pki.identity import Identity, Role, Subject

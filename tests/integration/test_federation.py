@@ -9,18 +9,23 @@ import subprocess
 import time
 import urllib.request
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 import yaml
 
 from coordinator.errors import OperatorError
+from crypto.pki.identity import Role
+from crypto.pki.reading import parse_certificate
 from deploy.demo.recount import recount
+from deploy.local import parties
 from deploy.local.federation import Federation
-from deploy.local.parties import COORDINATOR
+from deploy.local.parties import COORDINATOR, OPERATOR
 from deploy.local.processes import script
 from policies.ledger.chain import Genesis
 from policies.ledger.ledger import Debit, Ledger
 from policies.plan.cost import Cost
+from support.online import Online
 from support.prepared import prepare
 from support.small_cohort import SILOS, policy_document, study_document, write_sites, write_yaml
 
@@ -245,3 +250,40 @@ def test_an_operator_of_another_authority_is_turned_away(tmp_path):
         assert "of the same authority" in done.stderr
         with ours.operator() as operator, pytest.raises(OperatorError, match="NOT_FOUND"):
             operator.start("nothing")
+
+
+ROLES = {COORDINATOR: Role.COORDINATOR, OPERATOR: Role.OPERATOR, **dict.fromkeys(SILOS, Role.SILO)}
+
+
+@pytest.mark.slow
+def test_a_study_goes_on_while_every_certificate_is_renewed_and_the_old_ones_are_revoked(tmp_path, monkeypatch):
+    monkeypatch.setattr(parties, "LOOPBACK", "localhost")
+    federation, online = build(tmp_path), Online(tmp_path / "online")
+    for name, role in ROLES.items():
+        home = federation.place.party(name)
+        for path in (*home.glob("*.pem"), home / "request.csr"):
+            path.unlink()
+        online.enrol(role, name, home=home, data_set=name if role is Role.SILO else None)
+    with federation:
+        federation.begin()
+        begun = follow(federation, lambda status: status.round >= 1)
+        first = {name: certificate(federation, name) for name in ROLES}
+        for name in ROLES:
+            online.renew(federation.place.party(name))
+        follow(federation, lambda status: status.round > begun.round or over(status))
+        for old in first.values():
+            online.authority.revoke(None, parse_certificate(old).serial_number, datetime.now(UTC), "renewed")
+        for name in ROLES:
+            online.bring_lists(federation.place.party(name))
+        status = follow(federation, over)
+        assert status.state == "finished", status.why
+        federation.wait_for_silos()
+    assert {member.state for member in status.members} == {"active"}
+    assert {time.attempt for time in status.times} == {1}, "no attempt was lost"
+    for silo in SILOS:
+        command = [script("fedward-silo"), "ledger", "verify", "-c", federation.config(silo)]
+        assert subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def certificate(federation, name):
+    return (federation.place.party(name) / "certificate.pem").read_bytes()

@@ -105,7 +105,7 @@ def test_a_password_in_the_configuration_is_refused_and_never_shown(write):
     [
         {"coordinator": "hub.example"},
         {"coordinator": "https://hub.example:8443"},
-        {"data": {}},
+        {"authority_url": "http://authority.example:8443"},
         {"data": {"No Name": "north.csv"}},
         {"metrics_port": 70000},
         {"device": "tpu"},

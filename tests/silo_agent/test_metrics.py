@@ -1,5 +1,8 @@
+from datetime import UTC, datetime
+
 from prometheus_client import generate_latest
 
+from crypto.pki.joining.renewal import Times
 from silo_agent.metrics import Metrics
 
 FORBIDDEN = ("norm", "loss", "auc", "patients", "weight", "path", "explanation")
@@ -23,12 +26,13 @@ def touched():
         gauge.labels("0123456789ab", "heads").set(0.75)
     metrics.removals.inc()
     metrics.connected.set(1)
+    metrics.tell_times(Times(datetime.fromtimestamp(2e9, UTC), None))
     return metrics
 
 
 def test_every_name_is_the_silos_and_every_label_is_known():
     families = list(touched().registry.collect())
-    assert len(families) == 18
+    assert len(families) == 20
     for family in families:
         assert family.name.startswith("fedward_silo_")
         assert family.documentation.endswith(".")
@@ -48,6 +52,8 @@ def test_what_is_scraped_says_what_was_counted():
         'fedward_silo_task_seconds_count{task="open"} 1.0',
         "fedward_silo_removals_total 1.0",
         "fedward_silo_connected 1.0",
+        "fedward_silo_certificate_expires_timestamp_seconds 2e+09",
+        "fedward_silo_revocation_lists_stale_timestamp_seconds 0.0",
     ):
         assert line in scraped.splitlines()
 

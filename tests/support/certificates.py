@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from unittest import mock
 
-from crypto.pki import authority
+from crypto.pki.authority import root as authority
+from crypto.pki.authority.issuing import take_back
+from crypto.pki.authority.register import Register
 from crypto.pki.certificates import Credential
 from crypto.pki.enrolment import create_request
 from crypto.pki.identity import Identity, Role, Subject
@@ -47,12 +50,29 @@ class Authority:
         home = self._folder / f"{identity.role.value}-{name}"
         subject = Subject(identity, data_set_of(name) if identity.role is Role.SILO else None)
         request = create_request(home, subject, hosts).read_bytes()
-        given = authority._period if period is None else _fixed(period)
-        with mock.patch.object(authority, "_period", given):
+        given = authority.period if period is None else _fixed(period)
+        with mock.patch.object(authority, "period", given):
             pem = authority.sign(self._root, request, subject=subject, days=30, hosts=hosts)
         (home / "certificate.pem").write_bytes(pem)
         (home / "authority.pem").write_bytes(self.pem)
         return home
+
+    @contextmanager
+    def revoked(self, uri: str, *homes: Path) -> Iterator[None]:
+        """Take back all that a party holds and give the list to some parties, or else to all coordinators.
+
+        Their files are taken away afterwards; who read them remembers what they said.
+        """
+        now = datetime.now(UTC)
+        with Register.open(self._root) as register:
+            take_back(register, uri, None, now, "left", now)
+        lists = authority.publish(self._root)
+        paths = [home / "crls.pem" for home in homes or self._folder.glob("coordinator-*")]
+        for path in paths:
+            path.write_bytes(lists)
+        yield
+        for path in paths:
+            path.unlink()
 
 
 def make_authority(folder: Path) -> Authority:
@@ -66,6 +86,6 @@ def load(folder: Path) -> Credential:
     return Credential.load(folder / "certificate.pem", folder / "key.pem", folder / "authority.pem")
 
 
-def _fixed(period: tuple[timedelta, timedelta]) -> Callable[[int], tuple[datetime, datetime]]:
+def _fixed(period: tuple[timedelta, timedelta]) -> Callable[..., tuple[datetime, datetime]]:
     now = datetime.now(UTC).replace(microsecond=0)
     return lambda _days: (now + period[0], now + period[1])

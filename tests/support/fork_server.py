@@ -29,7 +29,7 @@ from typing import Any
 PRELOADED = (
     "coordinator.cli",
     "coordinator.server",
-    "crypto.pki.authority_cli",
+    "crypto.pki.authority.cli",
     "silo_agent.assembly",
     "silo_agent.cli.main",
     "silo_agent.learning.learner",

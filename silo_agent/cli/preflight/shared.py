@@ -19,8 +19,10 @@ from pathlib import Path
 from typing import Final
 
 from crypto.errors import CryptoError
-from crypto.pki.certificates import Credential, Trust, ends, require_data_set
+from crypto.pki.certificates import Credential, Trust, require_data_set
 from crypto.pki.identity import Role
+from crypto.pki.joining.renewal import WARN_FROM, due, lists_until
+from crypto.pki.reading import ends, valid
 from policies.decision import decide
 from policies.documents.policy import Policy
 from policies.documents.study import Study
@@ -99,13 +101,25 @@ def load_credential(settings: AgentConfig) -> tuple[Credential | None, Finding]:
         credential = settings.credential()
     except CryptoError as fault:
         return None, Finding(name, Status.FAILS, str(fault))
-    until, left = ends(credential.certificate_pem), ends(credential.certificate_pem) - datetime.now(UTC)
-    status = Status.LOOK if left < _SOON else Status.OK
-    soon = "; have it renewed" if left < _SOON else ""
+    begins, until = valid(credential.certificate_pem)
+    now = datetime.now(UTC)
+    online = settings.authority_url is not None
+    late = due(begins, until, now, WARN_FROM) if online else until - now < _SOON
+    soon = (
+        f"; it should have been renewed, see that {settings.authority_url} answers" if online else "; have it renewed"
+    )
+    status = Status.LOOK if late else Status.OK
     text = (
-        f"{credential.identity}, valid until {until:%Y-%m-%d %H:%M} UTC ({left.days} days){soon}; key and authority fit"
+        f"{credential.identity}, valid until {until:%Y-%m-%d %H:%M} UTC ({(until - now).days} days)"
+        f"{soon if late else ''}; key and authority fit{_lists(credential)}"
     )
     return credential, Finding(name, status, text)
+
+
+def _lists(credential: Credential) -> str:
+    """Until when the revocation lists are fresh; they were read, and revoke neither this silo nor its authorities."""
+    until = lists_until(credential)
+    return "" if until is None else f"; revocation lists are fresh until {until:%Y-%m-%d %H:%M} UTC"
 
 
 # --- the network ---------------------------------------------------------------------------------------------------
@@ -219,7 +233,7 @@ def _handshake(settings: AgentConfig) -> Finding:
         msg = f"the TLS handshake fails ({why}); something on the way may answer in the coordinator's place"
         raise OSError(msg) from None
     pem = ssl.DER_cert_to_PEM_cert(der or b"").encode()
-    identity = Trust(settings.authority.read_bytes()).identify(pem, role=Role.COORDINATOR)
+    identity = Trust.load(settings.authority, settings.crls).identify(pem, role=Role.COORDINATOR)
     if alpn != "h2":
         msg = f"{protocol}, but the answer does not speak HTTP/2 ({alpn}); a proxy that opens TLS may be on the way"
         return Finding("TLS", Status.FAILS, msg)

@@ -1,4 +1,4 @@
-"""A certificate is examined once in a while; one that is refused, or expires, is never remembered."""
+"""The signatures of a certificate are checked once; time, role and revocation in every call, and no refusal is kept."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from coordinator.door import callers
-from coordinator.door.callers import REMEMBERED_SECONDS, UNKNOWN, RememberingTrust, certificate_of, label
+from coordinator.door.callers import UNKNOWN, RememberingTrust, certificate_of, label
 from crypto.errors import CertificateError
 from crypto.pki import certificates
 from crypto.pki.identity import Identity, Role
@@ -25,29 +25,26 @@ class Context:
 @pytest.fixture
 def examined(monkeypatch):
     """The certificates that were examined in full."""
-    seen, examine = [], certificates.Trust.identify
+    seen, real = [], certificates.Trust.examine
 
-    def identify(self, pem, **given):
+    def examine(self, pem):
         seen.append(pem)
-        return examine(self, pem, **given)
+        return real(self, pem)
 
-    monkeypatch.setattr(certificates.Trust, "identify", identify)
+    monkeypatch.setattr(certificates.Trust, "examine", examine)
     return seen
 
 
-def test_it_is_examined_once_until_the_time_is_over(authority, examined):
-    pem, now = load(authority.credential("silo", "often")).certificate_pem, [0.0]
-    trust = RememberingTrust(authority.pem, clock=lambda: now[0])
+def test_it_is_examined_once(authority, examined):
+    pem = load(authority.credential("silo", "often")).certificate_pem
+    trust = RememberingTrust(authority.pem)
     examined.clear()
     for _ in range(5):
         assert trust.identify(pem) == trust.identify(pem, role=Role.SILO) == Identity(Role.SILO, "often")
     assert len(examined) == 1
-    now[0] = REMEMBERED_SECONDS
-    trust.identify(pem)
-    assert len(examined) == 2
 
 
-def test_a_role_and_a_time_of_their_own_are_examined(authority, examined):
+def test_role_and_time_are_judged_in_every_call(authority, examined):
     pem = load(authority.credential("silo", "asked")).certificate_pem
     trust = RememberingTrust(authority.pem)
     trust.identify(pem)
@@ -56,7 +53,7 @@ def test_a_role_and_a_time_of_their_own_are_examined(authority, examined):
         trust.identify(pem, role=Role.OPERATOR)
     with pytest.raises(CertificateError, match="expired"):
         trust.identify(pem, now=datetime.now(UTC) + timedelta(days=365))
-    assert len(examined) == 2
+    assert not examined
 
 
 def test_no_refusal_is_remembered(authority, examined, tmp_path):

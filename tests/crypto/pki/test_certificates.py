@@ -10,10 +10,16 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, ExtensionOID
 
 from crypto.errors import CertificateError, SignatureRefused
-from crypto.pki import authority
-from crypto.pki.certificates import Credential, Trust, ends, fingerprint, parse_certificate, require_data_set
+from crypto.pki.authority import building
+from crypto.pki.authority import root as authority
+from crypto.pki.authority.register import Register
+from crypto.pki.certificates import Credential, Trust, require_data_set
+from crypto.pki.chain import Bundle
 from crypto.pki.enrolment import create_request
 from crypto.pki.identity import Identity, Role, Subject
+from crypto.pki.reading import ends, fingerprint, parse_certificate
+from crypto.pki.revocation import RevocationLists
+from tests.support.online import Online
 
 URIS = ("fedward://silo/a", "fedward://data-set/a")
 
@@ -113,7 +119,7 @@ def test_a_certificate_before_its_time_is_named(trust, silos):
 
 def test_an_expired_authority_is_named(trust, authority_folder):
     pem = issue(authority_folder, leaf(*URIS), days=1000)
-    with pytest.raises(CertificateError, match="the authority expired"):
+    with pytest.raises(CertificateError, match="the authority 'Consortium of tests' expired"):
         trust.identify(pem, now=datetime.now(UTC) + timedelta(days=500))
 
 
@@ -271,3 +277,68 @@ def test_a_certificate_says_when_it_ends(authority_folder):
     assert ends(root) == parse_certificate(root).not_valid_after_utc
     with pytest.raises(CertificateError, match="exactly one PEM certificate"):
         ends(b"nothing")
+
+
+def test_a_certificate_is_followed_as_its_file_changes_and_only_for_the_same_party_and_key(tmp_path):
+    online, told = Online(tmp_path), []
+    home = online.enrol("silo", "north")
+    credential = Credential.load(*(home / name for name in ("certificate.pem", "key.pem", "authority.pem")))
+    credential.tell_faults(told.append)
+    first = credential.certificate_pem
+    online.renew(home)
+    second = credential.certificate_pem
+    assert second == (home / "certificate.pem").read_bytes() != first
+    other = online.enrol("silo", "south")
+    for wrong in ((other / "certificate.pem").read_bytes(), first[:200], b""):
+        (home / "certificate.pem").write_bytes(wrong)
+        assert credential.certificate_pem == second
+    assert credential.chain_pem.startswith(second)
+    assert [fault.partition(":")[0] for fault in told] == ["certificate.pem"] * 3
+    (home / "certificate.pem").write_bytes(first)
+    assert credential.certificate_pem == first, "an older one of the same party and key still counts"
+
+
+def test_fresh_lists_are_required_of_every_authority_in_the_chain(tmp_path):
+    online = Online(tmp_path)
+    home = online.enrol("silo", "north")
+    pem, own = (home / "certificate.pem").read_bytes(), RevocationLists.read
+    with pytest.raises(CertificateError, match=r"revocation lists are required, and there are none; .* into crls\.pem"):
+        Trust(online.pem).identify(pem)
+    online.authority.lists_pem()
+    for missing, path in (("authority", online.issuing / "crl.pem"), ("issuing", online.issuing / "root.crl.pem")):
+        lists = own(path.read_bytes(), Bundle.read(online.pem))
+        with pytest.raises(CertificateError, match=f"there is no revocation list of the {missing}"):
+            Trust(online.pem, lambda lists=lists: lists).identify(pem)
+    whole = own(online.authority.lists_pem(), Bundle.read(online.pem))
+    trust, now = Trust(online.pem, lambda: whole), datetime.now(UTC)
+    assert trust.identify(pem).name == "north"
+    with pytest.raises(CertificateError, match="'Issuing of tests' is stale: the next one was due on"):
+        trust.identify(pem, now=now + timedelta(days=3))
+
+
+def test_what_began_while_a_certificate_was_valid_goes_on_unless_it_is_revoked(tmp_path):
+    online, now = Online(tmp_path), datetime.now(UTC)
+    admission, key = online.admit("silo", "north").admission, ec.generate_private_key(ec.SECP256R1())
+    times = (now - timedelta(minutes=4), now - timedelta(minutes=1))
+    pem = building.leaf(admission.subject, (), key.public_key(), times, online.stolen.above, admission=admission)
+    bundle = Bundle.read(online.pem)
+    trust = Trust(online.pem, lambda: RevocationLists.read(online.authority.lists_pem(), bundle))
+    with pytest.raises(CertificateError, match="expired on"):
+        trust.identify(pem)
+    begun = trust.begun(now - timedelta(minutes=2))
+    assert begun.identify(pem).name == "north"
+    with Register.open(online.issuing) as register:
+        register.revoke(parse_certificate(pem).serial_number, now, "north", "lost")
+    with pytest.raises(CertificateError, match="was revoked as of"):
+        begun.identify(pem)
+
+
+def test_during_a_change_of_root_both_are_trusted(tmp_path, silos):
+    online = Online(tmp_path)
+    home = online.enrol("silo", "new")
+    old = silos["north"]
+    (home / "authority.pem").write_bytes(old.authority_pem + online.pem)
+    trust = Trust.load(home / "authority.pem")
+    assert trust.identify((home / "certificate.pem").read_bytes()).name == "new"
+    with pytest.raises(CertificateError, match="there is no revocation list of the authority 'Consortium of tests'"):
+        trust.identify(old.certificate_pem)

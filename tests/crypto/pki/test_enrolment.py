@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from crypto.errors import EnrolmentError
-from crypto.pki.authority import read_request
+from crypto.pki.authority.root import read_request
 from crypto.pki.enrolment import create_request
 from crypto.pki.identity import Identity, Role, Subject
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import socket
+import ssl
 from concurrent.futures import ThreadPoolExecutor
 
 import grpc
@@ -9,6 +11,7 @@ from crypto.errors import CertificateError
 from crypto.pki.certificates import Trust
 from crypto.pki.identity import Role
 from crypto.pki.tls import channel_credentials, server_credentials
+from tests.support.online import Online, load
 
 
 @pytest.fixture(scope="module")
@@ -73,3 +76,57 @@ def test_roles_do_not_swap_sides(silos, coordinator):
         server_credentials(silos["north"])
     with pytest.raises(CertificateError, match="makes no calls"):
         channel_credentials(coordinator)
+
+
+def served(credentials):
+    """A server that says how the caller's certificate ends."""
+
+    def who(request, context):
+        return context.auth_context()["x509_pem_cert"][0]
+
+    server = grpc.server(ThreadPoolExecutor(2))
+    handler = grpc.method_handlers_generic_handler("test", {"Who": grpc.unary_unary_rpc_method_handler(who)})
+    server.add_generic_rpc_handlers((handler,))
+    port = server.add_secure_port("127.0.0.1:0", credentials)
+    server.start()
+    return server, port
+
+
+def test_a_renewed_certificate_is_shown_from_the_next_connection_on(tmp_path):
+    online = Online(tmp_path)
+    homes = {role: online.enrol(role, role) for role in ("coordinator", "silo")}
+    hub, north = (load(home) for home in homes.values())
+    server, port = served(server_credentials(hub))
+    try:
+        assert call(port, channel_credentials(north), "localhost") == north.certificate_pem
+        before = shown(port, north)
+        for home in homes.values():
+            online.renew(home)
+        assert call(port, channel_credentials(north), "localhost") == (homes["silo"] / "certificate.pem").read_bytes()
+        assert before != shown(port, north) == hub.certificate_pem
+    finally:
+        server.stop(None).wait()
+
+
+def shown(port, caller):
+    """The certificate that the server presents in a handshake."""
+    context = ssl.create_default_context(cadata=caller.trust.bundle.roots_pem.decode())
+    with (
+        socket.create_connection(("127.0.0.1", port), timeout=60) as plain,
+        context.wrap_socket(plain, server_hostname="localhost") as secure,
+    ):
+        return ssl.DER_cert_to_PEM_cert(secure.getpeercert(binary_form=True)).encode()
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
+def test_a_thief_of_the_online_key_stands_for_no_server_that_the_root_did_not_name(tmp_path, host):
+    online = Online(tmp_path, hosts=["hub.example"])
+    north = load(online.enrol("silo", "north"))
+    chain, key = online.authority.server_credential([host])
+    server, port = served(grpc.ssl_server_credentials([(key, chain)], online.pem, require_client_auth=True))
+    try:
+        with pytest.raises(grpc.RpcError) as refused:
+            call(port, channel_credentials(north), host)
+        assert "CERTIFICATE_VERIFY_FAILED" in refused.value.details()
+    finally:
+        server.stop(None).wait()

@@ -13,7 +13,7 @@ import pytest
 from pyarrow.parquet import read_table as read_parquet
 from typer.testing import CliRunner
 
-from crypto.pki.authority import read_request
+from crypto.pki.authority.root import read_request
 from crypto.pki.certificates import Trust
 from crypto.pki.identity import Identity, Role, Subject
 from policies.ledger.cosign import Cosigned

@@ -1,16 +1,18 @@
 import json
 from base64 import b64encode
+from datetime import UTC, datetime
 
 import pytest
 from structlog.testing import capture_logs
 
 from crypto.entropy import SystemEntropy
-from crypto.errors import SealError
+from crypto.errors import CertificateError, SealError
 from crypto.pki.at_rest import Vault
 from crypto.secagg.survivors import SurvivorList
 from crypto.secagg.unmasking import AttemptSecrets
 from protos import record
 from silo_agent.protocol.session import Session, session_name
+from support.online import Online, load
 from support.sessions import (
     NAMES,
     NEEDED,
@@ -20,6 +22,7 @@ from support.sessions import (
     TENSORS,
     bundles_of,
     dealt,
+    fresh,
     greeted,
     met,
     roster_of,
@@ -160,3 +163,29 @@ def test_secrets_of_an_attempt_lie_sealed_and_are_erased_with_it(stored, credent
     for session in (north, stored()["north"]):
         with pytest.raises(SealError, match="secrets of this attempt are gone"):
             session.within(roster).masks(PLACE, "heads", NAMES)
+
+
+def test_a_roster_is_judged_anew_at_every_attempt_and_not_within_one(tmp_path):
+    online = Online(tmp_path)
+    homes = {name: online.enrol("silo", name) for name in NAMES}
+    sessions = {name: fresh(load(home)) for name, home in homes.items()}
+    roster = roster_of(sessions)
+    within = sessions["north"].within
+    assert within(roster, PLACE).roster is within(roster, PLACE).roster
+    online.authority.revoke("fedward://silo/west", None, datetime.now(UTC), "left")
+    online.bring_lists(homes["north"])
+    assert within(roster, PLACE).roster.names == NAMES
+    with pytest.raises(CertificateError, match="fedward://silo/west was revoked"):
+        _ = within(roster, NEXT).roster
+
+
+def test_a_silo_whose_certificate_was_renewed_stays_in_the_roster_and_offers_the_new_one_next(tmp_path):
+    online = Online(tmp_path)
+    homes = {name: online.enrol("silo", name) for name in NAMES}
+    sessions = {name: fresh(load(home)) for name, home in homes.items()}
+    roster, greetings = greeted(sessions)
+    online.renew(homes["north"])
+    for session in sessions.values():
+        session.within(roster, PLACE).meet(greetings)
+    assert sessions["north"].member != roster[0]
+    assert dealt(sessions)[0][0] == sessions["north"].member

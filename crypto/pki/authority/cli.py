@@ -1,30 +1,26 @@
-"""`fedward-authority`: the consortium's offline root, for the person who keeps it.
+"""`fedward-authority`: the consortium's offline root and its online issuing authority, for the people who keep them.
 
 Guarantees: the command shows who is being certified, and for which key, before it writes. It overwrites nothing. If
-something is refused, it prints one line and exits with 1. The rules are in `authority`.
+something is refused, it prints one line and exits with 1. The rules are in `root` and `issuing`.
 
 The passphrase of the authority's key is read from FEDWARD_AUTHORITY_PASSPHRASE, or asked for at a terminal.
 """
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from crypto.errors import CryptoError, EnrolmentError
-from crypto.pki import authority
-from crypto.pki.certificates import fingerprint
+from crypto.pki.authority import cli_online, root
+from crypto.pki.authority.asking import diagnosed, passphrase, read, require_new, warn_unprotected
+from crypto.pki.authority.building import read_request
+from crypto.pki.authority.service.cli import serve
 from crypto.pki.identity import Identity, Role, Subject
 from crypto.pki.key_files import write_new
-
-PASSPHRASE_VARIABLE = "FEDWARD_AUTHORITY_PASSPHRASE"  # noqa: S105  # the name of a variable, not its content
+from crypto.pki.reading import fingerprint
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, help=(__doc__ or "").partition("\n")[0])
 
@@ -42,33 +38,7 @@ def _program(
         bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """The consortium's offline root, for the person who keeps it."""
-
-
-@contextmanager
-def _diagnosed() -> Iterator[None]:
-    try:
-        yield
-    except CryptoError as error:
-        typer.echo(f"refused: {error}", err=True)
-        raise typer.Exit(1) from None
-
-
-def _at_terminal() -> bool:
-    return sys.stdin.isatty()
-
-
-def _passphrase(*, confirm: bool) -> bytes | None:
-    """The passphrase, from the variable or a person; None if it is empty. With `confirm` somebody must have said so."""
-    given = os.environ.get(PASSPHRASE_VARIABLE)
-    if given is None and confirm and not _at_terminal():
-        msg = f"nobody can be asked for the new key's passphrase; set {PASSPHRASE_VARIABLE} (empty: no passphrase)"
-        raise EnrolmentError(msg)
-    if given is None and _at_terminal():
-        given = typer.prompt(
-            "Passphrase of the authority's key", default="", hide_input=True, confirmation_prompt=confirm
-        )
-    return given.encode() if given else None
+    """The consortium's authorities, for the people who keep them."""
 
 
 @app.command()
@@ -76,15 +46,17 @@ def init(
     folder: Annotated[Path, typer.Argument(help="Folder of the authority, on a machine that stays offline.")],
     name: Annotated[str, typer.Option(help="Name of the authority, for people.")],
     days: Annotated[int, typer.Option(help="Days until the authority itself expires.")] = 3650,
+    succeeds: Annotated[
+        Path | None, typer.Option(help="Folder of the root that this one succeeds, whose register goes on here.")
+    ] = None,
 ) -> None:
     """Make the authority: its certificate, its key and the register of what it certifies."""
-    with _diagnosed():
-        passphrase = _passphrase(confirm=True)
-        certificate = authority.init(folder, name, days, passphrase=passphrase)
+    with diagnosed():
+        given = passphrase(confirm=True)
+        certificate = root.init(folder, name, days, passphrase=given, predecessor=succeeds)
         typer.echo(f"authority {name!r}, certificate SHA-256 {fingerprint(certificate)}")
-        typer.echo(f"give {authority.CERTIFICATE_FILE} to every party; keep {authority.KEY_FILE} offline")
-        if passphrase is None:
-            typer.echo(f"the key has no passphrase; set {PASSPHRASE_VARIABLE} to protect it", err=True)
+        typer.echo(f"give {root.CERTIFICATE_FILE} to every party; keep {root.KEY_FILE} offline")
+        warn_unprotected(given)
 
 
 @app.command()
@@ -102,28 +74,22 @@ def sign(  # noqa: PLR0917  # typer calls it, by name
     days: Annotated[int, typer.Option(help="Days until the certificate expires.")] = 90,
 ) -> None:
     """Certify one party."""
-    with _diagnosed():
+    with diagnosed():
         subject = Subject(Identity(role, name), data_set)
-        pem = _read(request)
-        asked = authority.read_request(pem)
+        pem = read(request)
+        asked = read_request(pem)
         typer.echo(f"the request is for {asked.subject}, hosts: {', '.join(asked.hosts) or 'none'}")
         typer.echo(f"its key has SHA-256 {asked.fingerprint}: compare it with the party")
-        if out.exists():
-            msg = f"{out.name} exists already and is never overwritten; choose another path with --out"
-            raise EnrolmentError(msg)
-        certificate = authority.sign(
-            folder, pem, subject=subject, days=days, hosts=host or [], passphrase=_passphrase(confirm=False)
+        require_new(out)
+        certificate = root.sign(
+            folder, pem, subject=subject, days=days, hosts=host or [], passphrase=passphrase(confirm=False)
         )
         write_new(out, certificate, secret=False)
         typer.echo(f"certified {subject} for {days} days, certificate SHA-256 {fingerprint(certificate)}")
 
 
-def _read(path: Path) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        msg = f"{path.name} cannot be read ({error.strerror}); fix the path"
-        raise EnrolmentError(msg) from None
+for _command in (*cli_online.COMMANDS, serve):
+    app.command()(_command)
 
 
 def main() -> None:

@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 from typer.testing import CliRunner
 
-from crypto.pki import authority_cli
-from crypto.pki.authority_cli import PASSPHRASE_VARIABLE, app
+from crypto.pki.authority import asking, cli
+from crypto.pki.authority.asking import PASSPHRASE_VARIABLE
+from crypto.pki.authority.cli import app
 from crypto.pki.certificates import Credential
 from crypto.pki.enrolment import create_request
 from crypto.pki.identity import Identity, Role, Subject
@@ -121,15 +122,15 @@ def test_the_passphrase_comes_from_the_environment_or_a_terminal(run, tmp_path, 
         "a.pem",
     )
     assert "give the passphrase" in run(*arguments).output
-    monkeypatch.setattr(authority_cli.typer, "prompt", lambda *_, **__: "long and secret")
-    monkeypatch.setattr(authority_cli, "_at_terminal", lambda: True)
+    monkeypatch.setattr(asking.typer, "prompt", lambda *_, **__: "long and secret")
+    monkeypatch.setattr(asking, "at_terminal", lambda: True)
     assert run(*arguments).exit_code == 0
 
 
 def test_the_console_script_runs_it(monkeypatch, capsys):
     monkeypatch.setattr("sys.argv", ["fedward-authority", "--help"])
     with pytest.raises(SystemExit, match="0"):
-        authority_cli.main()
+        cli.main()
     shown = capsys.readouterr().out
     assert "init" in shown
     assert "sign" in shown

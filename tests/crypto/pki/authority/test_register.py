@@ -1,14 +1,17 @@
 from __future__ import annotations
 
+import errno
+import hashlib
 import json
+import os
 import threading
 
 import pytest
 
 from crypto.errors import EnrolmentError
-from crypto.pki import authority
+from crypto.pki.authority import root as authority
+from crypto.pki.authority.register import REGISTER_FILE, Register
 from crypto.pki.identity import Identity, Role, Subject
-from crypto.pki.register import REGISTER_FILE, Register
 
 
 def silo(name, data_set):
@@ -88,13 +91,15 @@ def test_a_register_that_cannot_be_read_certifies_nobody(root, pem, line):
         require_free(root, silo("west", "west-ward"))
 
 
-def test_a_register_that_is_lost_or_full_certifies_nobody(root, pem):
-    with Register.open(root) as register:
-        register._file.close()
-        register._file = open("/dev/full", "wb", buffering=0)  # noqa: SIM115, PTH123  # record closes nothing
+def test_a_register_that_is_lost_or_full_certifies_nobody(root, pem, monkeypatch):
+    def full(_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
         with pytest.raises(EnrolmentError, match="cannot be written"):
-            register.record(pem, NORTH, ())
-        register._file.close()
+            record(root, pem, NORTH)
+    assert (root / REGISTER_FILE).read_bytes() == b""
     (root / REGISTER_FILE).unlink()
     with pytest.raises(EnrolmentError, match="cannot be opened"):
         require_free(root, NORTH)
@@ -118,3 +123,29 @@ def test_one_waits_for_the_other(root, pem):
         register.record(pem, NORTH, ())
     thread.join(300)
     assert len(refused) == 1
+
+
+def test_who_changes_or_removes_an_entry_is_found_out(root, pem):
+    record(root, pem, NORTH, silo("south", "south-ward"), silo("west", "west-ward"))
+    path = root / REGISTER_FILE
+    lines = path.read_bytes().splitlines(keepends=True)
+    for changed in (lines[1:], [lines[0], lines[2]], [lines[0].replace(b"north-ward", b"new-ward"), *lines[1:]]):
+        path.write_bytes(b"".join(changed))
+        with pytest.raises(EnrolmentError, match="does not follow from the lines before it"):
+            record(root, pem, silo("new", "new"))
+    path.write_bytes(b"".join(lines))
+    with Register.open(root) as register:
+        assert register.head() == hashlib.sha256(b"".join(lines)).hexdigest()
+
+
+def test_entries_of_version_05_may_stand_before_the_chain_alone(root, pem):
+    path = root / REGISTER_FILE
+    old = json.dumps({"identity": "fedward://silo/north", "data_set": "north-ward", "serial": "ab"}) + "\n"
+    path.write_text(old)
+    record(root, pem, silo("south", "south-ward"))
+    with pytest.raises(EnrolmentError, match="was certified for"):
+        require_free(root, silo("new", "north-ward"))
+    with path.open("a") as register:
+        register.write(old)
+    with pytest.raises(EnrolmentError, match="line 3 does not follow"):
+        require_free(root, NORTH)

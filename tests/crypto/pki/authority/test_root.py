@@ -8,10 +8,13 @@ from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from crypto.errors import CertificateError, EnrolmentError
-from crypto.pki import authority
-from crypto.pki.certificates import Trust, fingerprint
+from crypto.pki.authority import building, issuing
+from crypto.pki.authority import root as authority
+from crypto.pki.authority.register import Register
+from crypto.pki.certificates import Trust
 from crypto.pki.enrolment import create_request
 from crypto.pki.identity import Identity, Role, Subject
+from crypto.pki.reading import fingerprint, parse_certificate
 
 NORTH = Subject(Identity(Role.SILO, "north"), "north-ward")
 HUB = Subject(Identity(Role.COORDINATOR, "hub"))
@@ -151,3 +154,44 @@ def test_a_silo_keeps_its_data_set_and_a_data_set_its_silo(root, north, tmp_path
         Trust((root / "authority.pem").read_bytes()).identify(authority.sign(root, renewed, subject=NORTH, days=9))
         == NORTH.identity
     )
+
+
+def test_a_new_root_goes_on_with_the_register_so_that_no_data_set_gets_a_second_silo(root, north, tmp_path):
+    authority.sign(root, north, subject=NORTH, days=9)
+    authority.init(tmp_path / "new", "New", 100, predecessor=root)
+    taken = Subject(Identity(Role.SILO, "second"), "north-ward")
+    for refused in (
+        lambda: authority.admit(tmp_path / "new", taken, days=9, redeem_days=1),
+        lambda: authority.sign(
+            tmp_path / "new", create_request(tmp_path / "second", taken).read_bytes(), subject=taken, days=9
+        ),
+    ):
+        with pytest.raises(
+            EnrolmentError, match="was certified for fedward://silo/north, whose ledger keeps its budget"
+        ):
+            refused()
+    authority.admit(tmp_path / "new", NORTH, days=9, redeem_days=1)
+    with Register.open(tmp_path / "new") as register:
+        assert [one["kind"] for one in register.entries()] == ["certificate", "succession", "admission"]
+        assert [one["kind"] for one in register.own()] == ["admission"], "it revokes nothing that another root signed"
+
+
+def test_who_is_admitted_is_admitted_for_what_the_person_typed(root):
+    token = authority.admit(root, HUB, days=9, redeem_days=30, hosts=["hub.example", "a.example"])
+    admission = token.admission
+    assert (admission.subject, admission.hosts) == (HUB, ("a.example", "hub.example"))
+    assert admission.redeem_until == admission.expires
+    admission.verify(parse_certificate((root / "authority.pem").read_bytes()))
+    with pytest.raises(EnrolmentError, match="outlive the authority"):
+        authority.admit(root, HUB, days=101, redeem_days=1, hosts=["hub.example"])
+
+
+def test_a_root_of_version_05_delegates_to_nobody(tmp_path, monkeypatch):
+    monkeypatch.setattr(building, "_DELEGABLE", 0)
+    authority.init(tmp_path / "old", "Old", 100)
+    for refused in (
+        lambda: authority.admit(tmp_path / "old", NORTH, days=9, redeem_days=1),
+        lambda: authority.delegate(tmp_path / "old", issuing.prepare(tmp_path / "i", "Online"), days=9, hosts=["a"]),
+    ):
+        with pytest.raises(CertificateError, match=r"made by version 0\.5 and may have no issuing authority under it"):
+            refused()

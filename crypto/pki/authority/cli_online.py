@@ -1,0 +1,179 @@
+"""`fedward-authority issuing`, `delegate`, `admit`, `revoke`, `crl`, `register`: certificates online, and their end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crypto.errors import EnrolmentError
+from crypto.pki.authority import issuing as online
+from crypto.pki.authority import root
+from crypto.pki.authority.asking import diagnosed, passphrase, read, warn_unprotected
+from crypto.pki.authority.building import read_authority_request
+from crypto.pki.authority.issuing import IssuingAuthority, take_back
+from crypto.pki.authority.keeping import NEWEST_LIST
+from crypto.pki.authority.register import Register
+from crypto.pki.identity import Identity, Role, Subject
+from crypto.pki.key_files import make_folder, replace, write_new
+from crypto.pki.reading import key_fingerprint
+
+Folder = Annotated[Path, typer.Argument(help="Folder of the authority: the root, or an issuing authority.")]
+Root = Annotated[Path, typer.Argument(help="Folder of the root, on a machine that stays offline.")]
+
+
+def issuing(
+    folder: Annotated[Path, typer.Argument(help="New folder, on the machine that will serve.")],
+    name: Annotated[str, typer.Option(help="Name of the issuing authority, for people.")],
+) -> None:
+    """Make the key of an issuing authority, and a request for the root to delegate to it."""
+    with diagnosed():
+        given = passphrase(confirm=True)
+        request = online.prepare(folder, name, passphrase=given)
+        _, key = read_authority_request(request)
+        typer.echo(f"issuing authority {name!r}, key SHA-256 {key_fingerprint(key)}")
+        typer.echo(f"carry {online.REQUEST_FILE} to the root (`fedward-authority delegate`); the key stays here")
+        warn_unprotected(given)
+
+
+def delegate(
+    folder: Root,
+    request: Annotated[Path, typer.Argument(help="The issuing authority's request (.csr).")],
+    out: Annotated[Path, typer.Option(help="Folder for authority.pem and root.crl.pem; made if it is not there.")],
+    host: Annotated[
+        list[str] | None,
+        typer.Option(help="DNS name of the issuing service or of a coordinator; repeatable."),
+    ] = None,
+    days: Annotated[int, typer.Option(help="Days until the issuing authority expires.")] = 365,
+) -> None:
+    """Certify an issuing authority. It may certify parties that the root admits, and servers for these hosts alone."""
+    with diagnosed():
+        pem = read(request)
+        name, key = read_authority_request(pem)
+        typer.echo(f"the request is of {name!r}, key SHA-256 {key_fingerprint(key)}: compare it on the other machine")
+        for path in (out / online.BUNDLE_FILE, out / online.ROOT_LISTS_FILE):
+            if path.exists():
+                msg = f"{path.name} exists already and is never overwritten; choose another folder with --out"
+                raise EnrolmentError(msg)
+        given = passphrase(confirm=False)
+        bundle = root.delegate(folder, pem, days=days, hosts=host or [], passphrase=given)
+        lists = root.publish(folder, passphrase=given)
+        make_folder(out)
+        write_new(out / online.BUNDLE_FILE, bundle, secret=False)
+        write_new(out / online.ROOT_LISTS_FILE, lists, secret=False)
+        typer.echo(f"delegated to {name!r} for {days} days; carry both files in {out} to its folder")
+
+
+def admit(  # noqa: PLR0917  # typer calls it, by name
+    folder: Root,
+    role: Annotated[Role, typer.Option(help="What the party will be.")],
+    name: Annotated[str, typer.Option(help="Who the party will be.")],
+    data_set: Annotated[
+        str | None,
+        typer.Option(help="The data set whose budget the silo keeps. For silos only; it cannot be changed later."),
+    ] = None,
+    host: Annotated[list[str] | None, typer.Option(help="DNS name of a coordinator; repeatable.")] = None,
+    days: Annotated[int, typer.Option(help="Days for which certificates are renewed online.")] = 730,
+    redeem_days: Annotated[int, typer.Option(help="Days until the token must have been used.")] = 14,
+    url: Annotated[str | None, typer.Option(help="Where the issuing authority answers: https://host:port.")] = None,
+) -> None:
+    """Admit a party and print its one-time token. Give it to the party over a channel that both trust."""
+    with diagnosed():
+        subject = Subject(Identity(role, name), data_set)
+        token = root.admit(
+            folder,
+            subject,
+            days=days,
+            redeem_days=redeem_days,
+            hosts=host or [],
+            url=url,
+            passphrase=passphrase(confirm=False),
+        )
+        typer.echo(
+            f"admitted {subject} until {token.admission.expires:%Y-%m-%d}; the token is secret, works once, until"
+            f" {token.admission.redeem_until:%Y-%m-%d %H:%M} UTC:",
+            err=True,
+        )
+        typer.echo(token.text())
+
+
+def revoke(  # noqa: PLR0917  # typer calls it, by name
+    folder: Folder,
+    reason: Annotated[str, typer.Option(help="Why, for the register.")],
+    role: Annotated[Role | None, typer.Option(help="With --name: all that this party holds.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the party.")] = None,
+    serial: Annotated[str | None, typer.Option(help="One serial number, in hexadecimal (see `register`).")] = None,
+    since: Annotated[
+        datetime | None, typer.Option(help="When the key was lost, UTC; now, if not said.", formats=["%Y-%m-%dT%H:%M"])
+    ] = None,
+) -> None:
+    """Take back what this authority certified, and make its next revocation list."""
+    with diagnosed():
+        now = datetime.now(UTC)
+        when = now if since is None else since.replace(tzinfo=UTC)
+        if (serial is None) == (name is None) or (name is None) != (role is None) or when > now:
+            msg = "give either --serial, or --role and --name; --since must be past"
+            raise EnrolmentError(msg)
+        party = Identity(role, name).uri if role is not None and name is not None else None
+        number = _number(serial) if serial is not None else None
+        given = passphrase(confirm=False)
+        if _is_issuing(folder):
+            told = IssuingAuthority.load(folder, passphrase=given).revoke(party, number, when, reason)
+        else:
+            root.load(folder, given)
+            with Register.open(folder) as register:
+                told = take_back(register, party, number, when, reason, now)
+            root.publish(folder, passphrase=given)
+        typer.echo("\n".join(told))
+        if _is_issuing(folder):
+            typer.echo("the issuing service hands out the new list from now on")
+        else:
+            typer.echo(f"bring {folder / NEWEST_LIST} to the issuing authority as {online.ROOT_LISTS_FILE}, and to")
+            typer.echo("parties that fetch no lists, whose crls.pem holds the newest list of each authority")
+
+
+def crl(
+    folder: Folder,
+    days: Annotated[int, typer.Option(help="Days until the root makes its next list.")] = root.LIST_DAYS,
+    out: Annotated[
+        Path | None, typer.Option(help="Write the newest lists of all authorities here, as crls.pem.")
+    ] = None,
+) -> None:
+    """Make the authority's next revocation list."""
+    with diagnosed():
+        given = passphrase(confirm=False)
+        if _is_issuing(folder):
+            lists = IssuingAuthority.load(folder, passphrase=given).lists_pem()
+        else:
+            lists = root.publish(folder, days, passphrase=given)
+            typer.echo(f"{NEWEST_LIST} is fresh for {days} days; make the next one before")
+        if out is not None:
+            replace(out, lists)
+            typer.echo(f"wrote {out}")
+
+
+def register(folder: Folder) -> None:
+    """Check the register's chain and print it, one JSON object a line; its head, to note down, goes to stderr."""
+    with diagnosed(), Register.open(folder) as found:
+        for entry in found.entries():
+            typer.echo(json.dumps(dict(entry), sort_keys=True))
+        typer.echo(f"the register is whole, SHA-256 {found.head()}", err=True)
+
+
+COMMANDS: tuple[Callable[..., None], ...] = (issuing, delegate, admit, revoke, crl, register)
+
+
+def _is_issuing(folder: Path) -> bool:
+    return (folder / online.KEY_FILE).exists()
+
+
+def _number(serial: str) -> int:
+    try:
+        return int(serial, 16)
+    except ValueError:
+        msg = "--serial is a number in hexadecimal, as `register` prints it"
+        raise EnrolmentError(msg) from None

@@ -1,0 +1,300 @@
+"""The issuing authority: online, under the offline root, never on the coordinator's machine.
+
+Guarantees: it certifies only whom the root admitted, for what the root admitted, and puts the admission into the
+certificate, without which nobody accepts it. A token is redeemed by one key, durably, before a certificate leaves. A
+certificate is renewed only for the key and the subject that it has, while it is valid and neither it nor its admission
+was revoked. Every certificate is in the register before it is handed out.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Self
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+
+from crypto.errors import CertificateError, EnrolmentError
+from crypto.pki.admission import Admission, Token
+from crypto.pki.authority import building
+from crypto.pki.authority.building import Request, read_request
+from crypto.pki.authority.keeping import NEWEST_LIST, Keeper, load_key, make_list
+from crypto.pki.authority.register import CERTIFICATE, REGISTER_FILE, Entry, Register
+from crypto.pki.certificates import Trust
+from crypto.pki.chain import Authority, Bundle
+from crypto.pki.identity import Role
+from crypto.pki.key_files import make_folder, new_key, write_new
+from crypto.pki.revocation import RevocationLists
+
+KEY_FILE = "issuing.key"
+REQUEST_FILE = "issuing.csr"
+BUNDLE_FILE = "authority.pem"
+ROOT_LISTS_FILE = "root.crl.pem"
+"""The roots' newest lists, one after the other, brought here by hand."""
+LIFE = timedelta(days=7)
+"""How long a certificate lasts: short, so that a lost one is soon worth nothing."""
+OPERATOR_LIFE = timedelta(days=30)
+"""The same for operators, whose certificates are renewed only when they use them."""
+LIST_LIFE = timedelta(days=2)
+"""How long a list is fresh: as long as the parties can do without this authority."""
+
+
+def prepare(folder: Path, name: str, *, passphrase: bytes | None = None) -> bytes:
+    """Make `issuing.key` (mode 0600), an empty register and `issuing.csr`, and return the request for the root.
+
+    Raises `EnrolmentError`, also if any of the files exists.
+    """
+    subject = building.common_name(name)
+    make_folder(folder)
+    key, pem = new_key(passphrase)
+    write_new(folder / KEY_FILE, pem, secret=True)
+    write_new(folder / REGISTER_FILE, b"", secret=False)
+    request = x509.CertificateSigningRequestBuilder().subject_name(subject).sign(key, hashes.SHA256())
+    request_pem = request.public_bytes(serialization.Encoding.PEM)
+    write_new(folder / REQUEST_FILE, request_pem, secret=False)
+    return request_pem
+
+
+class IssuingAuthority:
+    """An issuing authority in its folder. Its methods may be called by many threads."""
+
+    def __init__(self, folder: Path, keeper: Keeper, bundle_pem: bytes, me: Authority) -> None:
+        self._folder, self._keeper, self._me = folder, keeper, me
+        self.authority_pem = bundle_pem
+        """What every party trusts: the roots, and the issuing authorities under them."""
+        self._bundle = Bundle.read(bundle_pem)
+        self._guard = threading.Lock()
+
+    @classmethod
+    def load(cls, folder: Path, *, passphrase: bytes | None = None) -> Self:
+        """Read key, `authority.pem` and the roots' lists. Raises `EnrolmentError`, `CertificateError`."""
+        key = load_key(folder / KEY_FILE, passphrase, "fedward-authority issuing")
+        bundle_pem = _bytes(folder / BUNDLE_FILE, "put there what `fedward-authority delegate` wrote")
+        for me in Bundle.read(bundle_pem).issuing:
+            if me.certificate.public_key() == key.public_key():
+                authority = cls(folder, Keeper(me.certificate, key), bundle_pem, me)
+                authority._root_lists()
+                return authority
+        msg = (
+            f"{BUNDLE_FILE} holds no certificate for {KEY_FILE}; have the root delegate to {REQUEST_FILE}"
+            " (`fedward-authority delegate`), and put there what it wrote"
+        )
+        raise EnrolmentError(msg)
+
+    @property
+    def certificate(self) -> x509.Certificate:
+        """The authority's own certificate."""
+        return self._keeper.certificate
+
+    @property
+    def name(self) -> str:
+        """The authority's name, for people."""
+        return self._me.name
+
+    def lists_pem(self, now: datetime | None = None) -> bytes:
+        """Return the lists of this authority and of the roots, as parties keep them in `crls.pem`.
+
+        A list that is half over is made anew before. Raises `EnrolmentError`, `CertificateError`.
+        """
+        now = now or datetime.now(UTC)
+        own = self._own_list(now)
+        return own.rstrip() + b"\n" + _bytes(self._folder / ROOT_LISTS_FILE, "bring the roots' lists")
+
+    def redeem(self, request: bytes, token: Token, *, now: datetime | None = None) -> bytes:
+        """Certify a party for the first time; return the certificate (PEM).
+
+        Raises `EnrolmentError` or `CertificateError` if the root did not admit the party, the request differs from the
+        admission, or the token is over, revoked, or was redeemed by another key.
+        """
+        now, asked, admission = now or datetime.now(UTC), read_request(request), token.admission
+        self._require_admitted(admission, now)
+        admission.require_secret(token.secret, now)
+        self._require_same(asked, admission)
+        with self._guard, Register.open(self._folder) as register:
+            self._require_unrevoked(register, admission)
+            register.redeem(admission, asked.fingerprint)
+            return self._issue(register, asked, admission, now)
+
+    def renew(self, request: bytes, certificate_pem: bytes, *, now: datetime | None = None) -> bytes:
+        """Certify a party again, which showed `certificate_pem` over TLS; return the certificate (PEM).
+
+        The key stays the same: a party's key also opens what it sealed at rest. Raises `EnrolmentError` or
+        `CertificateError`.
+        """
+        now, asked = now or datetime.now(UTC), read_request(request)
+        trust = Trust(self.authority_pem, lambda: self._lists(now))
+        holder = trust.examine(certificate_pem)
+        trust.judge(holder, now=now)
+        if holder.admission is None:
+            msg = (
+                f"the certificate of {holder.identity} is the root's own and was not admitted to online renewal; ask"
+                " the authority for a token (`fedward-authority admit`)"
+            )
+            raise EnrolmentError(msg)
+        admission = holder.admission[0]
+        if asked.public_key != holder.certificate.public_key():
+            msg = (
+                f"the request has another key than the certificate of {holder.identity}; renew with the same key, or"
+                " ask the authority for a token"
+            )
+            raise EnrolmentError(msg)
+        self._require_admitted(admission, now)
+        self._require_same(asked, admission)
+        with self._guard, Register.open(self._folder) as register:
+            self._require_unrevoked(register, admission)
+            return self._issue(register, asked, admission, now)
+
+    def server_credential(self, hosts: Sequence[str], *, now: datetime | None = None) -> tuple[bytes, bytes]:
+        """Make key and certificate for this authority's own HTTPS; return the chain and the key (PEM).
+
+        They last as long as the authority itself. Raises `EnrolmentError` if a host is none that the root allowed.
+        """
+        key, key_pem = new_key()
+        begin, _ = building.period(1, now)
+        times = (begin, self._keeper.certificate.not_valid_after_utc)
+        leaf = building.server(hosts, key.public_key(), times, self._keeper.above)
+        return leaf + self._keeper.certificate.public_bytes(serialization.Encoding.PEM), key_pem
+
+    def revoke(self, identity: str | None, serial: int | None, since: datetime, reason: str) -> list[str]:
+        """Revoke what this authority certified, by the party's URI or by one serial number; make a new list.
+
+        By the party, all its certificates that have not expired are revoked, and its admissions count no more here.
+        Return a sentence for each. Raises `EnrolmentError` if there is nothing to revoke.
+        """
+        now = datetime.now(UTC)
+        with self._guard, Register.open(self._folder) as register:
+            told = take_back(register, identity, serial, since, reason, now)
+            make_list(self._keeper, register.revoked(), self._folder, now + LIST_LIFE, now)
+        return told
+
+    def _issue(self, register: Register, asked: Request, admission: Admission, now: datetime) -> bytes:
+        begin, _ = building.period(1, now)
+        above = (self._me, self._me.above) if self._me.above is not None else (self._me,)
+        life = OPERATOR_LIFE if admission.subject.identity.role is Role.OPERATOR else LIFE
+        ends = [now.replace(microsecond=0) + life, admission.expires]
+        ends += [one.certificate.not_valid_after_utc for one in above]
+        pem = building.leaf(
+            admission.subject,
+            admission.hosts,
+            asked.public_key,
+            (begin, min(ends)),
+            self._keeper.above,
+            admission=admission,
+        )
+        register.record(pem, admission.subject, admission.hosts, admission=admission)
+        return pem
+
+    def _require_admitted(self, admission: Admission, now: datetime) -> None:
+        root = self._bundle.root(admission.root)
+        if root is None:
+            msg = (
+                f"the admission of {admission.subject} is by a root that this authority does not know; ask your own"
+                " consortium's authority"
+            )
+            raise CertificateError(msg)
+        admission.verify(root.certificate)
+        if now >= admission.expires:
+            msg = (
+                f"the admission of {admission.subject} ended on {admission.expires:%Y-%m-%d}; ask the authority for a"
+                " new token (`fedward-authority admit`)"
+            )
+            raise EnrolmentError(msg)
+        lists = self._root_lists()
+        lists.require_fresh(root, now)
+        since = lists.revoked(root, admission.serial)
+        if since is not None:
+            raise EnrolmentError(_taken_back(admission, since))
+
+    def _require_unrevoked(self, register: Register, admission: Admission) -> None:
+        since = register.revoked().get(admission.serial)
+        if since is not None:
+            raise EnrolmentError(_taken_back(admission, since))
+
+    @staticmethod
+    def _require_same(asked: Request, admission: Admission) -> None:
+        faults = []
+        if asked.subject != admission.subject:
+            faults.append(f"it is for {asked.subject}, and admitted is {admission.subject}")
+        if tuple(sorted(asked.hosts)) != admission.hosts:
+            wanted, given = (", ".join(sorted(some)) or "none" for some in (asked.hosts, admission.hosts))
+            faults.append(f"its hosts are {wanted}, and admitted are {given}")
+        if faults:
+            msg = f"the request is not what was admitted: {'; '.join(faults)}; make it as admitted, or ask for a token"
+            raise EnrolmentError(msg)
+
+    def _own_list(self, now: datetime) -> bytes:
+        """Return the newest list, and make a new one if that is half over, or leaves out what was revoked since."""
+        path = self._folder / NEWEST_LIST
+        with self._guard, Register.open(self._folder) as register:
+            revoked = register.revoked()
+            if path.exists():
+                pem = path.read_bytes()
+                newest = RevocationLists.read(pem, self._bundle).newest(self._me)
+                if (
+                    newest is not None
+                    and newest.until - now > LIST_LIFE / 2
+                    and newest.revoked.keys() >= revoked.keys()
+                ):
+                    return pem
+            return make_list(self._keeper, revoked, self._folder, now + LIST_LIFE, now)
+
+    def _root_lists(self) -> RevocationLists:
+        try:
+            return RevocationLists.read(_bytes(self._folder / ROOT_LISTS_FILE, "bring the roots' lists"), self._bundle)
+        except CertificateError as error:
+            msg = f"{ROOT_LISTS_FILE}: {error}"
+            raise CertificateError(msg) from None
+
+    def _lists(self, now: datetime) -> RevocationLists:
+        return RevocationLists.read(self.lists_pem(now), self._bundle)
+
+
+def take_back(  # noqa: PLR0917  # a revocation has so many parts
+    register: Register, identity: str | None, serial: int | None, since: datetime, reason: str, now: datetime
+) -> list[str]:
+    """Write revocations into a register: all that a party holds and that has not expired, or one serial number.
+
+    Returns a sentence for each. Raises `EnrolmentError` if there is nothing to revoke.
+    """
+    done, told = register.revoked(), []
+    for entry in register.own():
+        number = int(entry.get("serial", "0"), 16)
+        fits = number == serial if serial is not None else entry.get("identity") == identity
+        known = "not_after" in entry and datetime.fromisoformat(entry["not_after"]) > now
+        for one, what in _marks(entry) if fits and known else ():
+            if one not in done:
+                register.revoke(one, since, what, reason)
+                done[one] = since
+                told.append(f"revoked {what}, serial number {one:x}, as of {since:%Y-%m-%d %H:%M} UTC")
+    if not told:
+        name = identity if serial is None else f"the serial number {serial:x}"
+        msg = f"there is nothing of {name} in this register that has not expired or been revoked; see `register`"
+        raise EnrolmentError(msg)
+    return told
+
+
+def _marks(entry: Entry) -> list[tuple[int, str]]:
+    """What to revoke for an entry: its own number, and the admission behind a certificate."""
+    what = entry.get("identity") or f"the issuing authority {entry.get('name')!r}"
+    found = [(int(entry["serial"], 16), f"the {entry['kind']} of {what}" if "identity" in entry else str(what))]
+    if entry["kind"] == CERTIFICATE and "admission" in entry:
+        found.append((int(entry["admission"], 16), f"the admission of {what}, here"))
+    return found
+
+
+def _taken_back(admission: Admission, since: datetime) -> str:
+    return (
+        f"the admission of {admission.subject} was revoked as of {since:%Y-%m-%d %H:%M} UTC; ask the authority why, and"
+        " for a new token"
+    )
+
+
+def _bytes(path: Path, mend: str) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        msg = f"{path.name} cannot be read ({error.strerror}); {mend}"
+        raise EnrolmentError(msg) from None

@@ -1,0 +1,152 @@
+"""Revocation lists (X.509 CRLs, RFC 5280): what each authority has taken back, and until when its word is fresh.
+
+A party keeps the lists of all its authorities in one file, `crls.pem` beside `authority.pem`.
+
+Guarantees: a list counts only if an authority of the bundle signed it, for all of its certificates, with a number and a
+`nextUpdate`. Several lists of one authority are read together: what one of them revokes is revoked, from the earliest
+date that one of them gives, so an older list never undoes a newer one, and archived lists tell what was revoked when.
+`standing` reads the file anew as soon as it changes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from crypto.errors import CertificateError
+from crypto.pki.chain import Authority, Bundle
+from crypto.pki.reading import common_name
+
+_MAX_BYTES = 1 << 24
+_PEM = re.compile(rb"-----BEGIN X509 CRL-----.*?-----END X509 CRL-----", re.DOTALL)
+CLOCK_SKEW = timedelta(minutes=5)
+"""How far the clocks of an authority and of a party may differ."""
+
+
+@dataclass(frozen=True)
+class RevocationList:
+    """One list of one authority."""
+
+    number: int
+    """Counts the authority's lists, from 1."""
+    since: datetime
+    """When it was made (`thisUpdate`)."""
+    until: datetime
+    """When the authority makes the next one at the latest (`nextUpdate`). From then on this one is stale."""
+    revoked: Mapping[int, datetime] = field(repr=False)
+    """Serial number to the date from which it counts for nothing. An admission has a serial number as well."""
+
+
+@dataclass(frozen=True)
+class RevocationLists:
+    """The lists of some authorities."""
+
+    of: Mapping[str, tuple[RevocationList, ...]]
+    """By the authority's fingerprint, the newest list last."""
+
+    @classmethod
+    def read(cls, pem: bytes, bundle: Bundle) -> RevocationLists:
+        """Read the PEM lists of a text of at most 16 MiB.
+
+        Raises `CertificateError`, which names every list that does not count, and why.
+        """
+        found = _PEM.findall(pem) if len(pem) <= _MAX_BYTES else []
+        if not found or len(found) != pem.count(b"-----BEGIN"):
+            msg = (
+                "the file holds no revocation lists, is cut short or holds something else; give the lists that"
+                " `fedward-authority crl` wrote, one after the other"
+            )
+            raise CertificateError(msg)
+        lists: dict[str, list[RevocationList]] = {}
+        faults = []
+        for position, one in enumerate(found, 1):
+            try:
+                authority, read = _read(one, bundle)
+            except CertificateError as error:
+                faults.append(f"list {position} {error}")
+            else:
+                lists.setdefault(authority.fingerprint, []).append(read)
+        if faults:
+            raise CertificateError("; ".join(faults))
+        return cls({key: _in_order(some) for key, some in lists.items()})
+
+    def merged(self, older: RevocationLists) -> RevocationLists:
+        """Return these lists and the older ones together."""
+        keys = {*self.of, *older.of}
+        return RevocationLists({key: _in_order([*older.of.get(key, ()), *self.of.get(key, ())]) for key in keys})
+
+    def newest(self, authority: Authority) -> RevocationList | None:
+        """Return the authority's newest list, or None if it has none here."""
+        return next(reversed(self.of.get(authority.fingerprint, ())), None)
+
+    def revoked(self, authority: Authority, serial: int) -> datetime | None:
+        """Return from when on a serial number of the authority counts for nothing; None if it was not revoked."""
+        dates = [one.revoked[serial] for one in self.of.get(authority.fingerprint, ()) if serial in one.revoked]
+        return min(dates, default=None)
+
+    def require_fresh(self, authority: Authority, at: datetime) -> None:
+        """Raise `CertificateError` unless the authority's newest list was not stale at that time."""
+        newest = self.newest(authority)
+        mend = "; get the newest list of that authority (`fedward-authority crl`) and put it into crls.pem"
+        if newest is None:
+            msg = f"there is no revocation list of {authority.kind} {authority.name!r}{mend}"
+            raise CertificateError(msg)
+        if at > newest.until:
+            msg = (
+                f"the revocation list of {authority.kind} {authority.name!r} is stale: the next one was due on"
+                f" {newest.until:%Y-%m-%d %H:%M} UTC{mend}"
+            )
+            raise CertificateError(msg)
+
+
+def _in_order(lists: Sequence[RevocationList]) -> tuple[RevocationList, ...]:
+    """Sort by number; the same list read twice counts once."""
+    each = {(one.number, one.since, one.until): one for one in lists}
+    return tuple(each[key] for key in sorted(each))
+
+
+def _read(pem: bytes, bundle: Bundle) -> tuple[Authority, RevocationList]:
+    try:
+        found = x509.load_pem_x509_crl(pem)
+        issuer, number = found.issuer, found.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
+        whole = not any(one.critical for one in found.extensions)
+        until, since = found.next_update_utc, found.last_update_utc
+        revoked = dict(_entries(found))
+    except (ValueError, TypeError, UnsupportedAlgorithm, x509.ExtensionNotFound, x509.DuplicateExtension):
+        msg = "cannot be read, or has no number; take it anew from the authority"
+        raise CertificateError(msg) from None
+    name = common_name(issuer)
+    authority = next((one for one in bundle.all if _signed(found, one)), None)
+    if authority is None:
+        msg = f"of {name!r} was signed by no authority of authority.pem; take it out, or take the right authority.pem"
+        raise CertificateError(msg)
+    if not whole or len(revoked) != len(found):
+        msg = (
+            f"of {name!r} is not for all certificates of that authority; have `fedward-authority crl` make a whole one"
+        )
+        raise CertificateError(msg)
+    if until is None:
+        msg = f"of {name!r} does not say when the next one comes; have `fedward-authority crl` make one that does"
+        raise CertificateError(msg)
+    return authority, RevocationList(number, since, until, revoked)
+
+
+def _entries(found: x509.CertificateRevocationList) -> Iterator[tuple[int, datetime]]:
+    """Yield what the list revokes. An entry with a critical extension speaks of another authority's certificate."""
+    for entry in found:
+        if not any(one.critical for one in entry.extensions):
+            yield entry.serial_number, entry.revocation_date_utc
+
+
+def _signed(found: x509.CertificateRevocationList, authority: Authority) -> bool:
+    key = authority.certificate.public_key()
+    if found.issuer != authority.certificate.subject or not isinstance(key, ec.EllipticCurvePublicKey):
+        return False
+    return isinstance(found.signature_hash_algorithm, hashes.SHA256) and found.is_signature_valid(key)

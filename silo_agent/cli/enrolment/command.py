@@ -1,0 +1,64 @@
+"""The command `fedward-silo enrol`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def enrol(  # noqa: PLR0917  # typer calls it, by name
+    folder: Annotated[Path, typer.Argument(help="New folder for the key, the certificate and agent.yaml.")],
+    coordinator: Annotated[str | None, typer.Option(help="With a token: the coordinator, as host:port.")] = None,
+    token: Annotated[str | None, typer.Option(help="The one-time token. It stays in the shell's history.")] = None,
+    token_file: Annotated[Path | None, typer.Option(help="File with the token; - reads the standard input.")] = None,
+    authority: Annotated[
+        str | None, typer.Option(help="The issuing authority as https://host:port, if the token does not say.")
+    ] = None,
+    proxy: Annotated[str | None, typer.Option(help="The hospital's proxy (HTTP CONNECT), as http://host:port.")] = None,
+    name: Annotated[str | None, typer.Option(help="Without a token: this silo's name in the federation.")] = None,
+    data_set: Annotated[
+        str | None,
+        typer.Option(help="Without a token: data_set.id of this silo's policy, whose budget the silo keeps."),
+    ] = None,
+) -> None:
+    """Make this silo's key, and have it certified: by a one-time token, or by a request that people carry.
+
+    The key never leaves this machine.
+    """
+    if name is not None or data_set is not None:
+        _request(folder, name, data_set, with_token=token is not None or token_file is not None)
+        return
+    from crypto.errors import EnrolmentError
+    from crypto.pki.identity import Role
+    from crypto.pki.joining import telling
+    from crypto.pki.joining.enrol import enrol as redeem
+    from crypto.pki.key_files import write_new
+    from silo_agent.cli.enrolment.agent_file import agent_text, checked
+
+    given = telling.read_token(token, token_file)
+    if given.admission.subject.identity.role is not Role.SILO:
+        msg = f"the token is for {given.admission.subject}; enrol that party with `fedward-coordinator enrol`"
+        raise EnrolmentError(msg)
+    address = checked(coordinator, proxy)
+    done = redeem(folder, given, url=authority, proxy=proxy)
+    config = folder / "agent.yaml"
+    if not config.exists():
+        write_new(config, agent_text(address, done, proxy).encode(), secret=False)
+    typer.echo("\n".join(telling.lines(done)))
+    typer.echo(
+        f"next: a policy for the data set {done.subject.data_set} in {folder / 'policy.yaml'}, then data in {config}"
+    )
+
+
+def _request(folder: Path, name: str | None, data_set: str | None, *, with_token: bool) -> None:
+    from crypto.errors import EnrolmentError
+    from crypto.pki.enrolment import create_request
+    from crypto.pki.identity import Identity, Role, Subject
+
+    if with_token or name is None or data_set is None:
+        msg = "give a token, which says who this silo is, or both --name and --data-set for a request"
+        raise EnrolmentError(msg)
+    request = create_request(folder, Subject(Identity(Role.SILO, name), data_set))
+    typer.echo(f"Send {request} to the consortium's authority and put the certificate it returns beside it.")

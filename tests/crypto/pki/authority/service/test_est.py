@@ -1,0 +1,166 @@
+"""An independent client (curl and openssl) enrols and renews by EST; everything else is refused in one sentence."""
+
+from __future__ import annotations
+
+import base64
+import shutil
+import subprocess
+
+import pytest
+from structlog.testing import capture_logs
+
+from crypto.pki.authority.service.est import MAX_BODY, Est
+from crypto.pki.certificates import Trust
+from crypto.pki.chain import Bundle
+from crypto.pki.identity import Identity, Role
+from crypto.pki.reading import parse_certificate
+from crypto.pki.revocation import RevocationLists
+
+TOOLS = [shutil.which(name) for name in ("curl", "openssl")]
+independent = pytest.mark.skipif(None in TOOLS, reason="no curl or no openssl: no independent client of EST")
+
+
+def run(*command, folder=None, given=None):
+    done = subprocess.run([str(part) for part in command], capture_output=True, cwd=folder, input=given, check=False)
+    return done.returncode, done.stdout, done.stderr
+
+
+def curl(url, path, *words, folder):
+    code, body, said = run("curl", "-sS", "--cacert", "root.pem", *words, f"{url}{path}", folder=folder)
+    assert code == 0, said
+    return body
+
+
+@independent
+def test_curl_and_openssl_enrol_and_renew(online, url, tmp_path):
+    token = online.admit("silo", "curly")
+    (tmp_path / "root.pem").write_bytes((online.root / "authority.pem").read_bytes())
+    names = "subjectAltName=URI:fedward://silo/curly,URI:fedward://data-set/curly-ward"
+    assert (
+        run("openssl", "ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", "k.pem", folder=tmp_path)[0] == 0
+    )
+    request = (
+        "req",
+        "-new",
+        "-key",
+        "k.pem",
+        "-subj",
+        "/CN=curly",
+        "-addext",
+        names,
+        "-outform",
+        "DER",
+        "-out",
+        "r.der",
+    )
+    assert run("openssl", *request, folder=tmp_path)[0] == 0
+    (tmp_path / "r.b64").write_bytes(base64.encodebytes((tmp_path / "r.der").read_bytes()))
+    posted = ("-H", "Content-Type: application/pkcs10", "--data-binary", "@r.b64")
+
+    def certificate(message):
+        (tmp_path / "p7.b64").write_bytes(message)
+        code, _, said = run("openssl", "base64", "-d", "-in", "p7.b64", "-out", "p7.der", folder=tmp_path)
+        assert code == 0, said
+        return run("openssl", "pkcs7", "-inform", "DER", "-in", "p7.der", "-print_certs", folder=tmp_path)[1]
+
+    cacerts = certificate(curl(url, "/.well-known/est/cacerts", folder=tmp_path))
+    assert cacerts.count(b"BEGIN CERTIFICATE") == 2
+    basic = ("-u", f"curly:{token.text()}")
+    first = certificate(curl(url, "/.well-known/est/simpleenroll", *basic, *posted, folder=tmp_path))
+    (tmp_path / "c.pem").write_bytes(first)
+    shown = ("--cert", "c.pem", "--key", "k.pem")
+    second = certificate(curl(url, "/.well-known/est/simplereenroll", *shown, *posted, folder=tmp_path))
+    for path in ("authority.pem", "crls.pem"):
+        (tmp_path / path).write_bytes(curl(url, f"/{path}", folder=tmp_path))
+    trust = Trust.load(tmp_path / "authority.pem")
+    found = [parse_certificate(pem[pem.index(b"-----BEGIN") :]) for pem in (first, second)]
+    assert found[0].serial_number != found[1].serial_number
+    for pem in (first, second):
+        assert trust.identify(pem[pem.index(b"-----BEGIN") :]) == Identity(Role.SILO, "curly")
+    (tmp_path / "issuing.pem").write_bytes(online.pem)
+    verified = ("verify", "-CAfile", "root.pem", "-untrusted", "issuing.pem", "-CRLfile", "crls.pem", "-crl_check_all")
+    code, said, fault = run("openssl", *verified, "c.pem", folder=tmp_path)
+    assert (code, said) == (0, b"c.pem: OK\n"), fault
+
+
+@pytest.fixture
+def ask(online):
+    """Call the application as a server would."""
+
+    def ask(method, path, *, body=b"", **environ):
+        started = []
+        given = {"REQUEST_METHOD": method, "PATH_INFO": path, "CONTENT_LENGTH": str(len(body)), **environ}
+        answer = Est(online.authority)({**given, "wsgi.input": Body(body)}, lambda *said: started.append(said))
+        status, headers = started[0]
+        return int(status.split()[0]), dict(headers), b"".join(answer)
+
+    return ask
+
+
+class Body:
+    def __init__(self, content):
+        self.content = content
+
+    def read(self, size):
+        return self.content[:size]
+
+
+def basic(text):
+    return {"HTTP_AUTHORIZATION": "Basic " + base64.b64encode(text.encode()).decode()}
+
+
+@pytest.mark.parametrize(
+    ("header", "status", "said"),
+    [
+        ({}, 401, b"give the token"),
+        ({"HTTP_AUTHORIZATION": "Bearer abc"}, 401, b"give the token"),
+        ({"HTTP_AUTHORIZATION": "Basic %%%"}, 401, b"give the token"),
+        (basic("no-colon"), 401, b"give the token"),
+        (basic("me:wrong"), 400, b"this is no whole token"),
+    ],
+)
+def test_without_a_token_nobody_is_enrolled(ask, header, status, said):
+    found, headers, body = ask("POST", "/.well-known/est/simpleenroll", body=b"AA==", **header)
+    assert found == status
+    assert said in body
+    assert ("WWW-Authenticate" in headers) == (status == 401)
+
+
+def test_what_is_no_request_is_refused(ask, online):
+    token = online.admit("silo", "odd").text()
+    for body, said in (
+        (b"", b"send a signing request (PKCS #10) of at most 16384 bytes"),
+        (b"x" * (MAX_BODY + 1), b"send a signing request"),
+        (b"%", b"no base64"),
+        (b"AAAA", b"no signing request with a FedWard identity"),
+        (b"-----BEGIN", b"no signing request with a FedWard identity"),
+    ):
+        with capture_logs() as logs:
+            status, _, told = ask("POST", "/.well-known/est/simpleenroll", body=body, **basic(f"a:{token}"))
+        assert (status, said in told) == (400, True)
+        assert token not in str(logs)
+    assert ask("POST", "/.well-known/est/simpleenroll", body=b"AA", **basic("a:b"), CONTENT_LENGTH="many")[0] == 400
+
+
+def test_who_shows_no_certificate_renews_nothing(ask):
+    status, _, said = ask("POST", "/.well-known/est/simplereenroll", body=b"AA==", SSL_CLIENT_CERT="")
+    assert (status, b"show the certificate that is to be renewed" in said) == (400, True)
+
+
+def test_lists_and_authorities_are_sent_again_only_if_they_changed(ask, online):
+    status, headers, body = ask("GET", "/crls.pem")
+    assert status == 200
+    assert len(RevocationLists.read(body, Bundle.read(online.pem)).of) == 2
+    assert ask("GET", "/crls.pem", HTTP_IF_NONE_MATCH=headers["ETag"])[::2] == (304, b"")
+    assert ask("GET", "/authority.pem")[2] == online.pem
+
+
+def test_other_paths_and_methods_are_refused_and_faults_tell_nothing(ask, online, monkeypatch):
+    assert ask("GET", "/")[0] == 404
+    assert ask("DELETE", "/crls.pem")[0] == 405
+    assert ask("GET", "/healthz")[2] == b"ok\n"
+    monkeypatch.setattr(type(online.authority), "lists_pem", lambda *_: 1 / 0)
+    with capture_logs() as logs:
+        status, _, body = ask("GET", "/crls.pem")
+    assert (status, b"ZeroDivision" in body) == (500, False)
+    assert logs[0]["log_level"] == "error"

@@ -1,0 +1,94 @@
+"""An authority goes online from the command line: issue, delegate, admit, redeem, revoke, and the lists of all."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+from typer.testing import CliRunner
+
+from crypto.errors import CertificateError
+from crypto.pki.admission import Token
+from crypto.pki.authority.asking import PASSPHRASE_VARIABLE
+from crypto.pki.authority.cli import app
+from crypto.pki.authority.issuing import IssuingAuthority
+from crypto.pki.certificates import Trust
+from crypto.pki.enrolment import create_request
+
+NORTH = ("--role", "silo", "--name", "north")
+
+
+@pytest.fixture
+def run(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(PASSPHRASE_VARIABLE, "long and secret")
+
+    def run(*arguments, code=0):
+        done = CliRunner().invoke(app, arguments)
+        assert done.exit_code == code, done.output
+        return done
+
+    return run
+
+
+@pytest.fixture
+def online(run, tmp_path):
+    """A root and the issuing authority that it delegated to."""
+    run("init", "root", "--name", "Root")
+    key = run("issuing", "issuing", "--name", "Online").output.split("key SHA-256 ")[1].split()[0]
+    done = run("delegate", "root", "issuing/issuing.csr", "--host", "hub.example", "--out", "carried")
+    assert f"the request is of 'Online', key SHA-256 {key}: compare it" in done.output
+    for name in ("authority.pem", "root.crl.pem"):
+        shutil.copy(tmp_path / "carried" / name, tmp_path / "issuing")
+    return tmp_path
+
+
+def test_a_party_is_admitted_certified_and_revoked(run, online):
+    done = run("admit", "root", *NORTH, "--data-set", "north-ward", "--url", "https://a.example:8443")
+    token = Token.parse(done.stdout)
+    assert "admitted fedward://silo/north with the data set north-ward until" in done.stderr
+    assert token.url == "https://a.example:8443"
+    issuing = IssuingAuthority.load(online / "issuing", passphrase=b"long and secret")
+    pem = issuing.redeem(create_request(online / "north", token.admission.subject).read_bytes(), token)
+    run("crl", "issuing", "--out", "north/crls.pem")
+    (online / "north" / "authority.pem").write_bytes(issuing.authority_pem)
+    trust = Trust.load(online / "north" / "authority.pem")
+    assert trust.identify(pem).name == "north"
+    told = run("revoke", "issuing", *NORTH, "--reason", "left", "--since", "2026-01-02T03:04").output
+    assert "revoked the certificate of fedward://silo/north, serial number" in told
+    assert "revoked the admission of fedward://silo/north, here" in told
+    run("crl", "issuing", "--out", "north/crls.pem")
+    with pytest.raises(CertificateError, match="was revoked as of 2026-01-02 03:04 UTC"):
+        trust.identify(pem)
+    assert "nothing of fedward://silo/north" in run("revoke", "issuing", *NORTH, "--reason", "left", code=1).output
+
+
+def test_the_root_takes_back_an_admission_by_its_number(run, online):
+    run("admit", "root", *NORTH, "--data-set", "north-ward")
+    lines = run("register", "root").stdout.splitlines()
+    kinds = [json.loads(line)["kind"] for line in lines]
+    assert kinds == ["authority", "admission"]
+    told = run("revoke", "root", "--serial", json.loads(lines[1])["serial"], "--reason", "typo").output
+    assert "revoked the admission of fedward://silo/north" in told
+    assert "bring root/crl.pem to the issuing authority as root.crl.pem" in told
+    assert "the register is whole, SHA-256" in run("register", "root").stderr
+    assert "fresh for 30 days" in run("crl", "root", "--days", "30", "--out", "all.pem").output
+    assert (online / "all.pem").read_bytes() == (online / "root" / "crl.pem").read_bytes()
+
+
+def test_what_cannot_be_is_refused_in_one_line(run, online):
+    for words, why in (
+        (("revoke", "root", "--reason", "-"), "give either --serial, or --role and --name"),
+        (("revoke", "root", "--reason", "-", *NORTH, "--since", "2999-01-01T00:00"), "--since must be past"),
+        (("revoke", "root", "--reason", "-", "--serial", "north"), "a number in hexadecimal"),
+        (("delegate", "root", "issuing/issuing.csr", "--out", "carried"), "exists already and is never overwritten"),
+        (("delegate", "root", "root/authority.pem", "--out", "new"), "no request of an issuing authority"),
+        (("delegate", "root", "issuing/issuing.csr", "--host", "10.0.0.1", "--out", "new"), "certifies no addresses"),
+        (("admit", "root", *NORTH), "a silo needs one data set"),
+        (("admit", "root", "--role", "coordinator", "--name", "hub"), "needs a host name"),
+        (("admit", "root", *NORTH, "--data-set", "a", "--url", "http://a"), "https://host:port"),
+    ):
+        output = run(*words, code=1).output
+        assert why in output.splitlines()[-1], output
+    assert not (online / "new").exists()

@@ -1,0 +1,201 @@
+"""The online authority certifies whom the root admitted and nobody else, and a thief of its key no more than that."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from crypto.errors import CertificateError, EnrolmentError
+from crypto.pki.admission import Token
+from crypto.pki.authority import building, issuing, root
+from crypto.pki.authority.issuing import LIFE, IssuingAuthority
+from crypto.pki.authority.register import Register
+from crypto.pki.certificates import Trust
+from crypto.pki.enrolment import create_request
+from crypto.pki.identity import Identity, Role, Subject
+from crypto.pki.reading import ends, parse_certificate, to_pem
+from tests.support.online import Online, load, subject, week
+
+DAY = timedelta(days=1)
+
+
+@pytest.fixture
+def online(tmp_path):
+    return Online(tmp_path)
+
+
+@pytest.fixture
+def trust(online):
+    online.enrol("operator", "ada")
+    return Trust.load(online.folder / "operator-ada" / "authority.pem")
+
+
+def request(online, name, asked=None, hosts=()):
+    return create_request(online.folder / name, asked or subject("silo", "north"), hosts).read_bytes()
+
+
+def test_a_token_becomes_a_certificate_of_a_week_that_all_accept(online):
+    now = datetime.now(UTC).replace(microsecond=0)
+    home = online.enrol("silo", "north", now=now)
+    credential = load(home)
+    assert credential.identity == Identity(Role.SILO, "north")
+    assert credential.ends == now + LIFE
+    assert credential.chain_pem == credential.certificate_pem + to_pem(online.authority.certificate)
+    hub = load(online.enrol("coordinator", "hub"))
+    assert hub.trust.identify(credential.certificate_pem, role=Role.SILO).name == "north"
+    with Register.open(online.issuing) as register:
+        kinds = [entry["kind"] for entry in register.entries()]
+    assert kinds == ["redemption", "certificate"] * 2
+
+
+def test_a_token_works_for_one_key_and_again_for_that_key_alone(online):
+    token, asked = online.admit("silo", "north"), request(online, "first")
+    certificates = [online.authority.redeem(asked, token) for _ in range(2)]
+    assert len({parse_certificate(pem).serial_number for pem in certificates}) == 2
+    with pytest.raises(EnrolmentError, match="was redeemed already, by a key with SHA-256"):
+        online.authority.redeem(request(online, "thief"), token)
+
+
+def test_a_token_that_is_over_changed_or_anothers_is_refused(online, tmp_path):
+    token, asked = online.admit("silo", "north"), request(online, "north")
+    redeem = online.authority.redeem
+    with pytest.raises(EnrolmentError, match="could be redeemed until"):
+        redeem(asked, token, now=datetime.now(UTC) + 15 * DAY)
+    with pytest.raises(EnrolmentError, match="secret is not that"):
+        redeem(asked, Token(token.admission, bytes(32)))
+    foreign = Online(tmp_path / "foreign").admit("silo", "north")
+    with pytest.raises(CertificateError, match="by a root that this authority does not know"):
+        redeem(asked, foreign)
+    with pytest.raises(EnrolmentError) as refused:
+        redeem(request(online, "other", Subject(Identity(Role.COORDINATOR, "hub")), ("a.example",)), token)
+    assert "it is for fedward://coordinator/hub, and admitted is fedward://silo/north" in str(refused.value)
+    assert "its hosts are a.example, and admitted are none" in str(refused.value)
+    with pytest.raises(CertificateError, match=r"root\.crl\.pem|revocation list of the authority .* is stale"):
+        redeem(asked, token, now=datetime.now(UTC) + 100 * DAY)
+
+
+def test_an_admission_that_either_authority_takes_back_is_over(online):
+    for name, take_back in (
+        ("north", lambda uri: online.authority.revoke(uri, None, datetime.now(UTC), "left")),
+        ("south", lambda uri: revoke_at_root(online, uri)),
+    ):
+        home = online.enrol("silo", name)
+        token = online.admit("silo", name)
+        take_back(f"fedward://silo/{name}")
+        with pytest.raises((EnrolmentError, CertificateError), match="was revoked as of"):
+            online.renew(home)
+        online.bring_lists(home)
+        with pytest.raises(CertificateError, match="was revoked as of"):
+            load(home)
+        if name == "south":
+            with pytest.raises(EnrolmentError, match=r"the admission of fedward://silo/south .* was revoked"):
+                online.authority.redeem((home / "request.csr").read_bytes(), token)
+
+
+def revoke_at_root(online, uri):
+    with Register.open(online.root) as register:
+        issuing.take_back(register, uri, None, datetime.now(UTC), "left", datetime.now(UTC))
+    online.publish()
+
+
+def test_a_certificate_is_renewed_for_the_same_key_and_party_while_it_counts(online):
+    home, start = online.enrol("silo", "north"), datetime.now(UTC).replace(microsecond=0)
+    for days in (3, 6, 9, 12):
+        online.publish()
+        online.renew(home, now=start + days * DAY)
+        assert ends((home / "certificate.pem").read_bytes()) == start + days * DAY + LIFE
+    held = (home / "certificate.pem").read_bytes()
+    with pytest.raises(EnrolmentError, match="has another key"):
+        online.authority.renew(request(online, "other"), held, now=start + 12 * DAY)
+    with pytest.raises(CertificateError, match="expired on"):
+        online.renew(home, now=start + 20 * DAY)
+
+
+def test_no_certificate_outlives_the_admission_and_then_there_are_none(online):
+    token, asked = online.admit("silo", "north", days=9), request(online, "north")
+    now = datetime.now(UTC) + 5 * DAY
+    pem = online.authority.redeem(asked, token, now=now)
+    assert ends(pem) == token.admission.expires
+    with pytest.raises((EnrolmentError, CertificateError), match=r"the admission of .* ended on|expired on"):
+        online.authority.renew(asked, pem, now=token.admission.expires)
+
+
+def test_whom_the_root_certified_itself_needs_a_token_to_renew_online(online):
+    asked = request(online, "north")
+    pem = root.sign(online.root, asked, subject=subject("silo", "north"), days=9)
+    with pytest.raises(EnrolmentError, match="is the root's own and was not admitted to online renewal"):
+        online.authority.renew(asked, pem)
+
+
+def test_a_thief_of_the_online_key_invents_nobody(online, trust):
+    key, above = ec.generate_private_key(ec.SECP256R1()).public_key(), online.stolen.above
+    north, admitted = subject("silo", "north"), online.admit("silo", "north").admission
+    others = [subject("silo", "ghost"), Subject(north.identity, "clinic"), Subject(Identity(Role.OPERATOR, "north"))]
+    with pytest.raises(CertificateError, match="without an admission by the root, so it counts for nothing"):
+        trust.identify(building.leaf(north, (), key, week(), above))
+    for other in others:
+        with pytest.raises(CertificateError, match="is not what the root admitted: it is for"):
+            trust.identify(building.leaf(other, (), key, week(), above, admission=admitted))
+    hub = online.admit("coordinator", "hub").admission
+    with pytest.raises(CertificateError, match=r"its hosts are evil\.example, and admitted are localhost"):
+        trust.identify(building.leaf(hub.subject, ["evil.example"], key, week(), above, admission=hub))
+    with pytest.raises(CertificateError, match="after its admission"):
+        trust.identify(building.leaf(north, (), key, week(360), above, admission=admitted))
+    forged = admitted.signed(online.stolen.key)
+    with pytest.raises(CertificateError, match="was not signed by the root that it names"):
+        trust.identify(building.leaf(north, (), key, week(), above, admission=forged))
+    assert trust.identify(building.leaf(north, (), key, week(), above, admission=admitted)) == north.identity
+
+
+def test_no_address_is_certified_online(online):
+    with pytest.raises(EnrolmentError, match=r"certifies no addresses \(10\.0\.0\.7\)"):
+        online.admit("coordinator", "hub", hosts=("hub.example", "10.0.0.7"))
+    with pytest.raises(EnrolmentError, match="certifies no addresses"):
+        Online(online.folder / "other", hosts=["::1"])
+
+
+def test_a_revoked_issuing_authority_certified_nobody(online):
+    home = online.enrol("silo", "north")
+    with Register.open(online.root) as register:
+        serial = online.authority.certificate.serial_number
+        issuing.take_back(register, None, serial, datetime.now(UTC), "stolen", datetime.now(UTC))
+    online.publish()
+    online.bring_lists(home)
+    with pytest.raises(CertificateError, match="the issuing authority 'Issuing of tests' was revoked as of"):
+        load(home)
+
+
+def test_lists_are_made_anew_when_half_of_their_time_is_over(online):
+    now = datetime.now(UTC)
+    first = online.authority.lists_pem(now)
+    assert online.authority.lists_pem(now + timedelta(hours=23)) == first
+    assert online.authority.lists_pem(now + timedelta(hours=25)) != first
+    with pytest.raises(EnrolmentError, match="there is nothing of fedward://silo/nobody in this register"):
+        online.authority.revoke("fedward://silo/nobody", None, now, "-")
+
+
+def test_files_that_are_missing_or_of_another_authority_are_named(online, tmp_path):
+    with pytest.raises(EnrolmentError, match="run `fedward-authority issuing`"):
+        IssuingAuthority.load(tmp_path / "nowhere")
+    issuing.prepare(tmp_path / "bare", "Bare")
+    with pytest.raises(EnrolmentError, match="put there what `fedward-authority delegate` wrote"):
+        IssuingAuthority.load(tmp_path / "bare")
+    (tmp_path / "bare" / "authority.pem").write_bytes(online.pem)
+    with pytest.raises(EnrolmentError, match=r"holds no certificate for issuing\.key; have the root delegate"):
+        IssuingAuthority.load(tmp_path / "bare")
+    (online.issuing / issuing.ROOT_LISTS_FILE).unlink()
+    with pytest.raises(EnrolmentError, match=r"root\.crl\.pem cannot be read"):
+        IssuingAuthority.load(online.issuing)
+
+
+def test_no_secret_stands_in_register_or_certificate(online):
+    token, asked = online.admit("silo", "north"), request(online, "north")
+    pem = online.authority.redeem(asked, token)
+    written = [(folder / "issued.jsonl").read_text() for folder in (online.root, online.issuing)]
+    der = parse_certificate(pem).public_bytes(Encoding.DER)
+    assert all(token.secret.hex() not in text for text in (*written, repr(token)))
+    assert token.secret not in der
+    assert token.secret.hex().encode() not in der

@@ -1,0 +1,83 @@
+"""A token becomes a certificate over real HTTPS; whoever stands in between gets nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from crypto.errors import EnrolmentError
+from crypto.pki.admission import Token
+from crypto.pki.identity import Identity, Role
+from crypto.pki.joining.enrol import enrol
+from support.online import Online, load, serving
+
+
+def with_url(token, url):
+    return Token(token.admission, token.secret, url)
+
+
+def test_a_token_is_redeemed_with_a_key_that_stays(online, url, tmp_path):
+    home = tmp_path / "north"
+    done = enrol(home, with_url(online.admit("silo", "north"), url))
+    credential = load(home)
+    assert credential.identity == Identity(Role.SILO, "north") == done.subject.identity
+    assert (done.ends, done.url) == (credential.ends, url)
+    assert (home / "key.pem").stat().st_mode & 0o777 == 0o600
+    assert sorted(path.name for path in home.iterdir()) == [
+        "authority.pem",
+        "certificate.pem",
+        "crls.pem",
+        "key.pem",
+        "request.csr",
+    ]
+    with pytest.raises(EnrolmentError, match=r"certificate\.pem exists already"):
+        enrol(home, with_url(online.admit("silo", "north"), url))
+
+
+def test_a_second_try_goes_on_with_the_key_of_the_first(online, url, tmp_path):
+    home, token = tmp_path / "hub", with_url(online.admit("coordinator", "hub"), url)
+    first = enrol(home, token)
+    (home / "certificate.pem").unlink()
+    assert enrol(home, token).key == first.key
+    with pytest.raises(EnrolmentError, match=f"refuses: the token of .* was redeemed already, by a key .* {first.key}"):
+        enrol(tmp_path / "thief", token)
+    assert not (tmp_path / "thief" / "certificate.pem").exists()
+
+
+def test_a_service_of_another_root_gets_no_token(online, tmp_path):
+    foreign = Online(tmp_path / "foreign")
+    asked = []
+    redeem = foreign.authority.redeem
+    foreign.authority.redeem = lambda *given: asked.append(given) or redeem(*given)
+    with (
+        serving(foreign) as there,
+        pytest.raises(EnrolmentError, match=r"does not know the root that made the token .* so nothing was sent"),
+    ):
+        enrol(tmp_path / "north", online.admit("silo", "north"), url=there)
+    assert not asked
+    assert not (tmp_path / "north").exists()
+
+
+def test_a_service_that_shows_the_right_root_without_its_key_gets_no_token(online, tmp_path):
+    foreign = Online(tmp_path / "foreign")
+    asked = []
+    foreign.authority.authority_pem = online.pem
+    foreign.authority.redeem = lambda *given: asked.append(given)
+    with (
+        serving(foreign) as there,
+        pytest.raises(EnrolmentError, match="does not show a certificate of this consortium's authority"),
+    ):
+        enrol(tmp_path / "north", online.admit("silo", "north"), url=there)
+    assert not asked
+
+
+def test_what_cannot_be_reached_or_is_not_named_says_so(online, url, tmp_path):
+    token = online.admit("silo", "lost")
+    with pytest.raises(EnrolmentError, match="give its URL with --authority"):
+        enrol(tmp_path / "lost", token)
+    with pytest.raises(EnrolmentError, match=r"at https://localhost:1 cannot be reached \(Connection refused\)"):
+        enrol(tmp_path / "lost", token, url="https://localhost:1")
+    with pytest.raises(EnrolmentError, match=r"through the proxy http://127\.0\.0\.1:1"):
+        enrol(tmp_path / "lost", token, url=url, proxy="http://127.0.0.1:1")
+    by_address = url.replace("localhost", "127.0.0.1")
+    with pytest.raises(EnrolmentError, match=r"for that host .*; check the URL and this machine's clock"):
+        enrol(tmp_path / "lost", token, url=by_address)

@@ -1,0 +1,208 @@
+"""Certificates and lists through a year under an injected clock, and what happens while the authority is away."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from crypto.errors import CertificateError, EnrolmentError
+from crypto.pki.authority import issuing, root
+from crypto.pki.chain import Bundle
+from crypto.pki.joining import renewal as renewals
+from crypto.pki.joining.renewal import Files, Renewal, due, link_for
+from crypto.pki.reading import parse_certificate
+from support.online import Online, load
+
+DAY = timedelta(days=1)
+START = datetime.now(UTC).replace(microsecond=0)
+
+
+class Near:
+    """The authority without a network, at the time of the test's clock."""
+
+    url = "https://near"
+
+    def __init__(self, online, clock):
+        self.online, self.clock, self.away, self.asked = online, clock, False, []
+
+    def _reach(self):
+        if self.away:
+            msg = "the authority is away"
+            raise EnrolmentError(msg)
+
+    def bundle(self):
+        return self.online.pem
+
+    def lists(self, tag=None):
+        self._reach()
+        return None, self.online.authority.lists_pem(self.clock())
+
+    def reenroll(self, request, chain, key):
+        self._reach()
+        self.asked.append(self.clock())
+        held = chain.read_bytes()
+        end = b"-----END CERTIFICATE-----\n"
+        return self.online.authority.renew(request, held[: held.index(end) + len(end)], now=self.clock())
+
+
+@pytest.fixture
+def party(tmp_path, monkeypatch):
+    """A silo's renewal, with a clock that the test moves, for the credential too."""
+    online, now = Online(tmp_path / "online", days=400), [START]
+    monkeypatch.setattr("crypto.pki.certificates.datetime", Clock(now))
+    home = online.enrol("silo", "north", now=START)
+    credential, said, times = load(home), [], []
+    link = Near(online, lambda: now[0])
+    files = Files(*(home / name for name in ("certificate.pem", "key.pem", "authority.pem", "crls.pem")))
+    renewal = Renewal(
+        credential,
+        files,
+        lambda: link,
+        tell=lambda level, text: said.append((level, text)),
+        on_times=times.append,
+        clock=lambda: now[0],
+    )
+    return Party(online, now, home, credential, said, times, link, renewal)
+
+
+class Clock:
+    def __init__(self, now):
+        self._now = now
+
+    def now(self, _):
+        return self._now[0]
+
+
+class Party:
+    def __init__(self, *parts):
+        self.online, self.now, self.home, self.credential, self.said, self.times, self.link, self.renewal = parts
+
+    def go(self, step):
+        self.now[0] += step
+        self.renewal.look()
+
+
+def test_a_year_of_certificates_of_a_week_without_a_gap_and_with_one_key(party):
+    key = parse_certificate(party.credential.certificate_pem).public_key()
+    while party.now[0] < START + 290 * DAY:
+        if (party.now[0] - START).days % 80 == 79:
+            brought = root.publish(party.online.root, now=party.now[0])
+            (party.online.issuing / issuing.ROOT_LISTS_FILE).write_bytes(brought)
+        party.go(timedelta(hours=8))
+        assert party.credential.trust.identify(party.credential.certificate_pem, now=party.now[0]).name == "north"
+    assert parse_certificate(party.credential.certificate_pem).public_key() == key
+    gaps = {later - sooner for sooner, later in zip(party.link.asked, party.link.asked[1:], strict=False)}
+    assert gaps == {timedelta(hours=56)}, "a third of a week, seen every eight hours"
+    assert all(one.certificate > START for one in party.times)
+    assert not [text for level, text in party.said if level == "warning"]
+
+
+def test_while_the_authority_is_away_it_is_told_once_and_warned_daily_and_then_all_goes_on(party):
+    party.link.away = True
+    for _ in range(41):
+        party.go(timedelta(hours=4))
+    warnings = [text for level, text in party.said if level == "warning"]
+    assert [text for text in warnings if "not renewed" in text] == [
+        "lists not renewed: the authority is away",
+        "certificate not renewed: the authority is away",
+    ]
+    daily = [text for text in warnings if text.startswith("the certificate expires on")]
+    assert len(daily) == 3, "of the last third of a week"
+    party.link.away = False
+    party.go(timedelta(hours=1))
+    assert party.credential.ends > START + 12 * DAY
+    assert [text.partition(" until")[0] for level, text in party.said if level == "info"] == [
+        "lists renewed again",
+        "the certificate was renewed",
+        "certificate renewed again",
+    ]
+
+
+def test_a_new_issuing_authority_comes_over_the_wire_and_a_new_root_does_not(party, tmp_path):
+    online = party.online
+    request = issuing.prepare(tmp_path / "second", "Second")
+    online.authority.authority_pem += root.delegate(online.root, request, days=99, hosts=["localhost"])
+    party.go(timedelta(minutes=5))
+    assert [one.name for one in Bundle.read((party.home / "authority.pem").read_bytes()).issuing] == [
+        "Issuing of tests",
+        "Second",
+    ]
+    before = (party.home / "authority.pem").read_bytes()
+    root.init(tmp_path / "other", "Stranger", 9)
+    online.authority.authority_pem += (tmp_path / "other" / "authority.pem").read_bytes()
+    party.go(timedelta(minutes=5))
+    assert (party.home / "authority.pem").read_bytes() == before
+    assert (
+        "offers roots that this party does not have (Stranger), and a root never comes over the wire"
+        in (party.said[-1][1])
+    )
+
+
+def test_a_certificate_that_cannot_be_used_does_not_replace_one_that_can(party):
+    before = party.credential.certificate_pem
+    other = party.online.enrol("silo", "south", now=START)
+    party.link.reenroll = lambda *_: (other / "certificate.pem").read_bytes()
+    party.go(3 * DAY)
+    assert party.credential.certificate_pem == before == (party.home / "certificate.pem").read_bytes()
+    assert "the one before it was put back" in party.said[-1][1]
+
+
+def test_without_an_authority_online_times_are_told_and_warned_of(party, tmp_path):
+    said, times = [], []
+    offline = Renewal(
+        party.credential,
+        Files(*[tmp_path] * 4),
+        None,
+        tell=lambda *words: said.append(words),
+        on_times=times.append,
+        clock=lambda: party.now[0],
+    )
+    offline.look()
+    assert not said
+    party.now[0] += 5 * DAY
+    offline.look()
+    assert said[0][0] == "warning"
+    assert said[0][1].endswith("have it signed again (`fedward-authority sign`)")
+    assert times[-1].certificate == party.credential.ends
+
+
+def test_over_the_network_a_certificate_is_renewed_and_lists_come_once(online, url):
+    home = online.enrol("silo", "wired", now=datetime.now(UTC) - timedelta(minutes=4))
+    credential, said = load(home), []
+    files = Files(*(home / name for name in ("certificate.pem", "key.pem", "authority.pem", "crls.pem")))
+    later = datetime.now(UTC) + 3 * DAY
+    renewal = Renewal(
+        credential,
+        files,
+        link_for(credential, url),
+        tell=lambda *words: said.append(words),
+        on_times=lambda _: None,
+        clock=lambda: later,
+    )
+    before = credential.certificate_pem
+    renewal.look()
+    assert credential.certificate_pem != before
+    assert [level for level, _ in said] == ["info"]
+    stamp = files.lists.stat().st_mtime_ns
+    renewal.look()
+    assert files.lists.stat().st_mtime_ns == stamp
+
+
+def test_it_is_due_at_a_third(online):
+    assert not due(START, START + 9 * DAY, START + 3 * DAY - timedelta(seconds=1))
+    assert due(START, START + 9 * DAY, START + 3 * DAY)
+
+
+def test_who_was_away_until_the_lists_were_stale_fetches_them_when_it_starts(online, url):
+    home = online.enrol("silo", "away")
+    files = Files.of(home / "certificate.pem", home / "key.pem", home / "authority.pem", None)
+    files.lists.unlink()
+    with pytest.raises(CertificateError, match="revocation lists are required, and there are none"):
+        renewals.load(files, None)
+    with pytest.raises(
+        CertificateError, match=r"there are none.* No newer lists could be fetched: the issuing authority at"
+    ):
+        renewals.load(files, "https://localhost:1")
+    assert renewals.load(files, url).identity.name == "away"
+    assert renewals.load(files, None).identity.name == "away"

@@ -1,0 +1,58 @@
+"""Both files are followed as they change; what cannot be read changes nothing and is told once."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+import pytest
+
+from crypto.errors import CertificateError
+from crypto.pki.authority import issuing, root
+from crypto.pki.standing import StandingFiles
+from tests.support.online import Online
+
+
+@pytest.fixture
+def online(tmp_path):
+    return Online(tmp_path)
+
+
+def test_a_list_that_comes_later_counts_and_what_cannot_be_read_does_not(online, tmp_path):
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "authority.pem").write_bytes((online.root / "authority.pem").read_bytes())
+    files, told = StandingFiles(home / "authority.pem"), []
+    files.on_fault = told.append
+    assert files().lists is None
+    (home / "crls.pem").write_bytes((online.issuing / issuing.ROOT_LISTS_FILE).read_bytes())
+    first = files()
+    assert files() is first
+    assert first.lists.newest(first.bundle.roots[0]) is not None
+    (home / "crls.pem").write_bytes(b"half a li")
+    assert files() is files() is first
+    (home / "crls.pem").unlink()
+    assert files() is first
+    assert len(told) == 2
+    assert told[0].startswith("crls.pem: the file holds no revocation lists")
+    assert told[1].startswith("crls.pem cannot be read (No such file")
+    root.init(tmp_path / "other", "Other", 9)
+    (home / "authority.pem").write_bytes((tmp_path / "other" / "authority.pem").read_bytes())
+    assert files() is first
+
+
+def test_what_was_revoked_once_stays_so(online, tmp_path):
+    home = online.enrol("silo", "north")
+    files = StandingFiles(home / "authority.pem")
+    (authority,) = files().bundle.issuing
+    before = (home / "crls.pem").read_bytes()
+    told = online.authority.revoke("fedward://silo/north", None, datetime.now(UTC), "lost")
+    online.bring_lists(home)
+    serials = files().lists.newest(authority).revoked.keys()
+    assert len(serials) == len(told) == 2, "the certificate and its admission"
+    (home / "crls.pem").write_bytes(before)
+    assert all(files().lists.revoked(authority, serial) for serial in serials)
+
+
+def test_a_named_list_must_be_there(online, tmp_path):
+    with pytest.raises(CertificateError, match=r"lists\.pem cannot be read"):
+        StandingFiles(online.issuing / "authority.pem", tmp_path / "lists.pem")

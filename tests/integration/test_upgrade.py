@@ -1,0 +1,175 @@
+"""A federation of version 0.5, in the middle of a study, is upgraded party by party and finishes it with its ledgers.
+
+Version 0.5 is installed from a wheel that is built from the repository's own history.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import socket
+import subprocess
+import sys
+import tarfile
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+
+from coordinator.errors import OperatorError
+from deploy.local import processes
+from deploy.local.federation import Federation
+from deploy.local.parties import COORDINATOR
+from support.small_cohort import SILOS, policy_document, study_document, write_sites, write_yaml
+
+ROOT = Path(__file__).parents[2]
+VERSION_05 = "f7d9fde"
+"""The commit of 0.5.0."""
+MAINS = {
+    "fedward-authority": "crypto.pki.authority_cli",
+    "fedward-coordinator": "coordinator.cli",
+    "fedward-silo": "silo_agent.cli.main",
+}
+SECONDS = 120
+HEADS = {"pooled_rounds": 1, "domain_rounds": 5, "pooled_noise": 8.0, "domain_noise": 16.0}
+pytestmark = [pytest.mark.slow, pytest.mark.as_installed]
+
+
+@pytest.fixture
+def old(tmp_path):
+    """The programs of version 0.5, in a folder."""
+    archive = subprocess.run(["git", "archive", VERSION_05], cwd=ROOT, capture_output=True, check=False)
+    if archive.returncode != 0:
+        pytest.skip("this clone does not reach back to version 0.5: the upgrade from it is not tried")
+    source, wheels, site = tmp_path / "source", tmp_path / "wheels", tmp_path / "site"
+    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
+        files.extractall(source, filter="data")
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    subprocess.run([*pip, "wheel", "--no-deps", "--no-build-isolation", "-w", wheels, source], check=True)
+    (wheel,) = wheels.glob("fedward-0.5.0-*.whl")
+    subprocess.run([*pip, "install", "--no-deps", "--target", site, wheel], check=True)
+    programs = tmp_path / "old"
+    programs.mkdir()
+    for name, module in MAINS.items():
+        # Programs that fork a process of their own start it in the same version.
+        begin = f'export PYTHONSAFEPATH=1 PYTHONPATH="{site}"'
+        call = f'exec "{sys.executable}" -c "from {module} import main; main()" "$@"'
+        (programs / name).write_text(f"#!/bin/sh\n{begin}\n{call}\n")
+        (programs / name).chmod(0o755)
+    return programs
+
+
+class Versions:
+    """Starts programs of either version."""
+
+    def __init__(self, old, monkeypatch):
+        self._old, self._new = old, Path(sys.executable).parent
+        self.now = old
+        monkeypatch.setattr(processes, "script", lambda program: str(self.now / program))
+
+    def new(self):
+        self.now = self._new
+
+
+def follow(federation, until):
+    deadline = time.monotonic() + SECONDS
+    with federation.operator() as operator:
+        while time.monotonic() < deadline:
+            with contextlib.suppress(OperatorError):  # the coordinator is just being upgraded
+                status = operator.status(federation.study.digest)
+                if until(status):
+                    return status
+            time.sleep(0.05)
+    pytest.fail("\n".join(federation.log(name).read_text()[-3000:] for name in (*SILOS, COORDINATOR)))
+
+
+def entries(federation, silo, program):
+    command = [program / "fedward-silo", "ledger", "show", "--json", "-c", federation.config(silo)]
+    return json.loads(subprocess.run(command, check=True, capture_output=True).stdout)["entries"]
+
+
+def over(status):
+    return status.state in ("finished", "ended", "aborted")
+
+
+def pause(federation, after):
+    """Let the study rest in the round after this one."""
+    follow(federation, lambda status: status.round > after or over(status))
+    call(federation, "pause")
+
+
+def call(federation, what):
+    """An operator's call, as soon as the coordinator answers."""
+    deadline = time.monotonic() + SECONDS
+    with federation.operator() as operator:
+        while True:
+            try:
+                getattr(operator, what)(federation.study.digest)
+            except OperatorError:
+                assert time.monotonic() < deadline
+                time.sleep(0.1)
+            else:
+                return
+
+
+def restart(federation, name):
+    process = federation.processes[name]
+    process.terminate()
+    process.wait(60)
+    if name == COORDINATOR:
+        federation.start_coordinator()
+    else:
+        federation.start_silo(name)
+
+
+@pytest.mark.parametrize("order", ["coordinator first", "silos first"])
+def test_a_study_of_05_goes_on_while_the_parties_are_upgraded(tmp_path, monkeypatch, old, order):
+    versions = Versions(old, monkeypatch)
+    study = write_yaml(tmp_path / "study.yaml", study_document(personal=None, heads=HEADS))
+    federation = Federation(
+        tmp_path / "federation",
+        study,
+        write_sites(tmp_path / "data"),
+        yaml.safe_dump(policy_document(publish=["auc", "accuracy", "patients"])),
+    )
+    federation.prepare()
+    config = federation.place.coordinator_file
+    document = yaml.safe_load(config.read_text())
+    config.write_text(yaml.safe_dump({**document, "port": free_port()}))
+    groups = [[COORDINATOR], SILOS] if order == "coordinator first" else [SILOS, [COORDINATOR]]
+    with federation:
+        logs = federation.log(COORDINATOR).read_text()
+        assert '"version": "0.5.0"' in logs
+        federation.begin()
+        pause(federation, 1)
+        before = {silo: entries(federation, silo, old) for silo in SILOS}
+        versions.new()
+        for number, group in enumerate(groups, 2):
+            for name in group:
+                restart(federation, name)
+            call(federation, "resume")
+            if number <= len(groups):
+                pause(federation, number)
+        status = follow(federation, over)
+        assert status.state == "finished", status.why
+        assert {member.state for member in status.members} == {"active"}
+        federation.wait_for_silos()
+    models = {(federation.state(silo) / "model-6.safetensors").read_bytes() for silo in SILOS}
+    assert len(models) == 1
+    for silo in SILOS:
+        after = entries(federation, silo, Path(sys.executable).parent)
+        assert after[: len(before[silo])] == before[silo], "what 0.5 wrote stays as it was"
+        charged = [(entry["round"], tensor) for entry in after if entry["kind"] == "debit" for tensor in entry["costs"]]
+        assert len(charged) == len(set(charged)), "nothing is charged twice"
+        verified = subprocess.run(
+            [old / "fedward-silo", "ledger", "verify", "-c", federation.config(silo)], check=False
+        )
+        assert verified.returncode == 0, "version 0.5, to which a hospital rolls back, reads the ledger"
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
