@@ -166,10 +166,13 @@ def _serve_metrics(config: AgentConfig, metrics: Metrics) -> tuple[WSGIServer, t
 
 
 def _named(config: AgentConfig, study: Study) -> Source:
-    """Where a study's records should be. Raises `UnknownDataError` if agent.yaml does not say."""
-    source = config.source(study.name)
+    """Where a study's records should be. Raises `UnknownDataError` if neither agent.yaml nor an approval says so."""
+    source = config.source_of(study)
     if source is None:
-        msg = f"agent.yaml names no data for the study {study.name!r}; add it under data or databases"
+        msg = (
+            f"agent.yaml names no data for the study {study.name!r}; add it under data or databases and start the agent"
+            f" anew, or let it use data that are named there: fedward-silo study approve {study.name} --data NAME"
+        )
         raise UnknownDataError(msg)
     return source
 

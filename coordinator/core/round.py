@@ -27,7 +27,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from coordinator.core.events import (
     Add,
@@ -53,6 +53,7 @@ from coordinator.core.state import (
     OVER,
     RELAYED,
     SPARING,
+    Dataless,
     Held,
     Listed,
     Loss,
@@ -68,6 +69,11 @@ from crypto.errors import RosterRefused
 from crypto.secagg.survivors import threshold
 from policies.plan.release import KINDS
 from protos.messages import RINGS, Confirm, Note, Part, Signature, UploadHeader
+
+NO_DATA: Final = "no_data"
+"""The one refusal that does not end a silo's part: its hospital may give the data later."""
+DATA_SECONDS: Final = 60.0
+"""Pause until such a silo is asked again."""
 
 
 class OutOfTurnError(CoordinatorError):
@@ -282,6 +288,9 @@ def _answered(state: Round, event: Answered, now: float) -> Outcome:
         raise OutOfTurnError(msg)
     if silo not in state.unanswered:
         return state, []
+    if answer.refusal == NO_DATA:
+        dataless = (*(one for one in state.dataless if one.silo != silo), Dataless(silo, now + DATA_SECONDS))
+        return _consider(replace(state, absent=state.absent | {silo}, dataless=dataless), now)
     state = _present(state, silo, now)
     if answer.member is None:
         refusal = Refusal(silo, answer.refusal, answer.explanation)
@@ -295,15 +304,37 @@ def _consider(state: Round, now: float) -> Outcome:
     due = now >= state.deadline
     if not due and not state.absent.issuperset(state.unanswered):
         return state, []
-    if not state.lacking:
+    lacking = state.lacking or _lacking_data(state)
+    if not lacking:
         return _close_offer(state, now)
     if not state.unanswered or not state.possible:
-        return _abort(state, state.lacking, now)
+        return _abort(state, lacking, now)
     if not due:
         return state, []
     state = replace(state, absent=state.absent.union(state.unanswered))
-    why = f"{state.lacking}; the round waits for {', '.join(state.unanswered)}"
+    why = f"{lacking}; the round waits for {', '.join(state.unanswered)}"
+    without = sorted(one.silo for one in state.dataless if one.silo in state.unanswered)
+    if without:
+        why += f" (no data yet: {', '.join(without)})"
     return replace(_enter(state, Phase.WAIT, now), why=why), []
+
+
+def _lacking_data(state: Round) -> str:
+    """Say what the roster lacks without the silos that have no data yet; empty if nothing.
+
+    Whoever is only away may never come back, and the attempt ends; a hospital that will give its data is waited for.
+    """
+    if not {one.silo for one in state.dataless}.intersection(state.unanswered):
+        return ""
+    try:
+        needed = threshold(state.silos, state.colluders, state.min_silos)
+    except RosterRefused:
+        return ""
+    return _too_few(state, needed) if len(state.seats) < needed else ""
+
+
+def _too_few(state: Round, needed: int) -> str:
+    return f"{len(state.seats)} silos take part, but {needed} of {state.silos} must sign who is in a sum"
 
 
 def _close_offer(state: Round, now: float) -> Outcome:
@@ -314,8 +345,7 @@ def _close_offer(state: Round, now: float) -> Outcome:
     except RosterRefused as error:
         return _abort(state, str(error), now)
     if len(state.seats) < state.threshold:
-        why = f"{len(state.seats)} silos take part, but {state.threshold} of {state.silos} must sign who is in a sum"
-        return _abort(state, why, now)
+        return _abort(state, _too_few(state, state.threshold), now)
     return (_enter(state, Phase.VOID, now) if state.voiding else _rostered(state, now)), []
 
 
@@ -457,6 +487,9 @@ def _restarted(state: Round, event: Restarted, now: float) -> Outcome:
 
 
 def _returned(state: Round, event: Returned, now: float) -> Outcome:
+    if any(one.silo == event.silo and now < one.again for one in state.dataless):
+        return state, []
+    state = replace(state, dataless=tuple(one for one in state.dataless if one.silo != event.silo))
     return (_present(state, event.silo, now) if event.silo in state.absent else state), []
 
 

@@ -114,6 +114,14 @@ class Seat:
 
 
 @dataclass(frozen=True)
+class Dataless:
+    """A silo whose hospital has not yet given the study's data. It is asked again from a time on."""
+
+    silo: str
+    again: float
+
+
+@dataclass(frozen=True)
 class Refusal:
     """A silo's refusal, with its reason."""
 
@@ -206,6 +214,8 @@ class Round:
     cursor: int = 0
     seats: tuple[Seat, ...] = ()
     refusals: tuple[Refusal, ...] = ()
+    dataless: tuple[Dataless, ...] = ()
+    """Silos that said that they have no data yet. They count as away, and may come later."""
     threshold: int = 0
     """Number of silos that must stay so that the sums can be opened. It is known once the roster is."""
     done: frozenset[str] = frozenset()
@@ -328,7 +338,8 @@ class Round:
         """Silos that have a task in this phase."""
         match self.phase:
             case Phase.OFFER:
-                return self.unanswered
+                dataless = {one.silo for one in self.dataless}
+                return tuple(name for name in self.unanswered if name not in dataless)
             case Phase.DEAL | Phase.SHARE | Phase.SOLVE:
                 return (self.actor,)
             case Phase.CATCH_UP:

@@ -50,7 +50,7 @@ def data_check(
     from silo_agent.oversight.approval import policy_of_agent
 
     study, settings = load_study(study_file), AgentConfig.load(config)
-    path = settings.source(study.name)
+    path = settings.source_of(study)
     if path is None:
         msg = f"{config} names no data for the study {study.name!r}; add it under data or databases"
         raise StateError(msg)

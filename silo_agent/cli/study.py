@@ -1,4 +1,4 @@
-"""`fedward-silo study`: write a study, from answers or from a draft. Nothing here reads records or talks to anybody."""
+"""`fedward-silo study`: write a study, from answers or from a draft, or approve one. Nothing here reads records."""
 
 from __future__ import annotations
 
@@ -8,15 +8,41 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from silo_agent.cli.options import DEFAULT, ConfigOption
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from policies.documents.draft import Draft
 
-study_app = typer.Typer(help="Write a study.", no_args_is_help=True)
+study_app = typer.Typer(help="Write a study, or approve one.", no_args_is_help=True)
 
 Many = list[str] | None
 Out = Annotated[Path, typer.Option(help="New file for the study; an existing one is never overwritten.")]
+
+
+@study_app.command("approve")
+def study_approve_command(
+    study: Annotated[str, typer.Argument(help="Name of the study, or its digest (12 digits or more).")],
+    data: Annotated[str, typer.Option(help="Name of the data in agent.yaml, under data or databases.")],
+    config: ConfigOption = DEFAULT,
+) -> None:
+    """Let a study use data that agent.yaml names, while the agent runs. The policy still decides whether it may begin.
+
+    A study that was refused because it had no data waits for this, and begins within a minute.
+    """
+    from silo_agent.config import AgentConfig
+    from silo_agent.errors import SiloError
+    from silo_agent.storage.approvals import approve
+    from silo_agent.storage.folders import StateFolder
+
+    settings = AgentConfig.load(config)
+    if settings.source(data) is None:
+        names = ", ".join(sorted((*settings.data, *settings.databases))) or "none"
+        msg = f"{config.name} names no data {data!r}; it names: {names}"
+        raise SiloError(msg)
+    approve(StateFolder(settings.state), study, data)
+    typer.echo(f"{study} may use {data} from its next offer on; see `fedward-silo data check` first")
 
 
 @study_app.command("schema")

@@ -178,6 +178,11 @@ class StateFolder:
         """The name of this agent's key store, sealed."""
         return self.path / "session.sealed"
 
+    @property
+    def approvals(self) -> Path:
+        """Which data a study may use."""
+        return self.path / "approvals.json"
+
     def policy(self, digest: str) -> Path:
         """A policy that was in force."""
         return self.path / "policies" / f"{digest}.json"

@@ -164,7 +164,7 @@ def test_every_command_of_the_handbook_works_from_an_empty_home(tmp_path):
         reader.read("operator.md", "A study")
         status = finished(reader)
         assert status["state"] == "finished", status["why"]
-        reader.read("engineer.md", "Every day", "Back up and restore", "Leave")
+        reader.read("engineer.md", "Every day", "Approve a study", "Back up and restore", "Leave")
         for page in ("officer.md", "ethics.md"):
             reader.read(page, "")
         reader.read("authority.md", "Keep it", "Revoke")

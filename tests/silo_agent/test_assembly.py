@@ -20,6 +20,8 @@ from silo_agent.data.reader import read_records
 from silo_agent.data.table import Written
 from silo_agent.learning.personal_process import Job
 from silo_agent.protocol.client import Stopped
+from silo_agent.storage.approvals import approve
+from silo_agent.storage.folders import StateFolder
 from silo_agent.storage.retention import today
 from silo_agent.storage.state import Ending, State
 from support.ledgers import NORTH
@@ -92,6 +94,19 @@ def test_one_missing_file_stops_that_study_and_nothing_else(config, coordinator,
     refused, seated = client.answers
     assert (refused.refusal, refused.explanation) == ("no_data", "this silo has no data for the study")
     assert seated.member.silo == "north"
+
+
+def test_a_study_that_had_no_data_begins_once_somebody_approves_some(config, coordinator):
+    study, running = tiny_study(name="other"), coordinator.study.name
+    coordinator.canonical[study.digest] = study.canonical()
+    client, place = coordinator.clients["north"], LocalCoordinator(study).place(0)
+    client.work.append(Work(Task.DECIDE, place))
+    run_agent(config)
+    approve(StateFolder(config.state), "other", running)
+    client.work.append(Work(Task.DECIDE, place))
+    run_agent(config)
+    refused, seated = client.answers
+    assert (refused.refusal, seated.refusal, seated.member.silo) == ("no_data", "", "north")
 
 
 @pytest.mark.parametrize("named", [True, False])

@@ -3,4 +3,4 @@
 Whoever keeps an authority runs `cli`. No party of a study imports this room.
 """
 
-__all__ = ["root"]
+__all__ = ["issuing", "root"]

@@ -60,7 +60,7 @@ def data(subject: Subject) -> Finding:
     from silo_agent.data.table import Written
 
     study = subject.study
-    source = subject.settings.source(study.name)
+    source = subject.settings.source_of(study)
     if source is None:
         msg = f"agent.yaml names no data for the study {study.name!r}; add it under data or databases"
         raise SiloError(msg)

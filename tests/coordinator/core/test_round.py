@@ -28,7 +28,7 @@ from coordinator.core.events import (
     Stopped,
     Uploaded,
 )
-from coordinator.core.round import MOVES, OutOfTurnError, step
+from coordinator.core.round import DATA_SECONDS, MOVES, NO_DATA, OutOfTurnError, step
 from coordinator.core.state import (
     ADDED,
     COLLECTED,
@@ -1372,3 +1372,26 @@ def test_the_second_tensor_forgets_the_first_s_sum():
     assert {TOTAL, part(WEST, Note.HEADS), part(NORTH, Note.REVEAL), part(NORTH, Note.SHARES)} <= set(state.parts)
     state = after(state, *wanted(state))
     assert (state.phase, state.tensor, state.parts) == (Phase.GATHER, Tensor.ENCODER, ())
+
+
+def lacks_data(silo):
+    return Answered(silo, replace(refuse(P, silo).answer, refusal=NO_DATA))
+
+
+def test_who_has_no_data_yet_keeps_its_place_and_is_asked_again_after_a_pause():
+    state = after(offer(), accept(P, NORTH), accept(P, SOUTH), lacks_data(WEST))
+    assert (state.refusals, state.absent, state.phase, state.asked) == ((), {WEST}, Phase.OFFER, ())
+    waiting = after(state, Passed(), now=LIMITS.offer)
+    assert waiting.phase is Phase.WAIT
+    assert waiting.why.endswith("the round waits for west (no data yet: west)")
+    for polled in (step(state, Returned(WEST), DATA_SECONDS - 1), step(waiting, Returned(WEST), DATA_SECONDS - 1)):
+        assert polled[1] == [], "it polls all the time, and is not asked all the time"
+    later = LIMITS.offer + DATA_SECONDS
+    again = after(waiting, Returned(WEST), now=later)
+    assert (again.phase, again.absent, again.asked) == (Phase.OFFER, set(), (WEST,))
+    assert after(again, accept(P, WEST), now=later).phase is Phase.GREET
+
+
+def test_a_round_goes_on_without_who_has_no_data_if_the_others_suffice():
+    state = after(offer(colluders=0), accept(P, NORTH), accept(P, SOUTH), lacks_data(WEST))
+    assert (state.phase, state.names, state.absent) == (Phase.GREET, (NORTH, SOUTH), {WEST})

@@ -1,0 +1,43 @@
+"""Which of the hospital's data a study may use, as people approved it while the agent runs.
+
+Guarantees: an approval is on the disk before the command returns, and the agent reads it when it is asked about a
+study. It names a study by its name or by its digest, and data by their name in agent.yaml.
+"""
+
+from __future__ import annotations
+
+import json
+
+from policies.durable import write_whole
+from silo_agent.storage.errors import StateError
+from silo_agent.storage.folders import StateFolder
+
+_SHORTEST = 12
+"""Digits of a digest that name a study, as in logs and metrics. A study's name has no such form by chance."""
+
+
+def approve(folder: StateFolder, study: str, data: str) -> None:
+    """Let the study use the data of that name, from its next offer on. Replaces an earlier approval of the study."""
+    found = {**_read(folder), study: data}
+    folder.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_whole(folder.approvals, json.dumps(found, sort_keys=True, indent=1).encode())
+
+
+def approved(folder: StateFolder, name: str, digest: str) -> str | None:
+    """Return the name of the data that the study may use; None if nobody approved any. Raises `StateError`."""
+    found = _read(folder)
+    by_digest = next((data for key, data in found.items() if len(key) >= _SHORTEST and digest.startswith(key)), None)
+    return by_digest or found.get(name)
+
+
+def _read(folder: StateFolder) -> dict[str, str]:
+    try:
+        found = json.loads(folder.approvals.read_bytes())
+    except FileNotFoundError:
+        return {}
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not all(isinstance(one, str) for one in found.values()):
+        msg = f"{folder.approvals.name} in the state folder cannot be read; delete it, and approve the studies again"
+        raise StateError(msg)
+    return found
