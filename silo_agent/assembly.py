@@ -30,6 +30,7 @@ from silo_agent.metrics import Metrics
 from silo_agent.protocol.client import Client, Heartbeat, Stopped
 from silo_agent.protocol.session import Session, session_name
 from silo_agent.protocol.witnessing import Witness, Witnessing
+from silo_agent.storage.approvals import source_of
 from silo_agent.storage.retention import Retaining, Retention
 from silo_agent.storage.state import State
 
@@ -167,7 +168,7 @@ def _serve_metrics(config: AgentConfig, metrics: Metrics) -> tuple[WSGIServer, t
 
 def _named(config: AgentConfig, study: Study) -> Source:
     """Where a study's records should be. Raises `UnknownDataError` if neither agent.yaml nor an approval says so."""
-    source = config.source_of(study)
+    source = source_of(config, study)
     if source is None:
         msg = (
             f"agent.yaml names no data for the study {study.name!r}; add it under data or databases and start the agent"

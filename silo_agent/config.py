@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
     from crypto.pki.certificates import Credential
     from crypto.pki.joining.renewal import Files
-    from policies.documents.study import Study
 
 _SQLITE: Final = ("sqlite", "sqlite+pysqlite")
 _POSTGRES: Final = ("postgresql", "postgresql+psycopg")
@@ -160,17 +159,6 @@ class AgentConfig(Closed):
     def source(self, study: str) -> Path | SqlSource | None:
         """Where the study's records are, by its name; None if the configuration does not say."""
         return self.databases.get(study) or self.data.get(study)
-
-    def source_of(self, study: Study) -> Path | SqlSource | None:
-        """Where the study's records are, by its name or by an approval (`study approve`). Raises `StateError`."""
-        from silo_agent.storage.approvals import approved
-        from silo_agent.storage.folders import StateFolder
-
-        own = self.source(study.name)
-        if own is not None:
-            return own
-        name = approved(StateFolder(self.state), study.name, study.digest)
-        return None if name is None else self.source(name)
 
     def credential(self) -> Credential:
         """The silo's certificate and key. Stale lists are fetched if the issuing authority is online.

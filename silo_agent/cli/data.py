@@ -20,6 +20,7 @@ from policies.refusals import Refused
 from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption
 from silo_agent.cli.policy import ATTENTION
 from silo_agent.config import AgentConfig
+from silo_agent.storage.approvals import source_of
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
 
@@ -50,7 +51,7 @@ def data_check(
     from silo_agent.oversight.approval import policy_of_agent
 
     study, settings = load_study(study_file), AgentConfig.load(config)
-    path = settings.source_of(study)
+    path = source_of(settings, study)
     if path is None:
         msg = f"{config} names no data for the study {study.name!r}; add it under data or databases"
         raise StateError(msg)

@@ -7,8 +7,11 @@ study. It names a study by its name or by its digest, and data by their name in 
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
+from policies.documents.study import Study
 from policies.durable import write_whole
+from silo_agent.config import AgentConfig, SqlSource
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
 
@@ -28,6 +31,15 @@ def approved(folder: StateFolder, name: str, digest: str) -> str | None:
     found = _read(folder)
     by_digest = next((data for key, data in found.items() if len(key) >= _SHORTEST and digest.startswith(key)), None)
     return by_digest or found.get(name)
+
+
+def source_of(config: AgentConfig, study: Study) -> Path | SqlSource | None:
+    """Where a study's records are, by its name in agent.yaml or by an approval. Raises `StateError`."""
+    own = config.source(study.name)
+    if own is not None:
+        return own
+    name = approved(StateFolder(config.state), study.name, study.digest)
+    return None if name is None else config.source(name)
 
 
 def _read(folder: StateFolder) -> dict[str, str]:

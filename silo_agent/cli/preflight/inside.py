@@ -58,9 +58,10 @@ def data(subject: Subject) -> Finding:
     from silo_agent.data.profiling.profile import profile
     from silo_agent.data.sources.sql import RecordError, is_missing
     from silo_agent.data.table import Written
+    from silo_agent.storage.approvals import source_of
 
     study = subject.study
-    source = subject.settings.source_of(study)
+    source = source_of(subject.settings, study)
     if source is None:
         msg = f"agent.yaml names no data for the study {study.name!r}; add it under data or databases"
         raise SiloError(msg)
