@@ -345,8 +345,8 @@ class WitnessedSession(Session):
         session.silo = silo
         return session
 
-    def within(self, members: tuple[Member, ...]) -> Membership:
-        membership = super().within(members)
+    def within(self, members: tuple[Member, ...], place: Place | None = None) -> Membership:
+        membership = super().within(members, place)
         membership.__class__ = WitnessedMembership
         membership.silo = self.silo  # type: ignore[attr-defined]  # the line above gives it one
         return membership
