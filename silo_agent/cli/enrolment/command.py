@@ -17,6 +17,10 @@ def enrol(  # noqa: PLR0917  # typer calls it, by name
         str | None, typer.Option(help="The issuing authority as https://host:port, if the token does not say.")
     ] = None,
     proxy: Annotated[str | None, typer.Option(help="The hospital's proxy (HTTP CONNECT), as http://host:port.")] = None,
+    institution: Annotated[
+        str | None,
+        typer.Option(help="Without a token: who runs this silo. Two silos of one never join one study."),
+    ] = None,
     key_passphrase: Annotated[
         Path | None, typer.Option(help="File with a passphrase, mode 0600, under which the key is kept.")
     ] = None,
@@ -31,7 +35,9 @@ def enrol(  # noqa: PLR0917  # typer calls it, by name
     The key never leaves this machine.
     """
     if name is not None or data_set is not None:
-        _request(folder, name, data_set, key_passphrase, with_token=token is not None or token_file is not None)
+        _request(
+            folder, name, data_set, institution, key_passphrase, with_token=token is not None or token_file is not None
+        )
         return
     from crypto.errors import EnrolmentError
     from crypto.pki.identity import Role
@@ -57,7 +63,13 @@ def enrol(  # noqa: PLR0917  # typer calls it, by name
 
 
 def _request(
-    folder: Path, name: str | None, data_set: str | None, key_passphrase: Path | None, *, with_token: bool
+    folder: Path,
+    name: str | None,
+    data_set: str | None,
+    institution: str | None,
+    key_passphrase: Path | None,
+    *,
+    with_token: bool,
 ) -> None:
     from crypto.errors import EnrolmentError
     from crypto.pki.enrolment import create_request
@@ -69,7 +81,7 @@ def _request(
         raise EnrolmentError(msg)
     request = create_request(
         folder,
-        Subject(Identity(Role.SILO, name), data_set),
+        Subject(Identity(Role.SILO, name), data_set, institution),
         passphrase=None if key_passphrase is None else read_passphrase(key_passphrase),
     )
     typer.echo(f"Send {request} to the consortium's authority and put the certificate it returns beside it.")
