@@ -83,6 +83,9 @@ def enrol(  # noqa: PLR0917  # typer calls it, by name
     authority: Annotated[
         str | None, typer.Option(help="The issuing authority as https://host:port, if the token does not say.")
     ] = None,
+    key_passphrase: Annotated[
+        Path | None, typer.Option(help="File with a passphrase, mode 0600, under which the key is kept.")
+    ] = None,
     role: Annotated[Role | None, typer.Option(help="Without a token: coordinator or operator.")] = None,
     name: Annotated[str | None, typer.Option(help="Without a token: name of this party in the federation.")] = None,
     host: Annotated[
@@ -97,22 +100,24 @@ def enrol(  # noqa: PLR0917  # typer calls it, by name
     from crypto.pki.enrolment import create_request
     from crypto.pki.joining import telling
     from crypto.pki.joining.enrol import enrol as redeem
+    from crypto.pki.key_files import read_passphrase
 
     if role is Role.SILO:
         raise typer.BadParameter("a silo must enrol with `fedward-silo enrol`", param_hint="--role")  # noqa: EM101, TRY003
+    secret = None if key_passphrase is None else read_passphrase(key_passphrase)
     offline = role is not None or name is not None or bool(host)
     if offline and (token is not None or token_file is not None or role is None or name is None):
         msg = "give a token, which says who this party is, or both --role and --name for a request"
         raise EnrolmentError(msg)
     if role is not None and name is not None:
-        request = create_request(folder, Subject(Identity(role, name)), host or ())
+        request = create_request(folder, Subject(Identity(role, name)), host or (), passphrase=secret)
         typer.echo(f"Send {request} to the consortium's authority and put the certificate it returns beside it.")
         return
     given = telling.read_token(token, token_file)
     if given.admission.subject.identity.role is Role.SILO:
         msg = f"the token is for {given.admission.subject}; enrol that party with `fedward-silo enrol`"
         raise EnrolmentError(msg)
-    done = redeem(folder, given, url=authority)
+    done = redeem(folder, given, url=authority, passphrase=secret)
     typer.echo("\n".join(telling.lines(done)))
     kind = "coordinator.yaml" if done.hosts else "operator.yaml"
     typer.echo(f"next: write {folder / kind} with `authority_url: {done.url}`, so that the certificate is renewed")

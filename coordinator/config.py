@@ -23,6 +23,8 @@ class CoordinatorConfig(Closed):
     metrics_port: Port
     certificate: Path
     key: Path
+    key_passphrase: Path | None = None
+    """File with the key's passphrase (mode 0600, or a systemd credential), if the key has one."""
     authority: Path
     crls: Path | None = None
     """Revocation lists of all authorities; if absent, `crls.pem` beside the authority's file, if there is one."""
@@ -41,13 +43,13 @@ class CoordinatorConfig(Closed):
         """Read the file. Raises `DocumentError`."""
         config = read_document(path, cls)
         base = path.resolve().parent
-        names = ("certificate", "key", "authority", "data", "crls")
+        names = ("certificate", "key", "authority", "data", "crls", "key_passphrase")
         return config.model_copy(update={n: base / getattr(config, n) for n in names if getattr(config, n) is not None})
 
     @property
     def files(self) -> Files:
         """Where certificate, key, authorities and lists are."""
-        return Files.of(self.certificate, self.key, self.authority, self.crls)
+        return Files.of(self.certificate, self.key, self.authority, self.crls, self.key_passphrase)
 
 
 class OperatorConfig(Closed):
@@ -56,6 +58,8 @@ class OperatorConfig(Closed):
     coordinator: Annotated[str, Field(pattern=r"^[^\s:]+:\d+$")]
     certificate: Path
     key: Path
+    key_passphrase: Path | None = None
+    """File with the key's passphrase (mode 0600, or a systemd credential), if the key has one."""
     authority: Path
     crls: Path | None = None
     """As in `coordinator.yaml`."""
@@ -67,10 +71,10 @@ class OperatorConfig(Closed):
         """Read the file. Raises `DocumentError`."""
         config = read_document(path, cls)
         base = path.resolve().parent
-        names = ("certificate", "key", "authority", "crls")
+        names = ("certificate", "key", "authority", "crls", "key_passphrase")
         return config.model_copy(update={n: base / getattr(config, n) for n in names if getattr(config, n) is not None})
 
     @property
     def files(self) -> Files:
         """Where certificate, key, authorities and lists are."""
-        return Files.of(self.certificate, self.key, self.authority, self.crls)
+        return Files.of(self.certificate, self.key, self.authority, self.crls, self.key_passphrase)

@@ -109,6 +109,8 @@ class AgentConfig(Closed):
     coordinator: Annotated[str, Field(pattern=ADDRESS)]
     certificate: Path
     key: Path
+    key_passphrase: Path | None = None
+    """File with the key's passphrase (mode 0600, or a systemd credential), if the key has one."""
     authority: Path
     crls: Path | None = None
     """Revocation lists of all authorities; if absent, `crls.pem` beside the authority's file, if there is one."""
@@ -141,8 +143,9 @@ class AgentConfig(Closed):
         names = ("certificate", "key", "authority", "policy", "state")
         paths: dict[str, object] = {name: base / getattr(config, name) for name in names}
         files = {study: base / file for study, file in config.data.items()}
-        if config.crls is not None:
-            paths["crls"] = base / config.crls
+        for name in ("crls", "key_passphrase"):
+            if getattr(config, name) is not None:
+                paths[name] = base / getattr(config, name)
         missing = [f"field {n}: there is no file {paths[n]}" for n in paths if n != "state" and not _is_file(paths[n])]
         if not {"data", "databases"} & config.model_fields_set:
             missing.append("field data: this field is missing; add it, or databases (data: {} if there is none yet)")
@@ -174,7 +177,7 @@ class AgentConfig(Closed):
         """Where certificate, key, authorities and lists are."""
         from crypto.pki.joining.renewal import Files
 
-        return Files.of(self.certificate, self.key, self.authority, self.crls)
+        return Files.of(self.certificate, self.key, self.authority, self.crls, self.key_passphrase)
 
 
 def _is_file(path: object) -> bool:

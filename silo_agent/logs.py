@@ -19,11 +19,18 @@ from policies.plan.release import Release
 from protos.core_log import CoreLine
 from protos.messages import Place
 
+SILO_VARIABLE = "FEDWARD_LOG_CONFIG"
+"""Environment variable with the configuration's path, if one command runs several silos. Each line then has it."""
+
 
 def configure() -> None:
     """Set up structured logs as JSON lines on stderr."""
+    config = os.environ.get(SILO_VARIABLE)
+    if config:
+        structlog.contextvars.bind_contextvars(config=config)
     structlog.configure(
         processors=[
+            structlog.contextvars.merge_contextvars,
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso"),
             structlog.processors.format_exc_info,

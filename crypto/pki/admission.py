@@ -70,7 +70,8 @@ class Admission:
         return canonical(_PURPOSE, _text(self._terms()))
 
     def _terms(self) -> dict[str, Any]:
-        return {
+        run_by = self.subject.institution
+        return ({} if run_by is None else {"institution": run_by}) | {
             "purpose": _PURPOSE,
             "root": self.root,
             "serial": f"{self.serial:x}",
@@ -102,7 +103,7 @@ class Admission:
 
     @classmethod
     def _from_fields(cls, found: Any) -> Self:
-        subject = Subject(Identity(Role(found["role"]), found["name"]), found["data_set"])
+        subject = Subject(Identity(Role(found["role"]), found["name"]), found["data_set"], found.get("institution"))
         times = [datetime.fromisoformat(found[key]) for key in ("expires", "redeem_until")]
         if any(one.tzinfo is None or one.astimezone(UTC).isoformat() != one.isoformat() for one in times):
             raise ValueError

@@ -31,6 +31,7 @@ from crypto.pki.admission import Admission
 from crypto.pki.chain import Authority, Bundle
 from crypto.pki.hosts import hosts_of
 from crypto.pki.identity import Identity, Role, Subject
+from crypto.pki.key_files import OPEN_TO_OTHERS, open_key, read_passphrase
 from crypto.pki.reading import extension, parse_certificate, parse_certificates, private_extension, subject_of, to_pem
 from crypto.pki.revocation import RevocationLists
 from crypto.pki.standing import LISTS_FILE, Stamp, Standing, StandingFiles, stamp
@@ -41,7 +42,6 @@ Lists = Callable[[], RevocationLists]
 Source = Callable[[], Standing]
 """Gives authorities and lists as they stand when it is called."""
 
-_OPEN_TO_OTHERS = 0o077
 _SCALAR_BYTES = 32
 
 KEY_USES: dict[Role, ObjectIdentifier] = {
@@ -337,8 +337,18 @@ class Credential:
         return identity, _Own(alone, chain, holder.certificate.not_valid_after_utc)
 
     @classmethod
-    def load(cls, certificate: Path, key: Path, authority: Path, lists: Path | None = None) -> Self:
+    def load(
+        cls,
+        certificate: Path,
+        key: Path,
+        authority: Path,
+        lists: Path | None = None,
+        *,
+        passphrase: Path | None = None,
+    ) -> Self:
         """Read three PEM files, and `lists`, or else `crls.pem` beside the authority's file if it exists.
+
+        `passphrase` is a file that holds the key's, if it has one.
 
         Raises `CertificateError`, also if others may read or write the key file.
         """
@@ -348,13 +358,14 @@ class Credential:
         except OSError as error:
             msg = f"{Path(str(error.filename)).name} cannot be read ({error.strerror}); fix its path or its owner"
             raise CertificateError(msg) from None
-        if mode & _OPEN_TO_OTHERS:
+        if mode & OPEN_TO_OTHERS:
             msg = (
                 f"others than its owner may read or write {key.name}; run chmod 600 on it, and enrol again if it leaked"
             )
             raise CertificateError(msg)
         files = StandingFiles(authority, lists)
-        return cls(certificate_pem=pems[0], key_pem=pems[1], authority_pem=files, follows=certificate)
+        key_pem = open_key(pems[1], None if passphrase is None else read_passphrase(passphrase))
+        return cls(certificate_pem=pems[0], key_pem=key_pem, authority_pem=files, follows=certificate)
 
     @property
     def authority_pem(self) -> bytes:

@@ -17,23 +17,26 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from crypto.errors import EnrolmentError
 from crypto.pki.hosts import general_names
 from crypto.pki.identity import Subject
-from crypto.pki.key_files import make_folder, new_key, write_new
+from crypto.pki.key_files import make_folder, new_key, open_key, write_new
 from crypto.pki.reading import key_fingerprint
 
 KEY_FILE = "key.pem"
 REQUEST_FILE = "request.csr"
 
 
-def create_request(folder: Path, subject: Subject, hosts: Sequence[str] = ()) -> Path:
+def create_request(
+    folder: Path, subject: Subject, hosts: Sequence[str] = (), *, passphrase: bytes | None = None
+) -> Path:
     """Write `key.pem` (mode 0600) and `request.csr` into the folder; return the request's path.
 
-    `hosts` are the DNS names and IP addresses under which a coordinator is reached. Raises `EnrolmentError`, also if
+    `hosts` are the DNS names and IP addresses under which a coordinator is reached. The key is encrypted if a
+    passphrase is given. Raises `EnrolmentError`, also if
     either file exists.
     """
     general_names(hosts)
     make_folder(folder)
-    _, pem = new_key()
-    request_pem, _ = request_of(pem, subject, hosts)
+    _, pem = new_key(passphrase)
+    request_pem, _ = request_of(open_key(pem, passphrase), subject, hosts)
     write_new(folder / KEY_FILE, pem, secret=True)
     path = folder / REQUEST_FILE
     write_new(path, request_pem, secret=False)

@@ -1,6 +1,7 @@
 """Who a party is: a role and a name, written into its certificate as the URI `fedward://<role>/<name>`.
 
-A silo's certificate has a second URI, `fedward://data-set/<id>`, for the one data set whose privacy budget it keeps.
+A silo's certificate has a second URI, `fedward://data-set/<id>`, for the one data set whose privacy budget it keeps. It
+may have a third, `fedward://institution/<id>`, for the institution that runs it.
 
 Guarantees: every `Identity` and every `Subject` is well formed. `parse` is the inverse of `uri` and of `uris`, and
 accepts no other spelling of a URI. `certificates` checks whether a party really is that subject.
@@ -19,6 +20,7 @@ from crypto.errors import CertificateError
 _NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?")
 _SCHEME = "fedward://"
 _DATA_SET = f"{_SCHEME}data-set/"
+_INSTITUTION = f"{_SCHEME}institution/"
 
 
 class Role(StrEnum):
@@ -69,6 +71,8 @@ class Subject:
     identity: Identity
     data_set: str | None = None
     """`data_set.id` of the silo's policy, spelt like a name; None for all other roles."""
+    institution: str | None = None
+    """Who runs the silo, spelt like a name: two silos of one institution never join one study. None if nobody said."""
 
     def __post_init__(self) -> None:
         if (self.data_set is None) == (self.identity.role is Role.SILO):
@@ -80,28 +84,41 @@ class Subject:
         if self.data_set is not None and not _NAME.fullmatch(self.data_set):
             msg = "a data set's id has 1 to 63 lower-case letters, digits and inner hyphens; fix it in the policy"
             raise CertificateError(msg)
+        if self.institution is not None and (self.data_set is None or not _NAME.fullmatch(self.institution)):
+            msg = (
+                "an institution has 1 to 63 lower-case letters, digits and inner hyphens, and only silos have one; fix"
+                " --institution"
+            )
+            raise CertificateError(msg)
 
     @property
     def uris(self) -> tuple[str, ...]:
         """The URIs of the subject as they stand in a certificate's subject alternative name."""
-        return (self.identity.uri, *([] if self.data_set is None else [f"{_DATA_SET}{self.data_set}"]))
+        more = ((_DATA_SET, self.data_set), (_INSTITUTION, self.institution))
+        return (self.identity.uri, *(f"{kind}{name}" for kind, name in more if name is not None))
+
+    def keeps_budget_of(self, other: Subject) -> bool:
+        """Whether both are the same silo with the same data set. Who runs it may change."""
+        return (self.identity, self.data_set) == (other.identity, other.data_set)
 
     @classmethod
     def parse(cls, uris: Sequence[str]) -> Self:
         """Read the URIs of a subject alternative name. Raises `CertificateError` unless they are what `uris` gives."""
         sets = [uri.removeprefix(_DATA_SET) for uri in uris if uri.startswith(_DATA_SET)]
-        names = [uri for uri in uris if not uri.startswith(_DATA_SET)]
-        if len(names) != 1 or len(sets) > 1:
+        run_by = [uri.removeprefix(_INSTITUTION) for uri in uris if uri.startswith(_INSTITUTION)]
+        names = [uri for uri in uris if not uri.startswith((_DATA_SET, _INSTITUTION))]
+        if len(names) != 1 or len(sets) > 1 or len(run_by) > 1:
             msg = (
                 "the certificate does not name one FedWard identity (one fedward:// URI, and for a silo one more for"
-                " its data set); make the request with FedWard's enrolment"
+                " its data set, and one for its institution if it has one); make the request with FedWard's enrolment"
             )
             raise CertificateError(msg)
         identity = Identity.parse(names[0])
         if not sets and identity.role is Role.SILO:
             msg = f"the certificate of {identity} names no data set; make a new request with `enrol --data-set`"
             raise CertificateError(msg)
-        return cls(identity, sets[0] if sets else None)
+        return cls(identity, sets[0] if sets else None, run_by[0] if run_by else None)
 
     def __str__(self) -> str:
-        return str(self.identity) if self.data_set is None else f"{self.identity} with the data set {self.data_set}"
+        data_set = "" if self.data_set is None else f" with the data set {self.data_set}"
+        return f"{self.identity}{data_set}{'' if self.institution is None else f' of {self.institution}'}"

@@ -12,7 +12,9 @@ from pathlib import Path
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from crypto.errors import EnrolmentError
+from crypto.errors import CertificateError, EnrolmentError
+
+OPEN_TO_OTHERS = 0o077
 
 
 def write_new(path: Path, content: bytes, *, secret: bool) -> None:
@@ -73,3 +75,42 @@ def replace(path: Path, content: bytes) -> None:
     except OSError as error:
         msg = f"{path.name} cannot be written ({error.strerror}); fix the folder's owner or make room on the disk"
         raise EnrolmentError(msg) from None
+
+
+def read_passphrase(path: Path) -> bytes:
+    """Read the passphrase of a key: one line, in a file that its owner alone may read. Raises `CertificateError`.
+
+    A systemd credential is such a file.
+    """
+    try:
+        mode, content = path.stat().st_mode, path.read_bytes()
+    except OSError as error:
+        msg = f"the passphrase's file {path.name} cannot be read ({error.strerror}); fix key_passphrase or its owner"
+        raise CertificateError(msg) from None
+    if mode & OPEN_TO_OTHERS:
+        msg = f"others than its owner may read or write {path.name}; run chmod 600 on it"
+        raise CertificateError(msg)
+    passphrase = content.removesuffix(b"\n")
+    if not passphrase or b"\n" in passphrase:
+        msg = f"{path.name} must hold the passphrase in one line and nothing else"
+        raise CertificateError(msg)
+    return passphrase
+
+
+def open_key(key_pem: bytes, passphrase: bytes | None) -> bytes:
+    """Return a private key without its passphrase (PKCS #8 PEM), for memory alone. Raises `CertificateError`."""
+    encrypted = b"ENCRYPTED" in key_pem
+    if encrypted and passphrase is None:
+        msg = "the private key has a passphrase; name the file that holds it under key_passphrase"
+        raise CertificateError(msg)
+    try:
+        key = serialization.load_pem_private_key(key_pem, passphrase if encrypted else None)
+    except (ValueError, TypeError):
+        msg = (
+            "the private key cannot be opened with that passphrase; fix the file that key_passphrase names"
+            if encrypted
+            else "the private key cannot be read as an ECDSA P-256 key; give the key that the enrolment made"
+        )
+        raise CertificateError(msg) from None
+    plain = serialization.NoEncryption()
+    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)

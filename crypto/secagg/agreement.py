@@ -27,6 +27,7 @@ from crypto.canonical import canonical
 from crypto.errors import RosterRefused, SealError, SignatureRefused
 from crypto.pki.certificates import Credential, Trust
 from crypto.pki.identity import Role
+from crypto.pki.reading import parse_certificate, subject_of
 from crypto.stream import KEY_BYTES, derive
 
 MAX_SIGNATURE = 72
@@ -115,8 +116,18 @@ class Roster:
     def verify(self, trust: Trust, *, now: datetime | None = None) -> None:
         """Check that the authority certified each entry as the silo of that name, and that this silo signed its keys.
 
-        `now` (aware) defaults to the clock. Raises what `RosterEntry.verify` raises.
+        `now` (aware) defaults to the clock. Raises what `RosterEntry.verify` raises, and `RosterRefused` if two members
+        are of one institution: whoever runs both would count as two in everything that needs several.
         """
+        seen: dict[str, str] = {}
+        for entry in self.entries:
+            run_by = subject_of(parse_certificate(entry.certificate_pem)).institution
+            if run_by is not None and seen.setdefault(run_by, entry.name) != entry.name:
+                msg = (
+                    f"{seen[run_by]!r} and {entry.name!r} are both of the institution {run_by!r}, and two silos of one"
+                    " institution never join one study; leave one of them out"
+                )
+                raise RosterRefused(msg)
         for entry in self.entries:
             try:
                 entry.verify(trust, _offer_message(self.study, entry.public, entry.kem), entry.signature, now=now)

@@ -57,14 +57,21 @@ def _program(
 
 @app.command()
 def run(
-    config: ConfigOption = DEFAULT,
+    config: Annotated[
+        list[Path] | None,
+        typer.Option("--config", "-c", envvar="FEDWARD_AGENT_CONFIG", help="agent.yaml; once for each silo."),
+    ] = None,
     *,
-    until_finished: Annotated[bool, typer.Option(help="Exit when a study has ended.")] = False,
+    until_finished: Annotated[bool, typer.Option(help="Exit when a study has ended. For one silo.")] = False,
 ) -> None:
-    """Take part in studies until stopped."""
+    """Take part in studies until stopped. Several configurations are several silos, each in a process of its own."""
     from protos.core_log import diverted
     from silo_agent import logs
 
+    configs = config or [DEFAULT]
+    if len(configs) > 1:
+        _run_several(configs, until_finished=until_finished)
+        return
     with diverted() as lines:
         logs.configure()
         lines.tell(logs.tell_core)
@@ -74,9 +81,29 @@ def run(
         from silo_agent.assembly import run_agent
         from silo_agent.config import AgentConfig
 
-        ended = run_agent(AgentConfig.load(config), until_finished=until_finished)
+        ended = run_agent(AgentConfig.load(configs[0]), until_finished=until_finished)
     for study, why in ended:
         typer.echo(f"{study}: {why}")
+
+
+def _run_several(configs: list[Path], *, until_finished: bool) -> None:
+    import signal
+    import threading
+
+    from protos.service_manager import told
+    from silo_agent import logs
+    from silo_agent.config import AgentConfig
+    from silo_agent.supervisor import Supervisor, require_apart
+
+    if until_finished:
+        raise typer.BadParameter("it is for one silo", param_hint="--until-finished")  # noqa: EM101, TRY003
+    require_apart({path: AgentConfig.load(path) for path in configs})
+    logs.configure()
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    with told():
+        Supervisor(configs).run(stop)
 
 
 @app.command()

@@ -70,12 +70,15 @@ def sign(  # noqa: PLR0917  # typer calls it, by name
         str | None,
         typer.Option(help="The data set whose budget the silo keeps. For silos only; it cannot be changed later."),
     ] = None,
+    institution: Annotated[
+        str | None, typer.Option(help="Who runs the silo; two silos of one institution never join one study.")
+    ] = None,
     host: Annotated[list[str] | None, typer.Option(help="DNS name or IP address of a coordinator; repeatable.")] = None,
     days: Annotated[int, typer.Option(help="Days until the certificate expires.")] = 90,
 ) -> None:
     """Certify one party."""
     with diagnosed():
-        subject = Subject(Identity(role, name), data_set)
+        subject = Subject(Identity(role, name), data_set, institution)
         pem = read(request)
         asked = read_request(pem)
         typer.echo(f"the request is for {asked.subject}, hosts: {', '.join(asked.hosts) or 'none'}")

@@ -76,6 +76,9 @@ def admit(  # noqa: PLR0917  # typer calls it, by name
         str | None,
         typer.Option(help="The data set whose budget the silo keeps. For silos only; it cannot be changed later."),
     ] = None,
+    institution: Annotated[
+        str | None, typer.Option(help="Who runs the silo; two silos of one institution never join one study.")
+    ] = None,
     host: Annotated[list[str] | None, typer.Option(help="DNS name of a coordinator; repeatable.")] = None,
     days: Annotated[int, typer.Option(help="Days for which certificates are renewed online.")] = 730,
     redeem_days: Annotated[int, typer.Option(help="Days until the token must have been used.")] = 14,
@@ -83,7 +86,7 @@ def admit(  # noqa: PLR0917  # typer calls it, by name
 ) -> None:
     """Admit a party and print its one-time token. Give it to the party over a channel that both trust."""
     with diagnosed():
-        subject = Subject(Identity(role, name), data_set)
+        subject = Subject(Identity(role, name), data_set, institution)
         token = root.admit(
             folder,
             subject,

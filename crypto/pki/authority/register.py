@@ -67,7 +67,7 @@ class Register:
     def require_free(self, subject: Subject) -> None:
         """Raise `EnrolmentError` if the silo has another data set, or the data set another silo."""
         for other in self._silos():
-            if other == subject:
+            if other.keeps_budget_of(subject):
                 continue
             if other.identity == subject.identity:
                 msg = (
@@ -87,6 +87,8 @@ class Register:
     ) -> None:
         """Append a party's certificate, durably. Raises `EnrolmentError`."""
         fields = {"identity": subject.identity.uri, "data_set": subject.data_set, "hosts": list(hosts)}
+        if subject.institution is not None:
+            fields["institution"] = subject.institution
         if admission is not None:
             fields["admission"] = f"{admission.serial:x}"
         self._append(CERTIFICATE, **_described(certificate_pem), **fields)
@@ -98,6 +100,7 @@ class Register:
             serial=f"{admission.serial:x}",
             identity=admission.subject.identity.uri,
             data_set=admission.subject.data_set,
+            institution=admission.subject.institution,
             hosts=list(admission.hosts),
             not_after=admission.expires.isoformat(),
             redeem_until=admission.redeem_until.isoformat(),

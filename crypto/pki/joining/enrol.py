@@ -18,7 +18,7 @@ from crypto.pki.chain import Bundle
 from crypto.pki.enrolment import KEY_FILE, REQUEST_FILE, create_request, request_of
 from crypto.pki.identity import Subject
 from crypto.pki.joining.link import Link, unverified
-from crypto.pki.key_files import replace
+from crypto.pki.key_files import open_key, replace
 from crypto.pki.revocation import RevocationLists
 from crypto.pki.standing import LISTS_FILE
 
@@ -38,8 +38,10 @@ class Enrolled:
     url: str
 
 
-def enrol(folder: Path, token: Token, *, url: str | None = None, proxy: str | None = None) -> Enrolled:
-    """Redeem a token into a folder. `url` goes before the token's own.
+def enrol(
+    folder: Path, token: Token, *, url: str | None = None, proxy: str | None = None, passphrase: bytes | None = None
+) -> Enrolled:
+    """Redeem a token into a folder. `url` goes before the token's own. `passphrase` protects the key, if given.
 
     Raises `EnrolmentError` and `CertificateError`: no URL, not reachable, another root, refused, files that are there.
     """
@@ -62,8 +64,8 @@ def enrol(folder: Path, token: Token, *, url: str | None = None, proxy: str | No
     link = Link(at, root.pem, proxy)
     asked = token.admission
     if not (folder / KEY_FILE).exists():
-        create_request(folder, asked.subject, asked.hosts)
-    key_pem = (folder / KEY_FILE).read_bytes()
+        create_request(folder, asked.subject, asked.hosts, passphrase=passphrase)
+    key_pem = open_key((folder / KEY_FILE).read_bytes(), passphrase)
     request_pem, key = request_of(key_pem, asked.subject, asked.hosts)
     replace(folder / REQUEST_FILE, request_pem)
     certificate_pem = link.enroll(request_pem, token.text())

@@ -25,6 +25,8 @@ SECONDS = 20.0
 _MAX_ANSWER = 1 << 24
 _EST = "/.well-known/est"
 _HTTPS = 443
+Shown = tuple[Path, Path, bytes | None]
+"""Files of a certificate and its key, and the key's passphrase: what TLS shows."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +55,14 @@ class Link:
         password = base64.b64encode(f"token:{token}".encode()).decode()
         return self._certified("simpleenroll", request_pem, {"Authorization": f"Basic {password}"})
 
-    def reenroll(self, request_pem: bytes, chain: Path, key: Path) -> bytes:
-        """Renew the certificate that these files hold; return the new one (PEM). Raises `EnrolmentError`."""
-        return self._certified("simplereenroll", request_pem, {}, (chain, key))
+    def reenroll(self, request_pem: bytes, chain: Path, key: Path, passphrase: bytes | None = None) -> bytes:
+        """Renew the certificate that these files hold; return the new one (PEM). Raises `EnrolmentError`.
 
-    def _certified(
-        self, what: str, request_pem: bytes, headers: dict[str, str], shown: tuple[Path, Path] | None = None
-    ) -> bytes:
+        `passphrase` is the key's, if it has one.
+        """
+        return self._certified("simplereenroll", request_pem, {}, (chain, key, passphrase))
+
+    def _certified(self, what: str, request_pem: bytes, headers: dict[str, str], shown: Shown | None = None) -> bytes:
         der = x509.load_pem_x509_csr(request_pem).public_bytes(serialization.Encoding.DER)
         headers = {**headers, "Content-Type": "application/pkcs10", "Content-Transfer-Encoding": "base64"}
         status, body, _ = self._ask("POST", f"{_EST}/{what}", headers, base64.encodebytes(der), shown)
@@ -72,7 +75,7 @@ class Link:
             raise EnrolmentError(msg)
         return to_pem(found[0])
 
-    def _get(self, path: str, shown: tuple[Path, Path] | None) -> tuple[int, bytes]:
+    def _get(self, path: str, shown: Shown | None) -> tuple[int, bytes]:
         status, body, _ = self._ask("GET", path, {}, b"", shown)
         return status, self._ok(status, body)
 
@@ -84,12 +87,12 @@ class Link:
         return body
 
     def _ask(
-        self, method: str, path: str, headers: dict[str, str], body: bytes = b"", shown: tuple[Path, Path] | None = None
+        self, method: str, path: str, headers: dict[str, str], body: bytes = b"", shown: Shown | None = None
     ) -> tuple[int, bytes, str | None]:
         try:
             context = ssl.create_default_context(cadata=self.roots_pem.decode())
             if shown is not None:
-                context.load_cert_chain(*shown)
+                context.load_cert_chain(shown[0], shown[1], shown[2] or b"")
             return _exchange(self.url, self.proxy, context, (method, path, headers, body))
         except ssl.SSLCertVerificationError as error:
             msg = (

@@ -21,7 +21,7 @@ from crypto.pki.certificates import Credential
 from crypto.pki.chain import Bundle
 from crypto.pki.enrolment import request_of
 from crypto.pki.joining.link import Link
-from crypto.pki.key_files import replace
+from crypto.pki.key_files import read_passphrase, replace
 from crypto.pki.reading import hosts_in, parse_certificate, subject_of
 from crypto.pki.revocation import RevocationLists
 from crypto.pki.standing import LISTS_FILE
@@ -41,11 +41,15 @@ class Files:
     key: Path
     authority: Path
     lists: Path
+    passphrase: Path | None = None
+    """File with the key's passphrase; None if it has none."""
 
     @classmethod
-    def of(cls, certificate: Path, key: Path, authority: Path, lists: Path | None) -> Self:
+    def of(
+        cls, certificate: Path, key: Path, authority: Path, lists: Path | None, passphrase: Path | None = None
+    ) -> Self:
         """The lists lie beside the authorities if nothing else is said."""
-        return cls(certificate, key, authority, lists or authority.parent / LISTS_FILE)
+        return cls(certificate, key, authority, lists or authority.parent / LISTS_FILE, passphrase)
 
 
 @dataclass(frozen=True)
@@ -109,7 +113,7 @@ def load(files: Files, url: str | None, proxy: str | None = None) -> Credential:
     """
     lists = files.lists if files.lists.exists() else None
     try:
-        return Credential.load(files.certificate, files.key, files.authority, lists)
+        return _credential(files, lists)
     except CertificateError as first:
         if url is None:
             raise
@@ -118,7 +122,11 @@ def load(files: Files, url: str | None, proxy: str | None = None) -> Credential:
         except (EnrolmentError, CertificateError) as second:
             msg = f"{first}. No newer lists could be fetched: {second}"
             raise CertificateError(msg) from None
-        return Credential.load(files.certificate, files.key, files.authority, files.lists)
+        return _credential(files, files.lists)
+
+
+def _credential(files: Files, lists: Path | None) -> Credential:
+    return Credential.load(files.certificate, files.key, files.authority, lists, passphrase=files.passphrase)
 
 
 def _bundle(path: Path) -> Bundle:
@@ -200,7 +208,8 @@ class Renewal:
         credential = self._credential
         held = parse_certificate(credential.certificate_pem)
         request_pem, _ = request_of(credential.key_pem, subject_of(held), hosts_in(held))
-        renewed = link.reenroll(request_pem, self._chain(), self._files.key)
+        secret = None if self._files.passphrase is None else read_passphrase(self._files.passphrase)
+        renewed = link.reenroll(request_pem, self._chain(), self._files.key, secret)
         before = credential.certificate_pem
         replace(self._files.certificate, renewed)
         if credential.certificate_pem == before:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 from crypto.errors import EnrolmentError
 from crypto.pki.joining.enrol import Enrolled
@@ -21,14 +22,15 @@ def checked(coordinator: str | None, proxy: str | None) -> str:
     return coordinator
 
 
-def agent_text(coordinator: str, done: Enrolled, proxy: str | None) -> str:
+def agent_text(coordinator: str, done: Enrolled, proxy: str | None, key_passphrase: Path | None = None) -> str:
     """Return the text of agent.yaml for a silo that was just certified."""
+    secret = "" if key_passphrase is None else f"key_passphrase: {key_passphrase.absolute()}\n"
     through = "" if proxy is None else f"proxy: {proxy}\n"
     return f"""# The agent of {done.subject.identity.name}, for the data set {done.subject.data_set}.
 coordinator: {coordinator}
 {through}certificate: certificate.pem
 key: key.pem
-authority: authority.pem
+{secret}authority: authority.pem
 authority_url: {done.url}    # certificate and revocation lists are renewed from here
 policy: policy.yaml         # written by the data-protection officer: fedward-silo policy new
 state: state                # ledger, models, outbox

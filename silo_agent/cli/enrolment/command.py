@@ -17,6 +17,13 @@ def enrol(  # noqa: PLR0917  # typer calls it, by name
         str | None, typer.Option(help="The issuing authority as https://host:port, if the token does not say.")
     ] = None,
     proxy: Annotated[str | None, typer.Option(help="The hospital's proxy (HTTP CONNECT), as http://host:port.")] = None,
+    institution: Annotated[
+        str | None,
+        typer.Option(help="Without a token: who runs this silo. Two silos of one never join one study."),
+    ] = None,
+    key_passphrase: Annotated[
+        Path | None, typer.Option(help="File with a passphrase, mode 0600, under which the key is kept.")
+    ] = None,
     name: Annotated[str | None, typer.Option(help="Without a token: this silo's name in the federation.")] = None,
     data_set: Annotated[
         str | None,
@@ -28,13 +35,15 @@ def enrol(  # noqa: PLR0917  # typer calls it, by name
     The key never leaves this machine.
     """
     if name is not None or data_set is not None:
-        _request(folder, name, data_set, with_token=token is not None or token_file is not None)
+        _request(
+            folder, name, data_set, institution, key_passphrase, with_token=token is not None or token_file is not None
+        )
         return
     from crypto.errors import EnrolmentError
     from crypto.pki.identity import Role
     from crypto.pki.joining import telling
     from crypto.pki.joining.enrol import enrol as redeem
-    from crypto.pki.key_files import write_new
+    from crypto.pki.key_files import read_passphrase, write_new
     from silo_agent.cli.enrolment.agent_file import agent_text, checked
 
     given = telling.read_token(token, token_file)
@@ -42,23 +51,37 @@ def enrol(  # noqa: PLR0917  # typer calls it, by name
         msg = f"the token is for {given.admission.subject}; enrol that party with `fedward-coordinator enrol`"
         raise EnrolmentError(msg)
     address = checked(coordinator, proxy)
-    done = redeem(folder, given, url=authority, proxy=proxy)
+    secret = None if key_passphrase is None else read_passphrase(key_passphrase)
+    done = redeem(folder, given, url=authority, proxy=proxy, passphrase=secret)
     config = folder / "agent.yaml"
     if not config.exists():
-        write_new(config, agent_text(address, done, proxy).encode(), secret=False)
+        write_new(config, agent_text(address, done, proxy, key_passphrase).encode(), secret=False)
     typer.echo("\n".join(telling.lines(done)))
     typer.echo(
         f"next: a policy for the data set {done.subject.data_set} in {folder / 'policy.yaml'}, then data in {config}"
     )
 
 
-def _request(folder: Path, name: str | None, data_set: str | None, *, with_token: bool) -> None:
+def _request(
+    folder: Path,
+    name: str | None,
+    data_set: str | None,
+    institution: str | None,
+    key_passphrase: Path | None,
+    *,
+    with_token: bool,
+) -> None:
     from crypto.errors import EnrolmentError
     from crypto.pki.enrolment import create_request
     from crypto.pki.identity import Identity, Role, Subject
+    from crypto.pki.key_files import read_passphrase
 
     if with_token or name is None or data_set is None:
         msg = "give a token, which says who this silo is, or both --name and --data-set for a request"
         raise EnrolmentError(msg)
-    request = create_request(folder, Subject(Identity(Role.SILO, name), data_set))
+    request = create_request(
+        folder,
+        Subject(Identity(Role.SILO, name), data_set, institution),
+        passphrase=None if key_passphrase is None else read_passphrase(key_passphrase),
+    )
     typer.echo(f"Send {request} to the consortium's authority and put the certificate it returns beside it.")

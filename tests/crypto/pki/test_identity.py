@@ -78,3 +78,19 @@ def test_no_other_subject_is_accepted(uris):
 def test_a_silo_and_nobody_else_has_a_data_set(role, data_set):
     with pytest.raises(CertificateError, match="fix --data-set"):
         Subject(Identity(role, "a"), data_set)
+
+
+def test_a_silo_may_name_its_institution_and_nobody_else_may():
+    run_by = Subject(Identity(Role.SILO, "lung"), "lung-ward", "charite")
+    assert Subject.parse(run_by.uris) == run_by
+    assert run_by.uris[2] == "fedward://institution/charite"
+    assert str(run_by) == "fedward://silo/lung with the data set lung-ward of charite"
+    assert run_by.keeps_budget_of(Subject(Identity(Role.SILO, "lung"), "lung-ward"))
+    assert not run_by.keeps_budget_of(Subject(Identity(Role.SILO, "lung"), "heart-ward", "charite"))
+    for wrong in ("Charité", "", "a_b"):
+        with pytest.raises(CertificateError, match="fix --institution"):
+            Subject(Identity(Role.SILO, "lung"), "lung-ward", wrong)
+    with pytest.raises(CertificateError, match="only silos have one"):
+        Subject(Identity(Role.OPERATOR, "ada"), None, "charite")
+    with pytest.raises(CertificateError, match="does not name one FedWard identity"):
+        Subject.parse([*run_by.uris, "fedward://institution/other"])

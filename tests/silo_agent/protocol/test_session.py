@@ -6,8 +6,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from crypto.entropy import SystemEntropy
-from crypto.errors import CertificateError, SealError
+from crypto.errors import CertificateError, RosterRefused, SealError
 from crypto.pki.at_rest import Vault
+from crypto.pki.authority import root
+from crypto.pki.enrolment import create_request
+from crypto.pki.identity import Identity, Role, Subject
 from crypto.secagg.survivors import SurvivorList
 from crypto.secagg.unmasking import AttemptSecrets
 from protos import record
@@ -189,3 +192,20 @@ def test_a_silo_whose_certificate_was_renewed_stays_in_the_roster_and_offers_the
         session.within(roster, PLACE).meet(greetings)
     assert sessions["north"].member != roster[0]
     assert dealt(sessions)[0][0] == sessions["north"].member
+
+
+def test_two_silos_of_one_institution_are_no_roster(tmp_path):
+    online, sessions = Online(tmp_path), {}
+    for name, run_by in (("north", "charite"), ("south", "vivantes"), ("west", "charite")):
+        party = Subject(Identity(Role.SILO, name), f"{name}-ward", run_by)
+        token = root.admit(online.root, party, days=30, redeem_days=5)
+        home = tmp_path / name
+        request = create_request(home, party).read_bytes()
+        (home / "certificate.pem").write_bytes(online.authority.redeem(request, token))
+        (home / "authority.pem").write_bytes(online.pem)
+        online.bring_lists(home)
+        sessions[name] = fresh(load(home))
+    with pytest.raises(RosterRefused, match="'north' and 'west' are both of the institution 'charite'"):
+        greeted(sessions)
+    del sessions["west"]
+    assert len(greeted(sessions)[0]) == 2

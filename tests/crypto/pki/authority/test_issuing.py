@@ -16,7 +16,7 @@ from crypto.pki.authority.register import Register
 from crypto.pki.certificates import Trust
 from crypto.pki.enrolment import create_request
 from crypto.pki.identity import Identity, Role, Subject
-from crypto.pki.reading import ends, parse_certificate, to_pem
+from crypto.pki.reading import ends, parse_certificate, subject_of, to_pem
 from tests.support.online import Online, load, subject, week
 
 DAY = timedelta(days=1)
@@ -199,3 +199,16 @@ def test_no_secret_stands_in_register_or_certificate(online):
     assert all(token.secret.hex() not in text for text in (*written, repr(token)))
     assert token.secret not in der
     assert token.secret.hex().encode() not in der
+
+
+def test_the_institution_is_part_of_the_admission(online, trust):
+    north = subject("silo", "north")
+    run_by = Subject(north.identity, north.data_set, "charite")
+    token = root.admit(online.root, run_by, days=30, redeem_days=5)
+    assert Token.parse(token.text()) == token
+    with pytest.raises(EnrolmentError, match="with the data set north-ward, and admitted"):
+        online.authority.redeem(request(online, "other"), token)
+    pem = online.authority.redeem(request(online, "north", run_by), token)
+    assert subject_of(parse_certificate(pem)) == run_by
+    assert trust.identify(pem) == north.identity
+    root.admit(online.root, Subject(north.identity, north.data_set, "vivantes"), days=30, redeem_days=5)

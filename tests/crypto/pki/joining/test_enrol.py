@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
+
 import pytest
 
-from crypto.errors import EnrolmentError
+from crypto.errors import CertificateError, EnrolmentError
 from crypto.pki.admission import Token
 from crypto.pki.identity import Identity, Role
+from crypto.pki.joining import renewal
 from crypto.pki.joining.enrol import enrol
+from crypto.pki.joining.renewal import Files, Renewal
+from crypto.pki.key_files import read_passphrase
 from support.online import Online, load, serving
 
 
@@ -81,3 +86,34 @@ def test_what_cannot_be_reached_or_is_not_named_says_so(online, url, tmp_path):
     by_address = url.replace("localhost", "127.0.0.1")
     with pytest.raises(EnrolmentError, match=r"for that host .*; check the URL and this machine's clock"):
         enrol(tmp_path / "lost", token, url=by_address)
+
+
+def test_a_key_is_kept_under_a_passphrase_and_renewed_with_it(online, url, tmp_path):
+    home, secret = tmp_path / "safe", tmp_path / "secret"
+    secret.write_text("long and secret\n")
+    secret.chmod(0o600)
+    enrol(home, with_url(online.admit("silo", "safe"), url), passphrase=read_passphrase(secret))
+    assert b"ENCRYPTED" in (home / "key.pem").read_bytes()
+    files = Files.of(home / "certificate.pem", home / "key.pem", home / "authority.pem", None, secret)
+    credential, said = renewal.load(files, url), []
+    before, later = credential.certificate_pem, datetime.now(UTC) + timedelta(days=3)
+    Renewal(
+        credential,
+        files,
+        renewal.link_for(credential, url),
+        tell=lambda *words: said.append(words),
+        on_times=lambda _: None,
+        clock=lambda: later,
+    ).look()
+    assert (credential.certificate_pem != before, [level for level, _ in said]) == (True, ["info"])
+    for content, mode, why in (
+        ("another", 0o600, "cannot be opened with that passphrase"),
+        ("long and secret", 0o640, "others than its owner may read or write secret"),
+        ("", 0o600, "must hold the passphrase in one line"),
+    ):
+        secret.write_text(content)
+        secret.chmod(mode)
+        with pytest.raises(CertificateError, match=why):
+            renewal.load(files, None)
+    with pytest.raises(CertificateError, match="has a passphrase; name the file that holds it under key_passphrase"):
+        load(home)

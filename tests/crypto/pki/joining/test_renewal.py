@@ -38,7 +38,7 @@ class Near:
         self._reach()
         return None, self.online.authority.lists_pem(self.clock())
 
-    def reenroll(self, request, chain, key):
+    def reenroll(self, request, chain, _key, _passphrase):
         self._reach()
         self.asked.append(self.clock())
         held = chain.read_bytes()

@@ -1,11 +1,13 @@
 """SQLite, and a real PostgreSQL that the test starts as an unprivileged user on a Unix socket."""
 
 import getpass
+import json
 import os
 import pwd
 import shutil
 import sqlite3
 import subprocess
+import sys
 import tempfile
 from contextlib import closing
 from pathlib import Path
@@ -256,3 +258,54 @@ def test_the_statement_for_omop_runs_on_synthetic_persons(cluster):
     assert [None if row[3] is None else float(row[3]) for row in found] == [4.5, 7.0, None]
     check = check_records(SqlSource(url=url, statement=statement, credentials=secret), SCHEMA, 5)
     assert (check.kept, check.left_out) == (2, 1)
+
+
+def test_the_example_for_a_fhir_bulk_export_runs_on_synthetic_resources(tmp_path):
+    """Two patients with observations and conditions of several codings, and one without, whose record is left out."""
+    page = (Path(__file__).parents[4] / "docs/data.md").read_text(encoding="utf-8")
+    script, statement = (page.split(f"```{kind}\n")[1].split("```")[0] for kind in ("python", "sqlite"))
+    export = {
+        "Patient": [
+            {"id": "p1", "gender": "male", "birthDate": "1960-05-04"},
+            {"id": "p2", "gender": "female", "birthDate": "1950"},
+            {"id": "p3", "gender": "female", "birthDate": "1955-01-01"},
+        ],
+        "Observation": [
+            lactate("o1", "p1", 9, "2020-01-01"),
+            lactate("o2", "p1", 4.5, "2020-01-02", "other-code", "2524-7"),
+            lactate("o3", "p1", 99, "2020-01-03", "718-7"),
+            lactate("o4", "p2", 7, "2020-01-01T08:00:00Z"),
+        ],
+        "Condition": [
+            {"id": "c1", "subject": {"reference": "Patient/p2"}, "code": {"coding": [{"code": "91302008"}]}},
+            {"id": "c2", "subject": {"reference": "Patient/p1"}, "code": {"coding": [{"code": "38341003"}]}},
+            {"id": "c3", "subject": {"reference": "Patient/p1"}, "code": {"text": "no coding"}},
+        ],
+    }
+    (tmp_path / "export").mkdir()
+    for kind, resources in export.items():
+        lines = [json.dumps({"resourceType": kind, **one}) for one in resources]
+        (tmp_path / "export" / f"{kind}.ndjson").write_text("\n".join(lines) + "\n\n")
+    (tmp_path / "load.py").write_text(script)
+    subprocess.run([sys.executable, "load.py", "export", "ward.sqlite3"], cwd=tmp_path, check=True)
+    source = sqlite(tmp_path / "ward.sqlite3", statement)
+    assert sorted(map(tuple, rows(source))) == [
+        ("p1", "a", 60, 4.5, 0),
+        ("p2", "b", 70, 7, 1),
+        ("p3", "b", 65, None, 0),
+    ]
+    check = check_records(source, SCHEMA, 5)
+    assert (check.kept, check.left_out) == (2, 1)
+
+
+def lactate(name, patient, value, at, *codes):
+    coding = [{"system": "http://loinc.org", "code": code} for code in codes or ("2524-7",)]
+    quantity = {"value": value, "unit": "mmol/L"}
+    subject = {"reference": f"Patient/{patient}"}
+    return {
+        "id": name,
+        "subject": subject,
+        "code": {"coding": coding},
+        "effectiveDateTime": at,
+        "valueQuantity": quantity,
+    }
