@@ -18,7 +18,6 @@ import hashlib
 import io
 import json
 import os
-import re
 import sqlite3
 import tarfile
 import tempfile
@@ -44,11 +43,6 @@ _FORMAT: Final = 1
 _MANIFEST: Final = "manifest.json"
 _LARGEST_MANIFEST: Final = 64 << 20
 _PIECE: Final = 1 << 20
-_LEFT_OUT: Final = re.compile(
-    r"outbox/.*|inbox/.*|session\.sealed|studies/[^/]+/(keys\.sealed|releases/.*|attempt-[^/]*|together-[^/]*)"
-    r"|(.*/)?[^/]*(\.lock|-journal|\.new|\.part)"
-)
-"""Keys, what only a running study needs, and what is being written."""
 ENDED: Final = "ended: the silo's state was put back from a backup"
 
 
@@ -240,7 +234,7 @@ def _names(state: Path) -> Iterator[str]:
     """Paths of the files that a backup holds, beside the databases."""
     for path in sorted(state.rglob("*")):
         name = path.relative_to(state).as_posix()
-        if path.is_file() and not path.is_symlink() and not _LEFT_OUT.fullmatch(name):
+        if path.is_file() and not path.is_symlink() and StateFolder.backed_up(name):
             yield name
 
 

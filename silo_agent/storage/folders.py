@@ -12,8 +12,8 @@
     inbox/STUDY/ROUND-ATTEMPT-KIND-SILO.note
 
 This module reads, makes and removes nothing. It also says which files stay when a study's days are up
-(`StudyFolder.stays`). A file that is being written has `.new` after its name (`durable`); a file that is being fetched
-has `.part`.
+(`StudyFolder.stays`) and which a backup holds (`StateFolder.backed_up`). A file that is being written has `.new` after
+its name (`durable`); a file that is being fetched has `.part`.
 """
 
 from __future__ import annotations
@@ -37,6 +37,12 @@ _STAYS: Final = re.compile(
     f"{_MODEL.pattern}|"
     + "|".join(re.escape(name) for name in (_COUNTS, _RESULTS, _CLASSES, _PUBLICATION, _TRAINING_LOG))
 )
+
+_NEVER_BACKED_UP: Final = re.compile(
+    r"outbox/.*|inbox/.*|session\.sealed|studies/[^/]+/(keys\.sealed|releases/.*|attempt-[^/]*|together-[^/]*)"
+    r"|(.*/)?[^/]*(\.lock|-journal|\.new|\.part)"
+)
+"""Keys, what only a running study needs, and what is being written."""
 
 
 @dataclass(frozen=True)
@@ -162,6 +168,11 @@ class StateFolder:
     """The agent's folder."""
 
     path: Path
+
+    @staticmethod
+    def backed_up(name: str) -> bool:
+        """Whether a backup holds a file of this folder, by its path in it with "/"."""
+        return _NEVER_BACKED_UP.fullmatch(name) is None
 
     @property
     def database(self) -> Path:
