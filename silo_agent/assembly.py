@@ -32,6 +32,7 @@ from silo_agent.protocol.session import Session, session_name
 from silo_agent.protocol.witnessing import Witness, Witnessing
 from silo_agent.storage.approvals import source_of
 from silo_agent.storage.retention import Retaining, Retention
+from silo_agent.storage.rows import Withdrawals, row_key, rows_of
 from silo_agent.storage.state import State
 
 log = structlog.get_logger()
@@ -50,8 +51,8 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     credential = config.credential()
     credential.tell_faults(lambda why: log.error("certificates not read", why=why))
     metrics, entropy = Metrics(), SystemEntropy()
-    me = credential.identity.name
     state = State(config.state)
+    Withdrawals(state.files, credential, entropy).names()  # an agent that cannot read them does not start
     gate = Gate(credential, config.policy, state.files.ledger, state, metrics)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -79,10 +80,11 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
             entropy=entropy,
             device=config.device,
             written=written,
+            kept=rows_of(state.files.study(study.digest), credential, entropy),
         )
 
     def job(study: Study) -> Job:
-        source = _source(config, study)
+        source = _source(config, study, state)
         database = source if isinstance(source, SqlSource) else None
         return Job(
             str(state.study_folder(study.digest)),
@@ -94,6 +96,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
             config.threads,
             written,
             database,
+            row_key(state.files.study(study.digest), credential, entropy),
         )
 
     apart = Apart(job)
@@ -106,7 +109,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
         learners=learner,
         sessions=lambda study: Session.open(study, credential, entropy, state.study_folder(study)),
         personal=apart.want,
-        require_data=lambda study: _source(config, study),
+        require_data=lambda study: _source(config, study, state),
         entropy=entropy,
         session=session,
         wait=lambda seconds: _wait(stop, seconds),
@@ -119,7 +122,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     witnessing.start()
     retaining.start()
     _renew(config, credential, metrics, stop)
-    log.info("agent starts", silo=me, version=version("fedward"), metrics_port=http.server_port)
+    log.info("agent starts", silo=credential.identity.name, version=version("fedward"), metrics_port=http.server_port)
     _resume(apart, state)
     try:
         with told():
@@ -178,10 +181,11 @@ def _named(config: AgentConfig, study: Study) -> Source:
     return source
 
 
-def _source(config: AgentConfig, study: Study) -> Source:
-    """Where a study's records are. Raises `UnknownDataError` also if they are not there."""
+def _source(config: AgentConfig, study: Study, state: State) -> Source:
+    """Where a study's records are. Raises `UnknownDataError` also if they are not there and were not kept."""
     source = _named(config, study)
-    gone = is_missing(source)
+    kept = study.data.image is None and state.files.study(study.digest).rows.exists()
+    gone = None if kept else is_missing(source)
     if gone is not None:
         msg = f"the data of the study {study.name!r} are not there: {gone}; fix data or databases in agent.yaml"
         raise UnknownDataError(msg)
