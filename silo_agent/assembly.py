@@ -14,6 +14,7 @@ from prometheus_client import start_http_server
 from crypto.entropy import SystemEntropy
 from crypto.pki.certificates import Credential
 from crypto.pki.joining.renewal import Renewal, link_for
+from policies.documents.policy import Policy
 from policies.documents.study import Study, parse_study
 from policies.refusals import Refused
 from protos.service_manager import told
@@ -31,6 +32,7 @@ from silo_agent.protocol.client import Client, Heartbeat, Stopped
 from silo_agent.protocol.session import Session, session_name
 from silo_agent.protocol.witnessing import Witness, Witnessing
 from silo_agent.storage.approvals import source_of
+from silo_agent.storage.errors import StateError
 from silo_agent.storage.retention import Retaining, Retention
 from silo_agent.storage.rows import Withdrawals, row_key, rows_of
 from silo_agent.storage.state import State
@@ -72,7 +74,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     def learner(study: Study) -> Learner:
         return Learner(
             study,
-            _named(config, study),
+            _named(config, study, gate.policy),
             data_set.id,
             data_set.holdout,
             state.study_folder(study.digest),
@@ -84,7 +86,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
         )
 
     def job(study: Study) -> Job:
-        source = _source(config, study, state)
+        source = _source(config, study, state, gate.policy)
         database = source if isinstance(source, SqlSource) else None
         return Job(
             str(state.study_folder(study.digest)),
@@ -109,7 +111,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
         learners=learner,
         sessions=lambda study: Session.open(study, credential, entropy, state.study_folder(study)),
         personal=apart.want,
-        require_data=lambda study: _source(config, study, state),
+        require_data=lambda study: _source(config, study, state, gate.policy),
         entropy=entropy,
         session=session,
         wait=lambda seconds: _wait(stop, seconds),
@@ -169,9 +171,12 @@ def _serve_metrics(config: AgentConfig, metrics: Metrics) -> tuple[WSGIServer, t
         raise OSError(msg) from None
 
 
-def _named(config: AgentConfig, study: Study) -> Source:
-    """Where a study's records should be. Raises `UnknownDataError` if neither agent.yaml nor an approval says so."""
-    source = source_of(config, study)
+def _named(config: AgentConfig, study: Study, policy: Policy) -> Source:
+    """Where a study's records should be. Raises `UnknownDataError` if neither agent.yaml, approval nor rule says so."""
+    try:
+        source = source_of(config, study, policy)
+    except StateError as fault:
+        raise UnknownDataError(str(fault)) from None
     if source is None:
         msg = (
             f"agent.yaml names no data for the study {study.name!r}; add it under data or databases and start the agent"
@@ -181,9 +186,9 @@ def _named(config: AgentConfig, study: Study) -> Source:
     return source
 
 
-def _source(config: AgentConfig, study: Study, state: State) -> Source:
+def _source(config: AgentConfig, study: Study, state: State, policy: Policy) -> Source:
     """Where a study's records are. Raises `UnknownDataError` also if they are not there and were not kept."""
-    source = _named(config, study)
+    source = _named(config, study, policy)
     kept = study.data.image is None and state.files.study(study.digest).rows.exists()
     gone = None if kept else is_missing(source)
     if gone is not None:

@@ -47,11 +47,11 @@ def data_check(
     from silo_agent.oversight.approval import policy_of_agent
 
     study, settings = load_study(study_file), AgentConfig.load(config)
-    path = source_of(settings, study)
+    policy = policy_of_agent(StateFolder(settings.state).ledger, settings.policy)
+    path = source_of(settings, study, policy)
     if path is None:
         msg = f"{config} names no data for the study {study.name!r}; add it under data or databases"
         raise StateError(msg)
-    policy = policy_of_agent(StateFolder(settings.state).ledger, settings.policy)
     try:
         check_file(policy, study)
         identified_by, written = policy.data_set.identified_by, Written.of(policy)
