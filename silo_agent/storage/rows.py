@@ -13,23 +13,26 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
 
 from crypto import sealed_file
 from crypto.entropy import Entropy
 from crypto.errors import SealError
-from crypto.pki.at_rest import Vault
-from crypto.pki.certificates import Credential
-from policies.durable import write_pieces
+from crypto.pki.at_rest import Holder, Vault
+from policies.durable import give_to_owner, write_pieces
 from silo_agent.storage.durable import write_whole
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder, StudyFolder
+
+_PURPOSE: Final = "withdrawn"
 
 
 class Withdrawals:
     """Everybody who has withdrawn from this silo's data set, each named as in `data.records.Records.identities`."""
 
-    def __init__(self, files: StateFolder, credential: Credential, entropy: Entropy) -> None:
-        self._files, self._vault = files, Vault(credential, "withdrawn", entropy)
+    def __init__(self, files: StateFolder, credential: Holder, entropy: Entropy) -> None:
+        self._files, self._vault = files, Vault(credential, _PURPOSE, entropy)
 
     def names(self) -> frozenset[str]:
         """Who has withdrawn. Raises `StateError` if the list does not open."""
@@ -40,8 +43,8 @@ class Withdrawals:
         except SealError:
             msg = (
                 f"{self._files.withdrawn.name} in the state folder was sealed by another key, or was changed; without"
-                " it nobody knows who has withdrawn: put back the silo's key, or delete the file and enter every"
-                " withdrawal again (fedward-silo data withdraw)"
+                " it nobody knows who has withdrawn: finish `fedward-silo rekey` if it was cut off, put back the silo's"
+                " key, or delete the file and enter every withdrawal again (fedward-silo data withdraw)"
             )
             raise StateError(msg) from None
 
@@ -52,19 +55,52 @@ class Withdrawals:
         return name not in names
 
 
+def _purpose(folder: StudyFolder) -> str:
+    return f"rows of {folder.path.name}"
+
+
+def seal_anew(files: StateFolder, former: Holder, credential: Holder, entropy: Entropy) -> None:
+    """Seal under a new key what the former one sealed and what must outlive it: withdrawals, then the rows' keys.
+
+    It may be cut off and begun again, as long as both keys are there. The list of withdrawals comes first, and is made
+    if there is none, so that no agent starts in between. Raises `StateError` if neither key opens a file.
+    """
+    sealed = [(files.withdrawn, _PURPOSE), *((one.row_key, _purpose(one)) for one in files.studies())]
+    with alone(files):
+        if not files.withdrawn.exists():
+            write_whole(files.withdrawn, Vault(credential, _PURPOSE, entropy).seal(b"[]"))
+        for path, purpose in sealed:
+            if path.exists():
+                _seal_anew(path, Vault(former, purpose, entropy), Vault(credential, purpose, entropy))
+
+
+def _seal_anew(path: Path, former: Vault, vault: Vault) -> None:
+    content = path.read_bytes()
+    try:
+        vault.open(content)
+    except SealError:
+        try:
+            plain = former.open(content)
+        except SealError:
+            msg = f"{path.name} in {path.parent} opens neither with the former key nor with the new; put back its own"
+            raise StateError(msg) from None
+        write_whole(path, vault.seal(plain))
+
+
 @contextmanager
 def alone(files: StateFolder) -> Iterator[None]:
     """Wait until nobody else, of whatever process, withdraws a person or keeps rows, and keep others from it."""
     files.path.mkdir(mode=0o700, parents=True, exist_ok=True)
     held = os.open(files.withdrawing, os.O_WRONLY | os.O_CREAT, 0o600)
     with os.fdopen(held, "wb"):
+        give_to_owner(held, files.path)
         fcntl.flock(held, fcntl.LOCK_EX)
         yield
 
 
-def row_key(folder: StudyFolder, credential: Credential, entropy: Entropy) -> bytes:
+def row_key(folder: StudyFolder, credential: Holder, entropy: Entropy) -> bytes:
     """The key of a study's rows, which is made if there is none. Raises `SealError`."""
-    vault = Vault(credential, f"rows of {folder.path.name}", entropy)
+    vault = Vault(credential, _purpose(folder), entropy)
     try:
         return vault.open(folder.row_key.read_bytes())
     except FileNotFoundError:
@@ -117,7 +153,7 @@ class SealedRows:
         return f"rows of {self._folder.path.name}"
 
 
-def rows_of(folder: StudyFolder, credential: Credential, entropy: Entropy) -> SealedRows:
+def rows_of(folder: StudyFolder, credential: Holder, entropy: Entropy) -> SealedRows:
     """The rows of one study, for whoever has the silo's key."""
     withdrawals = Withdrawals(folder.state, credential, entropy)
     return SealedRows(folder, lambda: row_key(folder, credential, entropy), withdrawals.names, entropy)
