@@ -31,7 +31,7 @@ class BadLink(Proxy):
     def __init__(self, seed: int, *, stall_every: int, cut_every: int) -> None:
         super().__init__()
         self.RequestHandlerClass = Passing
-        self._chance = random.Random(seed)
+        self._chance = random.Random(seed)  # noqa: S311  # a schedule, no secret
         self._every = {"stall": stall_every, "cut": cut_every}
         self._next = {kind: self._draw(kind) for kind in self._every}
         self._guard, self._free = threading.Lock(), {"up": 0.0, "down": 0.0}
