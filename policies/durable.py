@@ -30,6 +30,7 @@ def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
     fresh = path.with_name(path.name + ".new")
     handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
+        give_to_owner(handle, path.parent)
         with _Placed(handle, path) as file:
             for piece in pieces:
                 file.write(piece)
@@ -37,6 +38,13 @@ def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
     except BaseException:
         fresh.unlink(missing_ok=True)
         raise
+
+
+def give_to_owner(handle: int, folder: Path) -> None:
+    """If the administrator writes into the folder of a service's user, let the file belong to that user."""
+    owner = folder.stat()
+    if os.geteuid() == 0 and owner.st_uid != 0:
+        os.fchown(handle, owner.st_uid, owner.st_gid)
 
 
 class _Placed:

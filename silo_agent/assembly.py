@@ -14,6 +14,7 @@ from prometheus_client import start_http_server
 from crypto.entropy import SystemEntropy
 from crypto.pki.certificates import Credential
 from crypto.pki.joining.renewal import Renewal, link_for
+from policies.documents.policy import Policy
 from policies.documents.study import Study, parse_study
 from policies.refusals import Refused
 from protos.service_manager import told
@@ -31,7 +32,9 @@ from silo_agent.protocol.client import Client, Heartbeat, Stopped
 from silo_agent.protocol.session import Session, session_name
 from silo_agent.protocol.witnessing import Witness, Witnessing
 from silo_agent.storage.approvals import source_of
+from silo_agent.storage.errors import StateError
 from silo_agent.storage.retention import Retaining, Retention
+from silo_agent.storage.rows import Withdrawals, row_key, rows_of
 from silo_agent.storage.state import State
 
 log = structlog.get_logger()
@@ -50,8 +53,8 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     credential = config.credential()
     credential.tell_faults(lambda why: log.error("certificates not read", why=why))
     metrics, entropy = Metrics(), SystemEntropy()
-    me = credential.identity.name
     state = State(config.state)
+    Withdrawals(state.files, credential, entropy).names()  # an agent that cannot read them does not start
     gate = Gate(credential, config.policy, state.files.ledger, state, metrics)
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -71,7 +74,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     def learner(study: Study) -> Learner:
         return Learner(
             study,
-            _named(config, study),
+            _named(config, study, gate.policy),
             data_set.id,
             data_set.holdout,
             state.study_folder(study.digest),
@@ -79,10 +82,11 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
             entropy=entropy,
             device=config.device,
             written=written,
+            kept=rows_of(state.files.study(study.digest), credential, entropy),
         )
 
     def job(study: Study) -> Job:
-        source = _source(config, study)
+        source = _source(config, study, state, gate.policy)
         database = source if isinstance(source, SqlSource) else None
         return Job(
             str(state.study_folder(study.digest)),
@@ -94,6 +98,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
             config.threads,
             written,
             database,
+            row_key(state.files.study(study.digest), credential, entropy),
         )
 
     apart = Apart(job)
@@ -106,7 +111,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
         learners=learner,
         sessions=lambda study: Session.open(study, credential, entropy, state.study_folder(study)),
         personal=apart.want,
-        require_data=lambda study: _source(config, study),
+        require_data=lambda study: _source(config, study, state, gate.policy),
         entropy=entropy,
         session=session,
         wait=lambda seconds: _wait(stop, seconds),
@@ -119,7 +124,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     witnessing.start()
     retaining.start()
     _renew(config, credential, metrics, stop)
-    log.info("agent starts", silo=me, version=version("fedward"), metrics_port=http.server_port)
+    log.info("agent starts", silo=credential.identity.name, version=version("fedward"), metrics_port=http.server_port)
     _resume(apart, state)
     try:
         with told():
@@ -166,9 +171,12 @@ def _serve_metrics(config: AgentConfig, metrics: Metrics) -> tuple[WSGIServer, t
         raise OSError(msg) from None
 
 
-def _named(config: AgentConfig, study: Study) -> Source:
-    """Where a study's records should be. Raises `UnknownDataError` if neither agent.yaml nor an approval says so."""
-    source = source_of(config, study)
+def _named(config: AgentConfig, study: Study, policy: Policy) -> Source:
+    """Where a study's records should be. Raises `UnknownDataError` if neither agent.yaml, approval nor rule says so."""
+    try:
+        source = source_of(config, study, policy)
+    except StateError as fault:
+        raise UnknownDataError(str(fault)) from None
     if source is None:
         msg = (
             f"agent.yaml names no data for the study {study.name!r}; add it under data or databases and start the agent"
@@ -178,10 +186,11 @@ def _named(config: AgentConfig, study: Study) -> Source:
     return source
 
 
-def _source(config: AgentConfig, study: Study) -> Source:
-    """Where a study's records are. Raises `UnknownDataError` also if they are not there."""
-    source = _named(config, study)
-    gone = is_missing(source)
+def _source(config: AgentConfig, study: Study, state: State, policy: Policy) -> Source:
+    """Where a study's records are. Raises `UnknownDataError` also if they are not there and were not kept."""
+    source = _named(config, study, policy)
+    kept = study.data.image is None and state.files.study(study.digest).rows.exists()
+    gone = None if kept else is_missing(source)
     if gone is not None:
         msg = f"the data of the study {study.name!r} are not there: {gone}; fix data or databases in agent.yaml"
         raise UnknownDataError(msg)

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from crypto.pki.joining.renewal import Files
 
 _SQLITE: Final = ("sqlite", "sqlite+pysqlite")
+_DUCKDB: Final = ("duckdb",)
 _POSTGRES: Final = ("postgresql", "postgresql+psycopg")
 
 
@@ -65,7 +66,12 @@ class SqlSource(Closed):
     def file(self) -> Path | None:
         """The database's file; None if a server holds it."""
         url = self.parsed()
-        return Path(url.database or "") if url.drivername in _SQLITE else None
+        return Path(url.database or "") if url.drivername in (*_SQLITE, *_DUCKDB) else None
+
+    @property
+    def is_duckdb(self) -> bool:
+        """Whether the file is DuckDB's."""
+        return self.parsed().drivername in _DUCKDB
 
     @property
     def missing(self) -> Path | None:
@@ -89,12 +95,14 @@ def _faults(text: str) -> list[str]:
     except (ArgumentError, ValueError):
         return ["this is no SQLAlchemy URL; write for example postgresql://reader@host:5432/name"]
     faults = []
-    if url.drivername not in (*_SQLITE, *_POSTGRES):
-        faults.append("the database must be sqlite or postgresql: only there the agent is kept from writing")
+    if url.drivername not in (*_SQLITE, *_DUCKDB, *_POSTGRES):
+        faults.append("the database must be sqlite, duckdb or postgresql: only there the agent is kept from writing")
     if url.password is not None or {"password", "passfile"} & set(url.query):
         faults.append("remove the password; put it alone into a file with mode 0600 and name that under credentials")
-    if url.drivername in _SQLITE and (url.database in (None, "", ":memory:") or url.query):
-        faults.append("name the SQLite file, without options: sqlite:///folder/file.sqlite3")
+    if url.drivername in (*_SQLITE, *_DUCKDB) and (url.database in (None, "", ":memory:") or url.query):
+        faults.append(
+            "name the database's file, without options: sqlite:///folder/file.sqlite3 or duckdb:///file.duckdb"
+        )
     return faults
 
 

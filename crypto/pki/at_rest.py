@@ -8,21 +8,50 @@ backups, and the caller erases what is no longer needed.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from typing import Protocol
+
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from crypto.canonical import canonical
 from crypto.entropy import Entropy
 from crypto.errors import SealError
-from crypto.pki.certificates import Credential
+from crypto.pki.identity import Identity
+from crypto.pki.key_files import own_secret
 
 _NONCE = 12
+
+
+class Holder(Protocol):
+    """Whoever has a party's private key: `certificates.Credential`, or a `FormerKey`."""
+
+    @property
+    def identity(self) -> Identity:
+        """The party."""
+        ...
+
+    def derive(self, purpose: str) -> bytes:
+        """32 bytes for one purpose that only the key's holder knows."""
+        ...
+
+
+@dataclass(frozen=True)
+class FormerKey:
+    """A party's key whose certificate need not count any more: it opens what it sealed, and signs nothing."""
+
+    identity: Identity
+    key_pem: bytes = field(repr=False)
+
+    def derive(self, purpose: str) -> bytes:
+        """As `certificates.Credential.derive`. Raises `CertificateError` if the key cannot be read."""
+        return own_secret(self.key_pem, purpose)
 
 
 class Vault:
     """Seals secrets for one party and one purpose. `repr` prints only its kind."""
 
-    def __init__(self, credential: Credential, purpose: str, entropy: Entropy) -> None:
+    def __init__(self, credential: Holder, purpose: str, entropy: Entropy) -> None:
         self._cipher = AESGCM(credential.derive(f"at rest: {purpose}"))
         self._bound = canonical("at rest", credential.identity.name, purpose)
         self._entropy = entropy

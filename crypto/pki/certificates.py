@@ -20,29 +20,26 @@ from typing import Self, cast
 
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, ObjectIdentifier
 
-from crypto.canonical import canonical
 from crypto.errors import CertificateError, SignatureRefused
 from crypto.pki import admission as admissions
 from crypto.pki.admission import Admission
 from crypto.pki.chain import Authority, Bundle
 from crypto.pki.hosts import hosts_of
 from crypto.pki.identity import Identity, Role, Subject
-from crypto.pki.key_files import OPEN_TO_OTHERS, open_key, read_passphrase
+from crypto.pki.key_files import OPEN_TO_OTHERS, open_key, own_secret, read_key, read_passphrase
 from crypto.pki.reading import extension, parse_certificate, parse_certificates, private_extension, subject_of, to_pem
 from crypto.pki.revocation import RevocationLists
 from crypto.pki.standing import LISTS_FILE, Stamp, Standing, StandingFiles, stamp
-from crypto.stream import derive
 
 Lists = Callable[[], RevocationLists]
 """Gives the revocation lists that are in force when it is called."""
 Source = Callable[[], Standing]
 """Gives authorities and lists as they stand when it is called."""
 
-_SCALAR_BYTES = 32
 
 KEY_USES: dict[Role, ObjectIdentifier] = {
     Role.SILO: ExtendedKeyUsageOID.CLIENT_AUTH,
@@ -416,14 +413,7 @@ class Credential:
 
     @cached_property
     def _key(self) -> ec.EllipticCurvePrivateKey:
-        try:
-            key = serialization.load_pem_private_key(self.key_pem, password=None)
-        except (ValueError, TypeError):
-            key = None
-        if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
-            msg = "the private key cannot be read as an ECDSA P-256 key; give the key that the enrolment made"
-            raise CertificateError(msg)
-        return key
+        return read_key(self.key_pem)
 
     def sign(self, message: bytes) -> bytes:
         """Sign with ECDSA P-256 and SHA-256 (DER). The message must say what it is for (see `canonical`)."""
@@ -431,8 +421,7 @@ class Credential:
 
     def derive(self, purpose: str) -> bytes:
         """Return 32 bytes for one purpose that only the holder of this private key knows (HKDF-SHA256, RFC 5869)."""
-        secret = self._key.private_numbers().private_value.to_bytes(_SCALAR_BYTES, "big")
-        return derive(secret, canonical("own secret", purpose))
+        return own_secret(self.key_pem, purpose)
 
     def __repr__(self) -> str:
         return f"Credential({self.identity})"

@@ -12,8 +12,11 @@ from pathlib import Path
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from crypto.canonical import canonical
 from crypto.errors import CertificateError, EnrolmentError
+from crypto.stream import derive
 
+_SCALAR_BYTES = 32
 OPEN_TO_OTHERS = 0o077
 
 
@@ -114,3 +117,24 @@ def open_key(key_pem: bytes, passphrase: bytes | None) -> bytes:
         raise CertificateError(msg) from None
     plain = serialization.NoEncryption()
     return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, plain)
+
+
+def read_key(key_pem: bytes) -> ec.EllipticCurvePrivateKey:
+    """Read a private key without a passphrase (PKCS #8 PEM). Raises `CertificateError`."""
+    try:
+        key = serialization.load_pem_private_key(key_pem, password=None)
+    except (ValueError, TypeError):
+        key = None
+    if not isinstance(key, ec.EllipticCurvePrivateKey) or not isinstance(key.curve, ec.SECP256R1):
+        msg = "the private key cannot be read as an ECDSA P-256 key; give the key that the enrolment made"
+        raise CertificateError(msg)
+    return key
+
+
+def own_secret(key_pem: bytes, purpose: str) -> bytes:
+    """Return 32 bytes for one purpose that only the holder of this key knows (HKDF-SHA256, RFC 5869).
+
+    Raises `CertificateError` if the key cannot be read.
+    """
+    secret = read_key(key_pem).private_numbers().private_value.to_bytes(_SCALAR_BYTES, "big")
+    return derive(secret, canonical("own secret", purpose))

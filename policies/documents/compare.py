@@ -86,6 +86,7 @@ def differences(old: Policy, new: Policy) -> tuple[Difference, ...]:
         *_sealing(old, new),
         *_handing_over(old, new),
         *_studies(old, new),
+        *_approved_data(old, new),
         *_approvers(old, new),
         *_bound(old, new),
         *_spelling(old, new),
@@ -155,6 +156,20 @@ def _studies(old: Policy, new: Policy) -> Iterable[Difference]:
         for digest in old.studies:
             if digest not in new.studies:
                 yield Difference("studies", Change.STRICTER, f"study {digest} may no longer run")
+
+
+def _approved_data(old: Policy, new: Policy) -> Iterable[Difference]:
+    """Compare which studies get data by a rule, pattern by pattern: a pattern more is looser."""
+    before, after = (
+        {(data, names) for data, listed in policy.approved_data.items() for names in listed} for policy in (old, new)
+    )
+    for data, names in sorted(after - before):
+        yield Difference(
+            "approved_data", Change.LOOSER, f"studies named {names} may now use {data} without being asked"
+        )
+    for data, names in sorted(before - after):
+        text = f"studies named {names} may no longer use {data} without being asked"
+        yield Difference("approved_data", Change.STRICTER, text)
 
 
 def _approvers(old: Policy, new: Policy) -> Iterable[Difference]:

@@ -184,10 +184,15 @@ def _groups(policy: Policy) -> str:
 
 def _studies(policy: Policy) -> str:
     if policy.studies is None:
-        return "Every study within these limits may run; nobody is asked again."
-    if not policy.studies:
-        return "No study may run until its digest is added to the policy."
-    return f"Only these, by digest: {', '.join(policy.studies)}. Any change to a study gives it another digest."
+        text = "Every study within these limits may run; nobody is asked again."
+    elif not policy.studies:
+        text = "No study may run until its digest is added to the policy."
+    else:
+        text = f"Only these, by digest: {', '.join(policy.studies)}. Any change to a study gives it another digest."
+    rules = [f"those named {_listed(names, 'or')} get the data {data}" for data, names in policy.approved_data.items()]
+    if rules:
+        text += f" Of the studies that may run, {_listed(rules)} without anybody being asked."
+    return f"{text} A study without data waits until an engineer of the hospital gives it some."
 
 
 def _keeping(policy: Policy) -> str:

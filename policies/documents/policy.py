@@ -1,12 +1,12 @@
 """The policy: what one silo allows, written by its data-protection officer.
 
-Guarantees: a policy that loads is complete and consistent. Only `data_set.public`, `hand_over` and `spelling` may be
-left out: the data are then private, no model is handed over, and the file is read as studies say, so nothing is allowed
-by omission. Every field is enforced:
-by decision.py for each study, by ledger.py for the budget and for the fields that the ledger is bound to, by the
-agent's reader for the file, by its approval.py for signatures, and by its retention.py for the removal of files. The
-policy's digest is in every ledger entry. docs/policy.md explains the fields; `policy.schema.json` is generated from
-here (schema.py).
+Guarantees: a policy that loads is complete and consistent. Only `data_set.public`, `hand_over`, `spelling` and
+`approved_data` may be left out: the data are then private, no model is handed over, the file is read as studies say,
+and no study gets data that nobody named for it, so nothing is allowed by omission. Every field is enforced: by
+decision.py for each study, by ledger.py for the budget and for the fields that the ledger is bound to, by the agent's
+reader for the file, by its approval.py for signatures, and by its retention.py for the removal of files. The policy's
+digest is in every ledger entry. docs/policy.md explains the fields; `policy.schema.json` is generated from here
+(schema.py).
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import hashlib
 import json
 import re
 from datetime import date, datetime
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -28,6 +29,8 @@ NoiseMode = Literal["local", "distributed"]
 Architecture = Literal["mlp", "cnn", "resnet18"]
 Approver = Annotated[str, Field(pattern=r"^fedward://operator/[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$")]
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Names = Annotated[str, Field(pattern=r"^[a-z0-9*]([a-z0-9*-]{0,61}[a-z0-9*])?$")]
+"""Names of studies: one, or with `*` for any text."""
 Epsilon = Annotated[float, Field(gt=0, le=32)]
 Share = Annotated[float, Field(gt=0, le=1)]
 
@@ -240,6 +243,11 @@ class Policy(_Part):
     split: Split
     spelling: Spelling = Spelling()
     """How this hospital's file spells what studies ask for. Without it the file is read as studies say."""
+    approved_data: dict[Name, Annotated[tuple[Names, ...], Field(min_length=1, max_length=256)]] = Field(
+        default_factory=dict, max_length=256
+    )
+    """By the name of data in agent.yaml: names of studies (`*` for any text) that may use them without anybody being
+    asked, if agent.yaml names no data of their own and nobody approved others. Left out, no study may."""
     publish: Annotated[tuple[Metric, ...], Field(max_length=10)]
     """Metrics that a study may publish from the noised sums; `[]` allows none."""
     hand_over: bool = False
@@ -262,8 +270,9 @@ class Policy(_Part):
         stated = content.get("version") if isinstance(content, dict) else None
         if not isinstance(content, dict) or not isinstance(stated, int) or isinstance(stated, bool):
             return content
-        if stated == OLDEST and "spelling" in content:
-            msg = f"version 3 has no spelling; write version: {VERSION} and all of its new fields"
+        unknown = [name for name in ("spelling", "approved_data") if name in content]
+        if stated == OLDEST and unknown:
+            msg = f"version 3 has no {' and no '.join(unknown)}; write version: {VERSION} and all of its new fields"
             raise ValueError(msg)
         if stated == OLDEST:
             return content | {part: _completed(content.get(part), part) for part in _MEANT}
@@ -322,19 +331,29 @@ class Policy(_Part):
     def canonical(self) -> bytes:
         """Return the policy as canonical JSON (sorted keys, no spaces), which is hashed and signed.
 
-        A policy of version 3 has no field that it cannot state, so that its digest stays what it was. `spelling` and
-        `hand_over` stand there only if they say something.
+        A policy of version 3 has no field that it cannot state, so that its digest stays what it was. `spelling`,
+        `approved_data` and `hand_over` stand there only if they say something.
         """
         document = self.model_dump(mode="json")
         if not self.hand_over:
             del document["hand_over"]
         if self.spelling == Spelling():
             del document["spelling"]
+        if not self.approved_data:
+            del document["approved_data"]
         if self.version == OLDEST:
             for part, fields in _MEANT.items():
                 for field in fields:
                     del document[part][field]
         return json.dumps(document, sort_keys=True, separators=(",", ":")).encode()
+
+    def data_for(self, study: str) -> tuple[str, ...]:
+        """The names of the data that a study of this name may use by `approved_data`, sorted."""
+        return tuple(
+            data
+            for data, names in sorted(self.approved_data.items())
+            if any(fnmatchcase(study, pattern) for pattern in names)
+        )
 
     @property
     def digest(self) -> str:

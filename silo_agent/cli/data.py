@@ -1,6 +1,6 @@
-"""`fedward-silo data check`: which records of the hospital's file a study would leave out, and why.
+"""`fedward-silo data`: `check` says which records a study would leave out, `withdraw` takes a person out for good.
 
-The command reads what the agent would read for the study, with the agent's own reader, and charges nothing. Its output
+`check` reads what the agent would read for the study, with the agent's own reader, and charges nothing. Its output
 quotes patients' values and counts their records, so it is only for this hospital's console. The exit code is 3 if any
 record would be left out.
 """
@@ -25,13 +25,9 @@ from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
 
 data_app = typer.Typer(
-    help="Check the hospital's file against a study. The output must stay in the hospital.", no_args_is_help=True
+    help="Check the hospital's data against a study, or take a person out. The output must stay in the hospital.",
+    no_args_is_help=True,
 )
-
-
-@data_app.callback()
-def _group() -> None:
-    """Keep `check` as a named command, although it is the only one."""
 
 
 @data_app.command("check")
@@ -51,11 +47,11 @@ def data_check(
     from silo_agent.oversight.approval import policy_of_agent
 
     study, settings = load_study(study_file), AgentConfig.load(config)
-    path = source_of(settings, study)
+    policy = policy_of_agent(StateFolder(settings.state).ledger, settings.policy)
+    path = source_of(settings, study, policy)
     if path is None:
         msg = f"{config} names no data for the study {study.name!r}; add it under data or databases"
         raise StateError(msg)
-    policy = policy_of_agent(StateFolder(settings.state).ledger, settings.policy)
     try:
         check_file(policy, study)
         identified_by, written = policy.data_set.identified_by, Written.of(policy)
@@ -78,3 +74,46 @@ def data_check(
         typer.echo(f"{shown}: of {study.name}, {found.kept} records fit and {found.left_out} would be left out")
     if found.left_out:
         raise typer.Exit(ATTENTION)
+
+
+@data_app.command("withdraw")
+def data_withdraw(
+    who: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="CELL...", help="The cells that identify the person: one for each column of data_set.identified_by."
+        ),
+    ],
+    config: ConfigOption = DEFAULT,
+) -> None:
+    """Take a person out of the rows that studies keep, and out of every later reading. This cannot be undone.
+
+    The agent may run: it follows at its next reading of the rows. What was computed before stays, and so does its
+    charge.
+    """
+    from crypto.entropy import SystemEntropy
+    from silo_agent.data.sources.snapshot import forget
+    from silo_agent.data.table import name_of
+    from silo_agent.oversight.approval import policy_of_agent
+    from silo_agent.storage.rows import Withdrawals, alone, rows_of
+
+    settings = AgentConfig.load(config)
+    files = StateFolder(settings.state)
+    data_set = policy_of_agent(files.ledger, settings.policy).data_set
+    columns = ", ".join(data_set.identified_by)
+    if len(who) != len(data_set.identified_by):
+        msg = f"a person is identified by {columns}; give a cell for each, {len(data_set.identified_by)} in all"
+        raise StateError(msg)
+    if data_set.unit == "patient" and not who[0].strip():
+        msg = f"a person has an identifier; give the cell of {columns}"
+        raise StateError(msg)
+    credential, entropy, removed = settings.credential(), SystemEntropy(), 0
+    name = name_of(who, by_patient=data_set.unit == "patient")
+    with alone(files):
+        first = Withdrawals(files, credential, entropy).add(name)
+        for folder in files.studies():
+            removed += forget(rows_of(folder, credential, entropy), [name])
+    before = "" if first else " (who had withdrawn before)"
+    typer.echo(f"withdrawn{before}; {removed} rows are removed from what studies keep, and no later reading has any")
+    if not removed:
+        typer.echo(f"if studies are running, check the cells: {columns}, as they stand in the data")

@@ -23,6 +23,7 @@ from protos.messages import MessageError
 from silo_agent.cli import models, new_silo, plan
 from silo_agent.cli.data import data_app
 from silo_agent.cli.enrolment.command import enrol
+from silo_agent.cli.enrolment.rekey import rekey
 from silo_agent.cli.ledger import ledger_app
 from silo_agent.cli.options import DEFAULT, ConfigOption, studies
 from silo_agent.cli.policy import policy_app
@@ -146,6 +147,7 @@ def restore(
 
 app.command()(studies)
 app.command()(enrol)
+app.command()(rekey)
 app.command()(preflight)
 app.command()(plan.plan)
 app.command()(models.evaluate)

@@ -156,8 +156,23 @@ def read_fitting_records(
 
     Raises `DataError` only for faults that no single record decides: the file is absent, unreadable or lacks a column.
     """
+    return fitting_records(
+        read_rows(path, schema, identified_by, written=written), folder_of(path), schema, room=room, written=written
+    )
+
+
+def read_rows(path: Source, schema: DataSchema, identified_by: Sequence[str], *, written: Written | None) -> Table:
+    """Read the rows as they stand, for `fitting_records`. Raises `DataError` as `read_fitting_records` does."""
     schema = schema if written is None else written.schema(schema)
-    return _fitting(_reading(path, schema, identified_by, Faults(), written), folder_of(path), schema, room)
+    return read_table(path, schema, Faults(), identified_by=_identifying(schema, identified_by))
+
+
+def fitting_records(
+    table: Table, folder: Path, schema: DataSchema, *, room: Levels | None = None, written: Written | None = None
+) -> Records:
+    """The records that fit, of rows that were read before. Images are read from `folder`."""
+    schema = schema if written is None else written.schema(schema)
+    return _fitting(_reading_of(table, Faults(), written), folder, schema, room)
 
 
 def check_records(
@@ -208,8 +223,15 @@ def look_at_records(
 def _reading(
     path: Source, schema: DataSchema, identified_by: Sequence[str], faults: Faults, written: Written | None
 ) -> Reading:
-    identifying = () if schema.patient is not None else identified_by
-    table = read_table(path, schema, faults, identified_by=identifying)
+    table = read_table(path, schema, faults, identified_by=_identifying(schema, identified_by))
+    return _reading_of(table, faults, written)
+
+
+def _identifying(schema: DataSchema, identified_by: Sequence[str]) -> Sequence[str]:
+    return () if schema.patient is not None else identified_by
+
+
+def _reading_of(table: Table, faults: Faults, written: Written | None) -> Reading:
     return Reading(table, faults, {} if written is None else written.codes)
 
 

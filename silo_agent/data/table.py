@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from policies.documents.policy import Policy
 from policies.documents.study import Code, DataSchema
 from silo_agent.config import SqlSource
-from silo_agent.data.cells import Cell, identity_text
+from silo_agent.data.cells import Cell, identifier, identity_text
 from silo_agent.data.csv_rows import split_rows
 from silo_agent.data.errors import DataError, Fault, Faults, Unfit
 from silo_agent.data.sources import sql
@@ -87,13 +87,27 @@ class Table:
     def identified(self, identities: Sequence[str | None]) -> Table:
         """The table with the rows' identities, and without the rows that have none."""
         kept = [place for place, identity in enumerate(identities) if identity is not None]
+        known = replace(self, identities=tuple(identity or "" for identity in identities)).at(kept)
+        return replace(known, broken=self.broken + len(identities) - len(kept))
+
+    def without(self, people: Collection[str], patient: str | None) -> Table:
+        """The table without the rows of some people, each named as in `Records.identities`.
+
+        `patient` is the column that names a row's patient; without it the rows' own identities do.
+        """
+        if not people:
+            return self
+        whose = self.identities if patient is None else [_identifier(cell) for cell in self.columns[patient]]
+        return self.at([place for place, name in enumerate(whose) if name not in people])
+
+    def at(self, places: Sequence[int]) -> Table:
+        """The table with the rows at some places alone."""
         return replace(
             self,
-            columns={name: [cells[place] for place in kept] for name, cells in self.columns.items()},
-            rows=[self.rows[place] for place in kept],
-            identities=tuple(identity for identity in identities if identity is not None),
-            broken=self.broken + len(identities) - len(kept),
-            files=[self.files[place] for place in kept] if self.files else (),
+            columns={name: [cells[place] for place in places] for name, cells in self.columns.items()},
+            rows=[self.rows[place] for place in places],
+            identities=tuple(self.identities[place] for place in places) if self.identities else (),
+            files=[self.files[place] for place in places] if self.files else (),
         )
 
 
@@ -138,7 +152,7 @@ def read_table(
     identities: list[str | None] = []
     for place, cells in enumerate(zip(*(table.columns[name] for name in identified_by), strict=True)):
         try:
-            identities.append(_identity(cells))
+            identities.append(identity_of(cells))
         except Exception as error:  # noqa: BLE001  # whatever a row raises leaves out that row
             identities.append(None)
             faults.add(
@@ -335,7 +349,20 @@ def _require_delimiter(file: str, header: Sequence[str], needed: Iterable[str], 
             )
 
 
-def _identity(cells: Iterable[Cell]) -> str:
+def _identifier(cell: Cell) -> str | None:
+    """A patient's identifier; None for a cell that has no form as text, whose row no patient can be found by."""
+    try:
+        return identifier(cell)
+    except Exception:  # noqa: BLE001  # whatever a cell raises concerns its own row
+        return None
+
+
+def name_of(cells: Sequence[Cell], *, by_patient: bool) -> str:
+    """Whose a row with these identifying cells is, as in `Records.identities`: a patient, or a record of its own."""
+    return identifier(cells[0]) if by_patient else identity_of(cells)
+
+
+def identity_of(cells: Iterable[Cell]) -> str:
     """Return SHA-256 over cells as `identity_text`, each prefixed with its length in bytes plus one."""
     digest = hashlib.sha256()
     for cell in cells:

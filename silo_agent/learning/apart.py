@@ -99,6 +99,8 @@ def _start(job: Job) -> subprocess.Popen[bytes]:
     finally:
         os.close(said)
     with suppress(OSError):  # it has just ended
+        if process.stdin is not None:
+            process.stdin.write(job.told())  # fits into the pipe, so that nobody waits
         os.setpriority(os.PRIO_PROCESS, process.pid, LOWEST)  # at once: to load its libraries takes seconds
         # Where Linux shares the processor among sessions, a priority counts inside its own session alone.
         Path(f"/proc/{process.pid}/autogroup").write_text(str(LOWEST), encoding="ascii")

@@ -26,6 +26,7 @@ from silo_agent.data.image_store import reserve
 from silo_agent.data.images import Levels
 from silo_agent.data.reader import empty_records, read_fitting_records
 from silo_agent.data.records import Records
+from silo_agent.data.sources.snapshot import Store, read_begun
 from silo_agent.data.split import split
 from silo_agent.data.table import Source, Written
 from silo_agent.learning.contributions.contribution import Contribution, Integers, Opened, Setting
@@ -62,11 +63,13 @@ class Learner:
         entropy: Entropy,
         device: str,
         written: Written | None = None,
+        kept: Store | None = None,
     ) -> None:
         """`entropy` feeds what leaves the silo.
 
         `data_set`, `holdout` and `identified_by` come from the policy and determine the two cohorts; `written` says how
-        the hospital writes its file (by default as the study says).
+        the hospital writes its file (by default as the study says). `kept` keeps the rows of the first reading for all
+        later ones; without it the data are as they are now.
 
         Raises `Refused` if the training of the encoder's updates cannot be accounted for.
         """
@@ -78,6 +81,7 @@ class Learner:
         self.study = study
         self._data, self._data_set, self._holdout = data, data_set, holdout
         self._identified_by, self._written = tuple(identified_by), written
+        self._kept, self._stamp = kept, None if kept is None else kept.stamp()
         self._records: tuple[Records, Records] | None = None
         self._room: Levels | None = None
         self._rehearsed = False
@@ -146,13 +150,19 @@ class Learner:
         return training if name == "training" else evaluation
 
     def load(self) -> None:
-        """Read and split the records that fit the study."""
-        if self._records is None:
-            room = self._reserve()
-            records = read_fitting_records(
-                self._data, self.study.data, self._identified_by, room=room, written=self._written
-            )
-            self._records = split(records, self._data_set, self._holdout)
+        """Read and split the records that fit the study, anew after a withdrawal."""
+        stamp = None if self._kept is None else self._kept.stamp()
+        if self._records is None or stamp != self._stamp:
+            self._records = None
+            self._records = split(self._read_records(), self._data_set, self._holdout)
+            self._stamp = stamp
+
+    def _read_records(self) -> Records:
+        room = self._reserve()
+        asked = self._data, self.study.data, self._identified_by
+        if self._kept is None:
+            return read_fitting_records(*asked, room=room, written=self._written)
+        return read_begun(*asked, self._kept, room=room, written=self._written)
 
     def contribution(self, release: Release, place: Place, model: SharedModel, silos: int) -> Integers:
         """This silo's noised integers of a release. Only the gate calls this, after the charge."""

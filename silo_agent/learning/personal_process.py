@@ -1,7 +1,7 @@
 """A process that trains one study's personal model: `python -m silo_agent.learning.personal_process JOB`.
 
-It reads shared models and records from the disk and writes the personal model, and after the study's last round this
-hospital's choice of the model that it predicts with. It tells the agent nothing: not by a
+It reads shared models from the disk, and the rows that the study began with, and writes the personal model, and after
+the study's last round this hospital's choice of the model that it predicts with. It tells the agent nothing: not by a
 message, not by an exit code that is looked at, and not by the processor or memory that it takes (lowest priority, a
 limit on memory, and the first to be ended if memory runs out). What it has to say goes to `personal.log`, beside the
 model. `apart` starts it and wakes it by a byte on its standard input; it ends when that is closed, or when there was
@@ -20,7 +20,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -31,6 +31,7 @@ from silo_agent.config import SqlSource
 from silo_agent.data.image_store import reserve
 from silo_agent.data.reader import read_fitting_records
 from silo_agent.data.records import Records
+from silo_agent.data.sources.snapshot import read_begun
 from silo_agent.data.split import split
 from silo_agent.data.table import Written
 from silo_agent.learning import files
@@ -41,7 +42,9 @@ from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.kept import completed
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel, train_round
+from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StudyFolder
+from silo_agent.storage.rows import SealedRows
 
 LINGER_SECONDS: Final = 10.0
 """How long it waits for the next round before it ends. Starting anew costs more than waiting."""
@@ -65,11 +68,19 @@ class Job:
     written: Written | None = None
     database: SqlSource | None = None
     """Read instead of `data`, if given. It holds no password, so an argument may show it."""
+    key: bytes | None = field(default=None, repr=False)
+    """Opens the rows that the study began with. The process is told it on its standard input, where nobody sees it."""
 
     def text(self) -> str:
         """The job as an argument of the process."""
         database = None if self.database is None else self.database.model_dump(mode="json")
-        return json.dumps({**asdict(replace(self, database=None)), "database": database})
+        fields = {**asdict(replace(self, database=None)), "database": database}
+        del fields["key"]
+        return json.dumps(fields)
+
+    def told(self) -> bytes:
+        """The first line of the process's standard input: the key."""
+        return (self.key or b"").hex().encode() + b"\n"
 
     @classmethod
     def parse(cls, text: str) -> Job:
@@ -179,13 +190,34 @@ def _work_off(job: Job) -> None:
         image = study.data.image
         room = None if image is None else reserve(image, study.privacy.max_patients)
         source = job.database or Path(job.data)
-        records = read_fitting_records(source, study.data, job.identified_by, room=room, written=job.written)
+        asked = source, study.data, job.identified_by
+        if job.key is None:
+            records = read_fitting_records(*asked, room=room, written=job.written)
+        else:
+            records = read_begun(*asked, _rows(folder, job.key), room=room, written=job.written)
         return split(records, job.data_set, job.holdout)[0]
 
     while wanted := _take(folder):
         train_up_to(folder, wanted, training, entropy=entropy, device=job.device)
         choose_after(folder, wanted, training, entropy=entropy, device=job.device)
         folder.personal_taken.unlink(missing_ok=True)
+
+
+def _rows(folder: StudyFolder, key: bytes) -> SealedRows:
+    """The rows that the study began with. The agent, who alone can open the list of withdrawals, keeps them by it."""
+    rows = SealedRows(folder, lambda: key, frozenset, SystemEntropy())
+    if rows.stamp() is not None and not rows.kept():
+        msg = "somebody has withdrawn, and no rows of this study were kept; its personal model is not trained further"
+        raise StateError(msg)
+    return rows
+
+
+def _told() -> bytes | None:
+    """Read the key from standard input."""
+    line = b""
+    while not line.endswith(b"\n") and (byte := os.read(0, 1)):
+        line += byte
+    return bytes.fromhex(line.decode("ascii")) or None
 
 
 def _step_back(device: str) -> None:
@@ -200,7 +232,7 @@ def _step_back(device: str) -> None:
 
 def main(text: str) -> None:
     """Work until standard input is closed or nothing was wanted for `LINGER_SECONDS`."""
-    job = Job.parse(text)
+    job = replace(Job.parse(text), key=_told())
     _step_back(job.device)
     limit_threads(job.threads)
     woken = True

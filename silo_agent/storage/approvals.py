@@ -1,5 +1,7 @@
 """Which of the hospital's data a study may use, as people approved it while the agent runs.
 
+The policy may also have a rule for it (`approved_data`), which an approval overrides.
+
 Guarantees: an approval is on the disk before the command returns, and the agent reads it when it is asked about a
 study. It names a study by its name or by its digest, and data by their name in agent.yaml.
 """
@@ -9,6 +11,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from policies.documents.policy import Policy
 from policies.documents.study import Study
 from policies.durable import write_whole
 from silo_agent.config import AgentConfig, SqlSource
@@ -33,13 +36,25 @@ def approved(folder: StateFolder, name: str, digest: str) -> str | None:
     return by_digest or found.get(name)
 
 
-def source_of(config: AgentConfig, study: Study) -> Path | SqlSource | None:
-    """Where a study's records are, by its name in agent.yaml or by an approval. Raises `StateError`."""
+def source_of(config: AgentConfig, study: Study, policy: Policy) -> Path | SqlSource | None:
+    """Where a study's records are: by its name in agent.yaml, else by an approval, else by the policy's rule.
+
+    Raises `StateError`, also if the rule gives a study several data.
+    """
     own = config.source(study.name)
     if own is not None:
         return own
     name = approved(StateFolder(config.state), study.name, study.digest)
-    return None if name is None else config.source(name)
+    if name is not None:
+        return config.source(name)
+    by_rule = policy.data_for(study.name)
+    if len(by_rule) > 1:
+        msg = (
+            f"approved_data of the policy gives the study {study.name!r} several data ({', '.join(by_rule)}); say"
+            f" which: fedward-silo study approve {study.name} --data NAME"
+        )
+        raise StateError(msg)
+    return config.source(by_rule[0]) if by_rule else None
 
 
 def _read(folder: StateFolder) -> dict[str, str]:

@@ -1,7 +1,8 @@
 """A backup of the agent's folder, and its way back.
 
 Guarantees: a backup holds the ledger, the shared and personal models, results, and the record of what was used up. It
-holds no key, nothing sealed under one, and no noised integers of a silo alone. The agent may run while it is made. A
+holds no key, no rows and no noised integers of a silo alone, and nothing sealed under a key but the list of who has
+withdrawn. The agent may run while it is made. A
 restore never puts an older ledger in the place of a newer one, and loses no entry that others are known to have
 cosigned. It ends every study that was not over: what the silo has drawn or signed in it since the backup is unknown,
 and nothing is drawn twice for one charge (docs/design/threat-model.md, "Invariants"). A restore that fails or is cut
@@ -34,7 +35,7 @@ from policies.errors import LedgerError
 from policies.ledger.cosign import Cosigned
 from policies.ledger.ledger import read_history
 from policies.ledger.lock import WriterLock
-from silo_agent.storage.durable import sync_folder
+from silo_agent.storage.durable import sync_folder, write_whole
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
 from silo_agent.storage.state import State
@@ -128,6 +129,8 @@ def restore(backup: Path, state: Path, *, data_set: str, day: date) -> Restored:
             msg = f"{backup.name}: it is a backup of the data set {manifest.data_set}, and the policy is for {data_set}"
             raise BackupError(msg)
         _require_newest(StateFolder(fresh), there)
+        if there.withdrawn.exists():
+            write_whole(StateFolder(fresh).withdrawn, there.withdrawn.read_bytes())
         ended = _end_studies(fresh, day)
         aside = None
         if state.exists():

@@ -3,6 +3,7 @@
     state.sqlite3                          releases, used labels, survivor lists, standings (`state`)
     ledger.sqlite3                         what was charged; `policies.ledger` names what lies beside it
     session.sealed                         the name of this agent's key store
+    withdrawn.sealed                       who has withdrawn (`rows`); beside it a lock
     policies/DIGEST.json                   policies that were in force
     witnessed/SILO.json                    other silos' latest checkpoints
     models/DIGEST.safetensors              models that were handed over by the silos of another study
@@ -39,7 +40,7 @@ _STAYS: Final = re.compile(
 )
 
 _NEVER_BACKED_UP: Final = re.compile(
-    r"outbox/.*|inbox/.*|session\.sealed|studies/[^/]+/(keys\.sealed|releases/.*|attempt-[^/]*|together-[^/]*)"
+    r"outbox/.*|inbox/.*|session\.sealed|studies/[^/]+/(keys\.sealed|rows\.(key|sealed)|releases/.*|attempt-[^/]*|together-[^/]*)"
     r"|(.*/)?[^/]*(\.lock|-journal|\.new|\.part)"
 )
 """Keys, what only a running study needs, and what is being written."""
@@ -138,6 +139,21 @@ class StudyFolder:
         """The secrets of the study, sealed."""
         return self.path / "keys.sealed"
 
+    @property
+    def rows(self) -> Path:
+        """The rows that the study began with, sealed."""
+        return self.path / "rows.sealed"
+
+    @property
+    def row_key(self) -> Path:
+        """The key of these rows, sealed."""
+        return self.path / "rows.key"
+
+    @property
+    def state(self) -> StateFolder:
+        """The agent's folder, in which this one lies."""
+        return StateFolder(self.path.parent.parent)
+
     def release(self, place: Place, tensor: str, attempt: int) -> Path:
         """The noised integers of a tensor. `attempt` is the one that they were charged for."""
         return self.path / "releases" / f"{place.round}-{tensor}-{attempt}.i64"
@@ -188,6 +204,16 @@ class StateFolder:
     def session(self) -> Path:
         """The name of this agent's key store, sealed."""
         return self.path / "session.sealed"
+
+    @property
+    def withdrawn(self) -> Path:
+        """Everybody who has withdrawn, sealed."""
+        return self.path / "withdrawn.sealed"
+
+    @property
+    def withdrawing(self) -> Path:
+        """Held by whoever withdraws a person or keeps a study's rows."""
+        return self.path / "withdrawn.lock"
 
     @property
     def approvals(self) -> Path:

@@ -120,6 +120,12 @@ class Reader:
                 log.close()
 
 
+def admit_of(silo):
+    """The line that admits a silo."""
+    lines = [line for *_, text in blocks("authority.md") for line in text.splitlines() if "--role silo" in line]
+    return lines[0].replace("charite", silo)
+
+
 def finished(reader):
     command = "fedward-coordinator study status small -o operator/operator.yaml --json"
     until = time.monotonic() + SECONDS
@@ -155,8 +161,7 @@ def test_every_command_of_the_handbook_works_from_an_empty_home(tmp_path):
             work = tmp_path / silo
             work.mkdir()
             shutil.copy(study, work)
-            admit = [line for *_, text in blocks("authority.md") for line in text.splitlines() if "--role silo" in line]
-            reader.do(reader.here(admit[0].replace("charite", silo), {}), reader.work)
+            reader.do(reader.here(admit_of(silo), {}), reader.work)
             shutil.move(reader.work / f"{silo}.token", work)
             known = ("fedward-silo preflight", "fedward-silo policy explain", "fedward-silo data check")
             start(reader, silo, data, work=work, leaving_out=known)
@@ -164,7 +169,10 @@ def test_every_command_of_the_handbook_works_from_an_empty_home(tmp_path):
         reader.read("operator.md", "A study")
         status = finished(reader)
         assert status["state"] == "finished", status["why"]
-        reader.read("engineer.md", "Every day", "Approve a study", "Back up and restore", "Leave")
+        reader.read("engineer.md", "Every day", "Approve a study", "A patient withdraws", "Back up and restore")
+        reader.stop("fedward-silo run")
+        reader.do(reader.here(admit_of("charite"), {}), reader.work)
+        reader.read("engineer.md", "Renew, revoke", "Leave")
         for page in ("officer.md", "ethics.md"):
             reader.read(page, "")
         reader.read("authority.md", "Keep it", "Revoke")

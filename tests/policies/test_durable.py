@@ -115,3 +115,13 @@ def test_a_write_that_fails_names_the_file_its_size_and_the_room(tmp_path, write
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only the administrator writes into folders of others")
+def test_what_the_administrator_writes_into_a_users_folder_is_the_users(tmp_path):
+    folder = tmp_path / "state"
+    folder.mkdir()
+    os.chown(folder, 4711, 4712)
+    write_whole(folder / "file", b"content")
+    found = (folder / "file").stat()
+    assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (4711, 4712, 0o600)

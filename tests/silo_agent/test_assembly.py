@@ -4,6 +4,7 @@ import socket
 import sqlite3
 import threading
 from contextlib import closing
+from dataclasses import replace
 from datetime import timedelta
 from unittest.mock import Mock
 
@@ -12,7 +13,7 @@ import pytest
 
 from policies.errors import LedgerMissingError
 from policies.ledger.ledger import Ledger
-from protos.messages import Task, Work
+from protos.messages import Place, Task, Work
 from silo_agent import assembly
 from silo_agent.assembly import run_agent
 from silo_agent.config import AgentConfig, SqlSource
@@ -21,6 +22,7 @@ from silo_agent.data.table import Written
 from silo_agent.learning.personal_process import Job
 from silo_agent.protocol.client import Stopped
 from silo_agent.storage.approvals import approve
+from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
 from silo_agent.storage.retention import today
 from silo_agent.storage.state import Ending, State
@@ -96,6 +98,23 @@ def test_one_missing_file_stops_that_study_and_nothing_else(config, coordinator,
     assert seated.member.silo == "north"
 
 
+def test_a_study_goes_on_with_the_rows_that_it_began_with_after_its_file_is_gone(config, coordinator, quick_path):
+    client, place = coordinator.clients["north"], coordinator.place(0)
+    client.work.append(Work(Task.DECIDE, place))
+    run_agent(config)
+    (quick_path / "north.csv").unlink()
+    client.work.append(Work(Task.DECIDE, Place(place.study, 0, 2)))
+    run_agent(config)
+    assert [(answer.refusal, answer.member.silo) for answer in client.answers] == [("", "north"), ("", "north")]
+
+
+def test_an_agent_that_cannot_tell_who_has_withdrawn_does_not_start(config, coordinator):
+    StateFolder(config.state).withdrawn.write_bytes(b"sealed by another key")
+    with pytest.raises(StateError, match="enter every withdrawal again"):
+        run_agent(config)
+    assert not coordinator.clients["north"].answers
+
+
 def test_a_study_that_had_no_data_begins_once_somebody_approves_some(config, coordinator):
     study, running = tiny_study(name="other"), coordinator.study.name
     coordinator.canonical[study.digest] = study.canonical()
@@ -136,7 +155,8 @@ def test_the_learner_and_the_personal_model_read_the_same_database(config, coord
     run_agent(config.model_copy(update={"data": {}, "databases": {"tiny": source}}))
     assert client.answers[0].member.silo == "north"
     (job,) = told
-    assert Job.parse(job.text()) == job
+    assert Job.parse(job.text()) == replace(job, key=None), "its key stands in no argument"
+    assert job.told() == job.key.hex().encode() + b"\n"
     assert job.database == source
     read = read_records(source, tiny_study().data)
     from_file = read_records(quick_path / "north.csv", tiny_study().data)

@@ -94,7 +94,7 @@ def test_a_password_in_the_configuration_is_refused_and_never_shown(write):
     with pytest.raises(DocumentError) as caught:
         AgentConfig.load(write(databases={"lung": wrong}))
     said = str(caught.value)
-    assert "must be sqlite or postgresql" in said
+    assert "must be sqlite, duckdb or postgresql" in said
     assert "remove the password" in said
     assert "exactly one statement" in said
     assert "geheim" not in said

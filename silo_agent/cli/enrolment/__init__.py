@@ -1,6 +1,6 @@
-"""`fedward-silo enrol`: by a one-time token, or by a request that people carry.
+"""`fedward-silo enrol`, by a one-time token or by a request that people carry; `rekey`, to go on under a new key.
 
-Outside, only `command` is used.
+Outside, only `command` and `rekey` are used.
 """
 
-__all__ = ["command"]
+__all__ = ["command", "rekey"]

@@ -61,7 +61,8 @@ def data(subject: Subject) -> Finding:
     from silo_agent.storage.approvals import source_of
 
     study = subject.study
-    source = source_of(subject.settings, study)
+    held = subject.policy()
+    source = source_of(subject.settings, study, held)
     if source is None:
         msg = f"agent.yaml names no data for the study {study.name!r}; add it under data or databases"
         raise SiloError(msg)
@@ -69,7 +70,6 @@ def data(subject: Subject) -> Finding:
     if gone is not None:
         msg = f"the data are not there: {gone}; fix data or databases in agent.yaml"
         raise SiloError(msg)
-    held = subject.policy()
     try:
         found = profile(source, study.data, held.data_set.identified_by, Written.of(held))
     except RecordError as error:

@@ -1,9 +1,9 @@
 """A study's records from a database: one statement, read in a transaction that the database keeps from writing.
 
 Guarantees: no password stands in the configuration, and a password file that others can read is refused. SQLite files
-are opened for reading only, and PostgreSQL runs the statement in a read-only transaction, which is rolled back. What
-the database says of a failure is in `SqlError` and `RecordError` alone: it may quote a record, so it is only for the
-hospital's console.
+and DuckDB files are opened for reading only, DuckDB's statement may touch no other file, and PostgreSQL runs the
+statement in a read-only transaction, which is rolled back. What the database says of a failure is in `SqlError` and
+`RecordError` alone: it may quote a record, so it is only for the hospital's console.
 """
 
 from __future__ import annotations
@@ -25,6 +25,13 @@ if TYPE_CHECKING:
 
 _AS_TEXT: Final = ("date", "timestamp", "timestamptz", "time", "timetz", "interval", "json", "jsonb")
 """PostgreSQL's types that are read as text: Python has no form for `infinity` or for years after 9999."""
+_ALONE: Final = {
+    "enable_external_access": False,
+    "autoinstall_known_extensions": False,
+    "autoload_known_extensions": False,
+    "lock_configuration": True,
+}
+"""DuckDB's settings under which a statement reads its own file alone: no other file, no network, no extension."""
 _CONNECT_SECONDS: Final = 10
 _MOST_BYTES: Final = 4096
 _SHOWN: Final = 200
@@ -91,6 +98,9 @@ def _engine(source: SqlSource) -> Engine:
     from sqlalchemy.pool import NullPool
 
     file, url = source.file, source.parsed()
+    if file is not None and source.is_duckdb:
+        options = {"read_only": True, "config": _ALONE}
+        return create_engine(url, connect_args=options, poolclass=NullPool, hide_parameters=True)
     if file is not None:
         return create_engine("sqlite://", creator=lambda: _open_sqlite(file), poolclass=NullPool)
     url = url.set(drivername="postgresql+psycopg")

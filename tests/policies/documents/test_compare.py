@@ -51,6 +51,7 @@ LADDERS = {
     "encoder_sealing": ("ring", "ckks"),
     "studies": (None, (DIGEST,), ()),
     "hand_over": (True, False),
+    "approved_data": ({"ward": ("exam-*", "heart")}, {"ward": ("heart",)}, {}),
 }
 FIXED = {
     "data_set.id": "oncology",
@@ -105,8 +106,8 @@ def test_each_step_up_a_ladder_is_stricter_in_words_and_in_deed(field, make_poli
             assert allows(old, study) or not allows(new, study)
 
 
-UNDECIDED = ("budget.epsilon", "retention_days", "hand_over")
-"""Bind the ledger, what is kept, and what studies go on from; no single study that begins anew."""
+UNDECIDED = ("budget.epsilon", "retention_days", "hand_over", "approved_data")
+"""Bind the ledger, what is kept, what studies go on from, and which data they read; no study that begins anew."""
 
 
 @pytest.mark.parametrize("field", [f for f in LADDERS if f not in UNDECIDED])

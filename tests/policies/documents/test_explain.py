@@ -48,6 +48,7 @@ CHANGES = {
     "publish": ["auc"],
     "retention_days": 77,
     "hand_over": True,
+    "approved_data": {"ward": ["exam-*", "heart"]},
     "studies": ["1" * 64],
     "approvers": ["fedward://operator/ada", "fedward://operator/grace"],
 }
@@ -59,6 +60,11 @@ def test_own_codes_and_marks_are_said(make_policy):
     )
     assert "Cells of '.' and '' mean that nothing is recorded." in text
     assert "Own codes stand in sex (M for 'm', 9 for not recorded) and y (yes for 1)." in text
+
+
+def test_rules_for_data_are_said(make_policy):
+    text = text_of(make_policy({"approved_data": {"ward": ["exam-*", "heart"], "lab": ["lab-1"]}}))
+    assert "those named exam-* or heart get the data ward and those named lab-1 get the data lab without any" in text
 
 
 def text_of(policy):

@@ -130,11 +130,32 @@ def test_a_policy_that_spells_nothing_its_own_way_keeps_its_digest(make_policy):
     assert make_policy({"spelling": {"missing": None, "codes": {}}}).digest == make_policy().digest
 
 
-def test_a_policy_of_version_3_has_no_spelling(make_policy):
-    stated = json.loads(make_policy().canonical()) | {"version": 3, "spelling": SPELLING}
+def test_a_policy_of_version_3_has_no_later_field(make_policy):
+    stated = json.loads(make_policy().canonical()) | {"version": 3, "spelling": SPELLING, "approved_data": {}}
     del stated["data_set"]["file"], stated["limits"]["memory_mib"]
-    with pytest.raises(ValidationError, match="version 3 has no spelling; write version: 4"):
+    with pytest.raises(ValidationError, match="version 3 has no spelling and no approved_data; write version: 4"):
         Policy.model_validate(stated)
+
+
+def test_a_rule_gives_studies_data_by_their_names(make_policy):
+    policy = make_policy({"approved_data": {"ward": ["exam-*", "heart"], "lab": ["*-lab", "exam-9"]}})
+    found = {study: policy.data_for(study) for study in ("exam-1", "heart", "hearts", "x-lab", "exam-9", "exam")}
+    assert found == {
+        "exam-1": ("ward",),
+        "heart": ("ward",),
+        "hearts": (),
+        "x-lab": ("lab",),
+        "exam-9": ("lab", "ward"),
+        "exam": (),
+    }
+    assert make_policy({"approved_data": {}}).digest == make_policy().digest != policy.digest
+    assert Policy.model_validate(json.loads(policy.canonical())) == policy
+
+
+@pytest.mark.parametrize("rules", [{"ward": []}, {"ward": ["[a-z]"]}, {"ward": ["Exam"]}, {"": ["*"]}, ["exam"]])
+def test_a_rule_that_makes_no_sense_is_refused(rules, make_policy):
+    with pytest.raises(ValidationError, match="approved_data"):
+        make_policy({"approved_data": rules})
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,15 @@ import pytest
 from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
+from crypto.entropy import SystemEntropy
 from policies.documents.document import DocumentError
 from policies.ledger.ledger import Ledger, read_history
 from silo_agent.cli import main
+from silo_agent.config import AgentConfig
+from silo_agent.learning.learner import Learner
 from silo_agent.storage.errors import StateError
+from silo_agent.storage.folders import StateFolder
+from silo_agent.storage.rows import rows_of
 from support.ledgers import NORTH
 from support.small_cohort import policy_document, write_yaml
 from support.studies import tiny_document, tiny_study
@@ -136,3 +141,48 @@ def test_the_policy_that_the_agent_reads_by_is_the_one_in_force(study, hospital)
         opened.put_into_force("f" * 64, 4.0)
     done = invoke(study, "-c", hospital)
     assert "policy.yaml is not the policy in force (ffffffffffff)" in str(done.exception)
+
+
+# --- withdrawals ------------------------------------------------------------------------------------------------------
+def withdraw(hospital, *cells):
+    return CliRunner().invoke(main.app, ["data", "withdraw", *cells, "-c", str(hospital)])
+
+
+def test_a_person_who_withdraws_is_out_of_what_studies_keep_and_of_what_they_read(hospital, homes, quick_path):
+    settings = AgentConfig.load(hospital)
+    files, study = StateFolder(settings.state), tiny_study()
+    rows = rows_of(files.study(study.digest), settings.credential(), SystemEntropy())
+    folder = files.study(study.digest).path
+    learner = Learner(
+        study,
+        quick_path / "north.csv",
+        "north-ward",
+        0.25,
+        folder,
+        identified_by=["patient"],
+        entropy=SystemEntropy(),
+        device="cpu",
+        kept=rows,
+    )
+
+    def people():
+        return {name for cohort in ("training", "evaluation") for name in learner.cohort(cohort).identities}
+
+    everybody = {f"p{place}" for place in range(12)}
+    assert people() == everybody
+    write(quick_path, *FIT, "p99,a,5,5,1")
+    assert people() == everybody, "the study goes on with the rows that it began with"
+    done = withdraw(hospital, "p3")
+    assert done.output == "withdrawn; 1 rows are removed from what studies keep, and no later reading has any\n"
+    assert people() == everybody - {"p3"}, "although nobody started the agent anew"
+    done = withdraw(hospital, "p3")
+    assert done.output.startswith("withdrawn (who had withdrawn before); 0 rows")
+    assert "check the cells: patient" in done.output
+
+
+def test_a_withdrawal_needs_the_cells_that_the_policy_names(hospital):
+    for cells, why in ((["p3", "60"], "give a cell for each, 1 in all"), ([" "], "a person has an identifier")):
+        done = withdraw(hospital, *cells)
+        assert isinstance(done.exception, StateError)
+        assert why in str(done.exception)
+    assert not StateFolder(AgentConfig.load(hospital).state).withdrawn.exists()

@@ -33,6 +33,8 @@ from silo_agent.learning.private.dpsgd import train_encoder
 from silo_agent.learning.private.gradients import Gradients
 from silo_agent.learning.private.step import Step
 from silo_agent.learning.terms.cmi import Prior
+from silo_agent.storage.folders import StudyFolder
+from silo_agent.storage.rows import SealedRows
 from support.entropy import SeededEntropy
 from support.local_federation import DATA_SET, HOLDOUT, write_patients
 from support.local_silos import SLOPES
@@ -170,11 +172,13 @@ def called(run, *given):
 
 def released(home, study, planted):
     """The un-noised releases, as statistics; None for one that is not released."""
-    folder = home / "study"
-    folder.mkdir(exist_ok=True)
+    folder = home / "state" / "studies" / study.digest
+    folder.mkdir(parents=True, exist_ok=True)
     given = {"identified_by": ["patient"], "entropy": SeededEntropy(1), "device": "cpu"}
     found = {}
-    learner = Learner(study, home / "site.csv", DATA_SET, HOLDOUT, folder, **given)
+    kept = SealedRows(StudyFolder(folder), lambda: bytes(32), frozenset, SeededEntropy(2))
+    StudyFolder(folder).rows.unlink(missing_ok=True)
+    learner = Learner(study, home / "site.csv", DATA_SET, HOLDOUT, folder, **given, kept=kept)
     model = SharedModel.start(study)
     learner.read()
     for number, tensor in RELEASES:
@@ -206,8 +210,8 @@ def test_a_fault_for_one_record_moves_a_release_by_that_record_alone(home, study
             else:
                 moved = np.linalg.norm(found[tensor] - expected)
                 assert moved <= 1.0 + step * np.sqrt(len(expected)), (name, tensor, moved)
-    identifying = "data.split._position" if study.data.patient else "data.table._identity"
-    assert {"data.cells.number", identifying, "learning.heads.sums.pack"} <= fired
+    identifying = "data.split._position" if study.data.patient else "data.table.identity_of"
+    assert {"data.cells.number", "data.sources.snapshot._json", identifying, "learning.heads.sums.pack"} <= fired
     assert len(fired) >= 35, sorted(fired)
     assert nobody == set(), sorted(nobody)
 

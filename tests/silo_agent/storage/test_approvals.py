@@ -2,9 +2,13 @@ from __future__ import annotations
 
 import pytest
 
-from silo_agent.storage.approvals import approve, approved
+from policies.documents.policy import Policy
+from silo_agent.config import AgentConfig
+from silo_agent.storage.approvals import approve, approved, source_of
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
+from support.small_cohort import policy_document
+from support.studies import tiny_study
 
 DIGEST = "0123456789ab" * 5 + "cdef"
 
@@ -29,3 +33,22 @@ def test_approvals_that_cannot_be_read_approve_nothing(tmp_path, content):
     folder.approvals.write_text(content)
     with pytest.raises(StateError, match=r"approvals\.json in the state folder cannot be read; delete it"):
         approved(folder, "exam", DIGEST)
+
+
+def test_a_rule_of_the_policy_gives_data_if_nobody_else_does(tmp_path):
+    """agent.yaml goes before an approval, and an approval before the rule. Several data by the rule are none."""
+    study, other = tiny_study(name="exam-1"), tiny_study(name="other")
+    names = {name: tmp_path / f"{name}.csv" for name in ("ward", "lab", "own")}
+    policy = Policy.model_validate(policy_document("ward")).model_copy(
+        update={"approved_data": {"ward": ("exam-*",), "gone": ("other",)}}
+    )
+    config = AgentConfig.model_construct(state=tmp_path / "state", data=names, databases={})
+    assert source_of(config, study, policy) == names["ward"]
+    assert source_of(config, other, policy) is None, "agent.yaml does not name what the rule names"
+    twice = policy.model_copy(update={"approved_data": {**policy.approved_data, "lab": ("exam-1",)}})
+    with pytest.raises(StateError, match=r"several data \(lab, ward\); say which: fedward-silo study approve exam-1"):
+        source_of(config, study, twice)
+    approve(StateFolder(config.state), "exam-1", "lab")
+    assert source_of(config, study, twice) == names["lab"]
+    own = config.model_copy(update={"data": {**names, "exam-1": names["own"]}})
+    assert source_of(own, study, twice) == names["own"]

@@ -13,6 +13,8 @@ NAMES = {
     STATE.database: "state.sqlite3",
     STATE.ledger: "ledger.sqlite3",
     STATE.session: "session.sealed",
+    STATE.withdrawn: "withdrawn.sealed",
+    STATE.withdrawing: "withdrawn.lock",
     STATE.policy("d" * 64): f"policies/{'d' * 64}.json",
     STATE.witnessed("south"): "witnessed/south.json",
     STATE.study(PLACE.study).path: HERE,
@@ -34,6 +36,8 @@ NAMES = {
     STUDY.publication: f"{HERE}/publication.json",
     STUDY.training_log: f"{HERE}/training.jsonl",
     STUDY.keys: f"{HERE}/keys.sealed",
+    STUDY.rows: f"{HERE}/rows.sealed",
+    STUDY.row_key: f"{HERE}/rows.key",
     STUDY.release(PLACE, "heads", 1): f"{HERE}/releases/2-heads-1.i64",
     STUDY.attempt_model("0123456789abcdef" * 4): f"{HERE}/attempt-0123456789abcdef.safetensors",
     STUDY.attempt_total("0123456789abcdef" * 4): f"{HERE}/attempt-0123456789abcdef.i64",
@@ -55,6 +59,12 @@ def test_every_name_is_the_one_that_older_versions_wrote():
 
 def test_what_all_silos_hold_stays_and_all_else_goes():
     assert {path for path in NAMES if STUDY.stays(path)} == STAYING
+
+
+def test_a_backup_has_no_key_and_no_rows_but_knows_who_has_withdrawn():
+    left_out = {path for path, name in NAMES.items() if not StateFolder.backed_up(name)}
+    assert {STUDY.keys, STUDY.rows, STUDY.row_key, STATE.session, STATE.withdrawing} <= left_out
+    assert not {STATE.withdrawn, STATE.ledger, STUDY.model(2), STUDY.personal} & left_out
 
 
 def test_a_file_that_stays_is_no_other_file_of_that_name():

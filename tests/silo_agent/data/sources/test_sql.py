@@ -12,6 +12,7 @@ import tempfile
 from contextlib import closing
 from pathlib import Path
 
+import duckdb
 import psycopg
 import pytest
 from pydantic import ValidationError
@@ -62,6 +63,47 @@ def test_a_statement_cannot_write(ward, statement):
     assert ward.read_bytes() == before
 
 
+@pytest.fixture
+def duck(tmp_path):
+    path = tmp_path / "ward.duckdb"
+    with duckdb.connect(str(path)) as database:
+        database.execute(
+            'CREATE TABLE stay (patient VARCHAR, "group" VARCHAR, age INTEGER, lactate DECIMAL(4, 2), ill INTEGER)'
+        )
+        database.execute("INSERT INTO stay VALUES ('p1%', 'a', 60, 4.5, 0), ('p2', 'b', 70, 5, 1)")
+    return path
+
+
+def duckdb_source(path, statement="SELECT * FROM stay"):
+    return SqlSource(url=f"duckdb:///{path}", statement=statement)
+
+
+def test_a_duckdb_file_is_read_as_the_others_are(duck, tmp_path):
+    records = read_records(duckdb_source(duck, "SELECT * FROM stay WHERE patient LIKE 'p%';"), SCHEMA)
+    assert (records.labels.tolist(), records.identities) == ([0, 1], ("p1%", "p2"))
+    assert is_missing(duckdb_source(tmp_path / "gone")) == tmp_path / "gone"
+    with pytest.raises(SqlError):
+        columns(duckdb_source(tmp_path / "gone"))
+    assert not (tmp_path / "gone").exists()
+
+
+def test_a_statement_on_duckdb_reads_its_own_file_alone_and_writes_none(duck, tmp_path):
+    before = duck.read_bytes()
+    (tmp_path / "other.csv").write_text("a,b\n1,2\n", encoding="utf-8")
+    for statement in (
+        "DELETE FROM stay",
+        f"COPY stay TO '{tmp_path}/out.csv'",
+        f"SELECT * FROM read_csv('{tmp_path}/other.csv')",  # noqa: S608  # the test's own file
+        f"ATTACH '{tmp_path}/new.duckdb'",
+        "SET enable_external_access = true",
+        "INSTALL httpfs",
+    ):
+        with pytest.raises(RecordError):
+            rows(duckdb_source(duck, statement))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["other.csv", "ward.duckdb"]
+    assert duck.read_bytes() == before
+
+
 def test_a_text_that_is_no_utf_8_leaves_out_its_own_row(ward):
     with closing(sqlite3.connect(ward)) as database:
         database.execute("INSERT INTO stay VALUES (CAST(x'ff' AS TEXT), 'a', 60, 4, 0)")
@@ -98,6 +140,8 @@ def test_a_missing_file_is_told_before_it_is_read(ward, tmp_path):
         "sqlite://",
         "sqlite:///:memory:",
         "sqlite:///a?mode=rwc",
+        "duckdb:///:memory:",
+        "duckdb:///a?access_mode=READ_WRITE",
         "postgresql://reader:word@db/ward",
         "postgresql://reader@db/ward?password=word",
         "no url",

@@ -1,0 +1,159 @@
+"""The rows that a study began with, and who has withdrawn, on this machine's disk, sealed.
+
+Guarantees: both are sealed under the certificate's key, the rows by way of a key of their own for each study, and each
+write is complete or absent. A withdrawal is durable before any row is removed, and whoever reads rows leaves out
+everybody on the list: a crash on the way brings nobody back. Names are never removed from the list. What the rows are,
+`data.sources.snapshot` knows. They are removed with the study's other private files (`retention`).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from crypto import sealed_file
+from crypto.entropy import Entropy
+from crypto.errors import SealError
+from crypto.pki.at_rest import Holder, Vault
+from policies.durable import give_to_owner, write_pieces
+from silo_agent.storage.durable import write_whole
+from silo_agent.storage.errors import StateError
+from silo_agent.storage.folders import StateFolder, StudyFolder
+
+_PURPOSE: Final = "withdrawn"
+
+
+class Withdrawals:
+    """Everybody who has withdrawn from this silo's data set, each named as in `data.records.Records.identities`."""
+
+    def __init__(self, files: StateFolder, credential: Holder, entropy: Entropy) -> None:
+        self._files, self._vault = files, Vault(credential, _PURPOSE, entropy)
+
+    def names(self) -> frozenset[str]:
+        """Who has withdrawn. Raises `StateError` if the list does not open."""
+        try:
+            return frozenset(json.loads(self._vault.open(self._files.withdrawn.read_bytes())))
+        except FileNotFoundError:
+            return frozenset()
+        except SealError:
+            msg = (
+                f"{self._files.withdrawn.name} in the state folder was sealed by another key, or was changed; without"
+                " it nobody knows who has withdrawn: finish `fedward-silo rekey` if it was cut off, put back the silo's"
+                " key, or delete the file and enter every withdrawal again (fedward-silo data withdraw)"
+            )
+            raise StateError(msg) from None
+
+    def add(self, name: str) -> bool:
+        """Add a person, within `alone`. Returns False if the person had withdrawn before."""
+        names = self.names()
+        write_whole(self._files.withdrawn, self._vault.seal(json.dumps(sorted(names | {name})).encode()))
+        return name not in names
+
+
+def _purpose(folder: StudyFolder) -> str:
+    return f"rows of {folder.path.name}"
+
+
+def seal_anew(files: StateFolder, former: Holder, credential: Holder, entropy: Entropy) -> None:
+    """Seal under a new key what the former one sealed and what must outlive it: withdrawals, then the rows' keys.
+
+    It may be cut off and begun again, as long as both keys are there. The list of withdrawals comes first, and is made
+    if there is none, so that no agent starts in between. Raises `StateError` if neither key opens a file.
+    """
+    sealed = [(files.withdrawn, _PURPOSE), *((one.row_key, _purpose(one)) for one in files.studies())]
+    with alone(files):
+        if not files.withdrawn.exists():
+            write_whole(files.withdrawn, Vault(credential, _PURPOSE, entropy).seal(b"[]"))
+        for path, purpose in sealed:
+            if path.exists():
+                _seal_anew(path, Vault(former, purpose, entropy), Vault(credential, purpose, entropy))
+
+
+def _seal_anew(path: Path, former: Vault, vault: Vault) -> None:
+    content = path.read_bytes()
+    try:
+        vault.open(content)
+    except SealError:
+        try:
+            plain = former.open(content)
+        except SealError:
+            msg = f"{path.name} in {path.parent} opens neither with the former key nor with the new; put back its own"
+            raise StateError(msg) from None
+        write_whole(path, vault.seal(plain))
+
+
+@contextmanager
+def alone(files: StateFolder) -> Iterator[None]:
+    """Wait until nobody else, of whatever process, withdraws a person or keeps rows, and keep others from it."""
+    files.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    held = os.open(files.withdrawing, os.O_WRONLY | os.O_CREAT, 0o600)
+    with os.fdopen(held, "wb"):
+        give_to_owner(held, files.path)
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+
+
+def row_key(folder: StudyFolder, credential: Holder, entropy: Entropy) -> bytes:
+    """The key of a study's rows, which is made if there is none. Raises `SealError`."""
+    vault = Vault(credential, _purpose(folder), entropy)
+    try:
+        return vault.open(folder.row_key.read_bytes())
+    except FileNotFoundError:
+        key = entropy.bytes(sealed_file.KEY_BYTES)
+        write_whole(folder.row_key, vault.seal(key))
+        return key
+
+
+class SealedRows:
+    """The rows of one study (`data.sources.snapshot.Store`). `withdrawn` says who has withdrawn."""
+
+    def __init__(
+        self, folder: StudyFolder, key: Callable[[], bytes], withdrawn: Callable[[], frozenset[str]], entropy: Entropy
+    ) -> None:
+        self._folder, self._files, self._key = folder, folder.state, key
+        self._withdrawn, self._entropy = withdrawn, entropy
+
+    def kept(self) -> bool:
+        """Whether there was a first reading."""
+        return self._folder.rows.exists()
+
+    def recall(self) -> bytes:
+        """What was kept. Raises `SealError`, OSError if there was no reading."""
+        return sealed_file.open_sealed(self._key(), self._name, self._folder.rows.read_bytes())
+
+    def keep(self, content: bytes) -> None:
+        """Keep bytes durably, in place of those before. Raises `SealError`, OSError."""
+        write_pieces(self._folder.rows, sealed_file.seal(self._key(), self._name, content, self._entropy))
+
+    def withdrawn(self) -> frozenset[str]:
+        """Everybody who has withdrawn. Raises `StateError`."""
+        return self._withdrawn()
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Within it nobody else withdraws or keeps anything."""
+        with alone(self._files):
+            yield
+
+    def stamp(self) -> tuple[int, int] | None:
+        """Another value after every withdrawal."""
+        try:
+            found = self._files.withdrawn.stat()
+        except FileNotFoundError:
+            return None
+        return found.st_mtime_ns, found.st_ino
+
+    @property
+    def _name(self) -> str:
+        return f"rows of {self._folder.path.name}"
+
+
+def rows_of(folder: StudyFolder, credential: Holder, entropy: Entropy) -> SealedRows:
+    """The rows of one study, for whoever has the silo's key."""
+    withdrawals = Withdrawals(folder.state, credential, entropy)
+    return SealedRows(folder, lambda: row_key(folder, credential, entropy), withdrawals.names, entropy)

@@ -1,0 +1,145 @@
+"""The rows that a study began with: every later reading sees them, whatever becomes of the file."""
+
+from contextlib import nullcontext
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from silo_agent.data.errors import DataError
+from silo_agent.data.reader import read_fitting_records
+from silo_agent.data.sources.snapshot import forget, pack, read_begun, unpack
+from silo_agent.data.table import Table, Written, name_of
+from support.studies import tiny_study
+
+HEADER = "patient,group,age,lactate,ill"
+SCHEMA = tiny_study().data
+BY_RECORD = SCHEMA.model_copy(update={"patient": None})
+ROWS = ["7.0,a,60,4,0", "7,a,61,4,1", "007,b,70,5,1", "p4,b,80,6,0", "p5,a,121,4,0"]
+
+
+class Memory:
+    """Keeps what it is given, in the clear."""
+
+    def __init__(self):
+        self.content, self.people, self.writes = None, set(), 0
+
+    def kept(self):
+        return self.content is not None
+
+    def recall(self):
+        return self.content
+
+    def keep(self, content):
+        self.content, self.writes = content, self.writes + 1
+
+    def withdrawn(self):
+        return self.people
+
+    def alone(self):
+        return nullcontext()
+
+    def stamp(self):
+        return len(self.people)
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "ward.csv"
+    path.write_text("\n".join([HEADER, *ROWS]) + "\n", encoding="utf-8")
+    return path
+
+
+def texts():
+    return st.text(st.characters(exclude_categories=()), max_size=5)
+
+
+CELLS = st.none() | st.booleans() | st.integers() | st.floats() | texts()
+
+
+@given(st.data())
+def test_rows_are_the_same_after_they_were_kept(data):
+    count = data.draw(st.integers(0, 6))
+    column = st.lists(CELLS, min_size=count, max_size=count)
+    columns = data.draw(st.dictionaries(st.sampled_from(["patient", "rows", "files", "column x"]), column, min_size=1))
+    some = [f"{place}" for place in range(count)]
+    table = Table(
+        "ward.csv",
+        columns,
+        list(range(2, count + 2)),
+        tuple(some) if data.draw(st.booleans()) else (),
+        data.draw(st.integers(0, 9)),
+        some if data.draw(st.booleans()) else [],
+    )
+    written = data.draw(st.sampled_from([None, Written(";", ("patient",), ("?",), {"ill": {"yes": 1, "9": None}})]))
+    back, as_written, patient = unpack(pack(table, written, "patient"))
+    assert (as_written, patient) == (written, "patient")
+    assert repr(vars(back)) == repr(vars(table)), "also the types of cells, and what is no number"
+
+
+def test_every_reading_after_the_first_sees_the_rows_of_the_first(file):
+    store = Memory()
+    first = read_begun(file, SCHEMA, ("patient",), store)
+    direct = read_fitting_records(file, SCHEMA, ("patient",))
+    assert first.inputs[:].tolist() == direct.inputs[:].tolist()
+    assert (first.labels.tolist(), first.identities) == (direct.labels.tolist(), direct.identities)
+    file.write_text(f"{HEADER}\nq1,a,1,1,1\n", encoding="utf-8")
+    assert read_begun(file, SCHEMA, ("patient",), store).identities == first.identities
+    file.unlink()
+    assert read_begun(file, SCHEMA, ("patient",), store).inputs[:].tolist() == first.inputs[:].tolist()
+    assert store.writes == 1
+
+
+def test_how_the_hospital_wrote_the_rows_is_kept_with_them(file):
+    store, written = Memory(), Written(",", (), None, {"ill": {"0": 1, "1": 0}})
+    before = read_begun(file, SCHEMA, ("patient",), store, written=written)
+    assert before.labels.tolist() == [1, 0, 0, 1]
+    after = read_begun(file, SCHEMA, ("patient",), store, written=Written(";", ("other",)))
+    assert after.labels.tolist() == before.labels.tolist()
+
+
+def test_a_file_that_cannot_be_used_keeps_nothing(file):
+    store = Memory()
+    file.write_text("patient,group\n", encoding="utf-8")
+    with pytest.raises(DataError):
+        read_begun(file, SCHEMA, ("patient",), store)
+    assert not store.kept()
+
+
+def test_who_withdraws_is_in_no_later_reading_and_everybody_else_is(file):
+    store = Memory()
+    before = read_begun(file, SCHEMA, ("patient",), store)
+    assert before.identities == ("7", "007", "p4")
+    name = name_of(["7"], by_patient=True)
+    store.people.add(name)
+    assert forget(store, [name]) == 2, "rows of '7' and '7.0', not of '007'"
+    assert "7" not in unpack(store.content)[0].columns["patient"]
+    after = read_begun(file, SCHEMA, ("patient",), store)
+    assert after.identities == ("007", "p4")
+    assert after.inputs[:].tolist() == before.inputs[:].tolist()[2:]
+    assert forget(store, [name]) == 0
+
+
+def test_a_withdrawal_before_the_first_reading_or_cut_off_counts_all_the_same(file):
+    early, late = Memory(), Memory()
+    early.people.add("p4")
+    assert read_begun(file, SCHEMA, ("patient",), early).identities == ("7", "007")
+    read_begun(file, SCHEMA, ("patient",), late)
+    late.people.add("p4")  # and its rows were not removed
+    assert read_begun(file, SCHEMA, ("patient",), late).identities == ("7", "007")
+    for store in (early, late):
+        assert "p4" not in unpack(store.content)[0].columns["patient"]
+
+
+def test_a_record_that_is_its_own_patient_is_withdrawn_by_its_identifying_cells(file):
+    store = Memory()
+    before = read_begun(file, BY_RECORD, ("patient", "age"), store)
+    name = name_of(["007", "70"], by_patient=False)
+    assert name in before.identities
+    store.people.add(name)
+    after = read_begun(file, BY_RECORD, ("patient", "age"), store)
+    assert after.identities == tuple(one for one in before.identities if one != name)
+
+
+def test_nothing_is_removed_where_nothing_was_kept():
+    assert forget(Memory(), ["p4"]) == 0
