@@ -157,14 +157,22 @@ def ledger_export(
     """Write the ledger and its cosignatures for others to read and check, signed with this silo's key."""
     from crypto.pki.certificates import require_data_set
     from silo_agent.oversight.recovery import checked
-    from silo_agent.oversight.signing import SUFFIX, sign_file
+    from silo_agent.oversight.signing import SUFFIX, is_vouched, sign_file
     from silo_agent.oversight.statement_page import statement_page
 
     settings = AgentConfig.load(config)
     credential = settings.credential()
     path = StateFolder(settings.state).ledger
     own = credential.identity.name
-    held = checked((item for item in Cosigned(path).latest() if item.checkpoint.silo == own), credential)
+    kept = [item for item in Cosigned(path).latest() if item.checkpoint.silo == own]
+    vouched = [item for item in kept if is_vouched(credential.trust, item)]
+    held = checked(vouched, credential)
+    if len(vouched) < len(kept):
+        typer.echo(
+            f"{len(kept) - len(vouched)} cosignatures are of a root that {settings.authority.name} no longer holds, and"
+            " are left out",
+            err=True,
+        )
     genesis, entries = read_history(path)
     require_data_set(credential.certificate_pem, genesis.data_set)
     at = datetime.now(UTC).isoformat(timespec="seconds")

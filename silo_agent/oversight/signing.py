@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from crypto.canonical import canonical
+from crypto.errors import UnknownAuthorityError
 from crypto.pki import timestamps
 from crypto.pki.certificates import Credential, Trust
 from crypto.pki.dated import Signer, signer_at
@@ -116,6 +117,27 @@ def cosigner_of(
         return signer_at(trust, certificate, message, signature, at, now=now).identity.uri
 
     return check(item, verify), signer
+
+
+def held_by(trust: Trust, item: Cosignature) -> Cosignature:
+    """Return a cosignature that this silo kept, with its true signer.
+
+    One of a root that was taken out of `authority.pem` was checked when it was kept. It counts on as it stands, because
+    it can only require more of the ledger. Raises `CryptoError`, `CosignError`.
+    """
+    try:
+        return cosigner_of(trust, item)[0]
+    except UnknownAuthorityError:
+        return item
+
+
+def is_vouched(trust: Trust, item: Cosignature) -> bool:
+    """Whether a root of `authority.pem` still vouches for who cosigned, so that others can check it."""
+    try:
+        trust.examine(item.certificate)
+    except UnknownAuthorityError:
+        return False
+    return True
 
 
 def verifier(trust: Trust) -> Verify:
