@@ -137,9 +137,7 @@ def test_a_study_of_05_goes_on_while_the_parties_are_upgraded(tmp_path, monkeypa
         yaml.safe_dump(policy_document(publish=["auc", "accuracy", "patients"])),
     )
     federation.prepare()
-    config = federation.place.coordinator_file
-    document = yaml.safe_load(config.read_text())
-    config.write_text(yaml.safe_dump({**document, "port": free_port()}))
+    fix_port(federation)
     groups = [[COORDINATOR], SILOS] if order == "coordinator first" else [SILOS, [COORDINATOR]]
     with federation:
         logs = federation.log(COORDINATOR).read_text()
@@ -178,6 +176,7 @@ def test_a_ledger_of_05_outlives_its_root(tmp_path, monkeypatch, old):
     policy = yaml.safe_dump(policy_document(publish=["auc", "accuracy", "patients"]))
     federation = Federation(tmp_path / "federation", study, write_sites(tmp_path / "data"), policy)
     federation.prepare()
+    fix_port(federation)
     with federation:
         federation.begin()
         assert follow(federation, over).state == "finished"
@@ -204,11 +203,9 @@ def test_a_ledger_of_05_outlives_its_root(tmp_path, monkeypatch, old):
         call_silo(federation, silo, "study", "approve", "second", "--data", "small")
     federation.start_coordinator()
     for silo in SILOS:
-        agent = yaml.safe_load(federation.config(silo).read_text())
-        agent["coordinator"] = f"127.0.0.1:{federation.port}"
-        federation.config(silo).write_text(yaml.safe_dump(agent))
         federation.start_silo(silo)
     try:
+        wait_for(federation.port)
         federation.begin()
         status = follow(federation, over)
         assert status.state == "finished", status.why
@@ -248,6 +245,25 @@ def call_silo(federation, silo, *arguments):
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def wait_for(port):
+    """The log still has the line of the start before."""
+    deadline = time.monotonic() + SECONDS
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+        except ConnectionRefusedError:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        else:
+            return
+
+
+def fix_port(federation):
+    """Let the coordinator have the same port after a restart."""
+    config = federation.place.coordinator_file
+    config.write_text(yaml.safe_dump({**yaml.safe_load(config.read_text()), "port": free_port()}))
 
 
 def free_port():
