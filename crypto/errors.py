@@ -18,6 +18,10 @@ class CertificateError(CryptoError):
     """A certificate, its key or the identity in it cannot be used or trusted."""
 
 
+class UnknownAuthorityError(CertificateError):
+    """Nobody of `authority.pem` signed the certificate: it is of another consortium, or its root was taken out."""
+
+
 class EnrolmentError(CryptoError):
     """A key, a request or an authority cannot be made or used as asked. Nothing was overwritten."""
 

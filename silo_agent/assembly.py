@@ -28,11 +28,13 @@ from silo_agent.learning.device import choose_device, limit_threads
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.personal_process import Job, wanted_round
 from silo_agent.metrics import Metrics
+from silo_agent.oversight.stamping import Stamping
 from silo_agent.protocol.client import Client, Heartbeat, Stopped
 from silo_agent.protocol.session import Session, session_name
 from silo_agent.protocol.witnessing import Witness, Witnessing
 from silo_agent.storage.approvals import source_of
 from silo_agent.storage.errors import StateError
+from silo_agent.storage.folders import StateFolder
 from silo_agent.storage.retention import Retaining, Retention
 from silo_agent.storage.rows import Withdrawals, row_key, rows_of
 from silo_agent.storage.state import State
@@ -148,11 +150,14 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
 
 
 def _renew(config: AgentConfig, credential: Credential, metrics: Metrics, stop: threading.Event) -> None:
-    """Keep certificate and revocation lists fresh until told to stop."""
+    """Keep certificate and revocation lists fresh, and the ledger's head timestamped, until told to stop."""
+    link = link_for(credential, config.authority_url, config.proxy)
+    stamping = Stamping(StateFolder(config.state), credential.trust, link)
+    threading.Thread(target=stamping.run, args=(stop,), name="stamping", daemon=True).start()
     renewal = Renewal(
         credential,
         config.files,
-        link_for(credential, config.authority_url, config.proxy),
+        link,
         tell=lambda level, text: log.log(getattr(logging, level.upper()), text),
         on_times=metrics.tell_times,
     )

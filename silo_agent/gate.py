@@ -57,7 +57,7 @@ from protos.messages import Place, Tensor
 from silo_agent.core.turns import OutOfTurnError
 from silo_agent.metrics import Metrics
 from silo_agent.oversight.approval import start_under
-from silo_agent.oversight.signing import cosigner_of, verifier
+from silo_agent.oversight.signing import held_by, verifier
 from silo_agent.pace import padded
 from silo_agent.storage.state import State
 
@@ -117,7 +117,7 @@ class Gate:
         self.ledger = open_ledger(ledger_path, self.policy, credential)
         try:
             # A cosignature counts here even if its certificate has expired: it can only require more of the ledger.
-            self._held = tuple(cosigner_of(trust, item)[0] for item in self._cosigned.latest())
+            self._held = tuple(held_by(trust, item) for item in self._cosigned.latest())
             self._require_held()
             start_under(self.ledger, policy_path, ledger_path.parent, trust)
         except BaseException:

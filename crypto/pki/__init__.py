@@ -14,5 +14,6 @@ __all__ = [
     "joining",
     "key_files",
     "reading",
+    "timestamps",
     "tls",
 ]

@@ -14,7 +14,7 @@ from functools import cached_property
 
 from cryptography import x509
 
-from crypto.errors import CertificateError
+from crypto.errors import CertificateError, UnknownAuthorityError
 from crypto.pki.reading import common_name, extension, fingerprint_of, is_issued, parse_certificates, to_pem
 
 _ASK = "give the authority.pem of your consortium"
@@ -101,7 +101,7 @@ class Bundle:
         return next((root for root in self.roots if root.fingerprint == fingerprint), None)
 
     def issuer_of(self, certificate: x509.Certificate) -> Authority:
-        """Return who of the bundle signed the certificate. Raises `CertificateError` that says why nobody did."""
+        """Return who of the bundle signed the certificate. Raises `UnknownAuthorityError` that says why nobody did."""
         for one in self.all:
             if is_issued(certificate, one.certificate):
                 return one
@@ -118,7 +118,7 @@ class Bundle:
                 f", but by {issuer!r}; have its request signed by that authority, or give the authority.pem of the"
                 " right consortium, which holds the root and the issuing authority"
             )
-        raise CertificateError(msg)
+        raise UnknownAuthorityError(msg)
 
 
 def _may_sign(certificate: x509.Certificate) -> bool:

@@ -21,6 +21,7 @@ BESIDE: Final = (
     "common.sh",
     "fedward-silo.service",
     "fedward-coordinator.service",
+    "fedward-authority.service",
     "gpu.conf",
 )
 """Files of deploy/install that lie in a release as they are."""

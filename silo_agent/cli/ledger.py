@@ -50,6 +50,7 @@ from silo_agent.config import AgentConfig
 from silo_agent.storage.folders import StateFolder
 
 if TYPE_CHECKING:
+    from crypto.pki.certificates import Credential
     from crypto.pki.dated import Signer
 
 ledger_app = typer.Typer(help="What the data set has spent.", no_args_is_help=True)
@@ -119,19 +120,31 @@ def ledger_verify(
     signature: Annotated[
         Path | None, typer.Option(help="The export's signature; by default the file beside it.")
     ] = None,
+    lists: Annotated[
+        Path | None,
+        typer.Option(help="Revocation lists, archived ones too; by default crls.pem beside the authority's file."),
+    ] = None,
 ) -> None:
-    """Check the chain of hashes from the first entry to the last, and that all cosigned entries are in it."""
+    """Check the chain of hashes from the first entry to the last, and that all cosigned and stamped heads are in it."""
     if export is not None:
         if authority is None:
             msg = "checking an export needs the consortium's certificate; give it with --authority authority.pem"
             raise ExportError(msg)
-        _verify_export(export, authority, signature)
+        _verify_export(export, authority, signature, lists)
         return
-    held, _, entries = _whole_history(StateFolder(AgentConfig.load(config).state).ledger)
+    settings = AgentConfig.load(config)
+    files = StateFolder(settings.state)
+    held, genesis, entries = _whole_history(files.ledger)
     debits = sum(isinstance(entry.event, Debit) for entry in entries)
     others = f" and {len(entries) - debits} other entries" if len(entries) > debits else ""
     witnesses = f", with what {', '.join(item.signer for item in held)} cosigned" if held else ""
     typer.echo(f"{debits} debits{others}, the chain holds{witnesses}")
+    if files.stamps():
+        from crypto.pki.certificates import Trust
+        from silo_agent.oversight.stamping import stamped_heads
+
+        newest = stamped_heads(files, genesis, entries, Trust.load(settings.authority, lists or settings.crls))[-1]
+        typer.echo(f"up to entry {newest.head.sequence} timestamped by the authority on {newest.at:%Y-%m-%d %H:%M} UTC")
 
 
 @ledger_app.command("export")
@@ -144,14 +157,22 @@ def ledger_export(
     """Write the ledger and its cosignatures for others to read and check, signed with this silo's key."""
     from crypto.pki.certificates import require_data_set
     from silo_agent.oversight.recovery import checked
-    from silo_agent.oversight.signing import SUFFIX, sign_file
+    from silo_agent.oversight.signing import SUFFIX, is_vouched, sign_file
     from silo_agent.oversight.statement_page import statement_page
 
     settings = AgentConfig.load(config)
     credential = settings.credential()
     path = StateFolder(settings.state).ledger
     own = credential.identity.name
-    held = checked((item for item in Cosigned(path).latest() if item.checkpoint.silo == own), credential)
+    kept = [item for item in Cosigned(path).latest() if item.checkpoint.silo == own]
+    vouched = [item for item in kept if is_vouched(credential.trust, item)]
+    held = checked(vouched, credential)
+    if len(vouched) < len(kept):
+        typer.echo(
+            f"{len(kept) - len(vouched)} cosignatures are of a root that {settings.authority.name} no longer holds, and"
+            " are left out",
+            err=True,
+        )
     genesis, entries = read_history(path)
     require_data_set(credential.certificate_pem, genesis.data_set)
     at = datetime.now(UTC).isoformat(timespec="seconds")
@@ -169,6 +190,7 @@ def ledger_export(
     beside.unlink(missing_ok=True)
     out.write_bytes(content)
     sign_file(credential, form.value, at, content).write(beside)
+    _stamp(beside, settings, credential)
     typer.echo(f"{out} and {beside.name}: {len(entries)} entries, head {made.head.sequence} {made.head.hash}")
 
 
@@ -243,16 +265,43 @@ def _whole_history(path: Path) -> tuple[tuple[Cosignature, ...], Genesis, tuple[
     return held, genesis, entries
 
 
-def _verify_export(path: Path, authority: Path, beside: Path | None) -> None:
-    from silo_agent.oversight.audit import audit
-    from silo_agent.oversight.signing import read_signed, signer_of
+def _stamp(signature: Path, settings: AgentConfig, credential: Credential) -> None:
+    """Have a signature's file timestamped, if there is an issuing authority. Without a stamp the export stands too."""
+    from crypto.errors import CryptoError
+    from crypto.pki.joining.renewal import link_for
+    from silo_agent.oversight.signing import stamp_beside
+    from silo_agent.oversight.stamping import stamp
 
-    content, detached, trust = read_signed(path, authority, beside)
+    beside = stamp_beside(signature)
+    beside.unlink(missing_ok=True)
+    link = link_for(credential, settings.authority_url, settings.proxy)
+    if link is None:
+        return
+    try:
+        reply, at = stamp(signature.read_bytes(), link(), credential.trust)
+    except CryptoError as fault:
+        typer.echo(f"no timestamp, so nothing will show later how old the signature is: {fault}", err=True)
+    else:
+        beside.write_bytes(reply)
+        typer.echo(f"{beside.name}: timestamped on {at:%Y-%m-%d %H:%M} UTC")
+
+
+def _verify_export(path: Path, authority: Path, beside: Path | None, lists: Path | None) -> None:
+    from silo_agent.oversight.audit import audit
+    from silo_agent.oversight.signing import SUFFIX, read_signed, signer_of, stamp_beside
+    from silo_agent.oversight.stamping import time_of
+
+    content, detached, trust = read_signed(path, authority, beside, lists=lists)
+    signature = beside or path.with_name(path.name + SUFFIX)
+    stamp = stamp_beside(signature)
+    known = time_of(stamp.read_bytes(), signature.read_bytes(), trust) if stamp.exists() else None
+    if known is not None:
+        typer.echo(f"timestamped by the authority on {known:%Y-%m-%d %H:%M} UTC")
     if detached.kind != Form.JSON:
-        typer.echo(f"signed by {_vouched(signer_of(trust, detached, content), detached.at)}")
+        typer.echo(f"signed by {_vouched(signer_of(trust, detached, content, known=known), detached.at)}")
         typer.echo("only a JSON export has what is needed to recompute hashes and epsilons")
         return
-    found = audit(content, detached, trust)
+    found = audit(content, detached, trust, known=known)
     export = found.export
     typer.echo(f"signed by {_vouched(found.signer, export.at)}")
     typer.echo(f"{len(export.entries)} entries, the chain holds, head {export.head.sequence} {export.head.hash}")
@@ -270,12 +319,19 @@ def _verify_export(path: Path, authority: Path, beside: Path | None) -> None:
 
 
 def _vouched(signer: Signer, at: str) -> str:
-    """Return who signed and when, and what that time is worth if the certificate has expired."""
-    if signer.expired is None:
+    """Return who signed and when, and what that time is worth if the certificate has ended."""
+    if signer.expired is None and signer.revoked is None:
         return f"{signer.identity}, {at}"
+    ends = [f"expired on {signer.expired:%Y-%m-%d}"] if signer.expired is not None else []
+    ends += [f"was revoked as of {signer.revoked:%Y-%m-%d}"] if signer.revoked is not None else []
+    proof = (
+        f"The timestamp of {signer.known:%Y-%m-%d} shows that the signature is that old"
+        if signer.known is not None
+        else "Nobody can prove that the signature is that old"
+    )
     return (
-        f"{signer.identity}, who says that it signed at {at}: its certificate was valid then and expired on"
-        f" {signer.expired:%Y-%m-%d}. Nobody can prove that the signature is that old"
+        f"{signer.identity}, who says that it signed at {at}: its certificate was valid then and {' and '.join(ends)}."
+        f" {proof}"
     )
 
 

@@ -36,12 +36,16 @@ class Audit:
     cosigned: tuple[tuple[Cosignature, Signer], ...]
 
 
-def audit(content: bytes, detached: Detached, trust: Trust, *, now: datetime | None = None) -> Audit:
+def audit(
+    content: bytes, detached: Detached, trust: Trust, *, now: datetime | None = None, known: datetime | None = None
+) -> Audit:
     """Check a JSON export and its signature; `now` (aware) defaults to the clock.
+
+    `known` is when the export's signature was timestamped, if it was: all that the export holds was there then.
 
     Raises `CryptoError` if the file is not what its silo signed, and the `LedgerError` that names any other fault.
     """
-    signer = signer_of(trust, detached, content, now=now)
+    signer = signer_of(trust, detached, content, now=now, known=known)
     export = read_export(content)
     if (export.silo, export.at) != (signer.identity.uri, detached.at):
         msg = (
@@ -50,10 +54,14 @@ def audit(content: bytes, detached: Detached, trust: Trust, *, now: datetime | N
         )
         raise ExportError(msg)
     require_data_set(detached.certificate, export.genesis.data_set)
-    return Audit(export, signer, tuple(_recoveries(export, trust, now)), tuple(_cosigned(export, trust, now)))
+    return Audit(
+        export, signer, tuple(_recoveries(export, trust, now, known)), tuple(_cosigned(export, trust, now, known))
+    )
 
 
-def _recoveries(export: Export, trust: Trust, now: datetime | None) -> Iterator[tuple[int, Recovery, Signer]]:
+def _recoveries(
+    export: Export, trust: Trust, now: datetime | None, known: datetime | None
+) -> Iterator[tuple[int, Recovery, Signer]]:
     for entry in export.entries:
         event = entry.event
         if not isinstance(event, Recovery):
@@ -62,7 +70,7 @@ def _recoveries(export: Export, trust: Trust, now: datetime | None) -> Iterator[
         message = recovery_message(export.genesis.data_set, after, event.covers, event.costs, event.responsible)
         try:
             signature, certificate = bytes.fromhex(event.signature), event.certificate.encode()
-            signer = signer_at(trust, certificate, message, signature, entry.at, role=Role.SILO, now=now)
+            signer = signer_at(trust, certificate, message, signature, entry.at, role=Role.SILO, now=now, known=known)
             require_data_set(certificate, export.genesis.data_set)
         except (CryptoError, ValueError) as error:
             why = str(error) if isinstance(error, CryptoError) else "it is not written in hex"
@@ -77,10 +85,12 @@ def _recoveries(export: Export, trust: Trust, now: datetime | None) -> Iterator[
         yield entry.sequence, event, signer
 
 
-def _cosigned(export: Export, trust: Trust, now: datetime | None) -> Iterator[tuple[Cosignature, Signer]]:
+def _cosigned(
+    export: Export, trust: Trust, now: datetime | None, known: datetime | None
+) -> Iterator[tuple[Cosignature, Signer]]:
     for item in export.cosigned:
         try:
-            found, signer = cosigner_of(trust, item, now=now)
+            found, signer = cosigner_of(trust, item, now=now, known=known)
         except CryptoError as error:
             msg = f"the cosignature of entry {item.checkpoint.head.sequence} is not valid: {error}"
             raise ExportError(msg) from None

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Final
 
 from crypto.canonical import canonical
+from crypto.errors import UnknownAuthorityError
+from crypto.pki import timestamps
 from crypto.pki.certificates import Credential, Trust
 from crypto.pki.dated import Signer, signer_at
 from crypto.pki.identity import Role
@@ -84,24 +86,58 @@ def read_signed(
     return content, Detached.read(beside or path.with_name(path.name + SUFFIX)), trust
 
 
-def signer_of(trust: Trust, detached: Detached, content: bytes, *, now: datetime | None = None) -> Signer:
-    """Return the silo that signed these bytes. Raises `CertificateError`, `SignatureRefused`."""
-    message = _message(detached.kind, detached.at, content)
-    return signer_at(trust, detached.certificate, message, detached.signature, detached.at, role=Role.SILO, now=now)
+def stamp_beside(signature: Path) -> Path:
+    """The file of the timestamp of a signature's file."""
+    return signature.with_name(signature.name + timestamps.SUFFIX)
 
 
-def cosigner_of(trust: Trust, item: Cosignature, *, now: datetime | None = None) -> tuple[Cosignature, Signer]:
+def signer_of(
+    trust: Trust, detached: Detached, content: bytes, *, now: datetime | None = None, known: datetime | None = None
+) -> Signer:
+    """Return the silo that signed these bytes. `known` is when the signature was timestamped, if it was.
+
+    Raises `CertificateError`, `SignatureRefused`.
+    """
+    message, at = _message(detached.kind, detached.at, content), detached.at
+    return signer_at(trust, detached.certificate, message, detached.signature, at, role=Role.SILO, now=now, known=known)
+
+
+def cosigner_of(
+    trust: Trust, item: Cosignature, *, now: datetime | None = None, known: datetime | None = None
+) -> tuple[Cosignature, Signer]:
     """Return a cosignature with its true signer. If the certificate has expired since, the checkpoint's time counts.
 
-    Raises `CryptoError`, and `CosignError` for a signer who cannot cosign.
+    `known` is when what holds it was timestamped, if it was. Raises `CryptoError`, and `CosignError` for a signer who
+    cannot cosign.
     """
     message, at = item.checkpoint.message, item.checkpoint.at
-    signer = signer_at(trust, item.certificate, message, item.signature, at, now=now)
+    signer = signer_at(trust, item.certificate, message, item.signature, at, now=now, known=known)
 
     def verify(certificate: bytes, message: bytes, signature: bytes, _: str | None) -> str:
         return signer_at(trust, certificate, message, signature, at, now=now).identity.uri
 
     return check(item, verify), signer
+
+
+def held_by(trust: Trust, item: Cosignature) -> Cosignature:
+    """Return a cosignature that this silo kept, with its true signer.
+
+    One of a root that was taken out of `authority.pem` was checked when it was kept. It counts on as it stands, because
+    it can only require more of the ledger. Raises `CryptoError`, `CosignError`.
+    """
+    try:
+        return cosigner_of(trust, item)[0]
+    except UnknownAuthorityError:
+        return item
+
+
+def is_vouched(trust: Trust, item: Cosignature) -> bool:
+    """Whether a root of `authority.pem` still vouches for who cosigned, so that others can check it."""
+    try:
+        trust.examine(item.certificate)
+    except UnknownAuthorityError:
+        return False
+    return True
 
 
 def verifier(trust: Trust) -> Verify:

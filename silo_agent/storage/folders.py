@@ -5,6 +5,7 @@
     session.sealed                         the name of this agent's key store
     withdrawn.sealed                       who has withdrawn (`rows`); beside it a lock
     policies/DIGEST.json                   policies that were in force
+    timestamps/DAY.json                    the ledger's head of a day, stamped (`oversight.stamping`)
     witnessed/SILO.json                    other silos' latest checkpoints
     models/DIGEST.safetensors              models that were handed over by the silos of another study
     studies/STUDY/                         models, results and secrets of a study (`StudyFolder`)
@@ -22,6 +23,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Final
 
@@ -223,6 +225,14 @@ class StateFolder:
     def policy(self, digest: str) -> Path:
         """A policy that was in force."""
         return self.path / "policies" / f"{digest}.json"
+
+    def stamp(self, day: date) -> Path:
+        """The stamp of the ledger's head that was made on a day."""
+        return self.path / "timestamps" / f"{day.isoformat()}.json"
+
+    def stamps(self) -> list[Path]:
+        """All of them, oldest first."""
+        return sorted((self.path / "timestamps").glob("????-??-??.json"))
 
     def witnessed(self, silo: str) -> Path:
         """The latest checkpoint of another silo's ledger."""

@@ -19,6 +19,8 @@ import pytest
 import yaml
 
 from coordinator.errors import OperatorError
+from crypto.pki.authority import root
+from crypto.pki.authority.building import read_request
 from deploy.local import processes
 from deploy.local.federation import Federation
 from deploy.local.parties import COORDINATOR
@@ -135,9 +137,7 @@ def test_a_study_of_05_goes_on_while_the_parties_are_upgraded(tmp_path, monkeypa
         yaml.safe_dump(policy_document(publish=["auc", "accuracy", "patients"])),
     )
     federation.prepare()
-    config = federation.place.coordinator_file
-    document = yaml.safe_load(config.read_text())
-    config.write_text(yaml.safe_dump({**document, "port": free_port()}))
+    fix_port(federation)
     groups = [[COORDINATOR], SILOS] if order == "coordinator first" else [SILOS, [COORDINATOR]]
     with federation:
         logs = federation.log(COORDINATOR).read_text()
@@ -167,6 +167,103 @@ def test_a_study_of_05_goes_on_while_the_parties_are_upgraded(tmp_path, monkeypa
             [old / "fedward-silo", "ledger", "verify", "-c", federation.config(silo)], check=False
         )
         assert verified.returncode == 0, "version 0.5, to which a hospital rolls back, reads the ledger"
+
+
+def test_a_ledger_of_05_outlives_its_root(tmp_path, monkeypatch, old):
+    """Both roots are trusted, then the old one is taken out; the ledger goes on, and what it cannot check it keeps."""
+    versions = Versions(old, monkeypatch)
+    study = write_yaml(tmp_path / "study.yaml", study_document(personal=None))
+    policy = yaml.safe_dump(policy_document(publish=["auc", "accuracy", "patients"]))
+    federation = Federation(tmp_path / "federation", study, write_sites(tmp_path / "data"), policy)
+    federation.prepare()
+    fix_port(federation)
+    with federation:
+        federation.begin()
+        assert follow(federation, over).state == "finished"
+        federation.wait_for_silos()
+    versions.new()
+    before = {silo: entries(federation, silo, versions.now) for silo in SILOS}
+    roots = change_root(federation, tmp_path / "second")
+    for place in federation.place.root.iterdir():
+        if (place / "certificate.pem").exists():
+            (place / "authority.pem").write_bytes(b"".join(roots))
+    for silo in SILOS:
+        assert "the chain holds, with what" in call_silo(federation, silo, "ledger", "verify")
+    exported = tmp_path / "of-05.json"
+    call_silo(federation, "north", "ledger", "export", "--format", "json", "--out", exported)
+    (tmp_path / "both.pem").write_bytes(b"".join(roots))
+    audit = ["ledger", "verify", "--export", exported, "--authority", tmp_path / "both.pem"]
+    assert "cosigned by fedward://" in call_silo(federation, "north", *audit)
+
+    for place in federation.place.root.iterdir():  # nobody was cosigned under the new root yet
+        if (place / "certificate.pem").exists():
+            (place / "authority.pem").write_bytes(roots[1])
+    write_yaml(study, study_document(personal=None, name="second"))
+    for silo in SILOS:
+        call_silo(federation, silo, "study", "approve", "second", "--data", "small")
+    federation.start_coordinator()
+    for silo in SILOS:
+        federation.start_silo(silo)
+    try:
+        wait_for(federation.port)
+        federation.begin()
+        status = follow(federation, over)
+        assert status.state == "finished", status.why
+        federation.wait_for_silos()
+    finally:
+        federation.stop()
+    for silo in SILOS:
+        after = entries(federation, silo, versions.now)
+        assert after[: len(before[silo])] == before[silo]
+        assert len(after) > len(before[silo])
+        assert "the chain holds, with what" in call_silo(federation, silo, "ledger", "verify")
+    again = tmp_path / "later.json"
+    call_silo(federation, "north", "ledger", "export", "--format", "json", "--out", again)
+    (tmp_path / "new.pem").write_bytes(roots[1])
+    audit = ["ledger", "verify", "--export", again, "--authority", tmp_path / "new.pem"]
+    assert "cosigned by fedward://" in call_silo(federation, "north", *audit)
+
+
+def change_root(federation, folder):
+    """A second root that goes on with the register of the first and certifies everybody. Returns both."""
+    first = federation.place.authority
+    second = root.init(folder, "second", 400, predecessor=first)
+    for place in federation.place.root.iterdir():
+        if (place / "request.csr").exists():
+            asked = read_request((place / "request.csr").read_bytes())
+            hosts = ["127.0.0.1"] if place.name == COORDINATOR else []
+            pem = (place / "request.csr").read_bytes()
+            signed = root.sign(folder, pem, subject=asked.subject, days=90, hosts=hosts)
+            (place / "certificate.pem").write_bytes(signed)
+    return [(first / "authority.pem").read_bytes(), second]
+
+
+def call_silo(federation, silo, *arguments):
+    command = [Path(sys.executable).parent / "fedward-silo", *arguments]
+    if "--export" not in arguments:
+        command += ["-c", federation.config(silo)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def wait_for(port):
+    """The log still has the line of the start before."""
+    deadline = time.monotonic() + SECONDS
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+        except ConnectionRefusedError:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        else:
+            return
+
+
+def fix_port(federation):
+    """Let the coordinator have the same port after a restart."""
+    config = federation.place.coordinator_file
+    config.write_text(yaml.safe_dump({**yaml.safe_load(config.read_text()), "port": free_port()}))
 
 
 def free_port():

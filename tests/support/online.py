@@ -12,10 +12,11 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from crypto.pki.admission import Token
-from crypto.pki.authority import issuing, root
+from crypto.pki.authority import issuing, root, timestamping
 from crypto.pki.authority.issuing import BUNDLE_FILE, ROOT_LISTS_FILE, IssuingAuthority
 from crypto.pki.authority.keeping import Keeper
 from crypto.pki.authority.service.server import Service
+from crypto.pki.authority.timestamping import TimestampingAuthority
 from crypto.pki.certificates import Credential
 from crypto.pki.enrolment import create_request
 from crypto.pki.identity import Identity, Role, Subject
@@ -104,10 +105,20 @@ def load(home: Path) -> Credential:
     return Credential.load(home / "certificate.pem", home / "key.pem", home / "authority.pem")
 
 
+def stamping(online: Online) -> TimestampingAuthority:
+    """A timestamping authority beside the issuing one."""
+    if not (online.issuing / timestamping.CERTIFICATE_FILE).exists():
+        request = timestamping.prepare(online.issuing, "Stamps of tests")
+        (online.issuing / timestamping.CERTIFICATE_FILE).write_bytes(root.certify_timestamps(online.root, request))
+    found = TimestampingAuthority.load(online.issuing)
+    assert found is not None
+    return found
+
+
 @contextmanager
-def serving(online: Online) -> Iterator[str]:
+def serving(online: Online, stamps: TimestampingAuthority | None = None) -> Iterator[str]:
     """Serve the issuing authority over HTTPS; gives its URL."""
-    service = Service(online.authority, "127.0.0.1", 0, LOOPBACK)
+    service = Service(online.authority, "127.0.0.1", 0, LOOPBACK, stamps)
     thread = threading.Thread(target=service.serve, daemon=True)
     thread.start()
     yield f"https://localhost:{service.port}"

@@ -56,7 +56,7 @@ def read_request(request: bytes) -> Request:
 
 
 def read_authority_request(request: bytes) -> tuple[str, ec.EllipticCurvePublicKey]:
-    """Return name and key of an issuing authority's request. Raises `EnrolmentError`."""
+    """Return name and key of an issuing or timestamping authority's request. Raises `EnrolmentError`."""
     try:
         found = _load(request)
         names = [str(one.value) for one in found.subject.get_attributes_for_oid(x509.NameOID.COMMON_NAME)]
@@ -65,7 +65,7 @@ def read_authority_request(request: bytes) -> tuple[str, ec.EllipticCurvePublicK
     except (ValueError, TypeError, UnsupportedAlgorithm):
         plain = False
     if not plain:
-        msg = "the file is no request of an issuing authority; take the one that `fedward-authority issuing` wrote"
+        msg = "it is no request of an issuing authority or of one for timestamps; take the .csr that its command wrote"
         raise EnrolmentError(msg)
     return names[0], key
 
@@ -218,6 +218,20 @@ def server(
         _leaf(common_name("issuing service"), certificate.subject, public_key, times, key)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
         .add_extension(x509.SubjectAlternativeName(general_names(hosts)), critical=False)
+    )
+    return to_pem(builder.sign(key, hashes.SHA256()))
+
+
+def timestamping(
+    name: str,
+    public_key: ec.EllipticCurvePublicKey,
+    times: tuple[datetime, datetime],
+    above: tuple[x509.Certificate, ec.EllipticCurvePrivateKey],
+) -> bytes:
+    """A timestamping authority's certificate, signed by a root: for timestamps alone (RFC 3161, 2.3). PEM."""
+    certificate, key = above
+    builder = _leaf(common_name(name), certificate.subject, public_key, times, key).add_extension(
+        x509.ExtendedKeyUsage([ExtendedKeyUsageOID.TIME_STAMPING]), critical=True
     )
     return to_pem(builder.sign(key, hashes.SHA256()))
 

@@ -1,4 +1,4 @@
-"""`fedward-authority issuing`, `delegate`, `admit`, `revoke`, `crl`, `register`: certificates online, and their end."""
+"""`fedward-authority issuing`, `delegate`, `admit`, `revoke`, `crl`, `register` and those of timestamps."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import typer
 from crypto.errors import EnrolmentError
 from crypto.pki.authority import issuing as online
 from crypto.pki.authority import root
-from crypto.pki.authority.asking import diagnosed, passphrase, read, warn_unprotected
+from crypto.pki.authority import timestamping as stamps
+from crypto.pki.authority.asking import diagnosed, passphrase, read, require_new, warn_unprotected
 from crypto.pki.authority.building import read_authority_request
 from crypto.pki.authority.issuing import IssuingAuthority, take_back
 from crypto.pki.authority.keeping import NEWEST_LIST
@@ -66,6 +67,37 @@ def delegate(
         write_new(out / online.BUNDLE_FILE, bundle, secret=False)
         write_new(out / online.ROOT_LISTS_FILE, lists, secret=False)
         typer.echo(f"delegated to {name!r} for {days} days; carry both files in {out} to its folder")
+
+
+def timestamping(
+    folder: Annotated[Path, typer.Argument(help="Folder of the issuing authority, whose service will answer.")],
+    name: Annotated[str, typer.Option(help="Name of the timestamping authority, for people.")],
+) -> None:
+    """Make a key for timestamps alone, which lasts for years, and a request for the root."""
+    with diagnosed():
+        given = passphrase(confirm=True)
+        _, key = read_authority_request(stamps.prepare(folder, name, passphrase=given))
+        typer.echo(f"timestamping authority {name!r}, key SHA-256 {key_fingerprint(key)}")
+        typer.echo(
+            f"carry {stamps.REQUEST_FILE} to the root (`fedward-authority certify-timestamps`), and what it writes"
+            f" back into this folder as {stamps.CERTIFICATE_FILE}"
+        )
+        warn_unprotected(given)
+
+
+def certify_timestamps(
+    folder: Root,
+    request: Annotated[Path, typer.Argument(help="The timestamping authority's request (.csr).")],
+    out: Annotated[Path, typer.Option(help="New file for its certificate.")],
+) -> None:
+    """Certify a timestamping authority, for as long as the root lasts."""
+    with diagnosed():
+        pem = read(request)
+        name, key = read_authority_request(pem)
+        typer.echo(f"the request is of {name!r}, key SHA-256 {key_fingerprint(key)}: compare it on the other machine")
+        require_new(out)
+        write_new(out, root.certify_timestamps(folder, pem, passphrase=passphrase(confirm=False)), secret=False)
+        typer.echo(f"{out}: put it beside {stamps.KEY_FILE}, and start the service anew")
 
 
 def admit(  # noqa: PLR0917  # typer calls it, by name
@@ -167,7 +199,9 @@ def register(folder: Folder) -> None:
         typer.echo(f"the register is whole, SHA-256 {found.head()}", err=True)
 
 
-COMMANDS: tuple[Callable[..., None], ...] = (issuing, delegate, admit, revoke, crl, register)
+COMMANDS: tuple[Callable[..., None], ...] = (
+    issuing, delegate, timestamping, certify_timestamps, admit, revoke, crl, register,
+)  # fmt: skip
 
 
 def _is_issuing(folder: Path) -> bool:

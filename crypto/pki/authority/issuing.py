@@ -38,6 +38,9 @@ LIFE = timedelta(days=7)
 """How long a certificate lasts: short, so that a lost one is soon worth nothing."""
 OPERATOR_LIFE = timedelta(days=30)
 """The same for operators, whose certificates are renewed only when they use them."""
+DAILY = 24
+"""Most certificates of one admission in 24 hours. A program renews every other day; this bounds what one that is faulty
+or hostile writes into the register."""
 LIST_LIFE = timedelta(days=2)
 """How long a list is fresh: as long as the parties can do without this authority."""
 
@@ -172,6 +175,12 @@ class IssuingAuthority:
 
     def _issue(self, register: Register, asked: Request, admission: Admission, now: datetime) -> bytes:
         begin, _ = building.period(1, now)
+        if register.count_certificates(admission, begin - timedelta(days=1)) >= DAILY:
+            msg = (
+                f"{admission.subject.identity} had {DAILY} certificates within a day and gets no more until the first"
+                " of them is a day old; find out which program asks so often"
+            )
+            raise EnrolmentError(msg)
         above = (self._me, self._me.above) if self._me.above is not None else (self._me,)
         life = OPERATOR_LIFE if admission.subject.identity.role is Role.OPERATOR else LIFE
         ends = [now.replace(microsecond=0) + life, admission.expires]

@@ -93,6 +93,12 @@ class Register:
             fields["admission"] = f"{admission.serial:x}"
         self._append(CERTIFICATE, **_described(certificate_pem), **fields)
 
+    def count_certificates(self, admission: Admission, after: datetime) -> int:
+        """Return how many certificates of an admission begin after a time. Raises as `entries`."""
+        serial = f"{admission.serial:x}"
+        mine = (one for one in self.entries() if one["kind"] == CERTIFICATE and one.get("admission") == serial)
+        return sum(datetime.fromisoformat(one["not_before"]) > after for one in mine)
+
     def admit(self, admission: Admission) -> None:
         """Append an admission, durably: the party may be certified online. Raises `EnrolmentError`."""
         self._append(

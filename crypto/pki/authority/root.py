@@ -108,6 +108,20 @@ def delegate(
     return bundle
 
 
+def certify_timestamps(folder: Path, request_pem: bytes, *, passphrase: bytes | None = None) -> bytes:
+    """Certify a timestamping authority for as long as this root lasts; return its certificate (PEM).
+
+    Raises `EnrolmentError`, `CertificateError`.
+    """
+    name, key = building.read_authority_request(request_pem)
+    keeper = load(folder, passphrase)
+    begins = datetime.now(UTC).replace(microsecond=0) - building.CLOCK_SKEW
+    with Register.open(folder) as register:
+        pem = building.timestamping(name, key, (begins, keeper.certificate.not_valid_after_utc), keeper.above)
+        register.delegate(pem, name, ())
+    return pem
+
+
 def admit(  # what the root promises has so many parts
     folder: Path,
     subject: Subject,

@@ -4,4 +4,4 @@
 `telling` has what the commands share.
 """
 
-__all__ = ["enrol", "renewal", "telling"]
+__all__ = ["enrol", "link", "renewal", "telling"]

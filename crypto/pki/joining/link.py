@@ -23,6 +23,7 @@ from crypto.pki.reading import to_pem
 
 SECONDS = 20.0
 _MAX_ANSWER = 1 << 24
+QUERY_TYPE = "application/timestamp-query"
 _EST = "/.well-known/est"
 _HTTPS = 443
 Shown = tuple[Path, Path, bytes | None]
@@ -49,6 +50,11 @@ class Link:
         if status == http.client.NOT_MODIFIED:
             return tag, None
         return found, self._ok(status, body)
+
+    def timestamp(self, query: bytes) -> bytes:
+        """Have a query (`timestamps.query_for`) stamped; return the reply. Raises `EnrolmentError`."""
+        status, body, _ = self._ask("POST", "/timestamp", {"Content-Type": QUERY_TYPE}, query)
+        return self._ok(status, body)
 
     def enroll(self, request_pem: bytes, token: str) -> bytes:
         """Redeem a token; return the certificate (PEM). Raises `EnrolmentError` with the authority's reason."""

@@ -31,7 +31,7 @@ def copy(release, tmp_path):
 
 
 @analyzed
-@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("role", [*ROLES, "authority"])
 def test_a_unit_is_valid_and_little_exposed(role, tmp_path):
     unit = (INSTALL / f"fedward-{role}.service").read_text()
     here = tmp_path / f"fedward-{role}.service"

@@ -8,7 +8,7 @@ from crypto.pki.certificates import Credential, Trust
 from policies.errors import CosignError, ExportError
 from policies.ledger.chain import Genesis
 from policies.ledger.cosign import checkpoint
-from silo_agent.oversight.signing import Detached, cosigner_of, sign_file, signer_of, verifier
+from silo_agent.oversight.signing import Detached, cosigner_of, held_by, is_vouched, sign_file, signer_of, verifier
 from support.cosigners import cosigned
 
 NOW = datetime.now(UTC).replace(microsecond=0) + timedelta(days=1)
@@ -94,6 +94,18 @@ def test_a_cosignature_counts_as_of_its_statement(authority, coordinator, creden
         cosigner_of(
             trust, replace(cosigned(said, coordinator, credentials["north"]), checkpoint=replace(said, epsilon=1.0))
         )
+
+
+def test_a_kept_cosignature_of_a_root_that_was_taken_out_counts_on_and_a_forged_one_does_not(
+    authority, foreign_authority, coordinator, credentials
+):
+    now, after = Trust(authority.pem), Trust(foreign_authority.pem)
+    said = checkpoint("north", Genesis("north-ward", 0.2, 1e-5), (), AT)
+    kept = replace(cosigned(said, coordinator, credentials["north"]), signer="fedward://coordinator/hub")
+    assert held_by(now, kept) == held_by(after, kept) == kept
+    assert (is_vouched(now, kept), is_vouched(after, kept)) == (True, False)
+    with pytest.raises(SignatureRefused):
+        held_by(now, replace(kept, checkpoint=replace(said, epsilon=1.0)))
 
 
 def test_a_head_is_checked_against_the_authority(authority, coordinator):

@@ -1,4 +1,5 @@
 import inspect
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ NAMES = {
     STATE.withdrawn: "withdrawn.sealed",
     STATE.withdrawing: "withdrawn.lock",
     STATE.policy("d" * 64): f"policies/{'d' * 64}.json",
+    STATE.stamp(date(2026, 11, 23)): "timestamps/2026-11-23.json",
     STATE.witnessed("south"): "witnessed/south.json",
     STATE.study(PLACE.study).path: HERE,
     STATE.outbox(PLACE.study): f"outbox/{PLACE.study}",

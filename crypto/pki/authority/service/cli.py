@@ -27,6 +27,7 @@ def serve(
 ) -> None:
     """Certify and renew online, and hand out the lists, until stopped. Never on the coordinator's machine."""
     from crypto.pki.authority.service.server import Service  # noqa: PLC0415  # a silo has no cheroot
+    from crypto.pki.authority.timestamping import TimestampingAuthority  # noqa: PLC0415  # nor asn1crypto
 
     structlog.configure(
         processors=[
@@ -43,15 +44,20 @@ def serve(
         if not colon or not port.isdecimal():
             msg = "--listen is written address:port"
             raise EnrolmentError(msg)
-        authority = IssuingAuthority.load(folder, passphrase=passphrase(confirm=False))
+        given = passphrase(confirm=False)
+        authority = IssuingAuthority.load(folder, passphrase=given)
+        stamps = TimestampingAuthority.load(folder, passphrase=given)
         authority.lists_pem()
         try:
-            service = Service(authority, address, int(port), host)
+            service = Service(authority, address, int(port), host, stamps)
         except OSError as error:
             msg = f"{listen} cannot be served ({error.strerror or error}); give another --listen"
             raise EnrolmentError(msg) from None
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: threading.Thread(target=service.close).start())
-        log.info("serving", version=version("fedward"), authority=authority.name, port=service.port)
+        stamping = stamps is not None
+        log.info(
+            "serving", version=version("fedward"), authority=authority.name, port=service.port, timestamps=stamping
+        )
         service.serve()
         log.info("stopped")

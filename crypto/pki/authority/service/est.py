@@ -4,6 +4,7 @@
     POST /.well-known/est/simpleenroll    a first certificate, for a token as the password of HTTP Basic (3.2.3, 4.2.1)
     POST /.well-known/est/simplereenroll  the next one, for the certificate that TLS shows (4.2.2)
     GET  /authority.pem, /crls.pem        the same authorities, and the newest lists of all of them, as PEM
+    POST /timestamp                       a stamp of a digest (RFC 3161, 3.4), if this authority has a key for it
     GET  /healthz                         whether it answers
 
 Guarantees: every request gets one answer. A refusal is one sentence for the caller to read; of an unforeseen error only
@@ -31,10 +32,12 @@ from crypto.pki.reading import parse_certificate, parse_certificates
 
 if TYPE_CHECKING:
     from crypto.pki.authority.issuing import IssuingAuthority
+    from crypto.pki.authority.timestamping import TimestampingAuthority
 
 log = structlog.get_logger()
 EST = "/.well-known/est"
 MAX_BODY = 1 << 14
+REPLY_TYPE = "application/timestamp-reply"
 FRESH_SECONDS = 1.0
 """How long the lists are handed out before the register is asked again."""
 Environ = dict[str, Any]
@@ -63,14 +66,21 @@ class _Lists:
 class Est:
     """The WSGI application. It may be called by many threads."""
 
-    def __init__(self, authority: IssuingAuthority, clock: Callable[[], float] = time.monotonic) -> None:
-        self._authority, self._clock, self._lists = authority, clock, _Lists()
+    def __init__(
+        self,
+        authority: IssuingAuthority,
+        stamps: TimestampingAuthority | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._authority, self._stamps, self._clock, self._lists = authority, stamps, clock, _Lists()
         self._routes: dict[tuple[str, str], Callable[[Environ], Reply]] = {
             ("GET", f"{EST}/cacerts"): self._authorities,
             ("POST", f"{EST}/simpleenroll"): self._enroll,
             ("POST", f"{EST}/simplereenroll"): self._reenroll,
             ("GET", "/authority.pem"): lambda environ: _pem(environ, authority.authority_pem),
             ("GET", "/crls.pem"): lambda environ: _pem(environ, self._newest()),
+            ("POST", "/timestamp"): self._timestamp,
             ("GET", "/healthz"): lambda _: Reply(HTTPStatus.OK, b"ok\n"),
         }
 
@@ -118,6 +128,11 @@ class Est:
             raise EnrolmentError(msg)
         return self._certified(self._authority.renew(_request(environ), shown.encode()), environ)
 
+    def _timestamp(self, environ: Environ) -> Reply:
+        if self._stamps is None:
+            return Reply(HTTPStatus.NOT_FOUND, b"this authority makes no timestamps; see docs/handbook/authority.md\n")
+        return Reply(HTTPStatus.OK, self._stamps.answer(_body(environ, "a query (RFC 3161)")), REPLY_TYPE)
+
     def _certified(self, pem: bytes, environ: Environ) -> Reply:
         certificate = parse_certificate(pem)
         log.info(
@@ -161,16 +176,21 @@ def _token(header: str) -> str | None:
     return text.partition(":")[2] if scheme.lower() == "basic" and ":" in text else None
 
 
-def _request(environ: Environ) -> bytes:
-    """The signing request: base64 of DER as RFC 7030 wants it, or PEM."""
+def _body(environ: Environ, what: str) -> bytes:
     try:
         size = int(environ.get("CONTENT_LENGTH") or 0)
     except ValueError:
         size = -1
     if not 0 < size <= MAX_BODY:
-        msg = f"send a signing request (PKCS #10) of at most {MAX_BODY} bytes, with its Content-Length"
+        msg = f"send {what} of at most {MAX_BODY} bytes, with its Content-Length"
         raise EnrolmentError(msg)
     body: bytes = environ["wsgi.input"].read(size)
+    return body
+
+
+def _request(environ: Environ) -> bytes:
+    """The signing request: base64 of DER as RFC 7030 wants it, or PEM."""
+    body = _body(environ, "a signing request (PKCS #10)")
     if body.lstrip().startswith(b"-----"):
         return body
     try:

@@ -19,6 +19,7 @@ from cheroot.wsgi import Gateway_10, Server
 
 from crypto.pki.authority.issuing import IssuingAuthority
 from crypto.pki.authority.service.est import MAX_BODY, Est
+from crypto.pki.authority.timestamping import TimestampingAuthority
 from crypto.pki.chain import Bundle
 
 THREADS = 16
@@ -54,11 +55,18 @@ class _Gateway(Gateway_10):
 class Service:
     """The running service. `port` is the bound port (0 asks for any free one)."""
 
-    def __init__(self, authority: IssuingAuthority, host: str, port: int, names: Sequence[str]) -> None:
+    def __init__(
+        self,
+        authority: IssuingAuthority,
+        host: str,
+        port: int,
+        names: Sequence[str],
+        stamps: TimestampingAuthority | None = None,
+    ) -> None:
         """`names` are the DNS names under which parties reach it. Raises `EnrolmentError`, OSError."""
         self._server = Server(
             (host, port),
-            Est(authority),
+            Est(authority, stamps),
             numthreads=THREADS,
             max=THREADS,
             request_queue_size=WAITING,

@@ -13,8 +13,10 @@ from crypto.pki.admission import Token
 from crypto.pki.authority.asking import PASSPHRASE_VARIABLE
 from crypto.pki.authority.cli import app
 from crypto.pki.authority.issuing import IssuingAuthority
+from crypto.pki.authority.timestamping import TimestampingAuthority
 from crypto.pki.certificates import Trust
 from crypto.pki.enrolment import create_request
+from crypto.pki.timestamps import query_for, stamped
 
 NORTH = ("--role", "silo", "--name", "north")
 
@@ -62,6 +64,16 @@ def test_a_party_is_admitted_certified_and_revoked(run, online):
     with pytest.raises(CertificateError, match="was revoked as of 2026-01-02 03:04 UTC"):
         trust.identify(pem)
     assert "nothing of fedward://silo/north" in run("revoke", "issuing", *NORTH, "--reason", "left", code=1).output
+
+
+def test_an_authority_gets_a_key_for_timestamps(run, online):
+    key = run("timestamping", "issuing", "--name", "Stamps").output.split("key SHA-256 ")[1].split()[0]
+    done = run("certify-timestamps", "root", "issuing/timestamping.csr", "--out", "issuing/timestamping.pem")
+    assert f"the request is of 'Stamps', key SHA-256 {key}: compare it" in done.output
+    stamps = TimestampingAuthority.load(online / "issuing", passphrase=b"long and secret")
+    bundle = Trust.load(online / "issuing" / "authority.pem", online / "issuing" / "root.crl.pem").bundle
+    assert stamped(stamps.answer(query_for(b"x")), b"x", bundle, None)
+    run("certify-timestamps", "root", "issuing/timestamping.csr", "--out", "issuing/timestamping.pem", code=1)
 
 
 def test_the_root_takes_back_an_admission_by_its_number(run, online):

@@ -212,3 +212,15 @@ def test_the_institution_is_part_of_the_admission(online, trust):
     assert subject_of(parse_certificate(pem)) == run_by
     assert trust.identify(pem) == north.identity
     root.admit(online.root, Subject(north.identity, north.data_set, "vivantes"), days=30, redeem_days=5)
+
+
+def test_one_party_fills_no_register_and_keeps_nobody_else_waiting(online, monkeypatch):
+    monkeypatch.setattr(issuing, "DAILY", 3)
+    now = datetime.now(UTC).replace(microsecond=0)
+    token, asked = online.admit("silo", "north"), request(online, "first")
+    for hour in range(3):
+        online.authority.redeem(asked, token, now=now + timedelta(hours=hour))
+    with pytest.raises(EnrolmentError, match="had 3 certificates within a day and gets no more"):
+        online.authority.redeem(asked, token, now=now + timedelta(hours=23))
+    online.enrol("silo", "south", now=now + timedelta(hours=23))
+    assert online.authority.redeem(asked, token, now=now + timedelta(hours=25))

@@ -1,0 +1,102 @@
+"""Which timestamps count: those of a key that a root itself certified for timestamps alone."""
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from crypto.errors import CertificateError
+from crypto.pki.authority import building, root
+from crypto.pki.authority.timestamping import TimestampingAuthority
+from crypto.pki.certificates import Trust
+from crypto.pki.chain import Bundle
+from crypto.pki.reading import parse_certificate
+from crypto.pki.revocation import RevocationLists
+from crypto.pki.timestamps import query_for, stamped
+from support.online import Online, subject
+
+NOW = datetime.now(UTC).replace(microsecond=0)
+WEEK = (NOW - timedelta(days=7), NOW + timedelta(days=7))
+CONTENT = b"the head of a ledger"
+
+
+@pytest.fixture(scope="module")
+def online(tmp_path_factory):
+    return Online(tmp_path_factory.mktemp("online"))
+
+
+@pytest.fixture(scope="module")
+def bundle(online):
+    return Bundle.read(online.pem)
+
+
+def under(above, make=building.timestamping, times=WEEK, **named):
+    """A timestamping authority whose certificate `make` makes, signed by that certificate and key."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    pem = (
+        make("Stamps", key.public_key(), times, above)
+        if not named
+        else make(named["of"], (), key.public_key(), times, above)
+    )
+    return TimestampingAuthority(parse_certificate(pem), key), pem
+
+
+def reply(authority, now=NOW):
+    return authority.answer(query_for(CONTENT), now=now)
+
+
+def test_a_stamp_of_the_root_s_own_timestamping_key_counts_for_its_bytes_alone(online, bundle):
+    authority, pem = under(root.load(online.root, None).above)
+    made = reply(authority)
+    assert stamped(made, CONTENT, bundle, None) == NOW
+    with pytest.raises(CertificateError, match="not of these bytes, or was changed"):
+        stamped(made, CONTENT + b".", bundle, None)
+    with pytest.raises(CertificateError):
+        Trust(online.pem).identify(pem)
+
+
+def test_nobody_else_s_stamp_counts(online, bundle, tmp_path):
+    root.init(tmp_path / "other", "Root of tests", 30)
+    foreign, _ = under(root.load(tmp_path / "other", None).above)
+    stolen, _ = under(online.stolen.above)
+    party, _ = under(root.load(online.root, None).above, building.leaf, of=subject("silo", "north"))
+    for authority, why in (
+        (foreign, "no root of authority.pem certified the key"),
+        (stolen, "no root of authority.pem certified the key"),
+        (party, "certified for something else than timestamps alone"),
+    ):
+        with pytest.raises(CertificateError, match=why):
+            stamped(reply(authority), CONTENT, bundle, None)
+
+
+def test_a_time_outside_the_certificate_counts_for_nothing(online, bundle):
+    authority, _ = under(root.load(online.root, None).above)
+    for at in (NOW - timedelta(days=8), NOW + timedelta(days=8)):
+        with pytest.raises(CertificateError, match="a day on which its key was not certified"):
+            stamped(reply(authority, at), CONTENT, bundle, None)
+
+
+def test_a_revoked_key_loses_all_of_its_stamps(online, bundle):
+    authority, pem = under(root.load(online.root, None).above)
+    number = parse_certificate(pem).serial_number
+    lists = RevocationLists.read(online.authority.lists_pem(), bundle)
+    (key,) = [one.fingerprint for one in bundle.roots]
+    newest = lists.of[key][-1]
+    revoked = type(newest)(newest.number + 1, newest.since, newest.until, {number: NOW + timedelta(days=1)})
+    assert stamped(reply(authority), CONTENT, bundle, lists) == NOW
+    with pytest.raises(CertificateError, match="so none of its stamps counts"):
+        stamped(reply(authority), CONTENT, bundle, RevocationLists({**lists.of, key: (newest, revoked)}))
+
+
+@pytest.mark.parametrize("place", [0, 40, 200, 400, -1])
+def test_a_changed_stamp_is_refused_by_name(online, bundle, place):
+    made = bytearray(reply(under(root.load(online.root, None).above)[0]))
+    made[place] ^= 1
+    with pytest.raises(CertificateError):
+        stamped(bytes(made), CONTENT, bundle, None)
+
+
+def test_what_is_no_stamp_is_refused_by_name(bundle):
+    for content in (b"", b"junk", bytes(100)):
+        with pytest.raises(CertificateError, match="this is no timestamp"):
+            stamped(content, CONTENT, bundle, None)
