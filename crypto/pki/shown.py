@@ -12,7 +12,7 @@ import os
 import socket
 import ssl
 import tempfile
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -42,7 +42,11 @@ def _connected(host: str, port: int, proxy: str | None, seconds: float) -> socke
     through = urlsplit(proxy)
     connection = HTTPConnection(through.hostname or "", through.port, timeout=seconds)
     connection.set_tunnel(host, port)
-    connection.connect()
+    try:
+        connection.connect()
+    except HTTPException as fault:
+        msg = f"the proxy {proxy} does not answer in HTTP: {fault!r}"
+        raise OSError(msg) from None
     return connection.sock
 
 

@@ -20,7 +20,6 @@ from silo_agent.protocol import client as client_module
 from silo_agent.protocol.client import Client, CoordinatorLeftError, Stopped
 from silo_agent.protocol.coordinator_watch import CoordinatorWatch
 from support.online import Online
-from support.proxy import proxying
 
 
 class Hub(silo_pb2_grpc.SiloServiceServicer):
@@ -135,16 +134,6 @@ def test_it_is_asked_again_only_if_the_lists_change(silo, client, hub):
     for _ in range(3):
         watch.look()
     assert len(asked) == 1
-
-
-def test_the_certificate_is_asked_for_by_the_way_that_calls_take(silo, hub):
-    with proxying() as proxy:
-        shown = shown_certificate(hub[1], silo[1], 60, proxy=proxy.url)
-        assert [line.split()[1] for line in proxy.asked] == [hub[1]]
-        assert shown.strip() == (hub[2] / "certificate.pem").read_bytes().strip()
-        proxy.refusal = b"HTTP/1.1 403 Forbidden\r\n\r\n"
-        with pytest.raises(OSError, match="403"):
-            shown_certificate(hub[1], silo[1], 60, proxy=proxy.url)
 
 
 def test_while_it_is_left_an_agent_can_still_be_stopped(silo, hub, monkeypatch):
