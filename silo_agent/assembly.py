@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import threading
+from contextlib import suppress
 from importlib.metadata import version
 from wsgiref.simple_server import WSGIServer
 
@@ -130,13 +131,12 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     log.info("agent starts", silo=credential.identity.name, version=version("fedward"), metrics_port=http.server_port)
     _resume(apart, state)
     try:
-        with told():
+        with told(), suppress(Stopped):
             agent.run(stop, until_finished=until_finished)
             if until_finished:
                 apart.finish(stop)
-    except Stopped:
-        log.info("agent stops")
     finally:
+        log.info("agent stops")
         stop.set()
         apart.stop()
         witnessing.join()
