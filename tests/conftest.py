@@ -35,6 +35,13 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> Schedulin
     return Scheduling(config, log)
 
 
-@pytest.hookimpl(trylast=True)
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: not item.nodeid.startswith(FEDERATIONS))
+    seen: set[str] = set()
+    for item in items:
+        if item.get_closest_marker("sampled") is not None:
+            family = item.nodeid.partition("[")[0]
+            if family in seen:
+                item.add_marker(pytest.mark.slow)
+            seen.add(family)

@@ -16,7 +16,7 @@ from typing import Final, Self
 
 from bench.mutants.zygote import PROFILE
 
-ARGUMENTS: Final = ("-x", "-q", "--tb=line", "-p", "no:cacheprovider", "-m", "not slow")
+ARGUMENTS: Final = ("-x", "-q", "--tb=line", "-p", "no:cacheprovider", "-m", "not slow or sampled")
 _FAILED: Final = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
 
 

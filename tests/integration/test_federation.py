@@ -159,6 +159,7 @@ def test_a_study_that_asks_more_than_the_policy_allows_is_refused_by_name(tmp_pa
     assert ledger(federation, "north")["spent"] == 0
 
 
+@pytest.mark.slow
 def test_a_spent_budget_ends_one_silos_part_by_name_and_the_others_go_on(tmp_path):
     privacy = study_document()["privacy"] | {"colluders": 0}
     federation = build(tmp_path, policy=policy_document(min_silos=2, colluders=0), min_silos=2, privacy=privacy)
@@ -196,6 +197,7 @@ def test_a_spent_budget_ends_one_silos_part_by_name_and_the_others_go_on(tmp_pat
     assert "budget_spent" in federation.log("south").read_text()
 
 
+@pytest.mark.slow
 def test_a_file_that_lacks_a_column_is_the_hospitals_business_alone(tmp_path):
     federation = build(tmp_path)
     broken = federation.data["south"]
@@ -214,6 +216,7 @@ def test_a_file_that_lacks_a_column_is_the_hospitals_business_alone(tmp_path):
     assert last not in federation.log(COORDINATOR).read_text()
 
 
+@pytest.mark.slow
 def test_a_record_that_does_not_fit_is_seen_inside_the_hospital_alone(tmp_path):
     federation = build(tmp_path)
     broken = federation.data["south"]

@@ -266,6 +266,7 @@ def kinds(ledger: Path) -> list[object]:
     ]
 
 
+@pytest.mark.slow
 # --- kill -9 --------------------------------------------------------------------------------------------------------
 @pytest.mark.timeout(3600)
 def test_a_party_killed_around_any_durable_write_loses_doubles_and_sends_nothing_else(root, party):

@@ -854,6 +854,7 @@ REPEATED = [
 ]
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("task", REPEATED)
 def test_work_that_repeats_after_a_restart_is_answered_with_the_stored_words(federation, task):
     """The answer was lost on its way, and then the process."""
@@ -884,6 +885,7 @@ def test_work_that_repeats_after_a_restart_is_answered_with_the_stored_words(fed
     assert {len(silo.charges) for silo in silos.values()} == {5}
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("task", [Task.EXCHANGE, Task.CONTRIBUTE, Task.SIGN, Task.REVEAL, Task.OPEN])
 def test_a_silo_whose_keys_are_gone_asks_for_a_new_attempt(federation, task):
     coordinator, silos = federation

@@ -28,6 +28,7 @@ from support.entropy import SeededEntropy
 from support.releases import contribution
 from support.studies import tiny_study
 
+pytestmark = pytest.mark.sampled
 OPEN = {
     "heads": {"pooled_noise": 0, "domain_noise": 0},
     "encoder": {"noise": 0, "steps": 1, "sampling_rate": 1.0},

@@ -203,6 +203,7 @@ def test_no_constants_of_a_study_tell_whether_a_patient_is_there(federate, chose
         assert found.get(what) == expected, (what, chosen, cell)
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("scale", ["linear", "log"])
 def test_a_range_that_no_arithmetic_stands_tells_nothing_of_who_lies_in_it(federate, scale):
     """With these a silo refused, or its agent ended, exactly if such a patient existed."""

@@ -13,6 +13,7 @@ from protos.messages import Task, Tensor
 from support.planted import FIVE, FOUR, goes_on, refused, standing
 from support.sessions import flipped
 
+pytestmark = pytest.mark.sampled
 MODEL = "note-model"
 
 

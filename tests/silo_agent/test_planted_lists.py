@@ -7,6 +7,8 @@ import pytest
 from protos.messages import MessageError, Signature, Task, Tensor
 from support.planted import FIVE, FOUR, goes_on, refused, standing
 
+pytestmark = pytest.mark.sampled
+
 
 # --- survivors --------------------------------------------------------------------------------------------------------
 def test_a_silo_that_is_told_otherwise_reveals_nothing_and_the_others_go_on(five):

@@ -13,6 +13,7 @@ from protos.messages import MessageError, Task, Tensor
 from support.planted import NOT_OPENED
 from support.sessions import flipped
 
+pytestmark = pytest.mark.sampled
 FIVE = ("east", "north", "polar", "south", "west")
 
 

@@ -21,6 +21,7 @@ from support.simulated_coordinator import read_frames
 from support.simulated_federation import NAMES, SimulatedFederation, simulated_study
 from support.simulated_witness import plain
 
+pytestmark = pytest.mark.sampled
 SILOS = NAMES[:5]
 VICTIM, COLLUDER, DROPPED = "alder", "birch", "fir"
 HONEST = frozenset({VICTIM, "cedar", "elm", DROPPED})

@@ -14,6 +14,7 @@ from support.simulated_federation import NAMES, SimulatedFederation, simulated_s
 from support.simulated_silo import Fate
 from support.simulated_witness import plain_sum
 
+pytestmark = pytest.mark.sampled
 LOST = ("cedar", "larch", "oak")
 TURNS = 100
 """More than two attempts at a round take."""

@@ -177,6 +177,20 @@ def require_names(hosts: Sequence[str]) -> None:
         raise EnrolmentError(msg)
 
 
+def require_permitted(certificate: x509.Certificate, hosts: Sequence[str]) -> None:
+    """Raise `EnrolmentError` if an issuing authority may not certify a server for one of the hosts."""
+    constraints = extension(certificate, x509.NameConstraints)
+    permitted = [] if constraints is None else constraints.permitted_subtrees or []
+    names = [str(one.value) for one in permitted if isinstance(one, x509.DNSName)]
+    foreign = [host for host in hosts if not any(host == name or host.endswith(f".{name}") for name in names)]
+    if foreign:
+        msg = (
+            f"the root allowed this authority servers for {', '.join(names) or 'no host'}, not for"
+            f" {', '.join(foreign)}; give one of those with --host, or have the root delegate anew"
+        )
+        raise EnrolmentError(msg)
+
+
 def leaf(  # a certificate has so many parts
     subject: Subject,
     hosts: Sequence[str],

@@ -153,7 +153,7 @@ class IssuingAuthority:
     def server_credential(self, hosts: Sequence[str], *, now: datetime | None = None) -> tuple[bytes, bytes]:
         """Make key and certificate for this authority's own HTTPS; return the chain and the key (PEM).
 
-        They last as long as the authority itself. Raises `EnrolmentError` if a host is none that the root allowed.
+        They last as long as the authority itself. Nobody accepts them for a host that the root did not allow.
         """
         key, key_pem = new_key()
         begin, _ = building.period(1, now)

@@ -253,6 +253,7 @@ def test_a_share_for_the_encoder_is_recommended_if_it_is_asked_for(quick_path):
     assert "give both" in invoke("plan", study, "--encoder-share", "0.4").output
 
 
+@pytest.mark.slow
 def test_what_cannot_be_reached_is_said(quick_path):
     study = write_yaml(quick_path / "dear.yaml", tiny_document(heads={"pooled_noise": 0.5}))
     shown = invoke("plan", study, "--target-epsilon", "1").output

@@ -61,6 +61,7 @@ def said(code):
     return done.stdout
 
 
+@pytest.mark.slow
 def test_training_is_the_same_without_what_is_left_out():
     loaded, lean = json.loads(said(LEAN + TRAIN))
     assert loaded == []

@@ -17,6 +17,7 @@ from typing import Any, Self
 from cheroot.ssl.builtin import BuiltinSSLAdapter
 from cheroot.wsgi import Gateway_10, Server
 
+from crypto.pki.authority.building import require_permitted
 from crypto.pki.authority.issuing import IssuingAuthority
 from crypto.pki.authority.service.est import MAX_BODY, Est
 from crypto.pki.authority.timestamping import TimestampingAuthority
@@ -63,7 +64,11 @@ class Service:
         names: Sequence[str],
         stamps: TimestampingAuthority | None = None,
     ) -> None:
-        """`names` are the DNS names under which parties reach it. Raises `EnrolmentError`, OSError."""
+        """`names` are the DNS names under which parties reach it, which the root allowed.
+
+        Raises `EnrolmentError`, OSError.
+        """
+        require_permitted(authority.certificate, names)
         self._server = Server(
             (host, port),
             Est(authority, stamps),

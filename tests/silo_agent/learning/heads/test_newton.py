@@ -59,6 +59,7 @@ def test_without_noise_the_rounds_reach_the_pooled_logistic_regression_and_then_
         np.testing.assert_allclose(heads[m], logistic(phi[d == m], y[d == m]), atol=1e-5)
 
 
+@pytest.mark.slow
 @given(st.integers(0, 200), st.floats(0.0, 12.0))
 def test_shortened_rounds_come_to_the_logistic_regression_from_any_heads(seed, length):
     """Newton's own steps run away from most of those that are longer than 5."""
