@@ -355,10 +355,11 @@ class Agent:
             Session.forget(self._state.study_folder(place.study))
         # The study is forgotten before this is confirmed, so that nothing touches it again even if the call fails.
         self._running.pop(place.study, None)
-        self._client.confirm(Confirm(place, Task.FINISH))
         name = running.study.name if running else place.study[:12]
-        self.finished.append((name, why))
+        # Said before it is confirmed: nobody tells an agent of it again that is killed in between.
         log.info("study over", study=place.study[:12], name=name, outcome=work.outcome, why=work.why)
+        self._client.confirm(Confirm(place, Task.FINISH))
+        self.finished.append((name, why))
 
     def _recall_to_finish(self, study: str) -> Running | None:
         try:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import threading
+from contextlib import suppress
 from importlib.metadata import version
 from wsgiref.simple_server import WSGIServer
 
@@ -30,6 +31,7 @@ from silo_agent.learning.personal_process import Job, wanted_round
 from silo_agent.metrics import Metrics
 from silo_agent.oversight.stamping import Stamping
 from silo_agent.protocol.client import Client, Heartbeat, Stopped
+from silo_agent.protocol.coordinator_watch import CoordinatorWatch
 from silo_agent.protocol.session import Session, session_name
 from silo_agent.protocol.witnessing import Witness, Witnessing
 from silo_agent.storage.approvals import source_of
@@ -125,17 +127,16 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     Heartbeat(client, HEARTBEAT_SECONDS, stop).start()
     witnessing.start()
     retaining.start()
-    _renew(config, credential, metrics, stop)
+    _renew(config, credential, client, metrics, stop)
     log.info("agent starts", silo=credential.identity.name, version=version("fedward"), metrics_port=http.server_port)
     _resume(apart, state)
     try:
-        with told():
+        with told(), suppress(Stopped):
             agent.run(stop, until_finished=until_finished)
             if until_finished:
                 apart.finish(stop)
-    except Stopped:
-        log.info("agent stops")
     finally:
+        log.info("agent stops")
         stop.set()
         apart.stop()
         witnessing.join()
@@ -149,8 +150,12 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     return agent.finished
 
 
-def _renew(config: AgentConfig, credential: Credential, metrics: Metrics, stop: threading.Event) -> None:
-    """Keep certificate and revocation lists fresh, and the ledger's head timestamped, until told to stop."""
+def _renew(
+    config: AgentConfig, credential: Credential, client: Client, metrics: Metrics, stop: threading.Event
+) -> None:
+    """Keep certificate and lists fresh, the ledger's head timestamped and the coordinator watched, until the stop."""
+    watch = CoordinatorWatch(client, credential, config.coordinator, config.files.lists, proxy=config.proxy)
+    threading.Thread(target=watch.run, args=(stop,), name="watch", daemon=True).start()
     link = link_for(credential, config.authority_url, config.proxy)
     stamping = Stamping(StateFolder(config.state), credential.trust, link)
     threading.Thread(target=stamping.run, args=(stop,), name="stamping", daemon=True).start()

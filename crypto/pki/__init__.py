@@ -14,6 +14,7 @@ __all__ = [
     "joining",
     "key_files",
     "reading",
+    "shown",
     "timestamps",
     "tls",
 ]

@@ -122,6 +122,10 @@ install_role() {
     act chmod 0750 "/etc/$name"
     act systemctl daemon-reload
   fi
+  if [ "$dry" = yes ]; then
+    say "nothing was changed: without --dry-run, $name $version would be installed now"
+    return
+  fi
   say "$name $version is installed. Before it starts: put $config and what it names into /etc/$name, readable for the"
   say "user $name, with state and data below /var/lib/$name. Then: systemctl enable --now $name"
   say "Back to the version before: $(basename "$0") --roll-back, then systemctl restart $name"

@@ -3,4 +3,14 @@
 `silo_agent.core` decides whose turn it is. `silo_agent.gate` decides what may leave. `silo_agent.learning` computes.
 """
 
-__all__ = ["attempt", "catching_up", "client", "cosigning", "journal", "session", "tasks", "witnessing"]
+__all__ = [
+    "attempt",
+    "catching_up",
+    "client",
+    "coordinator_watch",
+    "cosigning",
+    "journal",
+    "session",
+    "tasks",
+    "witnessing",
+]

@@ -51,6 +51,10 @@ KEPT_CHANNELS = 2
 """Connections at once: one with the certificate of now, and one whose calls began before a renewal."""
 STOP_SECONDS = 0.25
 """How long a wish to stop may go unnoticed while the coordinator holds a call."""
+LEFT_SECONDS = 5.0
+"""Between two looks whether a coordinator that was left may be called again."""
+_CLOSED = "closed channel"
+"""What gRPC says, in a ValueError, of a call over a connection that `leave` has just closed."""
 PAUSES = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 TRANSIENT = frozenset(
     {
@@ -89,6 +93,10 @@ class WentBackRefused(CallRefused):
 
 class ContentError(SiloError):
     """The downloaded content is not what the coordinator announced."""
+
+
+class CoordinatorLeftError(SiloError):
+    """The coordinator must not be called now. The text says why."""
 
 
 class Stopped(Exception):  # noqa: N818  # a wish of the operator, not an error
@@ -155,6 +163,8 @@ class Client:
         self._channels: list[grpc.Channel] = []
         self._shown = b""
         self._stub: Any = None
+        self._left: str | None = None
+        """Why the coordinator must not be called, if it must not."""
 
     @property
     def _calls(self) -> Any:
@@ -164,6 +174,8 @@ class Client:
         is days away, closes it.
         """
         with self._guard:
+            if self._left is not None:
+                raise CoordinatorLeftError(self._left)
             shown = self._credential.chain_pem + self._credential.trust.bundle.roots_pem
             if shown != self._shown:
                 credentials = channel_credentials(self._credential)
@@ -172,6 +184,22 @@ class Client:
                 while len(self._channels) > KEPT_CHANNELS:
                     self._channels.pop(0).close()
             return self._stub
+
+    def leave(self, why: str) -> None:
+        """Close the connections at once, and make no other until `allow`. Calls wait, as for one that is away."""
+        with self._guard:
+            if self._left is None:
+                log.error("coordinator left", why=why)
+            self._left, self._shown = why, b""
+            while self._channels:
+                self._channels.pop().close()
+
+    def allow(self) -> None:
+        """Let the coordinator be called again."""
+        with self._guard:
+            if self._left is not None:
+                log.info("coordinator called again")
+            self._left = None
 
     def join(self, version: str) -> silo_pb2.JoinReply:
         """Introduce this silo; returns the coordinator's limits."""
@@ -319,20 +347,32 @@ class Client:
                     raise refused(code, error.details() or "") from None
                 self._connected(False)  # noqa: FBT003  # a gauge
                 pause = PAUSES[min(attempt, len(PAUSES) - 1)]
-                if attempt in (2, 5) or attempt % 20 == 19:  # noqa: PLR2004  # say what is wrong, do not flood
-                    log.warning(
-                        "coordinator does not answer",
-                        code=code.name,
-                        why=error.details(),
-                        mend=_fix(code, error.details() or ""),
-                        attempt=attempt + 1,
-                    )
+                _tell(error, attempt)
                 attempt += 1
                 if self._stop.wait(pause):
                     raise Stopped from None
+            except (CoordinatorLeftError, ValueError) as error:
+                self._wait_while_left(error)
             else:
                 self._connected(True)  # noqa: FBT003  # a gauge
                 return reply
+
+    def _wait_while_left(self, error: Exception) -> None:
+        """Let some time pass while the coordinator must not be called. Raises `Stopped`, and any other ValueError."""
+        if not isinstance(error, CoordinatorLeftError) and _CLOSED not in str(error):
+            raise error
+        self._connected(False)  # noqa: FBT003  # a gauge
+        if self._stop.wait(LEFT_SECONDS):
+            raise Stopped from None
+
+
+def _tell(error: grpc.RpcError, attempt: int) -> None:
+    """Say what is wrong, and do not flood."""
+    if attempt in (2, 5) or attempt % 20 == 19:  # noqa: PLR2004  # the third time, the sixth, and every twentieth
+        code, details = error.code(), error.details() or ""
+        log.warning(
+            "coordinator does not answer", code=code.name, why=details, mend=_fix(code, details), attempt=attempt + 1
+        )
 
 
 def _stream(first: silo_pb2.UploadChunk, content: Path, offset: int) -> Iterator[silo_pb2.UploadChunk]:
@@ -394,3 +434,5 @@ class Heartbeat:
                 self._client.heartbeat()
             except grpc.RpcError as error:
                 log.debug("heartbeat failed", code=error.code().name, after=round(time.monotonic() - began, 1))
+            except (CoordinatorLeftError, ValueError) as error:
+                log.debug("heartbeat failed", why=str(error))

@@ -5,6 +5,7 @@ import pytest
 from audit.statistics import FALSE_ALARMS, STATISTICS
 
 
+@pytest.mark.sampled
 @pytest.mark.parametrize("name", STATISTICS)
 def test_the_real_code_passes(name, quick_path):
     verdict = STATISTICS[name](quick_path)

@@ -144,6 +144,7 @@ def test_nothing_is_trained_until_a_signed_recovery_charges_what_was_lost(federa
     assert recount(federation.trained, 1e-5) <= last.epsilon * 1.01
 
 
+@pytest.mark.slow
 def test_a_peer_knows_where_the_coordinator_has_forgotten(federation):
     federation.end(HUB)
     with sqlite3.connect(federation.root / HUB / "data" / "coordinator.sqlite3") as database:

@@ -69,6 +69,9 @@ def machines():
     return {name: settings for name, settings in MACHINES.items() if own in NEEDS.get(name, {own})}
 
 
+pytestmark = pytest.mark.slow
+
+
 # --- the same bits on all machines ------------------------------------------------------------------------------------
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory):

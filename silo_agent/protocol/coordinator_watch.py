@@ -1,0 +1,74 @@
+"""Leaves a coordinator whose certificate was revoked, and comes back to one that shows another.
+
+Guarantees: at the agent's start, whenever its revocation lists change, and all the time while a coordinator is left,
+the coordinator's certificate is compared with the lists. Once it is revoked, open connections are closed, also in the
+middle of an upload, and nothing more is sent. A coordinator that cannot be reached is the calls' affair.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from crypto.errors import CertificateError
+from crypto.pki.certificates import Credential
+from crypto.pki.shown import shown_certificate
+from silo_agent.protocol.client import Client
+
+log = structlog.get_logger()
+PACE_SECONDS: Final = 10.0
+_SECONDS: Final = 20.0
+
+
+class CoordinatorWatch:
+    """Looks at one coordinator's certificate. `look` does once what the thread does all the time."""
+
+    def __init__(
+        self,
+        client: Client,
+        credential: Credential,
+        address: str,
+        lists: Path,
+        *,
+        proxy: str | None = None,
+        shown: Callable[[], bytes] | None = None,
+    ) -> None:
+        """`lists` is the file of the revocation lists. `shown` gives the certificate that is shown now (PEM)."""
+        self._client, self._credential, self._lists = client, credential, lists
+        self._shown = shown or (lambda: shown_certificate(address, credential, _SECONDS, proxy=proxy))
+        self._seen: float | None = None
+        self._left = False
+
+    def run(self, stop: threading.Event) -> None:
+        """Look at once and then at its pace, until told to stop."""
+        while not stop.is_set():
+            self.look()
+            stop.wait(PACE_SECONDS)
+
+    def look(self) -> None:
+        """Compare the coordinator's certificate with the lists, if either may have changed."""
+        try:
+            changed = self._lists.stat().st_mtime
+        except OSError:
+            return  # a consortium without lists
+        if changed == self._seen and not self._left:
+            return
+        try:
+            revoked = self._credential.trust.revoked(self._shown())
+        except (OSError, CertificateError) as fault:
+            log.debug("the coordinator's certificate is not seen", why=str(fault))
+            return
+        self._seen = changed
+        if revoked is None:
+            self._left = False
+            self._client.allow()
+        else:
+            self._left = True
+            self._client.leave(
+                f"the coordinator's certificate was revoked as of {revoked:%Y-%m-%d %H:%M} UTC, so nothing is sent to"
+                " it; ask the authority's keeper and the coordinator's operator"
+            )
