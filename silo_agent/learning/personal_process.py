@@ -213,9 +213,11 @@ def _rows(folder: StudyFolder, key: bytes) -> SealedRows:
 
 
 def _told() -> bytes | None:
-    """Read the key from standard input."""
+    """Read the key from standard input. Raises EOFError if its line never ends: the agent died before it said it."""
     line = b""
-    while not line.endswith(b"\n") and (byte := os.read(0, 1)):
+    while not line.endswith(b"\n"):
+        if not (byte := os.read(0, 1)):
+            raise EOFError
         line += byte
     return bytes.fromhex(line.decode("ascii")) or None
 
@@ -232,7 +234,10 @@ def _step_back(device: str) -> None:
 
 def main(text: str) -> None:
     """Work until standard input is closed or nothing was wanted for `LINGER_SECONDS`."""
-    job = replace(Job.parse(text), key=_told())
+    try:
+        job = replace(Job.parse(text), key=_told())
+    except EOFError:
+        return  # without the key, the rows that a patient has left could not be told from the others
     _step_back(job.device)
     limit_threads(job.threads)
     woken = True

@@ -131,7 +131,7 @@ def _start_personal(folder: Path, job: Job) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "support.party_process", "personal", str(folder), crash, job.text()]
     search = os.pathsep.join([str(TESTS.parent), str(TESTS)])
     with StudyFolder(Path(job.folder)).personal_log.open("ab") as said:
-        return subprocess.Popen(
+        process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,
             stdout=said,
@@ -140,6 +140,9 @@ def _start_personal(folder: Path, job: Job) -> subprocess.Popen[bytes]:
             start_new_session=True,
             env={**os.environ, "PYTHONPATH": search},
         )
+    assert process.stdin is not None
+    process.stdin.write(job.told())
+    return process
 
 
 def start(party: str, folder: Path, crash: Crash | TaskCrash | None) -> subprocess.Popen[bytes]:
