@@ -157,7 +157,7 @@ class Trust:
     def examine(self, certificate_pem: bytes) -> Holder:
         """Return what the certificate says, checked but for time, role and revocation. Raises `CertificateError`."""
         certificate = parse_certificate(certificate_pem)
-        issuer = self.bundle.issuer_of(certificate)
+        issuer = self.bundle.issuer_of(certificate, _admitted_by(certificate))
         subject = subject_of(certificate)
         _check_usage(certificate, subject.identity)
         admission = None if issuer.above is None else self._admission(certificate, subject, issuer.above)
@@ -290,6 +290,7 @@ class _Own:
     certificate_pem: bytes
     chain_pem: bytes
     ends: datetime
+    admitted_until: datetime | None
 
 
 class Credential:
@@ -331,7 +332,8 @@ class Credential:
         if self._key.public_key() != holder.certificate.public_key():
             msg = f"the private key does not belong to the certificate of {identity}; give the key of its request"
             raise CertificateError(msg)
-        return identity, _Own(alone, chain, holder.certificate.not_valid_after_utc)
+        admitted_until = None if holder.admission is None else holder.admission[0].expires
+        return identity, _Own(alone, chain, holder.certificate.not_valid_after_utc, admitted_until)
 
     @classmethod
     def load(
@@ -383,6 +385,11 @@ class Credential:
     def ends(self) -> datetime:
         """When the certificate expires, UTC."""
         return self._present().ends
+
+    @property
+    def admitted_until(self) -> datetime | None:
+        """When the root's admission of the party ends, UTC; None if the root itself certified the party."""
+        return self._present().admitted_until
 
     def tell_faults(self, tell: Callable[[str], object]) -> None:
         """Have `tell` called with a sentence if a file changes and what it says now cannot be taken."""
@@ -437,6 +444,15 @@ def _own_certificate(pem: bytes, bundle: Bundle) -> bytes:
         )
         raise CertificateError(msg)
     return to_pem(first) if others else pem
+
+
+def _admitted_by(certificate: x509.Certificate) -> str | None:
+    """The root that the certificate's admission names; None without a readable one, which `Trust` refuses by name."""
+    try:
+        value = private_extension(certificate, admissions.OID)
+        return None if value is None else Admission.from_extension(value).root
+    except CertificateError:
+        return None
 
 
 def _check_time(certificate: x509.Certificate, now: datetime, what: str, mend: str) -> None:

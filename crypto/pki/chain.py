@@ -2,14 +2,15 @@
 
 Guarantees: a `Bundle` exists only if every certificate in it is a root (it signed itself) or an issuing certificate
 that a root of the bundle signed and was allowed to sign (path length 1 or more). So a certificate that somebody adds to
-the file gains no trust by lying there. During a change of root the bundle holds both roots. `issuer_of` finds who
-signed a certificate, and says what is wrong if nobody of the bundle did. Times and revocation are judged by
-`certificates`.
+the file gains no trust by lying there. During a change of root the bundle holds both roots. One issuing key may have
+several certificates there, from both roots or because a root delegated to it anew. `issuer_of` finds who signed a
+certificate, and says what is wrong if nobody of the bundle did. Times and revocation are judged by `certificates`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 
 from cryptography import x509
@@ -42,6 +43,11 @@ class Authority:
     def fingerprint(self) -> str:
         """SHA-256 of the certificate's DER form, lowercase hex."""
         return fingerprint_of(self.certificate)
+
+    @property
+    def root(self) -> Authority:
+        """The root at the top of the chain."""
+        return self.above or self
 
     @property
     def kind(self) -> str:
@@ -100,11 +106,20 @@ class Bundle:
         """Return the root of this fingerprint, or None."""
         return next((root for root in self.roots if root.fingerprint == fingerprint), None)
 
-    def issuer_of(self, certificate: x509.Certificate) -> Authority:
-        """Return who of the bundle signed the certificate. Raises `UnknownAuthorityError` that says why nobody did."""
-        for one in self.all:
-            if is_issued(certificate, one.certificate):
-                return one
+    def issuer_of(self, certificate: x509.Certificate, admitted_by: str | None = None) -> Authority:
+        """Return who of the bundle signed the certificate. Raises `UnknownAuthorityError` that says why nobody did.
+
+        If the key that signed has several certificates, it is the one under the root that admitted the party
+        (`admitted_by`, a fingerprint), and of these the first that lasts as long as the party's certificate.
+        """
+
+        def order(one: Authority) -> tuple[bool, bool, datetime]:
+            short = one.certificate.not_valid_after_utc < certificate.not_valid_after_utc
+            return one.root.fingerprint != admitted_by, short, one.certificate.not_valid_before_utc
+
+        signers = [one for one in self.all if is_issued(certificate, one.certificate)]
+        if signers:
+            return min(signers, key=order)
         issuer, known = common_name(certificate.issuer), " or ".join(repr(one.name) for one in self.all)
         msg = f"the certificate was not issued by the authority {known}"
         if any(one.certificate.subject == certificate.issuer for one in self.all):

@@ -17,7 +17,7 @@ from cryptography import x509
 from cryptography.x509.oid import ExtendedKeyUsageOID
 from rfc3161_client import TimestampRequestBuilder, VerificationError, VerifierBuilder
 
-from crypto.errors import CertificateError
+from crypto.errors import CertificateError, UnknownAuthorityError
 from crypto.pki.chain import Authority, Bundle
 from crypto.pki.reading import extension, is_issued, parse_certificate
 from crypto.pki.revocation import RevocationLists
@@ -34,9 +34,10 @@ def query_for(content: bytes) -> bytes:
 
 
 def stamped(reply: bytes, content: bytes, bundle: Bundle, lists: RevocationLists | None) -> datetime:
-    """Return when the content was stamped, by the reply (DER) of the timestamping authority. Raises `CertificateError`.
+    """Return when the content was stamped, by the reply (DER) of the timestamping authority.
 
-    `lists` are the authorities' revocation lists, if the party has some.
+    `lists` are the authorities' revocation lists, if the party has some. Raises `CertificateError`, and
+    `UnknownAuthorityError` if no root of the bundle certified the key.
     """
     try:
         read = rfc3161_client.decode_timestamp_response(reply)
@@ -77,7 +78,7 @@ def _root_of(certificate: x509.Certificate, bundle: Bundle) -> Authority:
     root = next((one for one in bundle.roots if is_issued(certificate, one.certificate)), None)
     if root is None:
         msg = "no root of authority.pem certified the key that made the timestamp; only the root itself can"
-        raise CertificateError(msg)
+        raise UnknownAuthorityError(msg)
     constraints, uses = extension(certificate, x509.BasicConstraints), extension(certificate, x509.ExtendedKeyUsage)
     only = uses is not None and list(uses) == [ExtendedKeyUsageOID.TIME_STAMPING]
     if constraints is None or constraints.ca or not only:

@@ -115,7 +115,8 @@ def ledger_verify(
     *,
     export: Annotated[Path | None, typer.Option(help="Check this export instead of the ledger here.")] = None,
     authority: Annotated[
-        Path | None, typer.Option(help="The consortium's authority.pem, needed for an export.")
+        Path | None,
+        typer.Option(help="The consortium's authority.pem: needed for an export; here by default the agent's."),
     ] = None,
     signature: Annotated[
         Path | None, typer.Option(help="The export's signature; by default the file beside it.")
@@ -143,8 +144,19 @@ def ledger_verify(
         from crypto.pki.certificates import Trust
         from silo_agent.oversight.stamping import stamped_heads
 
-        newest = stamped_heads(files, genesis, entries, Trust.load(settings.authority, lists or settings.crls))[-1]
-        typer.echo(f"up to entry {newest.head.sequence} timestamped by the authority on {newest.at:%Y-%m-%d %H:%M} UTC")
+        known_by = authority or settings.authority
+        stamps = stamped_heads(files, genesis, entries, Trust.load(known_by, lists or settings.crls))
+        known = [one for one in stamps if one.at is not None]
+        if known:
+            newest = known[-1]
+            typer.echo(
+                f"up to entry {newest.head.sequence} timestamped by the authority on {newest.at:%Y-%m-%d %H:%M} UTC"
+            )
+        if len(known) < len(stamps):
+            typer.echo(
+                f"{len(stamps) - len(known)} timestamps are of a root that {known_by.name} does not hold, and are not"
+                " checked; give a file that holds it with --authority"
+            )
 
 
 @ledger_app.command("export")

@@ -18,7 +18,7 @@ from typing import Final
 import structlog
 
 from crypto.canonical import canonical
-from crypto.errors import CertificateError, CryptoError, EnrolmentError
+from crypto.errors import CertificateError, CryptoError, EnrolmentError, UnknownAuthorityError
 from crypto.pki.certificates import Trust
 from crypto.pki.joining.link import Link
 from crypto.pki.timestamps import query_for, stamped
@@ -39,7 +39,8 @@ class StampedHead:
     """A head of the ledger, and when it was stamped."""
 
     head: EntryRef
-    at: datetime
+    at: datetime | None
+    """None if the stamp is of a root that authority.pem does not hold, or holds no longer: nobody can check it here."""
 
 
 def stamp(content: bytes, link: Link, trust: Trust) -> tuple[bytes, datetime]:
@@ -56,7 +57,7 @@ def time_of(reply: bytes, content: bytes, trust: Trust) -> datetime:
 def stamped_heads(files: StateFolder, genesis: Genesis, entries: tuple[Entry, ...], trust: Trust) -> list[StampedHead]:
     """The stamps of this ledger, oldest first.
 
-    Raises `CertificateError` for one that does not count, `LedgerRolledBackError` if the ledger lacks a stamped head.
+    Raises `CertificateError` for one that does not count, `LedgerRolledBackError` if the ledger lacks the head of any.
     """
     found = []
     for path in files.stamps():
@@ -67,7 +68,10 @@ def stamped_heads(files: StateFolder, genesis: Genesis, entries: tuple[Entry, ..
         except (ValueError, KeyError, TypeError):
             msg = f"{path.name} in {path.parent.name} is no stamp of a head; move it away"
             raise CertificateError(msg) from None
-        at = time_of(reply, _message(genesis, head), trust)
+        try:
+            at = time_of(reply, _message(genesis, head), trust)
+        except UnknownAuthorityError:
+            at = None
         require_head(genesis, entries, head)
         found.append(StampedHead(head, at))
     return found

@@ -1,4 +1,4 @@
-"""`fedward-authority issuing`, `delegate`, `admit`, `revoke`, `crl`, `register` and those of timestamps."""
+"""`fedward-authority issuing`, `delegate`, `admit`, `readmit`, `revoke`, `crl`, `register` and those of timestamps."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from crypto.pki.authority.asking import diagnosed, passphrase, read, require_new
 from crypto.pki.authority.building import read_authority_request
 from crypto.pki.authority.issuing import IssuingAuthority, take_back
 from crypto.pki.authority.keeping import NEWEST_LIST
+from crypto.pki.authority.readmission import READMISSIONS_FILE, to_json
 from crypto.pki.authority.register import Register
 from crypto.pki.identity import Identity, Role, Subject
 from crypto.pki.key_files import make_folder, replace, write_new
@@ -136,6 +137,26 @@ def admit(  # noqa: PLR0917  # typer calls it, by name
         typer.echo(token.text())
 
 
+def readmit(
+    folder: Root,
+    out: Annotated[
+        Path, typer.Option(help=f"New file, to be put into the issuing authority's folder as {READMISSIONS_FILE}.")
+    ],
+    days: Annotated[int, typer.Option(help="Days for which certificates are renewed online.")] = 730,
+) -> None:
+    """Admit everybody again who is admitted, before that ends or under a new root. The parties do nothing."""
+    with diagnosed():
+        require_new(out)
+        made = root.readmit(folder, days=days, passphrase=passphrase(confirm=False))
+        write_new(out, to_json(made), secret=False)
+        for one in made:
+            typer.echo(f"admitted {one.subject} until {one.expires:%Y-%m-%d}")
+        typer.echo(
+            f"put {out} into the issuing authority's folder as {READMISSIONS_FILE}; whoever renews from then on is"
+            " certified by these"
+        )
+
+
 def revoke(  # noqa: PLR0917  # typer calls it, by name
     folder: Folder,
     reason: Annotated[str, typer.Option(help="Why, for the register.")],
@@ -200,7 +221,7 @@ def register(folder: Folder) -> None:
 
 
 COMMANDS: tuple[Callable[..., None], ...] = (
-    issuing, delegate, timestamping, certify_timestamps, admit, revoke, crl, register,
+    issuing, delegate, timestamping, certify_timestamps, admit, readmit, revoke, crl, register,
 )  # fmt: skip
 
 

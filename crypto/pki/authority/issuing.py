@@ -19,10 +19,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 
 from crypto.errors import CertificateError, EnrolmentError
 from crypto.pki.admission import Admission, Token
-from crypto.pki.authority import building
+from crypto.pki.authority import building, readmission
 from crypto.pki.authority.building import Request, read_request
 from crypto.pki.authority.keeping import NEWEST_LIST, Keeper, load_key, make_list
-from crypto.pki.authority.register import CERTIFICATE, REGISTER_FILE, Entry, Register
+from crypto.pki.authority.readmission import READMISSIONS_FILE
+from crypto.pki.authority.register import AUTHORITY, CERTIFICATE, REGISTER_FILE, Entry, Register
 from crypto.pki.certificates import Trust
 from crypto.pki.chain import Authority, Bundle
 from crypto.pki.identity import Role
@@ -69,17 +70,20 @@ class IssuingAuthority:
         self.authority_pem = bundle_pem
         """What every party trusts: the roots, and the issuing authorities under them."""
         self._bundle = Bundle.read(bundle_pem)
+        key = me.certificate.public_key()
+        self._mine = [one for one in self._bundle.issuing if one.certificate.public_key() == key]
         self._guard = threading.Lock()
 
     @classmethod
     def load(cls, folder: Path, *, passphrase: bytes | None = None) -> Self:
-        """Read key, `authority.pem` and the roots' lists. Raises `EnrolmentError`, `CertificateError`."""
+        """Read key, `authority.pem`, the roots' lists and admissions. Raises `EnrolmentError`, `CertificateError`."""
         key = load_key(folder / KEY_FILE, passphrase, "fedward-authority issuing")
         bundle_pem = _bytes(folder / BUNDLE_FILE, "put there what `fedward-authority delegate` wrote")
         for me in Bundle.read(bundle_pem).issuing:
             if me.certificate.public_key() == key.public_key():
                 authority = cls(folder, Keeper(me.certificate, key), bundle_pem, me)
-                authority._root_lists()
+                authority.root_lists()
+                readmission.read(folder / READMISSIONS_FILE)
                 return authority
         msg = (
             f"{BUNDLE_FILE} holds no certificate for {KEY_FILE}; have the root delegate to {REQUEST_FILE}"
@@ -96,6 +100,24 @@ class IssuingAuthority:
     def name(self) -> str:
         """The authority's name, for people."""
         return self._me.name
+
+    @property
+    def roots(self) -> tuple[Authority, ...]:
+        """The roots that this authority and all parties trust."""
+        return self._bundle.roots
+
+    @property
+    def delegated_until(self) -> datetime:
+        """When the last certificate of this authority ends, UTC."""
+        return max(one.certificate.not_valid_after_utc for one in self._mine)
+
+    def root_lists(self) -> RevocationLists:
+        """Return the roots' lists as they lie in the folder. Raises `EnrolmentError`, `CertificateError`."""
+        try:
+            return RevocationLists.read(_bytes(self._folder / ROOT_LISTS_FILE, "bring the roots' lists"), self._bundle)
+        except CertificateError as error:
+            msg = f"{ROOT_LISTS_FILE}: {error}"
+            raise CertificateError(msg) from None
 
     def lists_pem(self, now: datetime | None = None) -> bytes:
         """Return the lists of this authority and of the roots, as parties keep them in `crls.pem`.
@@ -124,8 +146,8 @@ class IssuingAuthority:
     def renew(self, request: bytes, certificate_pem: bytes, *, now: datetime | None = None) -> bytes:
         """Certify a party again, which showed `certificate_pem` over TLS; return the certificate (PEM).
 
-        The key stays the same: a party's key also opens what it sealed at rest. Raises `EnrolmentError` or
-        `CertificateError`.
+        The key stays the same: a party's key also opens what it sealed at rest. If a root has admitted the party anew
+        (`readmission`), the certificate carries that admission. Raises `EnrolmentError` or `CertificateError`.
         """
         now, asked = now or datetime.now(UTC), read_request(request)
         trust = Trust(self.authority_pem, lambda: self._lists(now))
@@ -137,7 +159,7 @@ class IssuingAuthority:
                 " the authority for a token (`fedward-authority admit`)"
             )
             raise EnrolmentError(msg)
-        admission = holder.admission[0]
+        admission = self._readmitted(holder.admission[0])
         if asked.public_key != holder.certificate.public_key():
             msg = (
                 f"the request has another key than the certificate of {holder.identity}; renew with the same key, or"
@@ -181,10 +203,11 @@ class IssuingAuthority:
                 " of them is a day old; find out which program asks so often"
             )
             raise EnrolmentError(msg)
-        above = (self._me, self._me.above) if self._me.above is not None else (self._me,)
+        under = [one for one in self._mine if one.root.fingerprint == admission.root] or self._mine
+        me = max(under, key=lambda one: one.certificate.not_valid_after_utc)
         life = OPERATOR_LIFE if admission.subject.identity.role is Role.OPERATOR else LIFE
         ends = [now.replace(microsecond=0) + life, admission.expires]
-        ends += [one.certificate.not_valid_after_utc for one in above]
+        ends += [one.certificate.not_valid_after_utc for one in (me, me.root)]
         pem = building.leaf(
             admission.subject,
             admission.hosts,
@@ -195,6 +218,15 @@ class IssuingAuthority:
         )
         register.record(pem, admission.subject, admission.hosts, admission=admission)
         return pem
+
+    def _readmitted(self, admission: Admission) -> Admission:
+        """The party's admission that lasts longest: the one that it has, or one that a root has made since."""
+        again = [
+            one
+            for one in readmission.read(self._folder / READMISSIONS_FILE)
+            if (one.subject, one.hosts) == (admission.subject, admission.hosts) and self._bundle.root(one.root)
+        ]
+        return max([admission, *again], key=lambda one: one.expires)
 
     def _require_admitted(self, admission: Admission, now: datetime) -> None:
         root = self._bundle.root(admission.root)
@@ -211,7 +243,7 @@ class IssuingAuthority:
                 " new token (`fedward-authority admit`)"
             )
             raise EnrolmentError(msg)
-        lists = self._root_lists()
+        lists = self.root_lists()
         lists.require_fresh(root, now)
         since = lists.revoked(root, admission.serial)
         if since is not None:
@@ -250,13 +282,6 @@ class IssuingAuthority:
                     return pem
             return make_list(self._keeper, revoked, self._folder, now + LIST_LIFE, now)
 
-    def _root_lists(self) -> RevocationLists:
-        try:
-            return RevocationLists.read(_bytes(self._folder / ROOT_LISTS_FILE, "bring the roots' lists"), self._bundle)
-        except CertificateError as error:
-            msg = f"{ROOT_LISTS_FILE}: {error}"
-            raise CertificateError(msg) from None
-
     def _lists(self, now: datetime) -> RevocationLists:
         return RevocationLists.read(self.lists_pem(now), self._bundle)
 
@@ -268,10 +293,11 @@ def take_back(  # noqa: PLR0917  # a revocation has so many parts
 
     Returns a sentence for each. Raises `EnrolmentError` if there is nothing to revoke.
     """
-    done, told = register.revoked(), []
-    for entry in register.own():
+    done, told, own = register.revoked(), [], register.own()
+    numbers = {serial, *_of_same_key(own, serial)}
+    for entry in own:
         number = int(entry.get("serial", "0"), 16)
-        fits = number == serial if serial is not None else entry.get("identity") == identity
+        fits = number in numbers if serial is not None else entry.get("identity") == identity
         known = "not_after" in entry and datetime.fromisoformat(entry["not_after"]) > now
         for one, what in _marks(entry) if fits and known else ():
             if one not in done:
@@ -283,6 +309,13 @@ def take_back(  # noqa: PLR0917  # a revocation has so many parts
         msg = f"there is nothing of {name} in this register that has not expired or been revoked; see `register`"
         raise EnrolmentError(msg)
     return told
+
+
+def _of_same_key(entries: Sequence[Entry], serial: int | None) -> set[int]:
+    """All delegations to the key of the one with this number: who holds the key holds all of them."""
+    delegated = {int(one["serial"], 16): one["key"] for one in entries if one["kind"] == AUTHORITY}
+    key = None if serial is None else delegated.get(serial)
+    return {number for number, other in delegated.items() if other == key}
 
 
 def _marks(entry: Entry) -> list[tuple[int, str]]:

@@ -20,12 +20,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Any, Self, cast
+
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from crypto.errors import CertificateError, EnrolmentError
 from crypto.pki.admission import Admission
 from crypto.pki.identity import Identity, Subject
-from crypto.pki.reading import fingerprint, parse_certificate
+from crypto.pki.reading import fingerprint, key_fingerprint, parse_certificate
 
 REGISTER_FILE = "issued.jsonl"
 CERTIFICATE, ADMISSION, AUTHORITY, REDEMPTION, REVOCATION, SUCCESSION = (
@@ -114,7 +116,26 @@ class Register:
 
     def delegate(self, certificate_pem: bytes, name: str, hosts: Sequence[str]) -> None:
         """Append an issuing authority's certificate, durably. Raises `EnrolmentError`."""
-        self._append(AUTHORITY, **_described(certificate_pem), name=name, hosts=list(hosts))
+        key = key_fingerprint(cast("ec.EllipticCurvePublicKey", parse_certificate(certificate_pem).public_key()))
+        self._append(AUTHORITY, **_described(certificate_pem), name=name, key=key, hosts=list(hosts))
+
+    def standing(self, now: datetime) -> list[tuple[Subject, tuple[str, ...], datetime]]:
+        """Return who is admitted now, with hosts and last time: not taken back, by this root or one before it.
+
+        Raises as `entries`.
+        """
+        entries = self.entries()
+        gone = {one["serial"] for one in entries if one["kind"] == REVOCATION}
+        newest = {one["identity"]: one for one in entries if one["kind"] == ADMISSION}
+        return [
+            (
+                Subject(Identity.parse(one["identity"]), one["data_set"], one.get("institution")),
+                tuple(one["hosts"]),
+                datetime.fromisoformat(one["not_after"]),
+            )
+            for one in newest.values()
+            if one["serial"] not in gone and datetime.fromisoformat(one["not_after"]) > now
+        ]
 
     def redeem(self, admission: Admission, key: str) -> None:
         """Append that a token was redeemed by the key with this fingerprint, durably.

@@ -144,7 +144,52 @@ def admit(  # what the root promises has so many parts
     (_, expires), (_, redeem_until) = period(days, now), period(redeem_days, now)
     keeper.end_before(expires)
     secret = secrets.token_bytes(SECRET_BYTES)
-    admission = Admission(
+    admission = _admission(keeper, subject, hosts, expires, redeem_until, secret)
+    token = Token(admission, secret, url)
+    with Register.open(folder) as register:
+        register.require_free(subject)
+        register.admit(admission)
+    return token
+
+
+def readmit(
+    folder: Path, *, days: int, passphrase: bytes | None = None, now: datetime | None = None
+) -> list[Admission]:
+    """Admit everybody again, for `days`, whom this root or one before it has admitted and nobody took back.
+
+    An issuing authority puts these admissions into the certificates that it renews (`readmission`): of several the one
+    that lasts longest. Nobody can redeem one as a token. Raises `EnrolmentError`, also if nobody is admitted, or
+    somebody for longer already.
+    """
+    keeper, now = load(folder, passphrase), now or datetime.now(UTC)
+    _require_delegable(keeper)
+    (begins, expires) = period(days, now)
+    keeper.end_before(expires)
+    with Register.open(folder) as register:
+        parties = register.standing(now)
+        if not parties:
+            msg = (
+                "nobody is admitted now, so there is nobody to admit again; make tokens with `fedward-authority admit`"
+            )
+            raise EnrolmentError(msg)
+        last = max(until for *_, until in parties)
+        if last >= expires:
+            msg = f"somebody is admitted until {last:%Y-%m-%d} already; give --days {(last - now).days + 2} or more"
+            raise EnrolmentError(msg)
+        # The secret is forgotten at once.
+        made = [
+            _admission(keeper, subject, hosts, expires, begins, secrets.token_bytes(SECRET_BYTES))
+            for subject, hosts, _ in parties
+        ]
+        for admission in made:
+            register.admit(admission)
+    return made
+
+
+def _admission(  # noqa: PLR0917  # what the root promises has so many parts
+    keeper: Keeper, subject: Subject, hosts: Sequence[str], expires: datetime, redeem_until: datetime, secret: bytes
+) -> Admission:
+    return Admission(
         root=fingerprint_of(keeper.certificate),
         serial=x509.random_serial_number(),
         subject=subject,
@@ -153,11 +198,6 @@ def admit(  # what the root promises has so many parts
         redeem_until=min(redeem_until, expires),
         secret_sha256=secret_digest(secret),
     ).signed(keeper.key)
-    token = Token(admission, secret, url)
-    with Register.open(folder) as register:
-        register.require_free(subject)
-        register.admit(admission)
-    return token
 
 
 def publish(

@@ -29,6 +29,8 @@ from crypto.pki.standing import LISTS_FILE
 RENEW_FROM = 1 / 3
 """Of a certificate's life."""
 WARN_FROM = 2 / 3
+ADMISSION_NOTICE = timedelta(days=30)
+"""How long before an admission ends a party is warned, once a day."""
 AGAIN = timedelta(minutes=10)
 """Pause between two tries to renew, stretched by up to half at random so that silos do not come together."""
 
@@ -159,6 +161,7 @@ class Renewal:
         self._tag: str | None = None
         self._next_try: datetime | None = None
         self._next_warning: datetime | None = None
+        self._next_notice: datetime | None = None
         self._said: dict[str, str] = {}
 
     def run(self, stop: threading.Event, pace: float) -> None:
@@ -178,6 +181,9 @@ class Renewal:
             self._attempt("certificate", self._renew)
         ends = self._credential.ends
         self._on_times(Times(ends, lists_until(self._credential)))
+        if self._next_notice is None or now >= self._next_notice:
+            self._next_notice = now + timedelta(days=1)
+            self._warn_of_admission(now)
         if due(begins, ends, now, WARN_FROM) and (self._next_warning is None or now >= self._next_warning):
             self._next_warning = now + timedelta(days=1)
             mend = (
@@ -186,6 +192,15 @@ class Renewal:
                 else f"it is renewed as soon as {self._link().url} answers and agrees"
             )
             self._tell("warning", f"the certificate expires on {ends:%Y-%m-%d %H:%M} UTC; {mend}")
+
+    def _warn_of_admission(self, now: datetime) -> None:
+        last = self._credential.admitted_until
+        if last is not None and last - now < ADMISSION_NOTICE:
+            self._tell(
+                "warning",
+                f"the authority has admitted this party until {last:%Y-%m-%d %H:%M} UTC, and renews nothing after that;"
+                " ask its keeper to admit everybody again (`fedward-authority readmit`)",
+            )
 
     def _attempt(self, what: str, work: Callable[[Link], None]) -> None:
         """Do it, and tell a failure once until it works again or fails in another way."""

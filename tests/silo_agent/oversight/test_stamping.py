@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
 from crypto.errors import CertificateError
+from crypto.pki.authority import root
 from crypto.pki.joining.link import Link
 from crypto.pki.joining.renewal import link_for
 from policies.errors import LedgerRolledBackError
@@ -97,6 +98,19 @@ def test_a_stamp_that_is_not_of_this_ledger_is_found(agent, parts):
     Ledger.create(files.ledger, other)
     with pytest.raises(LedgerRolledBackError):
         stamped_heads(files, *read_history(files.ledger), trust)
+
+
+def test_a_stamp_of_a_root_that_was_taken_out_binds_the_ledger_and_is_told(agent, parts, tmp_path):
+    files, trust, link = parts
+    Stamping(files, trust, link).look()
+    other = tmp_path / "other"
+    root.init(other, "Another", 10)
+    said = ledger("verify", "-c", agent, "--authority", other / "authority.pem")
+    assert "1 timestamps are of a root that authority.pem does not hold, and are not checked" in said.output
+    files.ledger.unlink()
+    Ledger.create(files.ledger, replace(NORTH, delta=1e-6))
+    refused = ledger("verify", "-c", agent, "--authority", other / "authority.pem")
+    assert isinstance(refused.exception, LedgerRolledBackError)
 
 
 def test_an_authority_that_does_not_stamp_stops_nothing_and_is_told_once(online, parts):

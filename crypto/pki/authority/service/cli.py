@@ -15,6 +15,7 @@ import typer
 
 from crypto.errors import EnrolmentError
 from crypto.pki.authority.asking import diagnosed, passphrase
+from crypto.pki.authority.endings import watch
 from crypto.pki.authority.issuing import IssuingAuthority
 
 log = structlog.get_logger()
@@ -56,8 +57,16 @@ def serve(
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: threading.Thread(target=service.close).start())
         stamping = stamps is not None
+        stop = threading.Event()
+        telling = threading.Thread(target=watch, args=(authority, _warn, stop), name="endings", daemon=True)
         log.info(
             "serving", version=version("fedward"), authority=authority.name, port=service.port, timestamps=stamping
         )
+        telling.start()
         service.serve()
+        stop.set()
         log.info("stopped")
+
+
+def _warn(sentence: str) -> None:
+    log.warning("ends soon", why=sentence)

@@ -95,7 +95,9 @@ def test_a_year_of_certificates_of_a_week_without_a_gap_and_with_one_key(party):
     gaps = {later - sooner for sooner, later in zip(party.link.asked, party.link.asked[1:], strict=False)}
     assert gaps == {timedelta(hours=56)}, "a third of a week, seen every eight hours"
     assert all(one.certificate > START for one in party.times)
-    assert not [text for level, text in party.said if level == "warning"]
+    warnings = [text for level, text in party.said if level == "warning"]
+    assert len(warnings) == 20, "once a day, from thirty days before the admission ends"
+    assert all(text.startswith("the authority has admitted this party until") for text in warnings)
 
 
 def test_while_the_authority_is_away_it_is_told_once_and_warned_daily_and_then_all_goes_on(party):
