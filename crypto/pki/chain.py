@@ -10,6 +10,7 @@ signed a certificate, and says what is wrong if nobody of the bundle did. Times 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 
 from cryptography import x509
@@ -37,6 +38,11 @@ class Authority:
     def pem(self) -> bytes:
         """The certificate."""
         return to_pem(self.certificate)
+
+    @property
+    def ends(self) -> datetime:
+        """When the certificate expires, UTC."""
+        return self.certificate.not_valid_after_utc
 
     @cached_property
     def fingerprint(self) -> str:
@@ -101,10 +107,14 @@ class Bundle:
         return next((root for root in self.roots if root.fingerprint == fingerprint), None)
 
     def issuer_of(self, certificate: x509.Certificate) -> Authority:
-        """Return who of the bundle signed the certificate. Raises `UnknownAuthorityError` that says why nobody did."""
-        for one in self.all:
-            if is_issued(certificate, one.certificate):
-                return one
+        """Return who of the bundle signed the certificate. Raises `UnknownAuthorityError` that says why nobody did.
+
+        An authority whose time was prolonged has two certificates for one key. The one within whose time the
+        certificate lies is its issuer, and of two such the one that lasts longer.
+        """
+        signed = [one for one in self.all if is_issued(certificate, one.certificate)]
+        if signed:
+            return max(signed, key=lambda one: (_spans(one.certificate, certificate), one.ends))
         issuer, known = common_name(certificate.issuer), " or ".join(repr(one.name) for one in self.all)
         msg = f"the certificate was not issued by the authority {known}"
         if any(one.certificate.subject == certificate.issuer for one in self.all):
@@ -119,6 +129,12 @@ class Bundle:
                 " right consortium, which holds the root and the issuing authority"
             )
         raise UnknownAuthorityError(msg)
+
+
+def _spans(authority: x509.Certificate, certificate: x509.Certificate) -> bool:
+    """Say whether the whole time of the certificate lies within the authority's."""
+    begins = authority.not_valid_before_utc <= certificate.not_valid_before_utc
+    return begins and certificate.not_valid_after_utc <= authority.not_valid_after_utc
 
 
 def _may_sign(certificate: x509.Certificate) -> bool:

@@ -68,11 +68,12 @@ class RevocationLists:
         faults = []
         for position, one in enumerate(found, 1):
             try:
-                authority, read = _read(one, bundle)
+                authorities, read = _read(one, bundle)
             except CertificateError as error:
                 faults.append(f"list {position} {error}")
             else:
-                lists.setdefault(authority.fingerprint, []).append(read)
+                for authority in authorities:
+                    lists.setdefault(authority.fingerprint, []).append(read)
         if faults:
             raise CertificateError("; ".join(faults))
         return cls({key: _in_order(some) for key, some in lists.items()})
@@ -112,7 +113,8 @@ def _in_order(lists: Sequence[RevocationList]) -> tuple[RevocationList, ...]:
     return tuple(each[key] for key in sorted(each))
 
 
-def _read(pem: bytes, bundle: Bundle) -> tuple[Authority, RevocationList]:
+def _read(pem: bytes, bundle: Bundle) -> tuple[list[Authority], RevocationList]:
+    """Return the list and whose it is: an authority whose time was prolonged has two certificates for one key."""
     try:
         found = x509.load_pem_x509_crl(pem)
         issuer, number = found.issuer, found.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
@@ -123,8 +125,8 @@ def _read(pem: bytes, bundle: Bundle) -> tuple[Authority, RevocationList]:
         msg = "cannot be read, or has no number; take it anew from the authority"
         raise CertificateError(msg) from None
     name = common_name(issuer)
-    authority = next((one for one in bundle.all if _signed(found, one)), None)
-    if authority is None:
+    authorities = [one for one in bundle.all if _signed(found, one)]
+    if not authorities:
         msg = f"of {name!r} was signed by no authority of authority.pem; take it out, or take the right authority.pem"
         raise CertificateError(msg)
     if not whole or len(revoked) != len(found):
@@ -135,7 +137,7 @@ def _read(pem: bytes, bundle: Bundle) -> tuple[Authority, RevocationList]:
     if until is None:
         msg = f"of {name!r} does not say when the next one comes; have `fedward-authority crl` make one that does"
         raise CertificateError(msg)
-    return authority, RevocationList(number, since, until, revoked)
+    return authorities, RevocationList(number, since, until, revoked)
 
 
 def _entries(found: x509.CertificateRevocationList) -> Iterator[tuple[int, datetime]]:

@@ -22,7 +22,7 @@ from crypto.pki.admission import Admission, Token
 from crypto.pki.authority import building
 from crypto.pki.authority.building import Request, read_request
 from crypto.pki.authority.keeping import NEWEST_LIST, Keeper, load_key, make_list
-from crypto.pki.authority.register import CERTIFICATE, REGISTER_FILE, Entry, Register
+from crypto.pki.authority.register import AUTHORITY, CERTIFICATE, REGISTER_FILE, Entry, Register
 from crypto.pki.certificates import Trust
 from crypto.pki.chain import Authority, Bundle
 from crypto.pki.identity import Role
@@ -76,11 +76,12 @@ class IssuingAuthority:
         """Read key, `authority.pem` and the roots' lists. Raises `EnrolmentError`, `CertificateError`."""
         key = load_key(folder / KEY_FILE, passphrase, "fedward-authority issuing")
         bundle_pem = _bytes(folder / BUNDLE_FILE, "put there what `fedward-authority delegate` wrote")
-        for me in Bundle.read(bundle_pem).issuing:
-            if me.certificate.public_key() == key.public_key():
-                authority = cls(folder, Keeper(me.certificate, key), bundle_pem, me)
-                authority._root_lists()
-                return authority
+        mine = [one for one in Bundle.read(bundle_pem).issuing if one.certificate.public_key() == key.public_key()]
+        if mine:  # several, if its time was prolonged
+            me = max(mine, key=lambda one: one.ends)
+            authority = cls(folder, Keeper(me.certificate, key), bundle_pem, me)
+            authority._root_lists()
+            return authority
         msg = (
             f"{BUNDLE_FILE} holds no certificate for {KEY_FILE}; have the root delegate to {REQUEST_FILE}"
             " (`fedward-authority delegate`), and put there what it wrote"
@@ -266,12 +267,16 @@ def take_back(  # noqa: PLR0917  # a revocation has so many parts
 ) -> list[str]:
     """Write revocations into a register: all that a party holds and that has not expired, or one serial number.
 
-    Returns a sentence for each. Raises `EnrolmentError` if there is nothing to revoke.
+    The serial number of an authority revokes every certificate of its key: the key was stolen, and its time may have
+    been prolonged. Returns a sentence for each. Raises `EnrolmentError` if there is nothing to revoke.
     """
     done, told = register.revoked(), []
+    authorities = [entry for entry in register.own() if entry["kind"] == AUTHORITY]
+    keys = {entry.get("key") for entry in authorities if int(entry["serial"], 16) == serial} - {None}
     for entry in register.own():
         number = int(entry.get("serial", "0"), 16)
-        fits = number == serial if serial is not None else entry.get("identity") == identity
+        same_key = entry["kind"] == AUTHORITY and entry.get("key") in keys
+        fits = number == serial or same_key if serial is not None else entry.get("identity") == identity
         known = "not_after" in entry and datetime.fromisoformat(entry["not_after"]) > now
         for one, what in _marks(entry) if fits and known else ():
             if one not in done:

@@ -20,12 +20,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Any, Self, cast
+
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from crypto.errors import CertificateError, EnrolmentError
 from crypto.pki.admission import Admission
 from crypto.pki.identity import Identity, Subject
-from crypto.pki.reading import fingerprint, parse_certificate
+from crypto.pki.reading import fingerprint, key_fingerprint, parse_certificate
 
 REGISTER_FILE = "issued.jsonl"
 CERTIFICATE, ADMISSION, AUTHORITY, REDEMPTION, REVOCATION, SUCCESSION = (
@@ -113,8 +115,9 @@ class Register:
         )
 
     def delegate(self, certificate_pem: bytes, name: str, hosts: Sequence[str]) -> None:
-        """Append an issuing authority's certificate, durably. Raises `EnrolmentError`."""
-        self._append(AUTHORITY, **_described(certificate_pem), name=name, hosts=list(hosts))
+        """Append an issuing or timestamping authority's certificate, durably. Raises `EnrolmentError`."""
+        key = key_fingerprint(cast("ec.EllipticCurvePublicKey", parse_certificate(certificate_pem).public_key()))
+        self._append(AUTHORITY, **_described(certificate_pem), name=name, hosts=list(hosts), key=key)
 
     def redeem(self, admission: Admission, key: str) -> None:
         """Append that a token was redeemed by the key with this fingerprint, durably.
