@@ -39,6 +39,11 @@ class Authority:
         """The certificate."""
         return to_pem(self.certificate)
 
+    @property
+    def ends(self) -> datetime:
+        """When the certificate expires, UTC."""
+        return self.certificate.not_valid_after_utc
+
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of the certificate's DER form, lowercase hex."""
@@ -109,17 +114,20 @@ class Bundle:
     def issuer_of(self, certificate: x509.Certificate, admitted_by: str | None = None) -> Authority:
         """Return who of the bundle signed the certificate. Raises `UnknownAuthorityError` that says why nobody did.
 
-        If the key that signed has several certificates, it is the one under the root that admitted the party
-        (`admitted_by`, a fingerprint), and of these the first that lasts as long as the party's certificate.
+        An authority whose time was prolonged, or to which two roots delegated, has several certificates for one key.
+        Then the issuer is the one under the root that admitted the party (`admitted_by`, a fingerprint); of these the
+        one within whose time the certificate lies, and of two such the one that lasts longer.
         """
-
-        def order(one: Authority) -> tuple[bool, bool, datetime]:
-            short = one.certificate.not_valid_after_utc < certificate.not_valid_after_utc
-            return one.root.fingerprint != admitted_by, short, one.certificate.not_valid_before_utc
-
         signers = [one for one in self.all if is_issued(certificate, one.certificate)]
         if signers:
-            return min(signers, key=order)
+            return max(
+                signers,
+                key=lambda one: (
+                    one.root.fingerprint == admitted_by,
+                    _spans(one.certificate, certificate),
+                    one.ends,
+                ),
+            )
         issuer, known = common_name(certificate.issuer), " or ".join(repr(one.name) for one in self.all)
         msg = f"the certificate was not issued by the authority {known}"
         if any(one.certificate.subject == certificate.issuer for one in self.all):
@@ -134,6 +142,12 @@ class Bundle:
                 " right consortium, which holds the root and the issuing authority"
             )
         raise UnknownAuthorityError(msg)
+
+
+def _spans(authority: x509.Certificate, certificate: x509.Certificate) -> bool:
+    """Say whether the whole time of the certificate lies within the authority's."""
+    begins = authority.not_valid_before_utc <= certificate.not_valid_before_utc
+    return begins and certificate.not_valid_after_utc <= authority.not_valid_after_utc
 
 
 def _may_sign(certificate: x509.Certificate) -> bool:

@@ -27,9 +27,9 @@ def ending(authority: IssuingAuthority, now: datetime) -> Iterator[str]:
             " (`fedward-authority delegate`)"
         )
     for root in authority.roots:
-        if root.certificate.not_valid_after_utc - now < CERTIFICATE_NOTICE:
+        if root.ends - now < CERTIFICATE_NOTICE:
             yield (
-                f"the root {root.name!r} ends on {root.certificate.not_valid_after_utc:%Y-%m-%d}; make a new root"
+                f"the root {root.name!r} ends on {root.ends:%Y-%m-%d}; make a new root"
                 " (docs/handbook/authority.md, change the root)"
             )
     try:

@@ -79,12 +79,13 @@ class IssuingAuthority:
         """Read key, `authority.pem`, the roots' lists and admissions. Raises `EnrolmentError`, `CertificateError`."""
         key = load_key(folder / KEY_FILE, passphrase, "fedward-authority issuing")
         bundle_pem = _bytes(folder / BUNDLE_FILE, "put there what `fedward-authority delegate` wrote")
-        for me in Bundle.read(bundle_pem).issuing:
-            if me.certificate.public_key() == key.public_key():
-                authority = cls(folder, Keeper(me.certificate, key), bundle_pem, me)
-                authority.root_lists()
-                readmission.read(folder / READMISSIONS_FILE)
-                return authority
+        mine = [one for one in Bundle.read(bundle_pem).issuing if one.certificate.public_key() == key.public_key()]
+        if mine:  # several, if its time was prolonged, or while a root is changed: then the old root still counts here
+            me = max(mine, key=lambda one: (one.root == mine[0].root, one.ends))
+            authority = cls(folder, Keeper(me.certificate, key), bundle_pem, me)
+            authority.root_lists()
+            readmission.read(folder / READMISSIONS_FILE)
+            return authority
         msg = (
             f"{BUNDLE_FILE} holds no certificate for {KEY_FILE}; have the root delegate to {REQUEST_FILE}"
             " (`fedward-authority delegate`), and put there what it wrote"
@@ -109,7 +110,7 @@ class IssuingAuthority:
     @property
     def delegated_until(self) -> datetime:
         """When the last certificate of this authority ends, UTC."""
-        return max(one.certificate.not_valid_after_utc for one in self._mine)
+        return max(one.ends for one in self._mine)
 
     def root_lists(self) -> RevocationLists:
         """Return the roots' lists as they lie in the folder. Raises `EnrolmentError`, `CertificateError`."""
@@ -204,10 +205,10 @@ class IssuingAuthority:
             )
             raise EnrolmentError(msg)
         under = [one for one in self._mine if one.root.fingerprint == admission.root] or self._mine
-        me = max(under, key=lambda one: one.certificate.not_valid_after_utc)
+        me = max(under, key=lambda one: one.ends)
         life = OPERATOR_LIFE if admission.subject.identity.role is Role.OPERATOR else LIFE
         ends = [now.replace(microsecond=0) + life, admission.expires]
-        ends += [one.certificate.not_valid_after_utc for one in (me, me.root)]
+        ends += [me.ends, me.root.ends]
         pem = building.leaf(
             admission.subject,
             admission.hosts,
@@ -291,13 +292,16 @@ def take_back(  # noqa: PLR0917  # a revocation has so many parts
 ) -> list[str]:
     """Write revocations into a register: all that a party holds and that has not expired, or one serial number.
 
-    Returns a sentence for each. Raises `EnrolmentError` if there is nothing to revoke.
+    The serial number of an authority revokes every certificate of its key: the key was stolen, and its time may have
+    been prolonged. Returns a sentence for each. Raises `EnrolmentError` if there is nothing to revoke.
     """
-    done, told, own = register.revoked(), [], register.own()
-    numbers = {serial, *_of_same_key(own, serial)}
-    for entry in own:
+    done, told = register.revoked(), []
+    authorities = [entry for entry in register.own() if entry["kind"] == AUTHORITY]
+    keys = {entry.get("key") for entry in authorities if int(entry["serial"], 16) == serial} - {None}
+    for entry in register.own():
         number = int(entry.get("serial", "0"), 16)
-        fits = number in numbers if serial is not None else entry.get("identity") == identity
+        same_key = entry["kind"] == AUTHORITY and entry.get("key") in keys
+        fits = number == serial or same_key if serial is not None else entry.get("identity") == identity
         known = "not_after" in entry and datetime.fromisoformat(entry["not_after"]) > now
         for one, what in _marks(entry) if fits and known else ():
             if one not in done:
@@ -309,13 +313,6 @@ def take_back(  # noqa: PLR0917  # a revocation has so many parts
         msg = f"there is nothing of {name} in this register that has not expired or been revoked; see `register`"
         raise EnrolmentError(msg)
     return told
-
-
-def _of_same_key(entries: Sequence[Entry], serial: int | None) -> set[int]:
-    """All delegations to the key of the one with this number: who holds the key holds all of them."""
-    delegated = {int(one["serial"], 16): one["key"] for one in entries if one["kind"] == AUTHORITY}
-    key = None if serial is None else delegated.get(serial)
-    return {number for number, other in delegated.items() if other == key}
 
 
 def _marks(entry: Entry) -> list[tuple[int, str]]:

@@ -14,9 +14,11 @@ from crypto.pki.authority import building, issuing, root
 from crypto.pki.authority.issuing import LIFE, IssuingAuthority
 from crypto.pki.authority.register import Register
 from crypto.pki.certificates import Trust
+from crypto.pki.chain import Bundle
 from crypto.pki.enrolment import create_request
 from crypto.pki.identity import Identity, Role, Subject
 from crypto.pki.reading import ends, parse_certificate, subject_of, to_pem
+from crypto.pki.revocation import RevocationLists
 from tests.support.online import Online, load, subject, week
 
 DAY = timedelta(days=1)
@@ -166,6 +168,34 @@ def test_a_revoked_issuing_authority_certified_nobody(online):
     online.bring_lists(home)
     with pytest.raises(CertificateError, match="the issuing authority 'Issuing of tests' was revoked as of"):
         load(home)
+
+
+def test_an_issuing_authority_is_prolonged_and_what_it_certified_before_and_after_counts(online):
+    """Its key stays, so `authority.pem` holds two certificates of one name and key."""
+    now, request = datetime.now(UTC), asked(online)
+    bundle, first = online.issuing / issuing.BUNDLE_FILE, root.delegate(online.root, request, days=10, hosts=[])
+    bundle.write_bytes(first)
+    online.authority = IssuingAuthority.load(online.issuing)
+    before = online.enrol("silo", "north")
+    bundle.write_bytes(first + root.delegate(online.root, request, days=90, hosts=[]))
+    online.authority = IssuingAuthority.load(online.issuing)
+    after = online.enrol("silo", "south", now=now + 9 * DAY)
+    trust = Trust(online.pem, lambda: RevocationLists.read(online.authority.lists_pem(later), Bundle.read(online.pem)))
+    for home, later in ((before, now + DAY), (after, now + 12 * DAY)):
+        trust.identify((home / "certificate.pem").read_bytes(), now=later)
+    assert trust.identify((before / "certificate.pem").read_bytes(), as_of=now).name == "north", "years later too"
+
+
+def asked(online):
+    return (online.issuing / issuing.REQUEST_FILE).read_bytes()
+
+
+def test_a_stolen_issuing_key_is_revoked_under_every_certificate_that_it_has(online):
+    root.delegate(online.root, asked(online), days=90, hosts=[])
+    with Register.open(online.root) as register:
+        serial = online.authority.certificate.serial_number
+        told = issuing.take_back(register, None, serial, datetime.now(UTC), "stolen", datetime.now(UTC))
+    assert len(told) == 2
 
 
 def test_lists_are_made_anew_when_half_of_their_time_is_over(online):

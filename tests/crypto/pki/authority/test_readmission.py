@@ -9,7 +9,6 @@ import pytest
 from crypto.errors import CertificateError, EnrolmentError
 from crypto.pki.admission import Token
 from crypto.pki.authority import readmission, root
-from crypto.pki.authority.building import read_authority_request
 from crypto.pki.authority.issuing import BUNDLE_FILE, REQUEST_FILE, ROOT_LISTS_FILE, IssuingAuthority, take_back
 from crypto.pki.authority.readmission import READMISSIONS_FILE
 from crypto.pki.authority.register import Register
@@ -62,17 +61,6 @@ def test_an_issuing_authority_is_delegated_to_anew_and_the_old_certificates_stay
     online.authority.revoke("fedward://silo/north", None, NOW - DAY, "left")
     online.bring_lists(home)
     assert trust.revoked(before) == NOW - DAY, "the list of the key counts under each of its certificates"
-
-
-def test_a_certificate_that_outlasts_the_first_delegation_stands_under_the_next(tmp_path):
-    online = Online(tmp_path, days=400)
-    first = root.delegate(online.root, (online.issuing / REQUEST_FILE).read_bytes(), days=2, hosts=LOOPBACK)
-    both = first + to_pem(online.authority.certificate)
-    home = online.enrol("silo", "north")
-    (home / "authority.pem").write_bytes(both)
-    credential = load(home)
-    assert credential.ends > NOW + 2 * DAY
-    assert credential.trust.identify(credential.certificate_pem, now=NOW + DAY).name == "north"
 
 
 def test_who_is_admitted_is_admitted_again_and_nobody_else(online):
@@ -153,12 +141,3 @@ def test_a_root_is_changed_and_the_parties_only_add_the_new_one(online, tmp_path
         }
         online.renew(home)
     assert online.authority.certificate == parse_certificate(new[len(second) :])
-
-
-def test_who_holds_the_issuing_key_loses_all_that_was_delegated_to_it(online):
-    delegated(online, online.root, 10)
-    _, key = read_authority_request((online.issuing / REQUEST_FILE).read_bytes())
-    assert online.authority.certificate.public_key() == key
-    with Register.open(online.root) as register:
-        told = take_back(register, None, online.authority.certificate.serial_number, NOW, "stolen", NOW)
-        assert len(told) == len(register.revoked()) == 2
