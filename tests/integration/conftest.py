@@ -7,6 +7,9 @@ import subprocess
 import pytest
 
 from support.fork_server import ForkedPopen
+from support.made_release import registries, release, release_key
+
+__all__ = ["registries", "release", "release_key"]
 
 
 @pytest.fixture(autouse=True)

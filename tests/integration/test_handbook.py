@@ -1,6 +1,7 @@
 """Every command of the handbook, as it stands there, from an empty home: authorities, three hospitals, a study.
 
-Only what a test machine cannot have is replaced: host names, ports, and the place of the records.
+Only what a test machine cannot have is replaced: host names, ports, the root of the file system, other users, systemd,
+and the place of the records. One hospital installs a release and runs its agent as the service's unit says.
 """
 
 from __future__ import annotations
@@ -17,12 +18,15 @@ from pathlib import Path
 
 import pytest
 
+from crypto.pki.certificates import Credential
 from support.small_cohort import study_document, write_sites, write_yaml
 
 ROOT = Path(__file__).parents[2]
 BOOK = ROOT / "docs" / "handbook"
-SERVICES = ("fedward-authority serve", "fedward-coordinator serve", "fedward-silo run")
+SERVICES = ("fedward-authority serve", "fedward-coordinator serve")
 SILOS = ("charite", "lund", "porto")
+SUDO = '#!/bin/sh\nshift 2\n[ "$1" = -s ] && exec sh\nexec "$@"\n'
+"""Other users: whoever runs the test is all of them."""
 BLOCK = re.compile(
     r"^## (?P<section>[^\n]+)$"
     r"|^```\n(?P<commands>.*?)^```$"
@@ -51,24 +55,35 @@ def blocks(page):
     return found
 
 
-class Reader:
-    """Somebody who does what the handbook says, in one folder."""
+def sections(page):
+    """All sections of a page that have commands."""
+    return list(dict.fromkeys(section for _, section, *_ in blocks(page)))
 
-    def __init__(self, folder):
-        self.work, self.home = folder / "work", folder / "home"
-        self.work.mkdir()
-        self.home.mkdir()
+
+class Reader:
+    """Somebody who does what the handbook says, in folders of their own below one that stands for a machine's root."""
+
+    def __init__(self, folder, release, fingerprint):
+        self.work, self.home, self.root, self.programs = (
+            folder / name for name in ("work", "home", "root", "programs")
+        )
+        for place in (self.work, self.home, self.root, self.programs):
+            place.mkdir()
+        (self.programs / "sudo").write_text(SUDO)
+        (self.programs / "sudo").chmod(0o755)
         self.ports = {"8443": str(free_port()), "7443": str(free_port())}
-        self.done, self.running = set(), []
+        self.install = f"bash {release}/install-silo.sh --python {sys.executable} --root {self.root}"
+        self.fingerprint = fingerprint
+        self.done, self.running = set(), {}
         kept = {name: value for name, value in os.environ.items() if not name.startswith("FEDWARD")}
-        path = f"{Path(sys.executable).parent}{os.pathsep}{kept['PATH']}"
+        path = os.pathsep.join([str(self.programs), str(Path(sys.executable).parent), kept["PATH"]])
         self.env = {**kept, "PATH": path, "HOME": str(self.home), "FEDWARD_AUTHORITY_PASSPHRASE": ""}
 
-    def read(self, page, *sections, work=None, leaving_out=(), **replaced):
-        """Do what stands under these headings."""
-        wanted = [block for block in blocks(page) if block[1] in sections]
-        assert {block[1] for block in wanted} == set(sections)
-        for block in wanted:
+    def read(self, page, *wanted, work=None, leaving_out=(), only=None, **replaced):
+        """Do what stands under these headings; `only` the blocks of these numbers."""
+        found = [block for block in blocks(page) if block[1] in wanted]
+        assert {block[1] for block in found} == set(wanted)
+        for block in found if only is None else [found[number] for number in only]:
             self.done.add(block)
             _, _, file, text = block
             text = self.here(text, replaced)
@@ -84,6 +99,9 @@ class Reader:
             r"(authority|hub)\.example\.org": "localhost",
             r"0\.0\.0\.0": "127.0.0.1",
             r"metrics_port: \d+": "metrics_port: 0",
+            r"bash install-silo\.sh": self.install,
+            "FINGERPRINT": self.fingerprint,
+            r"(?<![\w.])/(opt|etc|var/lib)/fedward-silo": rf"{self.root}/\1/fedward-silo",
             **{rf"\b{port}\b": mine for port, mine in self.ports.items()},
             **replaced,
         }.items():
@@ -92,17 +110,29 @@ class Reader:
 
     def do(self, line, work):
         if line.startswith(SERVICES):
-            log = (work / f"{len(self.running)}.log").open("w+")
-            process = subprocess.Popen(["bash", "-c", f"exec {line}"], cwd=work, env=self.env, stderr=log, stdout=log)
-            self.running.append((line, process, log))
-            self.wait_for_start(log, process)
-            return
+            return self.start(line, line, work)
+        if line.startswith("systemctl"):
+            return self.systemctl(*line.split()[1:])
         done = subprocess.run(
-            ["bash", "-euc", line], cwd=work, env=self.env, capture_output=True, text=True, check=False
+            ["bash", "-euc", line], cwd=work, env=self.env, capture_output=True, text=True, check=False, input=""
         )
         assert done.returncode == 0, f"{line}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
 
-    def wait_for_start(self, log, process):
+    def systemctl(self, verb, *words):
+        """What systemd would do with the unit that was installed."""
+        name = words[-1]
+        unit = (self.root / "etc/systemd/system" / f"{name}.service").read_text()
+        self.stop(name)
+        if verb != "stop":
+            assert (verb, words[:-1]) in {("enable", ("--now",)), ("restart", ())}
+            command = self.here(re.search(r"(?m)^ExecStart=(.*)$", unit)[1], {})
+            self.start(name, command, self.root / "var/lib" / name)
+
+    def start(self, name, command, work):
+        log = (work / f"{len(self.running)}.log").open("w+")
+        process = subprocess.Popen(["bash", "-c", f"exec {command}"], cwd=work, env=self.env, stderr=log, stdout=log)
+        self.running[name] = (process, log, work)
         until = time.monotonic() + SECONDS
         while time.monotonic() < until:
             said = Path(log.name).read_text()
@@ -113,11 +143,18 @@ class Reader:
         pytest.fail(Path(log.name).read_text())
 
     def stop(self, beginning=""):
-        for line, process, log in self.running:
-            if line.startswith(beginning) and process.poll() is None:
+        for name, (process, log, _) in list(self.running.items()):
+            if name.startswith(beginning):
                 process.terminate()
                 process.wait(60)
                 log.close()
+                del self.running[name]
+
+    def restart(self, beginning):
+        """The service that the page says to restart."""
+        ((name, (*_, work)),) = [item for item in self.running.items() if item[0].startswith(beginning)]
+        self.stop(name)
+        self.start(name, name, work)
 
 
 def admit_of(silo):
@@ -130,10 +167,7 @@ def finished(reader):
     command = "fedward-coordinator study status small -o operator/operator.yaml --json"
     until = time.monotonic() + SECONDS
     while time.monotonic() < until:
-        done = subprocess.run(
-            ["bash", "-euc", command], cwd=reader.work, env=reader.env, capture_output=True, text=True, check=True
-        )
-        status = json.loads(done.stdout)[0]
+        status = json.loads(reader.do(command, reader.work))[0]
         if status["state"] in ("finished", "ended", "aborted"):
             return status
         time.sleep(0.5)
@@ -142,8 +176,9 @@ def finished(reader):
 
 @pytest.mark.slow
 @pytest.mark.as_installed
-def test_every_command_of_the_handbook_works_from_an_empty_home(tmp_path):
-    reader = Reader(tmp_path)
+@pytest.mark.usefixtures("registries")
+def test_every_command_of_the_handbook_works_from_an_empty_home(tmp_path, release, release_key):
+    reader = Reader(tmp_path, release, release_key[1])
     data = write_sites(tmp_path / "data", silos=SILOS)
     privacy = {
         "delta": 1e-5,
@@ -154,47 +189,99 @@ def test_every_command_of_the_handbook_works_from_an_empty_home(tmp_path):
         "smallest_domain": 20,
     }
     study = write_yaml(reader.work / "study.yaml", study_document(silos=list(SILOS), personal=None, privacy=privacy))
+    places = {silo: tmp_path / silo for silo in SILOS} | {"charite": reader.root / "var/lib/fedward-silo"}
+    charite = places["charite"]
+
+    def token(silo, name, at="root"):
+        """A token, given to the hospital."""
+        reader.do(reader.here(admit_of(silo), {r"admit root": f"admit {at}"}), reader.work)
+        shutil.move(reader.work / f"{silo}.token", places[silo] / name)
+
     try:
         reader.read("authority.md", "Make both", "Admit a party")
         reader.read("operator.md", "From nothing to a coordinator")
+        for silo, place in places.items():
+            place.mkdir(parents=True)
+            shutil.copy(study, place)
+            token(silo, f"{silo}.token")
         for silo in SILOS[1:]:
-            work = tmp_path / silo
-            work.mkdir()
-            shutil.copy(study, work)
-            reader.do(reader.here(admit_of(silo), {}), reader.work)
-            shutil.move(reader.work / f"{silo}.token", work)
-            known = ("fedward-silo preflight", "fedward-silo policy explain", "fedward-silo data check")
-            start(reader, silo, data, work=work, leaving_out=known)
-        start(reader, "charite", data, work=reader.work)
+            start(reader, silo, data, places[silo])
+        (start_at_charite,) = [block[1] for block in blocks("engineer.md") if "install-silo.sh" in block[3]][:1]
+        reader.read("engineer.md", start_at_charite, work=charite, **at_charite(reader, data))
         reader.read("operator.md", "A study")
         status = finished(reader)
         assert status["state"] == "finished", status["why"]
-        reader.read("engineer.md", "Every day", "Approve a study", "A patient withdraws", "Back up and restore")
-        reader.stop("fedward-silo run")
-        reader.do(reader.here(admit_of("charite"), {}), reader.work)
-        reader.read("engineer.md", "Renew, revoke", "Leave")
-        for page in ("officer.md", "ethics.md"):
-            reader.read(page, "")
-        reader.read("authority.md", "Keep it", "Revoke")
-        reader.read("authority.md", "Change the root")
+        assert json.loads(reader.do("fedward-silo studies -c silo/agent.yaml --json", charite))[0]["state"] == "finished"
+
+        reader.read("engineer.md", "Every day", "Approve a study", "A patient withdraws", "Back up", work=charite)
+        (version,) = [path for path in (reader.root / "opt/fedward-silo").iterdir() if not path.is_symlink()]
+        shutil.copytree(version, version.with_name("0.5.9"), symlinks=True)  # a version before
+        (version.parent / "previous").symlink_to("0.5.9")
+        reader.read("engineer.md", "Upgrade and back", work=charite)
+        assert (version.parent / "current").readlink() == Path("0.5.9")
+        reader.do("systemctl stop fedward-silo", charite)
+        reader.read("engineer.md", "Restore", work=charite)
+        reader.do("fedward-silo ledger export -c silo/agent.yaml --format json --out lund.json", places["lund"])
+        for name in ("lund.json", "lund.json.sig"):
+            shutil.copy(places["lund"] / name, charite)
+        reader.read("officer.md", "", work=charite)
+        token("charite", "again.token")
+        token("charite", "charite.token")
+        reader.read("engineer.md", "Renew, revoke", "Leave", work=charite)
+        reader.read("ethics.md", "", work=charite)
+
+        again = {r"readmit (\S+) ": r"readmit \1 --days 740 "}
+        reader.read("authority.md", "Keep it", **again)
+        reader.restart("fedward-authority serve")
+        reader.read("authority.md", "Revoke")
+        change_root(reader, [reader.work / "coordinator", reader.work / "operator", places["lund"] / "silo"], token)
+        reader.read("authority.md", "If the issuing key was stolen")
     finally:
         reader.stop()
-    assert {block for page in sorted(path.name for path in BOOK.glob("*.md")) for block in blocks(page)} == reader.done
+    pages = sorted(path.name for path in BOOK.glob("*.md"))
+    assert {block for page in pages for block in blocks(page)} == reader.done
 
 
-def start(reader, silo, data, *, work, leaving_out=()):
-    """Read the engineer's way to a running agent."""
-    section = "From nothing to a running agent"
-    replaced = {"charite": silo, r"/data/lung\.csv": str(data[silo])}
-    lines = [block for block in blocks("engineer.md") if block[1] == section]
-    reader.done |= set(lines)
-    for *_, text in lines:
-        for line in reader.here(text, replaced).splitlines():
-            if not line.startswith(tuple(leaving_out)):
-                reader.do(line, work)
+def at_charite(reader, data):
+    """Where the records are, and a configuration whose metrics take any free port."""
+    free = r"\g<0>\nsed -i 's/^metrics_port: .*/metrics_port: 0/' silo/agent.yaml"
+    return {r"/data/lung\.csv": str(data["charite"]), r"(?m)^fedward-silo enrol silo .*$": free}
+
+
+def start(reader, silo, data, work):
+    """The engineer's way to a running agent at another hospital of this machine, from its enrolment on."""
+    lines = [line for *_, text in blocks("engineer.md")[:10] for line in text.splitlines()]
+    wanted = ("fedward-silo enrol silo", "fedward-silo policy new", "fedward-silo ledger create", "sed ")
+    for line in lines:
+        if line.startswith(wanted):
+            line = reader.here(line, {"charite": silo, r"/data/lung\.csv": str(data[silo])})
+            reader.do(line, work)
             if line.startswith("fedward-silo enrol"):
-                config = work / "silo" / "agent.yaml"
-                config.write_text(reader.here(config.read_text(), {}))  # three agents share this machine's ports
+                reader.do("sed -i 's/^metrics_port: .*/metrics_port: 0/' silo/agent.yaml", work)
+    reader.start(silo, "fedward-silo run -c silo/agent.yaml", work)
+
+
+def change_root(reader, parties, token):
+    """Both roots, then the second alone; a party that enrols anew goes on under it."""
+    parts = [block for block in blocks("authority.md") if block[1] == "Change the root"]
+    for number, (*_, text) in enumerate(parts):
+        for party in parties if "PARTY" in text else parties[:1]:
+            reader.read(
+                "authority.md",
+                "Change the root",
+                only=[number],
+                PARTY=str(party),
+                **{r"readmit (\S+) ": r"readmit \1 --days 750 "},
+            )
+        if "issuing/" in text:
+            reader.restart("fedward-authority serve")
+        if "readmit" in text:  # what a renewal would do within the week
+            (lund,) = parties[2:]
+            token("lund", "again.token", at="root-2")
+            reader.read("engineer.md", "Renew, revoke", only=[0], work=lund.parent)
+    credential = Credential.load(*(lund / f"{name}.pem" for name in ("certificate", "key", "authority")))
+    assert [root.name for root in credential.trust.bundle.roots] == ["Lung consortium, second"]
+    assert "are of a root that" in reader.do("fedward-silo ledger verify -c silo/agent.yaml", lund.parent)
 
 
 def test_the_engineers_way_is_short():

@@ -162,6 +162,9 @@ def revoke(  # noqa: PLR0917  # typer calls it, by name
     reason: Annotated[str, typer.Option(help="Why, for the register.")],
     role: Annotated[Role | None, typer.Option(help="With --name: all that this party holds.")] = None,
     name: Annotated[str | None, typer.Option(help="Name of the party.")] = None,
+    authority: Annotated[
+        str | None, typer.Option(help="Name of an issuing or timestamping authority whose key was stolen, at the root.")
+    ] = None,
     serial: Annotated[str | None, typer.Option(help="One serial number, in hexadecimal (see `register`).")] = None,
     since: Annotated[
         datetime | None, typer.Option(help="When the key was lost, UTC; now, if not said.", formats=["%Y-%m-%dT%H:%M"])
@@ -171,8 +174,14 @@ def revoke(  # noqa: PLR0917  # typer calls it, by name
     with diagnosed():
         now = datetime.now(UTC)
         when = now if since is None else since.replace(tzinfo=UTC)
-        if (serial is None) == (name is None) or (name is None) != (role is None) or when > now:
-            msg = "give either --serial, or --role and --name; --since must be past"
+        if sum(one is not None for one in (serial, name, authority)) != 1 or (name is None) != (role is None):
+            msg = "give either --role and --name, or --authority, or --serial"
+            raise EnrolmentError(msg)
+        if authority is not None and _is_issuing(folder):
+            msg = "an authority is taken back by the root that delegated to it; name the root's folder"
+            raise EnrolmentError(msg)
+        if when > now:
+            msg = "--since must be past"
             raise EnrolmentError(msg)
         party = Identity(role, name).uri if role is not None and name is not None else None
         number = _number(serial) if serial is not None else None
@@ -182,6 +191,8 @@ def revoke(  # noqa: PLR0917  # typer calls it, by name
         else:
             root.load(folder, given)
             with Register.open(folder) as register:
+                if authority is not None:
+                    number = register.delegated(authority)
                 told = take_back(register, party, number, when, reason, now)
             root.publish(folder, passphrase=given)
         typer.echo("\n".join(told))

@@ -119,6 +119,17 @@ class Register:
         key = key_fingerprint(cast("ec.EllipticCurvePublicKey", parse_certificate(certificate_pem).public_key()))
         self._append(AUTHORITY, **_described(certificate_pem), name=name, key=key, hosts=list(hosts))
 
+    def delegated(self, name: str) -> int:
+        """Return the serial number of the newest certificate of an authority of that name under this root.
+
+        Raises `EnrolmentError` if there is none.
+        """
+        found = [one for one in self.own() if one["kind"] == AUTHORITY and one["name"] == name]
+        if not found:
+            msg = f"this root delegated to no authority {name!r}; see `register`"
+            raise EnrolmentError(msg)
+        return int(found[-1]["serial"], 16)
+
     def standing(self, now: datetime) -> list[tuple[Subject, tuple[str, ...], datetime]]:
         """Return who is admitted now, with hosts and last time: not taken back, by this root or one before it.
 

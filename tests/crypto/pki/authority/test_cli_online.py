@@ -87,11 +87,23 @@ def test_the_root_takes_back_an_admission_by_its_number(run, online):
     assert "the register is whole, SHA-256" in run("register", "root").stderr
     assert "fresh for 30 days" in run("crl", "root", "--days", "30", "--out", "all.pem").output
     assert (online / "all.pem").read_bytes() == (online / "root" / "crl.pem").read_bytes()
+    stolen = run("revoke", "root", "--authority", "Online", "--reason", "stolen").output
+    assert "revoked the issuing authority 'Online', serial number" in stolen
+
+
+def test_everybody_is_admitted_again_in_one_file(run, online):
+    run("admit", "root", *NORTH, "--data-set", "north-ward", "--days", "100")
+    told = run("readmit", "root", "--out", "issuing/admissions.json").output
+    assert "admitted fedward://silo/north with the data set north-ward until" in told
+    IssuingAuthority.load(online / "issuing", passphrase=b"long and secret")
+    assert "never overwritten" in run("readmit", "root", "--out", "issuing/admissions.json", code=1).output
 
 
 def test_what_cannot_be_is_refused_in_one_line(run, online):
     for words, why in (
-        (("revoke", "root", "--reason", "-"), "give either --serial, or --role and --name"),
+        (("revoke", "root", "--reason", "-"), "give either --role and --name, or --authority"),
+        (("revoke", "issuing", "--reason", "-", "--authority", "Online"), "name the root's folder"),
+        (("revoke", "root", "--reason", "-", "--authority", "Nobody"), "delegated to no authority 'Nobody'"),
         (("revoke", "root", "--reason", "-", *NORTH, "--since", "2999-01-01T00:00"), "--since must be past"),
         (("revoke", "root", "--reason", "-", "--serial", "north"), "a number in hexadecimal"),
         (("delegate", "root", "issuing/issuing.csr", "--out", "carried"), "exists already and is never overwritten"),

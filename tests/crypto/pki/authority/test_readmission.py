@@ -14,8 +14,9 @@ from crypto.pki.authority.readmission import READMISSIONS_FILE
 from crypto.pki.authority.register import Register
 from crypto.pki.certificates import Trust
 from crypto.pki.identity import Role
+from crypto.pki.joining.enrol import enrol
 from crypto.pki.reading import parse_certificate, to_pem
-from tests.support.online import LOOPBACK, Online, load
+from tests.support.online import LOOPBACK, Online, load, serving, subject
 
 DAY = timedelta(days=1)
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -129,6 +130,11 @@ def test_a_root_is_changed_and_the_parties_only_add_the_new_one(online, tmp_path
         assert admitted(home)[2].root.pem == first, "until it is renewed"
         online.renew(home)
         assert admitted(home)[2].root.pem == second
+
+    token = root.admit(tmp_path / "second", subject("silo", "west"), days=300, redeem_days=14)
+    with serving(online) as url:  # which shows the chain to the old root
+        enrol(tmp_path / "west", token, url=url)
+    assert admitted(tmp_path / "west")[2].root.pem == second
 
     serve(online, new, lists)
     for home in homes:
