@@ -136,6 +136,8 @@ install_role() {
   if [ -z "$root" ]; then
     act chown "root:$name" "/etc/$name"
     act chmod 0750 "/etc/$name"
+    # As systemd would make it at the first start: `enrol` comes before that.
+    act install -d -m 0700 -o "$name" -g "$name" "/var/lib/$name"
   fi
   if [ "$dry" = yes ]; then
     say "nothing was changed: without --dry-run, $name $version would be installed now"
