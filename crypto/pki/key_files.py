@@ -51,7 +51,7 @@ def make_folder(folder: Path) -> None:
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        msg = f"the folder {folder.name} cannot be made ({error.strerror}); choose another folder"
+        msg = f"the folder {folder} cannot be made ({error.strerror}); choose another folder"
         raise EnrolmentError(msg) from None
 
 

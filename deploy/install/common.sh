@@ -1,6 +1,9 @@
 # Shared by install-silo.sh and install-coordinator.sh: `install_role ROLE PROGRAM CONFIG "$@"`.
 # Nothing is half done: a version stands in a folder of its own, and one rename makes it the current one.
 
+# The service's user must read what root installs, also where root's own umask is 077.
+umask 022
+
 say() { printf '%s\n' "$*"; }
 fail() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; exit 1; }
 act() { if [ "$dry" = yes ]; then say "would run: $*"; else "$@"; fi; }
@@ -47,6 +50,12 @@ point() {
   act mv -T "$2.new" "$2"
 }
 
+# The unit belongs to the version: an older program starts with the unit that it came with.
+install_unit() {
+  act install -D -m 0644 "$1/$name.service" "$root/etc/systemd/system/$name.service"
+  [ -n "$root" ] || act systemctl daemon-reload
+}
+
 roll_back() {
   [ -L "$home/previous" ] || fail "$home has no version before the current one"
   before=$(readlink "$home/previous")
@@ -54,6 +63,7 @@ roll_back() {
   [ -f "$home/$before/.complete" ] || fail "$home/$before is not complete; install that version again"
   point "$before" "$home/current"
   point "$now" "$home/previous"
+  install_unit "$home/$before"
   say "$name goes from $now back to $before. Then: systemctl restart $name"
 }
 
@@ -95,6 +105,11 @@ install_role() {
   [ -n "$version" ] || add "$requirements is missing or names no version of fedward"
   "$python" -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
     add "$python is not Python 3.11 or newer with venv; give --python"
+  base=$("$python" -c 'import os, sys; print(os.path.realpath(sys.base_prefix))' 2>/dev/null) || true
+  case $base in
+    /root/*|/home/*)
+      [ -n "$root" ] || add "$python lies in $base, where a service may not look; give --python /usr/bin/python3" ;;
+  esac
   [ -z "$faults" ] || fail "nothing was changed:$faults"
 
   if [ -z "$root" ] && ! getent passwd "$name" >/dev/null; then
@@ -111,16 +126,18 @@ install_role() {
     act "$home/$version/bin/$program" --version
     act cp "$requirements" "$home/$version/.complete"
   fi
+  act cp "$release/$name.service" "$home/$version"
   act mkdir -p "$root/etc/$name"
   if [ -L "$home/current" ] && [ "$(readlink "$home/current")" != "$version" ]; then
     point "$(readlink "$home/current")" "$home/previous"
   fi
   point "$version" "$home/current"
-  act install -D -m 0644 "$release/$name.service" "$root/etc/systemd/system/$name.service"
+  install_unit "$home/$version"
   if [ -z "$root" ]; then
     act chown "root:$name" "/etc/$name"
     act chmod 0750 "/etc/$name"
-    act systemctl daemon-reload
+    # As systemd would make it at the first start: `enrol` comes before that.
+    act install -d -m 0700 -o "$name" -g "$name" "/var/lib/$name"
   fi
   if [ "$dry" = yes ]; then
     say "nothing was changed: without --dry-run, $name $version would be installed now"

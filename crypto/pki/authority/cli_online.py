@@ -13,7 +13,6 @@ import typer
 from crypto.errors import EnrolmentError
 from crypto.pki.authority import issuing as online
 from crypto.pki.authority import root
-from crypto.pki.authority import timestamping as stamps
 from crypto.pki.authority.asking import diagnosed, passphrase, read, require_new, warn_unprotected
 from crypto.pki.authority.building import read_authority_request
 from crypto.pki.authority.issuing import IssuingAuthority, take_back
@@ -75,6 +74,8 @@ def timestamping(
     name: Annotated[str, typer.Option(help="Name of the timestamping authority, for people.")],
 ) -> None:
     """Make a key for timestamps alone, which lasts for years, and a request for the root."""
+    from crypto.pki.authority import timestamping as stamps  # noqa: PLC0415  # a silo has no asn1crypto
+
     with diagnosed():
         given = passphrase(confirm=True)
         _, key = read_authority_request(stamps.prepare(folder, name, passphrase=given))
@@ -92,6 +93,8 @@ def certify_timestamps(
     out: Annotated[Path, typer.Option(help="New file for its certificate.")],
 ) -> None:
     """Certify a timestamping authority, for as long as the root lasts."""
+    from crypto.pki.authority import timestamping as stamps  # noqa: PLC0415  # as above
+
     with diagnosed():
         pem = read(request)
         name, key = read_authority_request(pem)

@@ -1,6 +1,7 @@
 """What a dry round makes up; a whole one is slow."""
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ import yaml
 from deploy.local import dry_round as module
 from deploy.local.dry_round import dry_round, policy_for, smaller, write_records
 from deploy.local.processes import FederationError
+from deploy.release.locks import ROLES, pins
 from policies.documents.document import parse_document
 from policies.documents.policy import Policy
 from policies.documents.study import Study, load_study
@@ -127,9 +129,15 @@ def test_a_silo_that_leaves_is_named():
 
 
 @pytest.mark.slow
-def test_a_whole_dry_round_leaves_nothing_behind(tmp_path, monkeypatch):
-    monkeypatch.setattr(module.tempfile, "tempdir", str(tmp_path))
+def test_a_whole_dry_round_needs_no_more_than_a_silo_installs_and_leaves_nothing_behind(tmp_path, monkeypatch):
+    absent = sorted({pin.name for pin in pins(ROLES[0])} - {pin.name for pin in pins(ROLES[1])})
+    without, scratch = tmp_path / "without", tmp_path / "scratch"
+    without.mkdir()
+    scratch.mkdir()
+    (without / "sitecustomize.py").write_text(f"import sys\nsys.modules.update(dict.fromkeys({absent}))\n")
+    monkeypatch.setenv("PYTHONPATH", str(without), prepend=os.pathsep)
+    monkeypatch.setattr(module.tempfile, "tempdir", str(scratch))
     study = Study.model_validate(yaml.safe_load(yaml.safe_dump(tiny_document())))
     ran = dry_round(study, "north", device="cpu", limit=600)
     assert (ran.silos, ran.rounds) == (3, 2)
-    assert list(tmp_path.iterdir()) == []
+    assert list(scratch.iterdir()) == []

@@ -1,6 +1,8 @@
 """What a release pins is what the tests run with, and is all that pyproject.toml asks for."""
 
 import re
+import subprocess
+import sys
 import tomllib
 
 import pytest
@@ -39,6 +41,15 @@ def test_only_the_build_for_gpus_brings_cuda_and_a_coordinator_cannot_learn():
     assert not [name for name in by_role["silo"] if name.startswith(OF_CUDA)]
     assert [name for name in by_role["silo-cuda"] if name.startswith(OF_CUDA)]
     assert not {"torch", "opacus", "tenseal"} & by_role["coordinator"]
+
+
+def test_a_silo_installs_what_authority_and_coordinator_of_a_dry_round_need():
+    absent = {pin.name for pin in pins(ROLES[0])} - {pin.name for pin in pins(ROLES[1])}
+    assert "asn1crypto" in absent
+    programs = "crypto.pki.authority.cli, coordinator.cli, coordinator.server"
+    code = f"import sys; sys.modules.update(dict.fromkeys({sorted(absent)})); import {programs}"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_package_without_a_hash_is_refused(tmp_path, monkeypatch):
