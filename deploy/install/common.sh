@@ -1,4 +1,4 @@
-# Shared by install-silo.sh and install-coordinator.sh: `install_role ROLE PROGRAM CONFIG "$@"`.
+# Shared by install-silo.sh and install-coordinator.sh: `install_role ROLE PROGRAMS CONFIG "$@"`.
 # Nothing is half done: a version stands in a folder of its own, and one rename makes it the current one.
 
 # The service's user must read what root installs, also where root's own umask is 077.
@@ -9,12 +9,13 @@ fail() { printf '%s: %s\n' "$(basename "$0")" "$*" >&2; exit 1; }
 act() { if [ "$dry" = yes ]; then say "would run: $*"; else "$@"; fi; }
 
 usage() {
-  say "usage: $(basename "$0") --fingerprint HEX [--cuda] [--python PROGRAM] [--root FOLDER] [--dry-run]"
+  say "usage: $(basename "$0") --fingerprint HEX [--cuda] [--packages FOLDER] [--python PROGRAM] [--root FOLDER] [--dry-run]"
   say "       $(basename "$0") --roll-back [--root FOLDER] [--dry-run]"
   say "  --fingerprint HEX  of the release key, from whoever runs the consortium; the release is verified with it"
   say "  --unverified       do without: only for a release that you have made yourself"
   say "  --release FOLDER   what \`make release\` wrote, by default the script's own folder"
   say "  --cuda             PyTorch for NVIDIA GPUs (silo only)"
+  say "  --packages FOLDER  install from a folder that \`pip download\` filled, and ask no index"
   say "  --python PROGRAM   Python 3.11 or newer, by default python3"
   say "  --root FOLDER      install below this folder, without a user and without systemd (for images and tests)"
   say "  --roll-back        make the version before the current one again; nothing else is touched"
@@ -44,6 +45,17 @@ verify_release() {
     "$release/SHA256SUMS" >/dev/null 2>&1 || add "SHA256SUMS is not signed by the release key; copy the release again"
 }
 
+# Where pip looks. Whatever an index says, only what the release pins by hash is installed.
+choose_source() {
+  if [ -n "$packages" ]; then
+    [ -d "$packages" ] || add "--packages $packages is no folder"
+    export PIP_NO_INDEX=1 PIP_FIND_LINKS=$packages
+  elif [ "$role$cuda" = silo ] && [ -z "${PIP_EXTRA_INDEX_URL+set}" ]; then
+    # Only PyTorch's own index has its build without CUDA.
+    export PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu
+  fi
+}
+
 # A link is replaced by one rename, so that no start finds none.
 point() {
   act ln -sfn "$1" "$2.new"
@@ -68,17 +80,18 @@ roll_back() {
 }
 
 install_role() {
-  role=$1 program=$2 config=$3
+  role=$1 programs=$2 config=$3
   shift 3
-  release=$here fingerprint='' unverified=no cuda='' python=python3 root='' back=no dry=no faults=''
+  release=$here fingerprint='' unverified=no cuda='' python=python3 packages='' root='' back=no dry=no faults=''
   while [ $# -gt 0 ]; do
     case $1 in
-      --release|--python|--fingerprint|--root)
+      --release|--python|--fingerprint|--packages|--root)
         [ $# -ge 2 ] || fail "$1 needs a value"
         case $1 in
           --release) release=$2 ;;
           --python) python=$2 ;;
           --fingerprint) fingerprint=$2 ;;
+          --packages) packages=$2 ;;
           --root) root=${2%/} ;;
         esac
         shift 2 ;;
@@ -101,6 +114,7 @@ install_role() {
 
   requirements=$release/requirements-$role$cuda.txt
   verify_release
+  choose_source
   version=$(sed -n 's/^fedward\[[^]]*\]==\([^ ]*\) .*/\1/p' "$requirements" 2>/dev/null) || true
   [ -n "$version" ] || add "$requirements is missing or names no version of fedward"
   "$python" -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
@@ -123,7 +137,7 @@ install_role() {
     act "$python" -m venv "$home/$version"
     act "$home/$version/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes \
       --only-binary :all: -r "$requirements"
-    act "$home/$version/bin/$program" --version
+    act "$home/$version/bin/${programs%% *}" --version
     act cp "$requirements" "$home/$version/.complete"
   fi
   act cp "$release/$name.service" "$home/$version"
@@ -133,6 +147,10 @@ install_role() {
   fi
   point "$version" "$home/current"
   install_unit "$home/$version"
+  act mkdir -p "$root/usr/local/bin"
+  for one in $programs; do
+    point "$home/current/bin/$one" "$root/usr/local/bin/$one"
+  done
   if [ -z "$root" ]; then
     act chown "root:$name" "/etc/$name"
     act chmod 0750 "/etc/$name"
@@ -143,7 +161,7 @@ install_role() {
     say "nothing was changed: without --dry-run, $name $version would be installed now"
     return
   fi
-  say "$name $version is installed. Before it starts: put $config and what it names into /etc/$name, readable for the"
-  say "user $name, with state and data below /var/lib/$name. Then: systemctl enable --now $name"
+  say "$name $version is installed. Now, as the user $name (sudo -u $name -s) in /var/lib/$name: enrol, and what follows"
+  say "in the handbook (docs/handbook). The service starts with /etc/$name/$config: systemctl enable --now $name"
   say "Back to the version before: $(basename "$0") --roll-back, then systemctl restart $name"
 }

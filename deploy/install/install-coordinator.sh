@@ -4,4 +4,4 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/common.sh"
-install_role coordinator fedward-coordinator coordinator.yaml "$@"
+install_role coordinator "fedward-coordinator fedward-authority" coordinator.yaml "$@"
