@@ -43,6 +43,8 @@ DAILY = 24
 or hostile writes into the register."""
 LIST_LIFE = timedelta(days=2)
 """How long a list is fresh: as long as the parties can do without this authority."""
+_LIST_SOON = timedelta(days=14)
+_END_SOON = timedelta(days=60)
 
 
 def prepare(folder: Path, name: str, *, passphrase: bytes | None = None) -> bytes:
@@ -106,6 +108,26 @@ class IssuingAuthority:
         now = now or datetime.now(UTC)
         own = self._own_list(now)
         return own.rstrip() + b"\n" + _bytes(self._folder / ROOT_LISTS_FILE, "bring the roots' lists")
+
+    def concerns(self, now: datetime | None = None) -> list[str]:
+        """Return what the authority's keeper must do soon, so that nothing ends: a sentence for each."""
+        now, lists = now or datetime.now(UTC), self._root_lists()
+        found = []
+        for root in self._bundle.roots:
+            newest = lists.newest(root)
+            if root.ends > now and (newest is None or newest.until - now < _LIST_SOON):
+                until = "is missing" if newest is None else f"is fresh until {newest.until:%Y-%m-%d %H:%M} UTC"
+                found.append(
+                    f"the revocation list of {root.kind} {root.name!r} {until}, and without a fresh one nobody is"
+                    f" accepted: make the next one there (`fedward-authority crl`) and bring it as {ROOT_LISTS_FILE}"
+                )
+        for one in (self._me, *self._bundle.roots):
+            if now < one.ends < now + _END_SOON:
+                mend = "make a new root" if one.above is None else f"have the root delegate to {REQUEST_FILE} again"
+                found.append(
+                    f"{one.kind} {one.name!r} ends on {one.ends:%Y-%m-%d}: {mend} (docs/handbook/authority.md)"
+                )
+        return found
 
     def redeem(self, request: bytes, token: Token, *, now: datetime | None = None) -> bytes:
         """Certify a party for the first time; return the certificate (PEM).
