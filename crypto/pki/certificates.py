@@ -229,13 +229,18 @@ class Trust:
         signature does not fit the bytes.
         """
         identity = self.identify(certificate_pem, role=role, now=now, as_of=as_of)
-        key = cast("ec.EllipticCurvePublicKey", parse_certificate(certificate_pem).public_key())
-        try:
-            key.verify(signature, message, ec.ECDSA(hashes.SHA256()))
-        except InvalidSignature:
-            msg = f"the signature of {identity} does not fit the signed bytes; have it sent again, then ask that party"
-            raise SignatureRefused(msg) from None
+        _require_fits(parse_certificate(certificate_pem), identity, message, signature)
         return identity
+
+    def verify_ever(self, certificate_pem: bytes, message: bytes, signature: bytes) -> Identity:
+        """Return whose key signed the message, whether or not its certificate still counts, or counted then.
+
+        For what a party checked when it kept it, and what can only bind that party more. Raises `CertificateError` as
+        `examine` does, `SignatureRefused`.
+        """
+        holder = self.examine(certificate_pem)
+        _require_fits(holder.certificate, holder.identity, message, signature)
+        return holder.identity
 
     def _admission(
         self, certificate: x509.Certificate, subject: Subject, root: Authority
@@ -453,6 +458,15 @@ def _admitted_by(certificate: x509.Certificate) -> str | None:
         return None if value is None else Admission.from_extension(value).root
     except CertificateError:
         return None
+
+
+def _require_fits(certificate: x509.Certificate, identity: Identity, message: bytes, signature: bytes) -> None:
+    key = cast("ec.EllipticCurvePublicKey", certificate.public_key())
+    try:
+        key.verify(signature, message, ec.ECDSA(hashes.SHA256()))
+    except InvalidSignature:
+        msg = f"the signature of {identity} does not fit the signed bytes; have it sent again, then ask that party"
+        raise SignatureRefused(msg) from None
 
 
 def _check_time(certificate: x509.Certificate, now: datetime, what: str, mend: str) -> None:

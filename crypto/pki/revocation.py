@@ -83,6 +83,14 @@ class RevocationLists:
         keys = {*self.of, *older.of}
         return RevocationLists({key: _in_order([*older.of.get(key, ()), *self.of.get(key, ())]) for key in keys})
 
+    def lacks(self, authority: Authority, other: RevocationList) -> bool:
+        """Say whether another list of the authority is newer than all of its lists here, or revokes more than they."""
+        newest = self.newest(authority)
+        if newest is None or other.number > newest.number:
+            return True
+        known = {serial: self.revoked(authority, serial) for serial in other.revoked}
+        return any(date is None or other.revoked[serial] < date for serial, date in known.items())
+
     def newest(self, authority: Authority) -> RevocationList | None:
         """Return the authority's newest list, or None if it has none here."""
         return next(reversed(self.of.get(authority.fingerprint, ())), None)
@@ -105,6 +113,26 @@ class RevocationLists:
                 f" {newest.until:%Y-%m-%d %H:%M} UTC{mend}"
             )
             raise CertificateError(msg)
+
+
+def joined(offered: bytes, held: bytes, bundle: Bundle) -> bytes:
+    """Return the lists (PEM) that are offered, and those of `held` that are newer or revoke more than they.
+
+    So whoever hands out older lists, or ones from which something was removed, undoes no revocation. What counts for
+    nothing in `held` is left out. Raises `CertificateError` as `RevocationLists.read` does.
+    """
+    lists, kept = RevocationLists.read(offered, bundle), [offered.rstrip()]
+    for pem in _PEM.findall(held):
+        try:
+            authorities, one = _read(pem, bundle)
+        except CertificateError:
+            continue  # of a root that was taken out, or no list
+        if any(lists.lacks(authority, one) for authority in authorities):
+            kept.append(pem)
+            lists = lists.merged(RevocationLists({authority.fingerprint: (one,) for authority in authorities}))
+    text = b"\n".join(kept) + b"\n"
+    RevocationLists.read(text, bundle)
+    return text
 
 
 def _in_order(lists: Sequence[RevocationList]) -> tuple[RevocationList, ...]:

@@ -181,8 +181,8 @@ def ledger_export(
     held = checked(vouched, credential)
     if len(vouched) < len(kept):
         typer.echo(
-            f"{len(kept) - len(vouched)} cosignatures are of a root that {settings.authority.name} no longer holds, and"
-            " are left out",
+            f"{len(kept) - len(vouched)} cosignatures nobody else could check, and they are left out: their root is no"
+            f" longer in {settings.authority.name}, or their signer was revoked as of a time before them",
             err=True,
         )
     genesis, entries = read_history(path)
@@ -243,7 +243,7 @@ def ledger_recover(
     path = StateFolder(settings.state).ledger
     kept = Cosigned(path)
     handed = checked(read_cosignatures(cosigned), credential) if cosigned else []
-    checkpoints = [item.checkpoint for item in (*checked(kept.latest(), credential), *handed)]
+    checkpoints = [item.checkpoint for item in (*checked((), credential, kept.latest()), *handed)]
     with open_ledger(path, load_policy(settings.policy), credential) as ledger:
         before = ledger.spent()
         entry = recover(ledger, credential, checkpoints, signed_by, charge_everything=charge_everything)

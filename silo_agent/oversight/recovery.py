@@ -16,16 +16,19 @@ from policies.ledger.chain import Entry
 from policies.ledger.cosign import Checkpoint, Cosignature, gap
 from policies.ledger.events import EXHAUSTED, Recovery, recovery_message
 from policies.ledger.ledger import Ledger
-from silo_agent.oversight.signing import cosigner_of
+from silo_agent.oversight.signing import cosigner_of, held_by
 
 
-def checked(handed: Iterable[Cosignature], credential: Credential) -> list[Cosignature]:
+def checked(
+    handed: Iterable[Cosignature], credential: Credential, kept: Iterable[Cosignature] = ()
+) -> list[Cosignature]:
     """Return the cosignatures of this silo's ledger, each with its true signer. Raises `CryptoError`, `CosignError`.
 
-    A cosignature whose certificate has expired since counts too, because it can only increase the charge.
+    A cosignature whose certificate has expired since counts too, because it can only increase the charge. So does one
+    that this silo `kept`, whatever became of its signer.
     """
     trust, silo = credential.trust, credential.identity.name
-    found = [cosigner_of(trust, item)[0] for item in handed]
+    found = [*(held_by(trust, item) for item in kept), *(cosigner_of(trust, item)[0] for item in handed)]
     others = {item.checkpoint.silo for item in found} - {silo}
     if others:
         msg = f"these cosignatures are of the ledger of {', '.join(sorted(others))}; give those of {silo}"

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from crypto.canonical import canonical
-from crypto.errors import UnknownAuthorityError
+from crypto.errors import CertificateError, UnknownAuthorityError
 from crypto.pki import timestamps
 from crypto.pki.certificates import Credential, Trust
 from crypto.pki.dated import Signer, signer_at
@@ -122,20 +122,23 @@ def cosigner_of(
 def held_by(trust: Trust, item: Cosignature) -> Cosignature:
     """Return a cosignature that this silo kept, with its true signer.
 
-    One of a root that was taken out of `authority.pem` was checked when it was kept. It counts on as it stands, because
-    it can only require more of the ledger. Raises `CryptoError`, `CosignError`.
+    It was checked when it was kept, and can only require more of the ledger. So it counts on if its signer was revoked
+    since, from whatever day, and as it stands if the signer's root was taken out of `authority.pem`. Raises
+    `CryptoError` for one that was forged, `CosignError`.
     """
     try:
-        return cosigner_of(trust, item)[0]
+        return check(
+            item, lambda certificate, message, signature, _: trust.verify_ever(certificate, message, signature).uri
+        )
     except UnknownAuthorityError:
         return item
 
 
 def is_vouched(trust: Trust, item: Cosignature) -> bool:
-    """Whether a root of `authority.pem` still vouches for who cosigned, so that others can check it."""
+    """Whether others can still check a cosignature that was kept: its signer's certificate counted when it was made."""
     try:
-        trust.examine(item.certificate)
-    except UnknownAuthorityError:
+        cosigner_of(trust, item)
+    except CertificateError:
         return False
     return True
 

@@ -44,6 +44,8 @@ DAILY = 24
 or hostile writes into the register."""
 LIST_LIFE = timedelta(days=2)
 """How long a list is fresh: as long as the parties can do without this authority."""
+_LIST_SOON = timedelta(days=14)
+_END_SOON = timedelta(days=60)
 
 
 def prepare(folder: Path, name: str, *, passphrase: bytes | None = None) -> bytes:
@@ -83,7 +85,7 @@ class IssuingAuthority:
         if mine:  # several, if its time was prolonged, or while a root is changed: then the old root still counts here
             me = max(mine, key=lambda one: (one.root == mine[0].root, one.ends))
             authority = cls(folder, Keeper(me.certificate, key), bundle_pem, me)
-            authority.root_lists()
+            authority._root_lists()
             readmission.read(folder / READMISSIONS_FILE)
             return authority
         msg = (
@@ -102,24 +104,6 @@ class IssuingAuthority:
         """The authority's name, for people."""
         return self._me.name
 
-    @property
-    def roots(self) -> tuple[Authority, ...]:
-        """The roots that this authority and all parties trust."""
-        return self._bundle.roots
-
-    @property
-    def delegated_until(self) -> datetime:
-        """When the last certificate of this authority ends, UTC."""
-        return max(one.ends for one in self._mine)
-
-    def root_lists(self) -> RevocationLists:
-        """Return the roots' lists as they lie in the folder. Raises `EnrolmentError`, `CertificateError`."""
-        try:
-            return RevocationLists.read(_bytes(self._folder / ROOT_LISTS_FILE, "bring the roots' lists"), self._bundle)
-        except CertificateError as error:
-            msg = f"{ROOT_LISTS_FILE}: {error}"
-            raise CertificateError(msg) from None
-
     def lists_pem(self, now: datetime | None = None) -> bytes:
         """Return the lists of this authority and of the roots, as parties keep them in `crls.pem`.
 
@@ -128,6 +112,26 @@ class IssuingAuthority:
         now = now or datetime.now(UTC)
         own = self._own_list(now)
         return own.rstrip() + b"\n" + _bytes(self._folder / ROOT_LISTS_FILE, "bring the roots' lists")
+
+    def concerns(self, now: datetime | None = None) -> list[str]:
+        """Return what the authority's keeper must do soon, so that nothing ends: a sentence for each."""
+        now, lists = now or datetime.now(UTC), self._root_lists()
+        found = []
+        for root in self._bundle.roots:
+            newest = lists.newest(root)
+            if root.ends > now and (newest is None or newest.until - now < _LIST_SOON):
+                until = "is missing" if newest is None else f"is fresh until {newest.until:%Y-%m-%d %H:%M} UTC"
+                found.append(
+                    f"the revocation list of {root.kind} {root.name!r} {until}, and without a fresh one nobody is"
+                    f" accepted: make the next one there (`fedward-authority crl`) and bring it as {ROOT_LISTS_FILE}"
+                )
+        for one in (self._me, *self._bundle.roots):
+            if now < one.ends < now + _END_SOON:
+                mend = "make a new root" if one.above is None else f"have the root delegate to {REQUEST_FILE} again"
+                found.append(
+                    f"{one.kind} {one.name!r} ends on {one.ends:%Y-%m-%d}: {mend} (docs/handbook/authority.md)"
+                )
+        return found
 
     def redeem(self, request: bytes, token: Token, *, now: datetime | None = None) -> bytes:
         """Certify a party for the first time; return the certificate (PEM).
@@ -244,7 +248,7 @@ class IssuingAuthority:
                 " new token (`fedward-authority admit`)"
             )
             raise EnrolmentError(msg)
-        lists = self.root_lists()
+        lists = self._root_lists()
         lists.require_fresh(root, now)
         since = lists.revoked(root, admission.serial)
         if since is not None:
@@ -282,6 +286,13 @@ class IssuingAuthority:
                 ):
                     return pem
             return make_list(self._keeper, revoked, self._folder, now + LIST_LIFE, now)
+
+    def _root_lists(self) -> RevocationLists:
+        try:
+            return RevocationLists.read(_bytes(self._folder / ROOT_LISTS_FILE, "bring the roots' lists"), self._bundle)
+        except CertificateError as error:
+            msg = f"{ROOT_LISTS_FILE}: {error}"
+            raise CertificateError(msg) from None
 
     def _lists(self, now: datetime) -> RevocationLists:
         return RevocationLists.read(self.lists_pem(now), self._bundle)

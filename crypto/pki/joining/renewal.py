@@ -2,15 +2,16 @@
 
 Guarantees: a certificate is renewed with the same key from a third of its life on, and the new file takes the place of
 the old one whole; who holds a `Credential` uses it from then on. Lists and issuing authorities are fetched all the time
-and taken only if they count under the roots that this party has: a new root never comes over the wire. Whatever
-fails is told and tried again, and nothing that was there is lost.
+and taken only if they count under the roots that this party has: a new root never comes over the wire, and an older
+list takes nothing back that a newer one revoked, also after a restart. Whatever fails is told and tried again, and
+nothing that was there is lost.
 """
 
 from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -18,19 +19,22 @@ from typing import Self
 
 from crypto.errors import CertificateError, EnrolmentError
 from crypto.pki.certificates import Credential
-from crypto.pki.chain import Bundle
+from crypto.pki.chain import Authority, Bundle
 from crypto.pki.enrolment import request_of
 from crypto.pki.joining.link import Link
 from crypto.pki.key_files import read_passphrase, replace
-from crypto.pki.reading import hosts_in, parse_certificate, subject_of
-from crypto.pki.revocation import RevocationLists
+from crypto.pki.reading import hosts_in, parse_certificate, subject_of, valid
+from crypto.pki.revocation import RevocationList, joined
 from crypto.pki.standing import LISTS_FILE
 
 RENEW_FROM = 1 / 3
 """Of a certificate's life."""
 WARN_FROM = 2 / 3
+"""Of a certificate's or a list's time. Of a list of months the last two weeks are enough."""
+_LAST = timedelta(days=14)
+Listed = tuple[Authority, RevocationList]
+"""An authority and a list of it."""
 ADMISSION_NOTICE = timedelta(days=30)
-"""How long before an admission ends a party is warned, once a day."""
 AGAIN = timedelta(minutes=10)
 """Pause between two tries to renew, stretched by up to half at random so that silos do not come together."""
 
@@ -61,6 +65,10 @@ class Times:
     certificate: datetime
     lists: datetime | None
 
+    def __str__(self) -> str:
+        lists = "" if self.lists is None else f", revocation lists until {self.lists:%Y-%m-%d %H:%M} UTC"
+        return f"certificate until {self.certificate:%Y-%m-%d %H:%M} UTC{lists}"
+
 
 def link_for(credential: Credential, url: str | None, proxy: str | None = None) -> Callable[[], Link] | None:
     """Return the way to the issuing authority, under the roots that are trusted at the time; None without an URL."""
@@ -69,13 +77,27 @@ def link_for(credential: Credential, url: str | None, proxy: str | None = None) 
     return lambda: Link(url, credential.trust.bundle.roots_pem, proxy)
 
 
-def lists_until(credential: Credential) -> datetime | None:
-    """When the first of the party's revocation lists is stale, UTC; None if it keeps none."""
+def live_lists(credential: Credential, now: datetime) -> list[Listed]:
+    """Return the newest revocation list of each authority, the first to be stale first; none if the party keeps none.
+
+    An authority that has ended, or that its root revoked, makes no lists any more.
+    """
     standing = credential.trust.source()
-    if standing.lists is None:
-        return None
-    newest = [standing.lists.newest(one) for one in standing.bundle.all]
-    return min((one.until for one in newest if one is not None), default=None)
+    bundle, lists = standing.bundle, standing.lists
+    if lists is None:
+        return []
+    gone = {
+        one.fingerprint
+        for one in bundle.all
+        if one.ends < now or (one.above and lists.revoked(one.above, one.certificate.serial_number))
+    }
+    found = [(one, lists.newest(one)) for one in bundle.all if one.fingerprint not in gone]
+    return sorted(((one, newest) for one, newest in found if newest is not None), key=lambda pair: pair[1].until)
+
+
+def fades(one: RevocationList, now: datetime) -> bool:
+    """Say whether a list should have been made anew by now."""
+    return due(one.since, one.until, now, WARN_FROM) and one.until - now < _LAST
 
 
 def due(begins: datetime, ends: datetime, now: datetime, share: float = RENEW_FROM) -> bool:
@@ -86,10 +108,10 @@ def due(begins: datetime, ends: datetime, now: datetime, share: float = RENEW_FR
 def fetch(files: Files, link: Link, tag: str | None = None) -> str | None:
     """Fetch lists and issuing authorities, unless the lists are those of `tag`; return their tag.
 
-    Nothing is written unless all of it counts under the roots that this party has. Raises `CertificateError`,
-    `EnrolmentError`.
+    Nothing is written unless all of it counts under the roots that this party has. Lists that this party has and that
+    say more than those that are offered stay. Raises `CertificateError`, `EnrolmentError`.
     """
-    found, lists_pem = link.lists(tag)
+    found, lists_pem = link.lists(tag if files.lists.exists() else None)
     if lists_pem is None:
         return tag
     own, offered = _bundle(files.authority), Bundle.read(link.bundle())
@@ -101,7 +123,7 @@ def fetch(files: Files, link: Link, tag: str | None = None) -> str | None:
         )
         raise CertificateError(msg)
     merged = Bundle.read(own.roots_pem + b"".join(one.pem for one in (*own.issuing, *offered.issuing)))
-    RevocationLists.read(lists_pem, merged)
+    lists_pem = joined(lists_pem, files.lists.read_bytes() if files.lists.exists() else b"", merged)
     if merged != own:
         replace(files.authority, merged.pem)
     replace(files.lists, lists_pem)
@@ -160,47 +182,57 @@ class Renewal:
         self._tell, self._on_times, self._clock = tell, on_times, clock
         self._tag: str | None = None
         self._next_try: datetime | None = None
-        self._next_warning: datetime | None = None
-        self._next_notice: datetime | None = None
+        self._next_warning: dict[str, datetime] = {}
         self._said: dict[str, str] = {}
 
     def run(self, stop: threading.Event, pace: float) -> None:
         """Look at once and then every `pace` seconds, until told to stop."""
         while not stop.is_set():
-            self.look()
+            try:
+                self.look()
+            except Exception as fault:  # noqa: BLE001  # a fault of one look must not end the certificate silently
+                self._tell_once("renewal", f"renewal failed: {type(fault).__name__}: {fault}")
             stop.wait(pace)
 
     def look(self) -> None:
-        """Fetch lists and authorities, renew if it is time, tell the times, warn."""
+        """Fetch lists and authorities, renew if it is time, tell the times, warn of what ends soon."""
         now = self._clock()
         self._attempt("lists", self._fetch)
-        certificate = parse_certificate(self._credential.certificate_pem)
-        begins, ends = certificate.not_valid_before_utc, certificate.not_valid_after_utc
-        if due(begins, ends, now) and (self._next_try is None or now >= self._next_try):
+        if due(*valid(self._credential.certificate_pem), now) and (self._next_try is None or now >= self._next_try):
             self._next_try = now + AGAIN * (1 + random.random() / 2)  # noqa: S311  # no secret
             self._attempt("certificate", self._renew)
-        ends = self._credential.ends
-        self._on_times(Times(ends, lists_until(self._credential)))
-        if self._next_notice is None or now >= self._next_notice:
-            self._next_notice = now + timedelta(days=1)
-            self._warn_of_admission(now)
-        if due(begins, ends, now, WARN_FROM) and (self._next_warning is None or now >= self._next_warning):
-            self._next_warning = now + timedelta(days=1)
+        lists = live_lists(self._credential, now)
+        self._on_times(Times(self._credential.ends, lists[0][1].until if lists else None))
+        for what, warning in self._warnings(lists, now):
+            if now >= self._next_warning.get(what, now):
+                self._next_warning[what] = now + timedelta(days=1)
+                self._tell("warning", warning)
+
+    def _warnings(self, lists: list[Listed], now: datetime) -> Iterator[tuple[str, str]]:
+        """Yield what ends soon, and a sentence about it."""
+        begins, ends = valid(self._credential.certificate_pem)
+        if due(begins, ends, now, WARN_FROM):
             mend = (
                 "have it signed again (`fedward-authority sign`)"
                 if self._link is None
                 else f"it is renewed as soon as {self._link().url} answers and agrees"
             )
-            self._tell("warning", f"the certificate expires on {ends:%Y-%m-%d %H:%M} UTC; {mend}")
-
-    def _warn_of_admission(self, now: datetime) -> None:
-        last = self._credential.admitted_until
-        if last is not None and last - now < ADMISSION_NOTICE:
-            self._tell(
-                "warning",
-                f"the authority has admitted this party until {last:%Y-%m-%d %H:%M} UTC, and renews nothing after that;"
-                " ask its keeper to admit everybody again (`fedward-authority readmit`)",
+            yield "certificate", f"the certificate expires on {ends:%Y-%m-%d %H:%M} UTC; {mend}"
+        admitted = self._credential.admitted_until
+        if admitted is not None and admitted - now < ADMISSION_NOTICE:
+            text = (
+                f"the authority has admitted this party until {admitted:%Y-%m-%d %H:%M} UTC, and renews nothing after"
+                " that; ask its keeper to admit everybody again (`fedward-authority readmit`)"
             )
+            yield "admission", text
+        for authority, one in lists:
+            if fades(one, now):
+                text = (
+                    f"the revocation list of {authority.kind} {authority.name!r} is fresh until"
+                    f" {one.until:%Y-%m-%d %H:%M} UTC, and nobody under that authority is accepted from then on; tell"
+                    " its keeper, who makes the next one (`fedward-authority crl`)"
+                )
+                yield authority.fingerprint, text
 
     def _attempt(self, what: str, work: Callable[[Link], None]) -> None:
         """Do it, and tell a failure once until it works again or fails in another way."""
@@ -209,12 +241,15 @@ class Renewal:
         try:
             work(self._link())
         except (EnrolmentError, CertificateError) as error:
-            if self._said.get(what) != str(error):
-                self._said[what] = str(error)
-                self._tell("warning", f"{what} not renewed: {error}")
+            self._tell_once(what, f"{what} not renewed: {error}")
         else:
             if self._said.pop(what, None) is not None:
                 self._tell("info", f"{what} renewed again")
+
+    def _tell_once(self, what: str, warning: str) -> None:
+        if self._said.get(what) != warning:
+            self._said[what] = warning
+            self._tell("warning", warning)
 
     def _fetch(self, link: Link) -> None:
         self._tag = fetch(self._files, link, self._tag)
@@ -231,7 +266,8 @@ class Renewal:
             replace(self._files.certificate, before)
             msg = "the authority's certificate cannot be used, so the one before it was put back; see the log"
             raise CertificateError(msg)
-        self._next_try = self._next_warning = None
+        self._next_try = None
+        self._next_warning.pop("certificate", None)
         self._tell("info", f"the certificate was renewed until {credential.ends:%Y-%m-%d %H:%M} UTC")
 
     def _chain(self) -> Path:

@@ -21,7 +21,7 @@ from typing import Final
 from crypto.errors import CryptoError
 from crypto.pki.certificates import Credential, Trust, require_data_set
 from crypto.pki.identity import Role
-from crypto.pki.joining.renewal import WARN_FROM, due, lists_until
+from crypto.pki.joining.renewal import WARN_FROM, due, fades, live_lists
 from crypto.pki.reading import ends, valid
 from policies.decision import decide
 from policies.documents.policy import Policy
@@ -108,18 +108,20 @@ def load_credential(settings: AgentConfig) -> tuple[Credential | None, Finding]:
     soon = (
         f"; it should have been renewed, see that {settings.authority_url} answers" if online else "; have it renewed"
     )
-    status = Status.LOOK if late else Status.OK
+    # The lists were read, and revoke neither this silo nor its authorities.
+    lists = live_lists(credential, now)
+    fresh = f"; revocation lists are fresh until {lists[0][1].until:%Y-%m-%d %H:%M} UTC" if lists else ""
+    fading = "".join(
+        f"; the keeper of {one.name!r} should have made its next list: it is fresh until {last.until:%Y-%m-%d} alone"
+        for one, last in lists
+        if fades(last, now)
+    )
+    status = Status.LOOK if late or fading else Status.OK
     text = (
         f"{credential.identity}, valid until {until:%Y-%m-%d %H:%M} UTC ({(until - now).days} days)"
-        f"{soon if late else ''}; key and authority fit{_lists(credential)}"
+        f"{soon if late else ''}; key and authority fit{fresh}{fading}"
     )
     return credential, Finding(name, status, text)
-
-
-def _lists(credential: Credential) -> str:
-    """Until when the revocation lists are fresh; they were read, and revoke neither this silo nor its authorities."""
-    until = lists_until(credential)
-    return "" if until is None else f"; revocation lists are fresh until {until:%Y-%m-%d %H:%M} UTC"
 
 
 # --- the network ---------------------------------------------------------------------------------------------------

@@ -8,7 +8,9 @@ from crypto.pki.certificates import Credential, Trust
 from policies.errors import CosignError, ExportError
 from policies.ledger.chain import Genesis
 from policies.ledger.cosign import checkpoint
+from silo_agent.oversight.recovery import checked
 from silo_agent.oversight.signing import Detached, cosigner_of, held_by, is_vouched, sign_file, signer_of, verifier
+from support.certificates import load, make_authority
 from support.cosigners import cosigned
 
 NOW = datetime.now(UTC).replace(microsecond=0) + timedelta(days=1)
@@ -106,6 +108,24 @@ def test_a_kept_cosignature_of_a_root_that_was_taken_out_counts_on_and_a_forged_
     assert (is_vouched(now, kept), is_vouched(after, kept)) == (True, False)
     with pytest.raises(SignatureRefused):
         held_by(now, replace(kept, checkpoint=replace(said, epsilon=1.0)))
+
+
+def test_a_kept_cosignature_counts_on_if_its_signer_was_revoked_from_before_it(tmp_path):
+    """A stolen key is revoked as of the theft: this must stop no silo whose ledger it cosigned since."""
+    authority = make_authority(tmp_path)
+    homes = [authority.credential("coordinator", "hub"), authority.credential("silo", "north")]
+    coordinator, north = map(load, homes)
+    said = checkpoint("north", Genesis("north-ward", 0.2, 1e-5), (), AT)
+    kept = replace(cosigned(said, coordinator, north), signer="fedward://coordinator/hub")
+    with authority.revoked("fedward://coordinator/hub"):
+        trust = Trust.load(homes[0] / "authority.pem")
+    with pytest.raises(CertificateError, match="was revoked as of"):
+        cosigner_of(trust, kept)
+    assert held_by(trust, kept) == kept
+    assert checked((), north, [kept]) == [kept]
+    assert not is_vouched(trust, kept)
+    with pytest.raises(SignatureRefused):
+        held_by(trust, replace(kept, checkpoint=replace(said, epsilon=1.0)))
 
 
 def test_a_head_is_checked_against_the_authority(authority, coordinator):

@@ -13,12 +13,12 @@ from typing import Annotated
 import structlog
 import typer
 
-from crypto.errors import EnrolmentError
+from crypto.errors import CryptoError, EnrolmentError
 from crypto.pki.authority.asking import diagnosed, passphrase
-from crypto.pki.authority.endings import watch
 from crypto.pki.authority.issuing import IssuingAuthority
 
 log = structlog.get_logger()
+_DAY_SECONDS = 86_400.0
 
 
 def serve(
@@ -56,17 +56,23 @@ def serve(
             raise EnrolmentError(msg) from None
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: threading.Thread(target=service.close).start())
+        stopped = threading.Event()
         stamping = stamps is not None
-        stop = threading.Event()
-        telling = threading.Thread(target=watch, args=(authority, _warn, stop), name="endings", daemon=True)
         log.info(
             "serving", version=version("fedward"), authority=authority.name, port=service.port, timestamps=stamping
         )
-        telling.start()
+        threading.Thread(target=_warn, args=(authority, stopped), name="concerns", daemon=True).start()
         service.serve()
-        stop.set()
+        stopped.set()
         log.info("stopped")
 
 
-def _warn(sentence: str) -> None:
-    log.warning("ends soon", why=sentence)
+def _warn(authority: IssuingAuthority, stopped: threading.Event) -> None:
+    """Tell the keeper daily what must be done soon."""
+    while not stopped.is_set():
+        try:
+            for concern in authority.concerns():
+                log.warning("look after the authority", why=concern)
+        except CryptoError as fault:
+            log.warning("look after the authority", why=str(fault))
+        stopped.wait(_DAY_SECONDS)

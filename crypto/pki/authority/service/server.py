@@ -2,7 +2,7 @@
 
 Guarantees: a caller may show a certificate of the consortium and need not. Handshakes happen in the workers, so that a
 caller who begins one and stops holds one worker for some seconds, and not the door. Headers, bodies and waiting are
-bounded.
+bounded, and nobody holds all workers (`door`).
 """
 
 from __future__ import annotations
@@ -19,11 +19,14 @@ from cheroot.wsgi import Gateway_10, Server
 
 from crypto.pki.authority.building import require_permitted
 from crypto.pki.authority.issuing import IssuingAuthority
+from crypto.pki.authority.service.door import Door
 from crypto.pki.authority.service.est import MAX_BODY, Est
 from crypto.pki.authority.timestamping import TimestampingAuthority
 from crypto.pki.chain import Bundle
 
-THREADS = 16
+THREADS = 32
+FREE = 2
+"""Threads that no connection holds for long."""
 SECONDS = 10
 """How long a caller may be silent."""
 WAITING = 128
@@ -35,9 +38,11 @@ class _Adapter(BuiltinSSLAdapter):
 
     def __init__(self, context: ssl.SSLContext) -> None:
         self.context = context
+        self._door = Door(THREADS - FREE)
 
     def wrap(self, sock: Any) -> tuple[Any, dict[str, Any]]:
         """Begin TLS without the handshake, which the first read makes."""
+        self._door.enter(sock)
         secure = self.context.wrap_socket(sock, do_handshake_on_connect=False, server_side=True)
         return secure, {"wsgi.url_scheme": "https", "HTTPS": "on"}
 

@@ -198,6 +198,16 @@ def test_a_stolen_issuing_key_is_revoked_under_every_certificate_that_it_has(onl
     assert len(told) == 2
 
 
+def test_its_keeper_hears_in_time_of_whatever_ends(online):
+    now, of = datetime.now(UTC), online.authority.concerns
+    assert of(now + 70 * DAY) == []
+    (told,) = of(now + 80 * DAY)
+    assert told.startswith("the revocation list of the authority 'Root of tests' is fresh until")
+    assert "bring it as root.crl.pem" in told
+    both = of(now + 330 * DAY)[1:]
+    assert ["have the root delegate" in both[0], "make a new root" in both[1]] == [True, True]
+
+
 def test_lists_are_made_anew_when_half_of_their_time_is_over(online):
     now = datetime.now(UTC)
     first = online.authority.lists_pem(now)

@@ -31,11 +31,17 @@ def started(folder, *words):
 
 def test_it_serves_until_it_is_told_to_stop(online):
     stamping(online)
+    online.publish(days=9)
     process = started(online.issuing, "--host", "localhost", "--listen", "127.0.0.1:0")
     try:
         said = json.loads(process.stderr.readline())
         assert (said["event"], said["authority"], said["timestamps"]) == ("serving", "Issuing of tests", True)
         assert unverified(f"https://localhost:{said['port']}") == online.pem
+        warned = json.loads(process.stderr.readline())
+        assert (warned["level"], "of the authority 'Root of tests' is fresh until" in warned["why"]) == (
+            "warning",
+            True,
+        )
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == 0
         assert json.loads(process.stderr.read().splitlines()[-1])["event"] == "stopped"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+from contextlib import ExitStack
 
 import pytest
 
@@ -21,6 +22,17 @@ def test_who_begins_a_handshake_and_stops_holds_nobody_up(online, url):
     finally:
         for one in silent:
             one.close()
+
+
+def test_who_sends_a_request_byte_by_byte_holds_nobody_up(online, url):
+    port = int(url.rpartition(":")[2])
+    context = ssl.create_default_context(cadata=online.pem.decode())
+    with ExitStack() as opened:
+        for _ in range(THREADS):
+            plain = opened.enter_context(socket.create_connection(("127.0.0.1", port), timeout=60))
+            secure = opened.enter_context(context.wrap_socket(plain, server_hostname="localhost"))
+            secure.sendall(b"GET /authority.pem HTTP/1.1\r\nX")
+        assert Link(url, online.pem).bundle() == online.pem
 
 
 def test_a_certificate_of_another_consortium_gets_no_connection(online, url, tmp_path):
