@@ -91,7 +91,10 @@ class Stamping:
     def run(self, stop: threading.Event) -> None:
         """Look at once and then at its pace, until told to stop."""
         while not stop.is_set():
-            self.look()
+            try:
+                self.look()
+            except Exception as fault:  # noqa: BLE001  # a fault of one look must not end all stamps
+                log.warning("the ledger's head is not timestamped", fault=type(fault).__name__)
             stop.wait(PACE_SECONDS)
 
     def look(self) -> None:

@@ -46,7 +46,10 @@ class CoordinatorWatch:
     def run(self, stop: threading.Event) -> None:
         """Look at once and then at its pace, until told to stop."""
         while not stop.is_set():
-            self.look()
+            try:
+                self.look()
+            except Exception as fault:  # noqa: BLE001  # a fault of one look must not leave the coordinator unwatched
+                log.warning("the coordinator is not watched", fault=type(fault).__name__, why=str(fault))
             stop.wait(PACE_SECONDS)
 
     def look(self) -> None:
