@@ -198,7 +198,7 @@ def _console() -> Console:
 def _operator(path: Path) -> Operator:
     from coordinator.operating import Operator
 
-    return Operator(OperatorConfig.load(path))
+    return Operator(OperatorConfig.load(path), lambda level, text: typer.echo(f"{level}: {text}", err=True))
 
 
 def _table(one: StudyStatus) -> Table:

@@ -25,11 +25,10 @@ class Operator:
     """Calls one coordinator."""
 
     def __init__(self, config: OperatorConfig, tell: Callable[[str, str], object] = lambda _level, _text: None) -> None:
-        """The certificate is renewed first if it is time; `tell` hears if that fails, with its level."""
+        """The certificate is renewed first if it is time; `tell` hears how that went and what ends soon."""
         credential = renewal.load(config.files, config.authority_url)
         link = renewal.link_for(credential, config.authority_url)
-        if link is not None:
-            Renewal(credential, config.files, link, tell=tell, on_times=lambda _: None).look()
+        Renewal(credential, config.files, link, tell=tell, on_times=lambda _: None).look()
         self._address = config.coordinator
         self._channel = grpc.secure_channel(
             config.coordinator,

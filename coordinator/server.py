@@ -30,11 +30,11 @@ from coordinator.storage.closing import close_to_others
 from coordinator.storage.spool import Spool
 from coordinator.storage.store import Store
 from crypto.pki.joining import renewal
-from crypto.pki.joining.renewal import Renewal
+from crypto.pki.joining.renewal import Renewal, Times
 from crypto.pki.tls import server_credentials
 from protos.core_log import Diverted
 from protos.messages import MAX_MESSAGE
-from protos.service_manager import told
+from protos.service_manager import StatusLine, told
 from protos.v1 import operator_pb2, silo_pb2
 
 log = structlog.get_logger()
@@ -114,17 +114,21 @@ class Server:
         self._server.add_generic_rpc_handlers((self._guard.unknown(),))
         self._http, self._http_thread = _serve_metrics(config, self.metrics)
         self.metrics_port = int(self._http.server_port)
-        self._stop = threading.Event()
+        self._stop, self._line = threading.Event(), StatusLine()
         self._renewal = Renewal(
             credential,
             config.files,
             renewal.link_for(credential, config.authority_url),
             tell=lambda level, text: log.log(getattr(logging, level.upper()), text),
-            on_times=self.metrics.tell_times,
+            on_times=self._tell_times,
         )
         self._renewing = threading.Thread(
             target=self._renewal.run, args=(self._stop, RENEWAL_SECONDS), name="renewal", daemon=True
         )
+
+    def _tell_times(self, times: Times) -> None:
+        self.metrics.tell_times(times)
+        self._line.tell(str(times))
 
     def _add(
         self,

@@ -40,6 +40,19 @@ def told(lives: Callable[[], bool] = lambda: True) -> Iterator[None]:
             thread.join()
 
 
+class StatusLine:
+    """One line of `systemctl status`: what a person should see of the program. Sent if it changed."""
+
+    def __init__(self) -> None:
+        self._said = ""
+
+    def tell(self, text: str) -> None:
+        """Show this line from now on."""
+        if text != self._said:
+            self._said = text
+            _tell(f"STATUS={text}")
+
+
 def _live(done: threading.Event, pause: float, lives: Callable[[], bool]) -> None:
     while not done.wait(pause):
         if lives():

@@ -14,11 +14,11 @@ from prometheus_client import start_http_server
 
 from crypto.entropy import SystemEntropy
 from crypto.pki.certificates import Credential
-from crypto.pki.joining.renewal import Renewal, link_for
+from crypto.pki.joining.renewal import Renewal, Times, link_for
 from policies.documents.policy import Policy
 from policies.documents.study import Study, parse_study
 from policies.refusals import Refused
-from protos.service_manager import told
+from protos.service_manager import StatusLine, told
 from silo_agent.agent import Agent, UnknownDataError
 from silo_agent.config import AgentConfig, SqlSource
 from silo_agent.data.sources.sql import is_missing
@@ -159,12 +159,18 @@ def _renew(
     link = link_for(credential, config.authority_url, config.proxy)
     stamping = Stamping(StateFolder(config.state), credential.trust, link)
     threading.Thread(target=stamping.run, args=(stop,), name="stamping", daemon=True).start()
+    line = StatusLine()
+
+    def on_times(times: Times) -> None:
+        metrics.tell_times(times)
+        line.tell(str(times))
+
     renewal = Renewal(
         credential,
         config.files,
         link,
         tell=lambda level, text: log.log(getattr(logging, level.upper()), text),
-        on_times=metrics.tell_times,
+        on_times=on_times,
     )
     threading.Thread(target=renewal.run, args=(stop, RENEWAL_SECONDS), name="renewal", daemon=True).start()
 

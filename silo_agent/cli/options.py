@@ -12,6 +12,7 @@ import typer
 from silo_agent.storage.errors import StateError
 
 if TYPE_CHECKING:
+    from silo_agent.config import AgentConfig
     from silo_agent.storage.state import State
 
 ConfigOption = Annotated[Path, typer.Option("--config", "-c", envvar="FEDWARD_AGENT_CONFIG", help="agent.yaml")]
@@ -58,6 +59,22 @@ def find_study(state: State, wanted: str) -> tuple[str, int]:
     return found[0].digest, found[0].committed
 
 
+def _warn_of_certificate(settings: AgentConfig) -> None:
+    """Say on the standard error if the certificate ends soon. Whether it counts is for `run` and `preflight`."""
+    from datetime import UTC, datetime
+
+    from crypto.errors import CertificateError
+    from crypto.pki.joining.renewal import WARN_FROM, due
+    from crypto.pki.reading import valid
+
+    try:
+        begins, ends = valid(settings.certificate.read_bytes())
+    except (OSError, CertificateError):
+        return
+    if due(begins, ends, datetime.now(UTC), WARN_FROM):
+        typer.echo(f"warning: this silo's certificate expires on {ends:%Y-%m-%d %H:%M} UTC; see its log", err=True)
+
+
 def studies(config: ConfigOption = DEFAULT, *, as_json: AsJson = False) -> None:
     """List the studies that this silo has begun, with their digests and how far they came."""
     from rich.console import Console
@@ -67,7 +84,9 @@ def studies(config: ConfigOption = DEFAULT, *, as_json: AsJson = False) -> None:
     from silo_agent.storage.folders import StateFolder
     from silo_agent.storage.state import State
 
-    folder, known = AgentConfig.load(config).state, []
+    settings = AgentConfig.load(config)
+    folder, known = settings.state, []
+    _warn_of_certificate(settings)
     if StateFolder(folder).database.is_file():
         state = State(folder)
         try:

@@ -1,8 +1,9 @@
 """Timestamps of the ledger's head and of exports, by the consortium's timestamping authority (crypto.pki.timestamps).
 
 Guarantees: a stamp is kept only after it was checked. Whether and when one is asked for follows from the day alone: on
-each day in UTC the running agent asks once for the ledger's head as it is then, also if nothing was charged, and again
-every ten minutes while it gets none. What is sent is the hash of a hash. Nothing waits for a stamp.
+each day in UTC the running agent asks once, also if nothing was charged, and again every ten minutes while it gets
+none. What is sent is the hash of the newest head that others cosigned, so a fault, which stands in the ledger before
+anybody hears of it, shows in no stamp. Nothing waits for a stamp.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from typing import Final
 import structlog
 
 from crypto.canonical import canonical
-from crypto.errors import CertificateError, CryptoError, EnrolmentError, UnknownAuthorityError
+from crypto.errors import CertificateError, CryptoError, UnknownAuthorityError
 from crypto.pki.certificates import Trust
 from crypto.pki.joining.link import Link
 from crypto.pki.timestamps import query_for, stamped
 from policies.errors import LedgerError
 from policies.ledger.chain import Entry, Genesis, genesis_row
-from policies.ledger.cosign import require_head
+from policies.ledger.cosign import Cosigned, require_head
 from policies.ledger.events import EntryRef
 from policies.ledger.ledger import read_history
 from silo_agent.storage.durable import write_whole
@@ -95,7 +96,10 @@ class Stamping:
     def run(self, stop: threading.Event) -> None:
         """Look at once and then at its pace, until told to stop."""
         while not stop.is_set():
-            self.look()
+            try:
+                self.look()
+            except Exception as fault:  # noqa: BLE001  # a fault of one look must not end all stamps
+                log.warning("the ledger's head is not timestamped", fault=type(fault).__name__)
             stop.wait(PACE_SECONDS)
 
     def look(self) -> None:
@@ -105,17 +109,25 @@ class Stamping:
             return
         try:
             genesis, entries = read_history(self._files.ledger)
-            head = entries[-1].head if entries else EntryRef(0, genesis_row(genesis)[2])
+            head = _known_head(self._files, genesis, entries)
             reply, at = stamp(_message(genesis, head), self._link(), self._trust)
             content = {"sequence": head.sequence, "hash": head.hash, "stamp": base64.b64encode(reply).decode("ascii")}
             write_whole(path, json.dumps(content, indent=1).encode())
-        except (EnrolmentError, CertificateError, CryptoError, LedgerError, OSError) as fault:
+        except (CryptoError, LedgerError, OSError) as fault:
             if str(fault) != self._said:
                 self._said = str(fault)
                 log.warning("the ledger's head is not timestamped", why=str(fault))
         else:
             self._said = ""
             log.info("the ledger's head is timestamped", entry=head.sequence, at=at.isoformat())
+
+
+def _known_head(files: StateFolder, genesis: Genesis, entries: tuple[Entry, ...]) -> EntryRef:
+    """The newest head of this chain that somebody else has cosigned; the beginning if nobody has."""
+    chain = {entry.head for entry in entries}
+    cosigned = [item.checkpoint.head for item in Cosigned(files.ledger).latest()]
+    known = [head for head in cosigned if head in chain]
+    return max(known, key=lambda head: head.sequence, default=EntryRef(0, genesis_row(genesis)[2]))
 
 
 def _message(genesis: Genesis, head: EntryRef) -> bytes:

@@ -1,8 +1,9 @@
-"""Leaves a coordinator whose certificate was revoked, and comes back to one that shows another.
+"""Leaves a coordinator whose certificate was revoked, or that the root never admitted, and comes back to another.
 
 Guarantees: at the agent's start, whenever its revocation lists change, and all the time while a coordinator is left,
-the coordinator's certificate is compared with the lists. Once it is revoked, open connections are closed, also in the
-middle of an upload, and nothing more is sent. A coordinator that cannot be reached is the calls' affair.
+the coordinator's certificate is examined, its admission too, and compared with the lists. If it does not count, open
+connections are closed, also in the middle of an upload, and nothing more is sent. A coordinator that cannot be reached
+is the calls' affair.
 """
 
 from __future__ import annotations
@@ -46,7 +47,10 @@ class CoordinatorWatch:
     def run(self, stop: threading.Event) -> None:
         """Look at once and then at its pace, until told to stop."""
         while not stop.is_set():
-            self.look()
+            try:
+                self.look()
+            except Exception as fault:  # noqa: BLE001  # a fault of one look must not leave the coordinator unwatched
+                log.warning("the coordinator is not watched", fault=type(fault).__name__, why=str(fault))
             stop.wait(PACE_SECONDS)
 
     def look(self) -> None:
@@ -58,17 +62,23 @@ class CoordinatorWatch:
         if changed == self._seen and not self._left:
             return
         try:
-            revoked = self._credential.trust.revoked(self._shown())
-        except (OSError, CertificateError) as fault:
+            shown = self._shown()
+        except OSError as fault:
             log.debug("the coordinator's certificate is not seen", why=str(fault))
             return
-        self._seen = changed
-        if revoked is None:
-            self._left = False
+        why = self._fault_of(shown)
+        self._seen, self._left = changed, why is not None
+        if why is None:
             self._client.allow()
         else:
-            self._left = True
-            self._client.leave(
-                f"the coordinator's certificate was revoked as of {revoked:%Y-%m-%d %H:%M} UTC, so nothing is sent to"
-                " it; ask the authority's keeper and the coordinator's operator"
-            )
+            self._client.leave(f"{why}, so nothing is sent to it; ask the authority's keeper and its operator")
+
+    def _fault_of(self, shown: bytes) -> str | None:
+        """Say why the certificate does not count; None if it does."""
+        try:
+            revoked = self._credential.trust.revoked(shown)
+        except CertificateError as fault:  # TLS libraries know no admissions: a thief of the issuing key has none
+            return f"the coordinator's certificate does not count ({fault})"
+        if revoked is None:
+            return None
+        return f"the coordinator's certificate was revoked as of {revoked:%Y-%m-%d %H:%M} UTC"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 
 from coordinator.config import OperatorConfig
@@ -60,6 +62,14 @@ def test_a_refusal_is_its_code_and_sentence(client):
         client.start("nothing")
     with pytest.raises(OperatorError, match=r"^INVALID_ARGUMENT: "):
         client.create(b"{}")
+
+
+def test_an_operator_hears_of_a_certificate_that_ends_soon(tmp_path):
+    old = make_authority(tmp_path).credential("operator", "old", period=(timedelta(days=-80), timedelta(days=10)))
+    said = []
+    Operator(config(1, old), lambda level, text: said.append((level, text))).close()
+    ((level, text),) = said
+    assert (level, text.startswith("the certificate expires on")) == ("warning", True)
 
 
 def test_nobody_answers(operator_folder):

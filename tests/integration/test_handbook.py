@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 
-from crypto.pki.certificates import Credential
+from silo_agent.config import AgentConfig
 from support.small_cohort import study_document, write_sites, write_yaml
 
 ROOT = Path(__file__).parents[2]
@@ -273,7 +273,7 @@ def change_root(reader, parties, token):
             (lund,) = parties[2:]
             token("lund", "again.token", at="root-2")
             reader.read("engineer.md", "Renew, revoke", only=[0], work=lund.parent)
-    credential = Credential.load(*(lund / f"{name}.pem" for name in ("certificate", "key", "authority")))
+    credential = AgentConfig.load(lund / "agent.yaml").credential()
     assert [root.name for root in credential.trust.bundle.roots] == ["Lung consortium, second"]
     assert "are of a root that" in reader.do("fedward-silo ledger verify -c silo/agent.yaml", lund.parent)
 

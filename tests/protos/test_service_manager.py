@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from protos.service_manager import told
+from protos.service_manager import StatusLine, told
 
 
 @pytest.fixture(params=["path", "abstract"])
@@ -38,6 +38,13 @@ def test_a_program_is_ready_lives_and_stops(manager, monkeypatch):
     heard += said(manager)
     assert (heard[0], "STOPPING=1" in heard[-2:]) == ("READY=1", True)
     assert set(heard) == {"READY=1", "WATCHDOG=1", "STOPPING=1"}
+
+
+def test_the_line_that_people_see_is_sent_if_it_changes(manager):
+    line = StatusLine()
+    for text in ("certificate until May", "certificate until May", "certificate until June"):
+        line.tell(text)
+    assert said(manager) == ["STATUS=certificate until May", "STATUS=certificate until June"]
 
 
 def test_a_program_that_stands_still_gives_no_sign_of_life(manager, monkeypatch):

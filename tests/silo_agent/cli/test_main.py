@@ -623,9 +623,11 @@ def test_what_cannot_be_evaluated_is_a_sentence(hospital, studied, sentence):
     assert "no finished round" in sentence("evaluate", studied.digest[:8], data, "-c", hospital)
 
 
-def test_an_agent_that_never_ran_knows_no_study_and_gets_no_state_by_the_question(hospital):
+def test_an_agent_that_never_ran_knows_no_study_and_gets_no_state_by_the_question(hospital, monkeypatch):
     assert invoke("studies", "-c", hospital).output == "This silo has begun no study yet.\n"
     assert not (hospital.parent / "state" / "state.sqlite3").exists()
+    monkeypatch.setattr("crypto.pki.joining.renewal.WARN_FROM", 0.0)
+    assert "warning: this silo's certificate expires on" in invoke("studies", "-c", hospital).stderr
 
 
 def test_studies_are_listed_and_found_by_name_digest_or_its_beginning(hospital, studied, sentence):

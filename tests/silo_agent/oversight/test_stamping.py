@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
 
@@ -15,6 +16,7 @@ from crypto.pki.authority import root
 from crypto.pki.joining.link import Link
 from crypto.pki.joining.renewal import link_for
 from policies.errors import LedgerRolledBackError
+from policies.ledger.cosign import Cosigned
 from policies.ledger.ledger import Ledger, read_history
 from silo_agent.cli import main
 from silo_agent.config import AgentConfig
@@ -22,6 +24,7 @@ from silo_agent.oversight.audit import audit
 from silo_agent.oversight.signing import read_signed, stamp_beside
 from silo_agent.oversight.stamping import Stamping, stamped_heads, time_of
 from silo_agent.storage.folders import StateFolder
+from support.cosigners import cosigned
 from support.ledgers import NORTH
 from support.online import Online, serving, stamping
 from support.small_cohort import policy_document, write_yaml
@@ -63,7 +66,7 @@ def ledger(*arguments):
     return CliRunner().invoke(main.app, ["ledger", *map(str, arguments)])
 
 
-def test_a_head_is_stamped_once_a_day_and_verify_says_up_to_where(agent, parts):
+def test_a_head_that_others_know_is_stamped_once_a_day_and_verify_says_up_to_where(agent, parts, coordinator):
     files, trust, link = parts
     today, asked = [TODAY], []
     stamping = Stamping(files, trust, lambda: asked.append(1) or link(), clock=lambda: today[0])
@@ -72,10 +75,16 @@ def test_a_head_is_stamped_once_a_day_and_verify_says_up_to_where(agent, parts):
     assert (len(asked), len(files.stamps())) == (1, 1)
     with Ledger.open(files.ledger, NORTH, budget_epsilon=4.0) as opened:
         opened.note("refresh", "case 1")
+        stated = opened.checkpoint("north")
+        opened.note("refresh", "case 2")
+    today[0] += timedelta(days=1)
+    stamping.look()
+    given = cosigned(stated, coordinator, AgentConfig.load(agent).credential())
+    Cosigned(files.ledger).keep([replace(given, signer="fedward://coordinator/hub")])
     today[0] += timedelta(days=1)
     stamping.look()
     heads = stamped_heads(files, *read_history(files.ledger), trust)
-    assert [one.head.sequence for one in heads] == [0, 1]
+    assert [one.head.sequence for one in heads] == [0, 0, 1], "not what the hospital alone knows"
     said = ledger("verify", "-c", agent).output
     assert f"up to entry 1 timestamped by the authority on {TODAY}" in said
 
@@ -154,3 +163,12 @@ def test_a_stamp_that_was_changed_refuses_the_export(agent, tmp_path):
     beside.write_bytes(beside.read_bytes()[:-1])
     done = ledger("verify", "--export", out, "--authority", agent.parent / "authority.pem")
     assert isinstance(done.exception, CertificateError)
+
+
+def test_a_fault_that_nobody_foresaw_does_not_end_the_stamps(parts):
+    files, trust, link = parts
+    stop, looks = threading.Event(), Stamping(files, trust, link)
+    looks.look = lambda: stop.set() or 1 / 0
+    with capture_logs() as logs:
+        looks.run(stop)
+    assert [one["fault"] for one in logs] == ["ZeroDivisionError"]

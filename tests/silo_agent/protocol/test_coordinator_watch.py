@@ -8,9 +8,12 @@ from datetime import UTC, datetime
 
 import grpc
 import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
 from structlog.testing import capture_logs
 
+from crypto.pki.authority import building
 from crypto.pki.certificates import Credential
+from crypto.pki.identity import Identity, Role, Subject
 from crypto.pki.shown import shown_certificate
 from crypto.pki.tls import server_credentials
 from protos import codec
@@ -19,7 +22,7 @@ from protos.v1 import silo_pb2, silo_pb2_grpc
 from silo_agent.protocol import client as client_module
 from silo_agent.protocol.client import Client, CoordinatorLeftError, Stopped
 from silo_agent.protocol.coordinator_watch import CoordinatorWatch
-from support.online import Online
+from support.online import Online, week
 
 
 class Hub(silo_pb2_grpc.SiloServiceServicer):
@@ -144,3 +147,24 @@ def test_while_it_is_left_an_agent_can_still_be_stopped(silo, hub, monkeypatch):
     with pytest.raises(Stopped):
         client.join("1")
     client.close()
+
+
+def test_a_fault_that_nobody_foresaw_does_not_leave_the_coordinator_unwatched(client, silo):
+    home, credential = silo
+    stop, watch = threading.Event(), CoordinatorWatch(client, credential, "localhost:1", home / "crls.pem")
+    watch.look = lambda: stop.set() or 1 / 0
+    with capture_logs() as logs:
+        watch.run(stop)
+    assert [one["fault"] for one in logs] == ["ZeroDivisionError"]
+
+
+def test_a_server_that_a_thief_of_the_issuing_key_certified_without_an_admission_is_left(online, hub, silo, client):
+    home, credential = silo
+    key, hub_there = ec.generate_private_key(ec.SECP256R1()).public_key(), Subject(Identity(Role.COORDINATOR, "hub"))
+    forged = building.leaf(hub_there, ["localhost"], key, week(), online.stolen.above)
+    watch = CoordinatorWatch(client, credential, hub[1], home / "crls.pem", shown=lambda: forged)
+    watch.look()
+    with pytest.raises(
+        CoordinatorLeftError, match=r"does not count \(an issuing authority signed .* without an admission"
+    ):
+        client.heartbeat()
