@@ -144,7 +144,8 @@ class AgentConfig(Closed):
     def load(cls, path: Path) -> AgentConfig:
         """Read a configuration. Raises `DocumentError`, also if a file that it names does not exist.
 
-        A study's data may be missing: that concerns the study alone, which is refused as long as they are.
+        A study's data may be missing: that concerns the study alone, which is refused as long as they are. So may the
+        key's passphrase: a systemd credential is there only while the service runs, and most commands open no key.
         """
         config = read_document(path, cls)
         base = path.resolve().parent
@@ -154,7 +155,8 @@ class AgentConfig(Closed):
         for name in ("crls", "key_passphrase"):
             if getattr(config, name) is not None:
                 paths[name] = base / getattr(config, name)
-        missing = [f"field {n}: there is no file {paths[n]}" for n in paths if n != "state" and not _is_file(paths[n])]
+        needed = [name for name in paths if name not in ("state", "key_passphrase")]
+        missing = [f"field {n}: there is no file {paths[n]}" for n in needed if not _is_file(paths[n])]
         if not {"data", "databases"} & config.model_fields_set:
             missing.append("field data: this field is missing; add it, or databases (data: {} if there is none yet)")
         missing += [

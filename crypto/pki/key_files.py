@@ -83,14 +83,20 @@ def replace(path: Path, content: bytes) -> None:
 def read_passphrase(path: Path) -> bytes:
     """Read the passphrase of a key: one line, in a file that its owner alone may read. Raises `CertificateError`.
 
-    A systemd credential is such a file.
+    A systemd credential is such a file. From systemd 254 on it belongs to root, and an access control list lets the
+    service's user read it, which looks like a right of the group; its folder is closed to everybody else.
     """
+    credentials = Path(os.environ.get("CREDENTIALS_DIRECTORY", "/run/credentials"))
+    open_to_others = OPEN_TO_OTHERS & ~0o040 if path.resolve().is_relative_to(credentials) else OPEN_TO_OTHERS
     try:
         mode, content = path.stat().st_mode, path.read_bytes()
     except OSError as error:
-        msg = f"the passphrase's file {path.name} cannot be read ({error.strerror}); fix key_passphrase or its owner"
+        msg = (
+            f"the passphrase's file {path} cannot be read ({error.strerror}); fix key_passphrase or its owner"
+            " (a systemd credential is there only while the service runs)"
+        )
         raise CertificateError(msg) from None
-    if mode & OPEN_TO_OTHERS:
+    if mode & open_to_others:
         msg = f"others than its owner may read or write {path.name}; run chmod 600 on it"
         raise CertificateError(msg)
     passphrase = content.removesuffix(b"\n")

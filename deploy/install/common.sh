@@ -68,6 +68,18 @@ install_unit() {
   [ -n "$root" ] || act systemctl daemon-reload
 }
 
+# systemd knows no share of all cores, so they are counted here: four fifths, as of the memory.
+limit_cpu() {
+  limit=$root/etc/systemd/system/$name.service.d/10-cpu.conf
+  act mkdir -p "$(dirname "$limit")"
+  if [ "$dry" = yes ]; then
+    say "would write $limit"
+  else
+    printf '# Written by %s. `systemctl edit %s` overrides it.\n[Service]\nCPUQuota=%s%%\n' \
+      "$(basename "$0")" "$name" "$(($(nproc) * 80))" > "$limit"
+  fi
+}
+
 roll_back() {
   [ -L "$home/previous" ] || fail "$home has no version before the current one"
   before=$(readlink "$home/previous")
@@ -141,6 +153,7 @@ install_role() {
     act cp "$requirements" "$home/$version/.complete"
   fi
   act cp "$release/$name.service" "$home/$version"
+  limit_cpu
   act mkdir -p "$root/etc/$name"
   if [ -L "$home/current" ] && [ "$(readlink "$home/current")" != "$version" ]; then
     point "$(readlink "$home/current")" "$home/previous"

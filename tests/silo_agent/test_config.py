@@ -65,6 +65,10 @@ def test_a_file_that_is_not_there_is_named_with_its_field(write, field, tmp_path
         AgentConfig.load(write(**{field: "gone"}))
 
 
+def test_a_passphrase_that_is_there_only_while_the_service_runs_keeps_no_command_from_starting(write, tmp_path):
+    assert AgentConfig.load(write(key_passphrase="gone")).files.passphrase == tmp_path / "gone"
+
+
 def test_data_that_are_not_there_concern_their_study_alone(write, tmp_path):
     config = AgentConfig.load(write(data={"heart": "north.csv", "lung": "gone.csv", "liver": "."}))
     assert config.source("heart") == tmp_path / "north.csv"
