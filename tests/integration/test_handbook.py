@@ -175,7 +175,7 @@ def test_every_command_of_the_handbook_works_from_an_empty_home(tmp_path):
         reader.read("engineer.md", "Renew, revoke", "Leave")
         for page in ("officer.md", "ethics.md"):
             reader.read(page, "")
-        reader.read("authority.md", "Keep it", "Revoke")
+        reader.read("authority.md", "Keep it", "Prolong the issuing authority", "Revoke")
         reader.read("authority.md", "Change the root")
     finally:
         reader.stop()

@@ -42,7 +42,7 @@ DAILY = 24
 """Most certificates of one admission in 24 hours. A program renews every other day; this bounds what one that is faulty
 or hostile writes into the register."""
 LIST_LIFE = timedelta(days=2)
-"""How long a list is fresh: as long as the parties can do without this authority."""
+"""How long a list is fresh. It is made anew after half of this: so long the parties can do without this authority."""
 _LIST_SOON = timedelta(days=14)
 _END_SOON = timedelta(days=60)
 
