@@ -339,7 +339,9 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
         peers = self._engine.peers(silo, codec.place_from_wire(request.place))
         signed = codec.checkpoint_from_wire(request.statement)
         hold = _hold(request.hold_seconds)
-        return codec.cosigned_to_wire(self._cosigning.state(silo, signed, peers, hold, context.is_active))
+        cosigned = self._cosigning.state(silo, signed, peers, hold, context.is_active)
+        self._caller.name(context)  # revoked while it waited
+        return codec.cosigned_to_wire(cosigned)
 
     @mapped
     def Witness(self, request: silo_pb2.WitnessRequest, context: grpc.ServicerContext) -> silo_pb2.WitnessReply:
@@ -347,6 +349,7 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
         silo = self._silo(context)
         given = codec.cosignature_from_wire(request.given) if request.HasField("given") else None
         asked = self._cosigning.witness(silo, given, _hold(request.hold_seconds), context.is_active)
+        self._caller.name(context)  # revoked while it waited
         return silo_pb2.WitnessReply(statement=None if asked is None else codec.checkpoint_to_wire(asked))
 
     def _alone(self, header: UploadHeader) -> _Slot:

@@ -9,6 +9,7 @@ certificate, and says what is wrong if nobody of the bundle did. Times and revoc
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
@@ -106,6 +107,11 @@ class Bundle:
     def roots_pem(self) -> bytes:
         """The roots alone. TLS trusts nothing else; it gets issuing certificates from whoever presents a leaf."""
         return b"".join(to_pem(root.certificate) for root in self.roots)
+
+    def under(self, roots: Collection[str]) -> Bundle:
+        """Return the roots of these fingerprints alone, with the issuing authorities under them."""
+        kept = tuple(one for one in self.roots if one.fingerprint in roots)
+        return Bundle(kept, tuple(one for one in self.issuing if one.above in kept))
 
     def root(self, fingerprint: str) -> Authority | None:
         """Return the root of this fingerprint, or None."""

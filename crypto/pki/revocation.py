@@ -115,6 +115,18 @@ class RevocationLists:
             raise CertificateError(msg)
 
 
+def of_these(offered: bytes, bundle: Bundle) -> bytes:
+    """Return the lists (PEM) of a text that are of the bundle's authorities. Others are of roots that it lacks."""
+    kept = []
+    for pem in _PEM.findall(offered):
+        try:
+            _read(pem, bundle)
+        except CertificateError:
+            continue
+        kept.append(pem)
+    return b"\n".join(kept) + b"\n"
+
+
 def joined(offered: bytes, held: bytes, bundle: Bundle) -> bytes:
     """Return the lists (PEM) that are offered, and those of `held` that are newer or revoke more than they.
 
@@ -122,11 +134,8 @@ def joined(offered: bytes, held: bytes, bundle: Bundle) -> bytes:
     nothing in `held` is left out. Raises `CertificateError` as `RevocationLists.read` does.
     """
     lists, kept = RevocationLists.read(offered, bundle), [offered.rstrip()]
-    for pem in _PEM.findall(held):
-        try:
-            authorities, one = _read(pem, bundle)
-        except CertificateError:
-            continue  # of a root that was taken out, or no list
+    for pem in _PEM.findall(of_these(held, bundle)):
+        authorities, one = _read(pem, bundle)
         if any(lists.lacks(authority, one) for authority in authorities):
             kept.append(pem)
             lists = lists.merged(RevocationLists({authority.fingerprint: (one,) for authority in authorities}))

@@ -21,8 +21,8 @@ T = TypeVar("T")
 LISTS_FILE = "crls.pem"
 """The revocation lists lie beside `authority.pem` under this name, unless a configuration names another file."""
 
-Stamp = tuple[int, int, int] | None
-"""What changes if a file does; None if there is no file."""
+Stamp = tuple[int, int, int, int] | None
+"""What changes if a file does, or who may read it; None if there is no file."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ def stamp(path: Path) -> Stamp:
         found = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
 
 
 def _named(path: Path, parse: Callable[[bytes], T]) -> T:

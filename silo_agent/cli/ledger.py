@@ -51,7 +51,6 @@ from silo_agent.storage.folders import StateFolder
 
 if TYPE_CHECKING:
     from crypto.pki.certificates import Credential
-    from crypto.pki.dated import Signer
 
 ledger_app = typer.Typer(help="What the data set has spent.", no_args_is_help=True)
 
@@ -300,7 +299,7 @@ def _stamp(signature: Path, settings: AgentConfig, credential: Credential) -> No
 
 def _verify_export(path: Path, authority: Path, beside: Path | None, lists: Path | None) -> None:
     from silo_agent.oversight.audit import audit
-    from silo_agent.oversight.signing import SUFFIX, read_signed, signer_of, stamp_beside
+    from silo_agent.oversight.signing import SUFFIX, read_signed, signer_of, stamp_beside, vouched
     from silo_agent.oversight.stamping import time_of
 
     content, detached, trust = read_signed(path, authority, beside, lists=lists)
@@ -310,41 +309,22 @@ def _verify_export(path: Path, authority: Path, beside: Path | None, lists: Path
     if known is not None:
         typer.echo(f"timestamped by the authority on {known:%Y-%m-%d %H:%M} UTC")
     if detached.kind != Form.JSON:
-        typer.echo(f"signed by {_vouched(signer_of(trust, detached, content, known=known), detached.at)}")
+        typer.echo(f"signed by {vouched(signer_of(trust, detached, content, known=known), detached.at)}")
         typer.echo("only a JSON export has what is needed to recompute hashes and epsilons")
         return
     found = audit(content, detached, trust, known=known)
     export = found.export
-    typer.echo(f"signed by {_vouched(found.signer, export.at)}")
+    typer.echo(f"signed by {vouched(found.signer, export.at)}")
     typer.echo(f"{len(export.entries)} entries, the chain holds, head {export.head.sequence} {export.head.hash}")
     stated = f"stated {_shown(export.spent)}, recomputed {_shown(recomputed(export))}"
     typer.echo(f"epsilon {stated} at delta {export.genesis.delta:g}, budget {export.budget:g}")
     at = {entry.sequence: entry.at for entry in export.entries}
     for place, recovery, signer in found.recoveries:
-        typer.echo(
-            f"entry {place}: a recovery, signed by {_vouched(signer, at[place])}; {recovery.responsible} answers"
-        )
+        typer.echo(f"entry {place}: a recovery, signed by {vouched(signer, at[place])}; {recovery.responsible} answers")
     for item, signer in found.cosigned:
-        typer.echo(f"up to entry {item.checkpoint.head.sequence} cosigned by {_vouched(signer, item.checkpoint.at)}")
+        typer.echo(f"up to entry {item.checkpoint.head.sequence} cosigned by {vouched(signer, item.checkpoint.at)}")
     if not found.cosigned:
         typer.echo("nobody cosigned it: only the silo says that it is not an older copy")
-
-
-def _vouched(signer: Signer, at: str) -> str:
-    """Return who signed and when, and what that time is worth if the certificate has ended."""
-    if signer.expired is None and signer.revoked is None:
-        return f"{signer.identity}, {at}"
-    ends = [f"expired on {signer.expired:%Y-%m-%d}"] if signer.expired is not None else []
-    ends += [f"was revoked as of {signer.revoked:%Y-%m-%d}"] if signer.revoked is not None else []
-    proof = (
-        f"The timestamp of {signer.known:%Y-%m-%d} shows that the signature is that old"
-        if signer.known is not None
-        else "Nobody can prove that the signature is that old"
-    )
-    return (
-        f"{signer.identity}, who says that it signed at {at}: its certificate was valid then and {' and '.join(ends)}."
-        f" {proof}"
-    )
 
 
 def _spent(genesis: Genesis, entries: tuple[Entry, ...]) -> float:

@@ -101,7 +101,7 @@ def take(
 
     settings = AgentConfig.load(config)
     files = StateFolder(settings.state)
-    model = handing_over.take(folder, settings.authority, files, lists=settings.crls)
+    model = handing_over.take(folder, settings.authority, files, lists=settings.crls, tell=typer.echo)
     typer.echo(f"{model.digest}: the model of study {model.study.name}, round {model.round}")
     typer.echo(f"Kept as {files.imported(model.digest)}. A study goes on from it with continues: {model.digest}")
 

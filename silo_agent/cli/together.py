@@ -29,10 +29,14 @@ def ledger_together(
     ],
     authority: Annotated[Path, typer.Option(help="The consortium's authority.pem.")],
     *,
+    lists: Annotated[
+        Path | None,
+        typer.Option(help="Revocation lists, archived ones too; by default crls.pem beside the authority's file."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Bound the privacy loss of a patient of several of these hospitals."""
-    found = [_audited(path, authority) for path in exports]
+    found = [_audited(path, authority, lists) for path in exports]
     silos = [export.silo for export in found]
     if len(set(silos)) < len(silos):
         msg = f"two exports are of {max(silos, key=silos.count)}; give one export of each hospital"
@@ -46,16 +50,23 @@ def ledger_together(
         _print(found, bounds)
 
 
-def _audited(path: Path, authority: Path) -> Export:
+def _audited(path: Path, authority: Path, lists: Path | None) -> Export:
     from silo_agent.oversight.audit import audit
-    from silo_agent.oversight.signing import read_signed
+    from silo_agent.oversight.signing import SUFFIX, read_signed, stamp_beside, vouched
+    from silo_agent.oversight.stamping import time_of
 
-    content, detached, trust = read_signed(path, authority)
+    content, detached, trust = read_signed(path, authority, lists=lists)
+    signature = path.with_name(path.name + SUFFIX)
+    stamp = stamp_beside(signature)
     try:
-        return audit(content, detached, trust).export
+        known = time_of(stamp.read_bytes(), signature.read_bytes(), trust) if stamp.exists() else None
+        found = audit(content, detached, trust, known=known)
     except (LedgerError, CryptoError) as error:
         msg = f"{path.name}: {error}"
         raise ExportError(msg) from None
+    if found.signer.expired is not None or found.signer.revoked is not None:
+        typer.echo(f"{path.name}: signed by {vouched(found.signer, detached.at)}", err=True)
+    return found.export
 
 
 def _print(found: list[Export], bounds: Several) -> None:

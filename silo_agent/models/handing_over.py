@@ -8,6 +8,7 @@ about who may have it, not about privacy.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -21,7 +22,7 @@ from silo_agent.errors import SiloError
 from silo_agent.learning.beginning import require_sound
 from silo_agent.learning.files import read
 from silo_agent.learning.model import SharedModel
-from silo_agent.oversight.signing import SUFFIX, read_signed, sign_file, signer_of
+from silo_agent.oversight.signing import SUFFIX, read_signed, sign_file, signer_of, vouched
 from silo_agent.storage.durable import write_whole
 from silo_agent.storage.folders import StateFolder
 
@@ -65,11 +66,18 @@ def hand_over(
 
 
 def take(
-    folder: Path, authority: Path, files: StateFolder, *, lists: Path | None = None, now: datetime | None = None
+    folder: Path,
+    authority: Path,
+    files: StateFolder,
+    *,
+    lists: Path | None = None,
+    now: datetime | None = None,
+    tell: Callable[[str], object] = lambda _: None,
 ) -> SharedModel:
     """Check the model in a folder and the consents beside it, keep it among this silo's models, and return it.
 
-    Raises `HandOverError` with every consent that is missing or not valid, and `ModelFileError`.
+    `tell` hears of each consent whose certificate has ended since: only its signer says that it is older. Raises
+    `HandOverError` with every consent that is missing or not valid, and `ModelFileError`.
     """
     model_file = folder / MODEL
     content = read(model_file)
@@ -82,7 +90,10 @@ def take(
             if detached.kind != KIND:
                 faults.append(f"{path.name} is a signature of another kind")
                 continue
-            agreed.add(signer_of(trust, detached, content, now=now).identity.name)
+            signer = signer_of(trust, detached, content, now=now)
+            agreed.add(signer.identity.name)
+            if signer.expired is not None or signer.revoked is not None:
+                tell(f"{path.name}: signed by {vouched(signer, detached.at)}")
         except (CryptoError, ExportError) as error:
             faults.append(f"{path.name}: {error}")
     missing = [silo for silo in model.study.silos if silo not in agreed]

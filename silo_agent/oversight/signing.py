@@ -102,6 +102,23 @@ def signer_of(
     return signer_at(trust, detached.certificate, message, detached.signature, at, role=Role.SILO, now=now, known=known)
 
 
+def vouched(signer: Signer, at: str) -> str:
+    """Return who signed and when, and what that time is worth if the certificate has ended."""
+    if signer.expired is None and signer.revoked is None:
+        return f"{signer.identity}, {at}"
+    ends = [f"expired on {signer.expired:%Y-%m-%d}"] if signer.expired is not None else []
+    ends += [f"was revoked as of {signer.revoked:%Y-%m-%d}"] if signer.revoked is not None else []
+    proof = (
+        f"The timestamp of {signer.known:%Y-%m-%d} shows that the signature is that old"
+        if signer.known is not None
+        else "Nobody can prove that the signature is that old"
+    )
+    return (
+        f"{signer.identity}, who says that it signed at {at}: its certificate was valid then and {' and '.join(ends)}."
+        f" {proof}"
+    )
+
+
 def cosigner_of(
     trust: Trust, item: Cosignature, *, now: datetime | None = None, known: datetime | None = None
 ) -> tuple[Cosignature, Signer]:

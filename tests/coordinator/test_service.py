@@ -286,8 +286,11 @@ def test_who_is_revoked_is_out_at_once_in_the_middle_of_an_upload(authority, gat
 
     call = silo.silo.Upload.future(messages())
     wait_for(lambda: silo.stored(header) == (CHUNK, False))
+    waiting = silo.silo.Witness.future(silo_pb2.WitnessRequest(hold_seconds=0.5))
     with authority.revoked(f"fedward://silo/{silo.name}"):
         go_on.set()
+        with refused(Code.PERMISSION_DENIED, "was revoked as of"):
+            waiting.result(timeout=300)
         with refused(Code.PERMISSION_DENIED, f"the certificate of fedward://silo/{silo.name} was revoked as of"):
             call.result(timeout=300)
         with refused(Code.PERMISSION_DENIED, "was revoked as of"):

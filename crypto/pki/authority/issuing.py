@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Self
@@ -23,12 +24,13 @@ from crypto.pki.authority import building, readmission
 from crypto.pki.authority.building import Request, read_request
 from crypto.pki.authority.keeping import NEWEST_LIST, Keeper, load_key, make_list
 from crypto.pki.authority.readmission import READMISSIONS_FILE
-from crypto.pki.authority.register import AUTHORITY, CERTIFICATE, REGISTER_FILE, Entry, Register
+from crypto.pki.authority.register import AUTHORITY, CERTIFICATE, REDEMPTION, REGISTER_FILE, Entry, Register
 from crypto.pki.certificates import Trust
 from crypto.pki.chain import Authority, Bundle
 from crypto.pki.identity import Role
 from crypto.pki.key_files import make_folder, new_key, write_new
 from crypto.pki.revocation import RevocationLists
+from crypto.pki.standing import Stamp, stamp
 
 KEY_FILE = "issuing.key"
 REQUEST_FILE = "issuing.csr"
@@ -43,7 +45,7 @@ DAILY = 24
 """Most certificates of one admission in 24 hours. A program renews every other day; this bounds what one that is faulty
 or hostile writes into the register."""
 LIST_LIFE = timedelta(days=2)
-"""How long a list is fresh: as long as the parties can do without this authority."""
+"""How long a list is fresh. It is made anew after half of this: so long the parties can do without this authority."""
 _LIST_SOON = timedelta(days=14)
 _END_SOON = timedelta(days=60)
 
@@ -64,6 +66,15 @@ def prepare(folder: Path, name: str, *, passphrase: bytes | None = None) -> byte
     return request_pem
 
 
+@dataclass(frozen=True)
+class _Made:
+    """The newest list, for as long as neither it nor the register changes: a register of years is long to read."""
+
+    seen: tuple[Stamp, Stamp]
+    until: datetime
+    pem: bytes
+
+
 class IssuingAuthority:
     """An issuing authority in its folder. Its methods may be called by many threads."""
 
@@ -75,6 +86,7 @@ class IssuingAuthority:
         key = me.certificate.public_key()
         self._mine = [one for one in self._bundle.issuing if one.certificate.public_key() == key]
         self._guard = threading.Lock()
+        self._made: _Made | None = None
 
     @classmethod
     def load(cls, folder: Path, *, passphrase: bytes | None = None) -> Self:
@@ -273,19 +285,21 @@ class IssuingAuthority:
 
     def _own_list(self, now: datetime) -> bytes:
         """Return the newest list, and make a new one if that is half over, or leaves out what was revoked since."""
-        path = self._folder / NEWEST_LIST
-        with self._guard, Register.open(self._folder) as register:
-            revoked = register.revoked()
-            if path.exists():
-                pem = path.read_bytes()
-                newest = RevocationLists.read(pem, self._bundle).newest(self._me)
-                if (
-                    newest is not None
-                    and newest.until - now > LIST_LIFE / 2
-                    and newest.revoked.keys() >= revoked.keys()
-                ):
-                    return pem
-            return make_list(self._keeper, revoked, self._folder, now + LIST_LIFE, now)
+        path, register_path = self._folder / NEWEST_LIST, self._folder / REGISTER_FILE
+        with self._guard:
+            made = self._made
+            if made and made.seen == (stamp(register_path), stamp(path)) and made.until - now > LIST_LIFE / 2:
+                return made.pem
+            with Register.open(self._folder) as register:
+                revoked = register.revoked()
+                pem = path.read_bytes() if path.exists() else b""
+                newest = RevocationLists.read(pem, self._bundle).newest(self._me) if pem else None
+                if newest is None or newest.until - now <= LIST_LIFE / 2 or not newest.revoked.keys() >= revoked.keys():
+                    pem = make_list(self._keeper, revoked, self._folder, now + LIST_LIFE, now)
+                    newest = RevocationLists.read(pem, self._bundle).newest(self._me)
+            if newest is not None:
+                self._made = _Made((stamp(register_path), stamp(path)), newest.until, pem)
+            return pem
 
     def _root_lists(self) -> RevocationLists:
         try:
@@ -313,8 +327,8 @@ def take_back(  # noqa: PLR0917  # a revocation has so many parts
         number = int(entry.get("serial", "0"), 16)
         same_key = entry["kind"] == AUTHORITY and entry.get("key") in keys
         fits = number == serial or same_key if serial is not None else entry.get("identity") == identity
-        known = "not_after" in entry and datetime.fromisoformat(entry["not_after"]) > now
-        for one, what in _marks(entry) if fits and known else ():
+        lasts = "not_after" in entry and datetime.fromisoformat(entry["not_after"]) > now
+        for one, what in _marks(entry) if fits and (lasts or entry["kind"] == REDEMPTION) else ():
             if one not in done:
                 register.revoke(one, since, what, reason)
                 done[one] = since
@@ -329,6 +343,8 @@ def take_back(  # noqa: PLR0917  # a revocation has so many parts
 def _marks(entry: Entry) -> list[tuple[int, str]]:
     """What to revoke for an entry: its own number, and the admission behind a certificate."""
     what = entry.get("identity") or f"the issuing authority {entry.get('name')!r}"
+    if entry["kind"] == REDEMPTION:  # who redeemed a token could redeem it again, long after the certificate has ended
+        return [(int(entry["serial"], 16), f"the admission of {what}, here")]
     found = [(int(entry["serial"], 16), f"the {entry['kind']} of {what}" if "identity" in entry else str(what))]
     if entry["kind"] == CERTIFICATE and "admission" in entry:
         found.append((int(entry["admission"], 16), f"the admission of {what}, here"))

@@ -2,7 +2,8 @@
 
 Guarantees: an entry is on the disk before the call that writes it returns. Every entry has the SHA-256 of all bytes
 before it, so nobody removes or changes one without changing all that follow (entries of version 0.5 have none, and may
-only stand at the beginning). If two processes open the register, one waits for the other, so neither misses what the
+only stand at the beginning). An entry that a crash cut short is taken away when the register is opened next: no call
+returned for it. If two processes open the register, one waits for the other, so neither misses what the
 other certifies. A silo keeps one data set and a data set has one silo for good, expired certificates included, so
 neither a new name, nor a new silo, nor a reinstallation refills a budget. Silos that were certified before 0.5 have no
 data set in the register; their next certificate binds them, and until then their data set can still be certified for
@@ -64,7 +65,9 @@ class Register:
             raise EnrolmentError(msg) from None
         with file:
             fcntl.flock(file, fcntl.LOCK_EX)
-            yield cls(file)
+            register = cls(file)
+            register._take_away_half_an_entry()
+            yield register
 
     def require_free(self, subject: Subject) -> None:
         """Raise `EnrolmentError` if the silo has another data set, or the data set another silo."""
@@ -199,8 +202,7 @@ class Register:
             if entry is None:
                 msg = (
                     f"{REGISTER_FILE}: line {number} is no entry of the register, so nothing is certified; restore the"
-                    " file from its newest backup. If it is the last line and was cut short, you may delete it: no"
-                    " certificate was handed out for it"
+                    " file from its newest backup"
                 )
                 raise EnrolmentError(msg)
             chained = chained or "previous" in entry
@@ -217,7 +219,21 @@ class Register:
     def head(self) -> str:
         """SHA-256 of the whole register, lowercase hex: who notes it down can tell later that nothing was removed."""
         self._file.seek(0)
-        return hashlib.sha256(self._file.read()).hexdigest()
+        return _sha256(self._file.read())
+
+    def _take_away_half_an_entry(self) -> None:
+        """Cut off a last line without an end, if it is a piece of an entry or one that follows from those before."""
+        content = self._file.read()
+        end = content.rfind(b"\n") + 1
+        if end == len(content):
+            return
+        try:
+            entry = json.loads(content[end:])
+        except (ValueError, RecursionError):
+            entry = None
+        if entry is None or (isinstance(entry, dict) and entry.get("previous") == _sha256(content[:end])):
+            self._file.truncate(end)
+            os.fsync(self._file.fileno())
 
     def _append(self, kind: str, **fields: object) -> None:
         self.entries()  # A register that was tampered with gets no more entries.
@@ -241,6 +257,10 @@ class Register:
         for entry in self.entries():
             if entry["kind"] in _WITH_SUBJECT and entry.get("data_set") is not None:
                 yield Subject(Identity.parse(entry["identity"]), entry["data_set"])
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def _described(certificate_pem: bytes) -> dict[str, object]:

@@ -1,8 +1,9 @@
 """A party redeems its token: key on site, request, certificate, authorities and lists.
 
 Guarantees: nothing secret is sent before the service has shown a certificate under the very root whose fingerprint the
-token carries. The key never leaves the folder, and a second try goes on with the key of the first. Files appear only
-after all of them were checked together, so a folder has a certificate that counts or none.
+token carries, and no other root is taken from it: whoever has stolen its key could send one of their own. The key never
+leaves the folder, and a second try goes on with the key of the first. Files appear only after all of them were checked
+together, so a folder has a certificate that counts or none.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from crypto.pki.enrolment import KEY_FILE, REQUEST_FILE, create_request, request
 from crypto.pki.identity import Subject
 from crypto.pki.joining.link import Link, unverified
 from crypto.pki.key_files import open_key, replace
-from crypto.pki.revocation import RevocationLists
+from crypto.pki.revocation import RevocationLists, of_these
 from crypto.pki.standing import LISTS_FILE
 
 CERTIFICATE_FILE = "certificate.pem"
@@ -76,18 +77,19 @@ def enrol(
     if lists_pem is None:
         msg = f"the service at {at} hands out no revocation lists"
         raise EnrolmentError(msg)
-    bundle = Bundle.read(bundle_pem)
-    if bundle.root(token.root_fingerprint) is None:
+    bundle = Bundle.read(bundle_pem).under([token.root_fingerprint])
+    if not bundle.roots:
         msg = f"the service at {at} changed its root while it answered; try again"
         raise EnrolmentError(msg)
+    lists_pem = of_these(lists_pem, bundle)
     lists = RevocationLists.read(lists_pem, bundle)
     credential = Credential(
-        certificate_pem=certificate_pem, key_pem=key_pem, authority_pem=bundle_pem, lists=lambda: lists
+        certificate_pem=certificate_pem, key_pem=key_pem, authority_pem=bundle.pem, lists=lambda: lists
     )
     if credential.trust.examine(certificate_pem).subject != asked.subject:
         msg = f"the service at {at} certified another party than {asked.subject}; tell the authority"
         raise CertificateError(msg)
-    replace(folder / AUTHORITY_FILE, bundle_pem)
+    replace(folder / AUTHORITY_FILE, bundle.pem)
     replace(folder / LISTS_FILE, lists_pem)
     replace(folder / CERTIFICATE_FILE, certificate_pem)
     return Enrolled(asked.subject, asked.hosts, key, credential.ends, at)

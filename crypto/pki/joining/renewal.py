@@ -24,7 +24,7 @@ from crypto.pki.enrolment import request_of
 from crypto.pki.joining.link import Link
 from crypto.pki.key_files import read_passphrase, replace
 from crypto.pki.reading import hosts_in, parse_certificate, subject_of, valid
-from crypto.pki.revocation import RevocationList, joined
+from crypto.pki.revocation import RevocationList, joined, of_these
 from crypto.pki.standing import LISTS_FILE
 
 RENEW_FROM = 1 / 3
@@ -108,25 +108,29 @@ def due(begins: datetime, ends: datetime, now: datetime, share: float = RENEW_FR
 def fetch(files: Files, link: Link, tag: str | None = None) -> str | None:
     """Fetch lists and issuing authorities, unless the lists are those of `tag`; return their tag.
 
-    Nothing is written unless all of it counts under the roots that this party has. Lists that this party has and that
-    say more than those that are offered stay. Raises `CertificateError`, `EnrolmentError`.
+    Nothing is written but what counts under the roots that this party has. Lists that this party has and that say more
+    than those that are offered stay. Raises `CertificateError`, also if the authority has a root more than this party:
+    what the others vouch for was taken then; `EnrolmentError`.
     """
     found, lists_pem = link.lists(tag if files.lists.exists() else None)
     if lists_pem is None:
         return tag
     own, offered = _bundle(files.authority), Bundle.read(link.bundle())
     strangers = [root.name for root in offered.roots if own.root(root.fingerprint) is None]
+    known = offered.under([root.fingerprint for root in own.roots])
+    merged = Bundle.read(own.roots_pem + b"".join(one.pem for one in (*own.issuing, *known.issuing)))
+    if strangers:
+        lists_pem = of_these(lists_pem, merged)
+    lists_pem = joined(lists_pem, files.lists.read_bytes() if files.lists.exists() else b"", merged)
+    if merged != own:
+        replace(files.authority, merged.pem)
+    replace(files.lists, lists_pem)
     if strangers:
         msg = (
             f"{link.url} offers roots that this party does not have ({', '.join(strangers)}), and a root never comes"
             f" over the wire; ask the authority's keeper, then put it into {files.authority.name}"
         )
         raise CertificateError(msg)
-    merged = Bundle.read(own.roots_pem + b"".join(one.pem for one in (*own.issuing, *offered.issuing)))
-    lists_pem = joined(lists_pem, files.lists.read_bytes() if files.lists.exists() else b"", merged)
-    if merged != own:
-        replace(files.authority, merged.pem)
-    replace(files.lists, lists_pem)
     return found
 
 
@@ -141,12 +145,15 @@ def load(files: Files, url: str | None, proxy: str | None = None) -> Credential:
     except CertificateError as first:
         if url is None:
             raise
+        why = ""
         try:
             fetch(files, Link(url, _bundle(files.authority).roots_pem, proxy))
         except (EnrolmentError, CertificateError) as second:
-            msg = f"{first}. No newer lists could be fetched: {second}"
-            raise CertificateError(msg) from None
-        return _credential(files, files.lists)
+            why = f". No newer lists could be fetched: {second}"
+        try:
+            return _credential(files, files.lists if files.lists.exists() else None)
+        except CertificateError as last:
+            raise CertificateError(f"{first}{why}" if why else str(last)) from None
 
 
 def _credential(files: Files, lists: Path | None) -> Credential:

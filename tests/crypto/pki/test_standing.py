@@ -8,7 +8,7 @@ import pytest
 
 from crypto.errors import CertificateError
 from crypto.pki.authority import issuing, root
-from crypto.pki.standing import StandingFiles
+from crypto.pki.standing import StandingFiles, stamp
 from tests.support.online import Online
 
 
@@ -51,6 +51,16 @@ def test_what_was_revoked_once_stays_so(online, tmp_path):
     assert len(serials) == len(told) == 2, "the certificate and its admission"
     (home / "crls.pem").write_bytes(before)
     assert all(files().lists.revoked(authority, serial) for serial in serials)
+
+
+def test_a_file_that_its_reader_may_read_at_last_is_read(tmp_path):
+    path = tmp_path / "crls.pem"
+    path.write_bytes(b"lists")
+    before = stamp(path)
+    while stamp(path) == before:  # clocks of file systems tick slowly
+        path.chmod(0o600)
+        path.chmod(0o644)
+    assert stamp(path)[0] == before[0], "although nothing was written"
 
 
 def test_a_named_list_must_be_there(online, tmp_path):

@@ -1,5 +1,6 @@
 import json
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
@@ -56,7 +57,12 @@ def test_a_model_is_taken_with_the_consent_of_all_who_trained_it(silos, policy, 
     folder = given(silos, policy, tmp_path, "north", "south", "west")
     assert {path.name for path in folder.iterdir()} == {MODEL, "north.sig", "south.sig", "west.sig"}
     files = StateFolder(tmp_path / "state")
-    assert take(folder, pem, files).digest == model.digest
+    told = []
+    assert take(folder, pem, files, tell=told.append).digest == model.digest
+    assert not told
+    take(folder, pem, files, tell=told.append, now=datetime.now(UTC) + timedelta(days=40))
+    assert len(told) == 3
+    assert "Nobody can prove that the signature is that old" in told[0]
     assert SharedModel.load(files.imported(model.digest)).digest == model.digest
 
 

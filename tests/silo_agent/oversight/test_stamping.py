@@ -150,6 +150,8 @@ def test_a_stamped_export_shows_how_old_it_is_after_its_certificate_has_ended(ag
     ends, later = known + timedelta(days=8), known + timedelta(days=9)
     found = audit(content, detached, trust, now=later, known=known)
     assert (found.signer.known, found.signer.expired < later) == (known, True)
+    decade = known + timedelta(days=3650)
+    assert audit(content, detached, trust, now=decade, known=known).signer == found.signer, "whatever has ended since"
     assert audit(content, detached, trust, now=later).signer.known is None
     assert audit(content, detached, trust, now=later, known=ends).signer.known is None, "stamped when it had ended"
     with pytest.raises(CertificateError, match=r"but its timestamp is of .*, before"):

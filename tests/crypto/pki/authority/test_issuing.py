@@ -97,6 +97,16 @@ def test_an_admission_that_either_authority_takes_back_is_over(online):
                 online.authority.redeem((home / "request.csr").read_bytes(), token)
 
 
+def test_a_party_whose_certificate_has_ended_is_revoked_too(online):
+    """The token's key could redeem it again."""
+    token, asked = online.admit("silo", "north"), request(online, "north")
+    online.authority.redeem(asked, token, now=datetime.now(UTC) - 9 * DAY)
+    (told,) = online.authority.revoke("fedward://silo/north", None, datetime.now(UTC), "left")
+    assert told.startswith("revoked the admission of fedward://silo/north, here")
+    with pytest.raises(EnrolmentError, match="was revoked as of"):
+        online.authority.redeem(asked, token)
+
+
 def revoke_at_root(online, uri):
     with Register.open(online.root) as register:
         issuing.take_back(register, uri, None, datetime.now(UTC), "left", datetime.now(UTC))
@@ -208,10 +218,13 @@ def test_its_keeper_hears_in_time_of_whatever_ends(online):
     assert ["have the root delegate" in both[0], "make a new root" in both[1]] == [True, True]
 
 
-def test_lists_are_made_anew_when_half_of_their_time_is_over(online):
+def test_lists_are_made_anew_when_half_of_their_time_is_over(online, monkeypatch):
     now = datetime.now(UTC)
     first = online.authority.lists_pem(now)
     assert online.authority.lists_pem(now + timedelta(hours=23)) == first
+    with monkeypatch.context() as patch:
+        patch.setattr(Register, "entries", lambda _: 1 / 0)
+        assert online.authority.lists_pem(now + timedelta(hours=23)) == first, "a register of years is long to read"
     assert online.authority.lists_pem(now + timedelta(hours=25)) != first
     with pytest.raises(EnrolmentError, match="there is nothing of fedward://silo/nobody in this register"):
         online.authority.revoke("fedward://silo/nobody", None, now, "-")

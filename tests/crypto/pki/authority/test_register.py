@@ -91,6 +91,22 @@ def test_a_register_that_cannot_be_read_certifies_nobody(root, pem, line):
         require_free(root, silo("west", "west-ward"))
 
 
+def test_an_entry_that_a_crash_cut_short_anywhere_is_taken_away_and_nothing_else(root, pem):
+    path, west = root / REGISTER_FILE, silo("west", "west-ward")
+    record(root, pem, NORTH)
+    before = path.read_bytes()
+    record(root, pem, west)
+    whole = path.read_bytes()
+    for end in (*range(len(before), len(whole), 29), len(whole) - 1):
+        path.write_bytes(whole[:end])
+        with Register.open(root) as register:
+            assert len(register.entries()) == 1
+        assert path.read_bytes() == before
+    path.write_bytes(before + bytes(512))
+    record(root, pem, west)
+    require_free(root, west)
+
+
 def test_a_register_that_is_lost_or_full_certifies_nobody(root, pem, monkeypatch):
     def full(_):
         raise OSError(errno.ENOSPC, "No space left on device")

@@ -8,6 +8,7 @@ import pytest
 
 from crypto.errors import CertificateError, EnrolmentError
 from crypto.pki.admission import Token
+from crypto.pki.authority import issuing, root
 from crypto.pki.identity import Identity, Role
 from crypto.pki.joining import renewal
 from crypto.pki.joining.enrol import enrol
@@ -46,6 +47,25 @@ def test_a_second_try_goes_on_with_the_key_of_the_first(online, url, tmp_path):
     with pytest.raises(EnrolmentError, match=f"refuses: the token of .* was redeemed already, by a key .* {first.key}"):
         enrol(tmp_path / "thief", token)
     assert not (tmp_path / "thief" / "certificate.pem").exists()
+
+
+def test_no_root_but_the_tokens_is_taken_from_a_service_whose_key_was_stolen(tmp_path):
+    online = Online(tmp_path / "online")
+    root.init(tmp_path / "thief", "Thief", 9)
+    online.authority.authority_pem += (tmp_path / "thief" / "authority.pem").read_bytes()
+    with (online.issuing / issuing.ROOT_LISTS_FILE).open("ab") as lists:
+        lists.write(root.publish(tmp_path / "thief", 5))
+    online.authority = replace_bundle(online)
+    with serving(online) as there:
+        enrol(tmp_path / "north", online.admit("silo", "north"), url=there)
+    trusted = load(tmp_path / "north").trust.bundle
+    assert [one.name for one in trusted.all] == ["Root of tests", "Issuing of tests"]
+
+
+def replace_bundle(online):
+    """The service that was started anew with the files of now."""
+    (online.issuing / issuing.BUNDLE_FILE).write_bytes(online.authority.authority_pem)
+    return issuing.IssuingAuthority.load(online.issuing)
 
 
 def test_a_service_of_another_root_gets_no_token(online, tmp_path):

@@ -124,7 +124,7 @@ def test_while_the_authority_is_away_it_is_told_once_and_warned_daily_and_then_a
     ]
 
 
-def test_a_new_issuing_authority_comes_over_the_wire_and_a_new_root_does_not(party, tmp_path):
+def test_a_new_issuing_authority_comes_over_the_wire_and_a_new_root_does_not(party, tmp_path, monkeypatch):
     online = party.online
     request = issuing.prepare(tmp_path / "second", "Second")
     online.authority.authority_pem += root.delegate(online.root, request, days=99, hosts=["localhost"])
@@ -138,6 +138,18 @@ def test_a_new_issuing_authority_comes_over_the_wire_and_a_new_root_does_not(par
     online.authority.authority_pem += (tmp_path / "other" / "authority.pem").read_bytes()
     party.go(timedelta(minutes=5))
     assert (party.home / "authority.pem").read_bytes() == before
+    (online.issuing / issuing.BUNDLE_FILE).write_bytes(online.pem)
+    with (online.issuing / issuing.ROOT_LISTS_FILE).open("ab") as lists:
+        lists.write(root.publish(tmp_path / "other", 5))
+    online.authority = issuing.IssuingAuthority.load(online.issuing)
+    fresh = party.times[-1].lists
+    party.go(timedelta(hours=25))
+    assert party.times[-1].lists > fresh, "the lists of its own root come as ever"
+    (party.home / "crls.pem").unlink()
+    with monkeypatch.context() as patch:
+        patch.setattr(renewals, "Link", lambda *_: party.link)
+        files = Files.of(*[party.home / f"{name}.pem" for name in ("certificate", "key", "authority")], None)
+        assert renewals.load(files, "https://near").identity.name == "north", "also at a start"
     assert (
         "offers roots that this party does not have (Stranger), and a root never comes over the wire"
         in (party.said[-1][1])
