@@ -50,8 +50,9 @@ choose_source() {
   if [ -n "$packages" ]; then
     [ -d "$packages" ] || add "--packages $packages is no folder"
     export PIP_NO_INDEX=1 PIP_FIND_LINKS=$packages
-  elif [ "$role$cuda" = silo ] && [ -z "${PIP_EXTRA_INDEX_URL+set}" ]; then
-    # Only PyTorch's own index has its build without CUDA.
+  elif [ "$role$cuda" = silo ] && [ -z "${PIP_EXTRA_INDEX_URL+set}" ] &&
+    ! "$python" -m pip config list 2>/dev/null | grep -q extra-index-url; then
+    # Only PyTorch's own index has its build without CUDA. A hospital's own configuration of pip goes before.
     export PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu
   fi
 }

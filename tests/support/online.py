@@ -121,6 +121,8 @@ def serving(online: Online, stamps: TimestampingAuthority | None = None) -> Iter
     service = Service(online.authority, "127.0.0.1", 0, LOOPBACK, stamps)
     thread = threading.Thread(target=service.serve, daemon=True)
     thread.start()
-    yield f"https://localhost:{service.port}"
-    service.close()
-    thread.join()
+    try:
+        yield f"https://localhost:{service.port}"
+    finally:
+        service.close()
+        thread.join()

@@ -11,21 +11,62 @@ import pytest
 
 from deploy.release.locks import ROOT
 
-PAGES = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+PAGES = (ROOT / "README.md", ROOT / "SECURITY.md", *sorted((ROOT / "docs").rglob("*.md")))
 CPU_INDEX = "export PIP_EXTRA_INDEX_URL=https://download.pytorch.org/whl/cpu"
+BLOCK = re.compile(r"^```(?P<kind>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+INSTALLS = re.compile(
+    r"\bpip (?:install|download)\b|-m venv\b|\b(?:podman|docker|helm|sudo|systemd-creds encrypt|apt|dnf) \w"
+)
+
+
+def blocks(heading):
+    """The blocks below a heading, up to the next heading: kind and lines."""
+    page = (ROOT / "docs" / "install.md").read_text()
+    section = page[page.index(f"{heading}\n") + len(heading) :]
+    section = section[: re.search(r"^#+ \w+.*\n(?!.*```)", section, re.MULTILINE).start()]
+    return [(found["kind"], found["text"].splitlines()) for found in BLOCK.finditer(section)]
 
 
 def commands():
-    """The lines of the blocks of the section, in order."""
-    page = (ROOT / "docs" / "install.md").read_text()
-    section = page[page.index("## From a release\n") : page.index("## The authority")]
-    blocks = re.findall(r"^```\n(.*?)^```$", section, re.MULTILINE | re.DOTALL)
-    return [line for block in blocks for line in block.splitlines()]
+    """What anybody runs in the release's folder, in order: all of the release, and the service's dry runs."""
+    return [line for _, lines in (*blocks("## From a release"), blocks("### As a service")[0]) for line in lines]
 
 
-def test_no_page_installs_from_an_index_that_has_no_fedward():
-    wrong = {page.name: found for page in PAGES if (found := re.findall(r"pip install '?fedward", page.read_text()))}
-    assert not wrong
+def images():
+    return [line for _, lines in blocks("### In containers") for line in lines]
+
+
+def test_every_install_command_stands_where_a_test_runs_it():
+    service = [line for _, lines in blocks("### As a service")[1:] for line in lines]
+    for page in PAGES:
+        text = page.read_text()
+        told = [line for found in BLOCK.finditer(text) for line in found["text"].splitlines()]
+        told += re.findall(r"`([^`\n]+)`", BLOCK.sub("", text))
+        assert {line for line in told if INSTALLS.search(line)} <= {*commands(), *service, *images()}, page.name
+
+
+def test_images_are_built_by_the_commands_that_their_definitions_name(release):
+    """What the definitions run, tests/deploy/images runs."""
+    assert len(images()) == 2
+    for line in images():
+        definition = re.match(r"podman build -f (Containerfile-\w+) ", line)[1]
+        assert f"\n#   {line}\n" in (release / definition).read_text()
+
+
+def test_a_passphrase_is_kept_as_a_credential_of_the_unit(tmp_path):
+    """Below a folder, with a stub of the command that encrypts for this machine's TPM or host key."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "etc/fedward-silo").mkdir(parents=True)
+    (tmp_path / "bin/systemd-creds").write_text('#!/bin/sh\ncp secret "$4"\n')
+    (tmp_path / "bin/systemd-creds").chmod(0o755)
+    (tmp_path / "secret").write_text("long and secret\n")
+    _, (_, lines) = blocks("### As a service")
+    text = re.sub(r"(?<![\w.-])/etc/", f"{tmp_path}/etc/", "\n".join(lines))
+    path = f"{tmp_path / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    subprocess.run(["bash", "-euc", text], cwd=tmp_path, env={**os.environ, "PATH": path}, check=True)
+    assert (tmp_path / "etc/fedward-silo/key.cred").is_file()
+    added = (tmp_path / "etc/systemd/system/fedward-silo.service.d/key.conf").read_text()
+    assert added == f"[Service]\nLoadCredentialEncrypted=key:{tmp_path}/etc/fedward-silo/key.cred\n"
 
 
 @pytest.mark.slow
@@ -38,12 +79,14 @@ def test_every_install_command_works_from_an_empty_home(release, release_key, tm
     folder, home = shutil.copytree(release, tmp_path / "dist"), tmp_path / "home"
     home.mkdir()
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
+    # The install scripts take no Python that lies in a home.
+    path = os.pathsep.join(part for part in kept["PATH"].split(os.pathsep) if not part.startswith(("/root/", "/home/")))
     text = "\n".join(lines).replace("FINGERPRINT", release_key[1])
     done = subprocess.run(
         ["bash", "-eu"],
         input=text,
         cwd=folder,
-        env={**kept, "HOME": str(home)},
+        env={**kept, "HOME": str(home), "PATH": path},
         capture_output=True,
         text=True,
         check=False,
