@@ -97,9 +97,8 @@ def test_what_root_does_for_a_service_gives_an_agent_that_may_start(tmp_path):
         token = online.admit("silo", "charite", data_set="charite-lung")
         (work / "charite.token").write_text(replace(token, url=url).text())
         (work / "secret").write_text("long and secret\n")
-        bash(
-            f"{program} policy new --data-set charite-lung --contact a@b.example --patient id --hospitals 3 --epsilon 8 --out policy.yaml"
-        )
+        policy = "--data-set charite-lung --contact a@b.example --patient id --hospitals 3 --epsilon 8"
+        bash(f"{program} policy new {policy} --out policy.yaml")
         for kind, lines in blocks("### As a service")[1:]:
             if kind == "yaml":
                 written = yaml.safe_load(config.read_text()) | yaml.safe_load(here("\n".join(lines)))
