@@ -13,6 +13,7 @@ from policies.documents.study import Name
 if TYPE_CHECKING:
     from sqlalchemy import URL
 
+    from crypto.pki.at_rest import FormerKey
     from crypto.pki.certificates import Credential
     from crypto.pki.joining.renewal import Files
 
@@ -181,6 +182,16 @@ class AgentConfig(Closed):
         from crypto.pki.joining import renewal
 
         return renewal.load(self.files, self.authority_url, self.proxy)
+
+    def key_holder(self) -> FormerKey:
+        """The silo's key, whether its certificate still counts or not. Raises `CertificateError`, OSError."""
+        from crypto.pki.at_rest import FormerKey
+        from crypto.pki.key_files import open_key, read_passphrase
+        from crypto.pki.reading import parse_certificate, subject_of
+
+        secret = None if self.key_passphrase is None else read_passphrase(self.key_passphrase)
+        subject = subject_of(parse_certificate(self.certificate.read_bytes()))
+        return FormerKey(subject.identity, open_key(self.key.read_bytes(), secret))
 
     @property
     def files(self) -> Files:

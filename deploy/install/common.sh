@@ -77,7 +77,7 @@ limit_cpu() {
     say "would write $limit"
   else
     printf '# Written by %s. `systemctl edit %s` overrides it.\n[Service]\nCPUQuota=%s%%\n' \
-      "$(basename "$0")" "$name" "$(($(nproc) * 80))" > "$limit"
+      "$(basename "$0")" "$name" "$(($(nproc --all) * 80))" > "$limit"
   fi
 }
 

@@ -137,7 +137,8 @@ def restore(
     from silo_agent.storage.retention import today
 
     settings = AgentConfig.load(config)
-    done = backups.restore(file, settings.state, data_set=load_policy(settings.policy).data_set.id, day=today())
+    data_set = load_policy(settings.policy).data_set.id
+    done = backups.restore(file, settings.state, data_set=data_set, day=today(), key=settings.key_holder)
     typer.echo(f"restored the state of {done.manifest.made}, the ledger up to entry {done.manifest.entries}")
     for digest in done.ended:
         typer.echo(f"study {digest[:12]} was running and is over for this silo; a new study may follow it")

@@ -2,11 +2,11 @@
 
 Guarantees: a backup holds the ledger, the shared and personal models, results, and the record of what was used up. It
 holds no key, no rows and no noised integers of a silo alone, and nothing sealed under a key but the list of who has
-withdrawn. The agent may run while it is made. A
-restore never puts an older ledger in the place of a newer one, and loses no entry that others are known to have
-cosigned. It ends every study that was not over: what the silo has drawn or signed in it since the backup is unknown,
-and nothing is drawn twice for one charge (docs/design/threat-model.md, "Invariants"). A restore that fails or is cut
-off leaves the folder that was there, or none; the agent does not start without a ledger.
+withdrawn. The agent may run while it is made. A restore never puts an older ledger in the place of a newer one, loses
+no entry that others are known to have cosigned, and brings back nobody who has withdrawn, by the backup or by the
+folder that is there. It ends every study that was not over: what the silo has drawn or signed in it since the backup
+is unknown, and nothing is drawn twice for one charge (docs/design/threat-model.md, "Invariants"). A restore that fails
+or is cut off leaves the folder that was there, or none; the agent does not start without a ledger.
 
 Left to others: who may read the file (it holds models as private as the records), and the charge for entries that the
 backup does not have (`fedward-silo ledger recover`).
@@ -22,7 +22,7 @@ import os
 import sqlite3
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path, PurePosixPath
@@ -31,6 +31,8 @@ from urllib.parse import quote
 
 from dacite import Config, DaciteError, from_dict
 
+from crypto.entropy import SystemEntropy
+from crypto.pki.at_rest import Holder
 from policies.errors import LedgerError
 from policies.ledger.cosign import Cosigned
 from policies.ledger.ledger import read_history
@@ -38,6 +40,7 @@ from policies.ledger.lock import WriterLock
 from silo_agent.storage.durable import sync_folder, write_whole
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
+from silo_agent.storage.rows import join
 from silo_agent.storage.state import State
 
 _FORMAT: Final = 1
@@ -108,11 +111,14 @@ def make_backup(state: Path, out: Path, *, version: str, day: date) -> Manifest:
     return manifest
 
 
-def restore(backup: Path, state: Path, *, data_set: str, day: date) -> Restored:
+def restore(backup: Path, state: Path, *, data_set: str, day: date, key: Callable[[], Holder]) -> Restored:
     """Put a backup in place of a state folder, which is moved aside if it is there.
 
+    `key` is asked for the silo's key if folder and backup have different lists of who has withdrawn.
+
     Raises `BackupError` with the reason if the backup is damaged or of another data set, or if the ledger that is
-    there, or cosignatures beside it, know of more than the backup; `LedgerBusyError` while an agent runs; OSError.
+    there, or cosignatures beside it, know of more than the backup, or if a list of who has withdrawn does not open;
+    `CertificateError` from `key`; `LedgerBusyError` while an agent runs; OSError.
     """
     there = StateFolder(state)
     if state.exists() and not any(state.iterdir()):
@@ -129,8 +135,7 @@ def restore(backup: Path, state: Path, *, data_set: str, day: date) -> Restored:
             msg = f"{backup.name}: it is a backup of the data set {manifest.data_set}, and the policy is for {data_set}"
             raise BackupError(msg)
         _require_newest(StateFolder(fresh), there)
-        if there.withdrawn.exists():
-            write_whole(StateFolder(fresh).withdrawn, there.withdrawn.read_bytes())
+        _keep_withdrawals(StateFolder(fresh), there, key)
         ended = _end_studies(fresh, day)
         aside = None
         if state.exists():
@@ -169,6 +174,25 @@ def _require_newest(backup: StateFolder, there: StateFolder) -> None:
         raise BackupError(msg)
 
 
+def _keep_withdrawals(fresh: StateFolder, there: StateFolder, key: Callable[[], Holder]) -> None:
+    """Neither list may be the newer one: a backup that is newer than the folder may be put back into it."""
+    if not there.withdrawn.exists():
+        return
+    kept = there.withdrawn.read_bytes()
+    if not fresh.withdrawn.exists():
+        write_whole(fresh.withdrawn, kept)
+    elif fresh.withdrawn.read_bytes() != kept:
+        try:
+            join(fresh, there, key(), SystemEntropy())
+        except StateError:
+            msg = (
+                "backup and state folder have different lists of who has withdrawn, and the silo's key does not open"
+                f" both; put back its key, or move {there.path} away yourself and enter every withdrawal again"
+                " (fedward-silo data withdraw)"
+            )
+            raise BackupError(msg) from None
+
+
 def _end_studies(fresh: Path, day: date) -> tuple[str, ...]:
     if not StateFolder(fresh).database.exists():
         return ()
@@ -190,9 +214,11 @@ def _unpack(backup: Path, fresh: Path) -> Manifest:
     try:
         with tarfile.open(backup, "r:") as archive:
             for member in archive:
-                file, path = archive.extractfile(member) if member.isfile() else None, PurePosixPath(member.name)
+                # A sparse file of a few bytes could fill the disk.
+                plain = member.isfile() and not member.issparse() and StateFolder.backed_up(member.name)
+                file, path = archive.extractfile(member) if plain else None, PurePosixPath(member.name)
                 if file is None or path.is_absolute() or ".." in path.parts or member.name in hashes:
-                    msg = f"{backup.name}: {member.name} does not belong into a backup; take another one"
+                    msg = f"{backup.name}: {member.name!r} does not belong into a backup; take another one"
                     raise BackupError(msg)
                 if member.name == _MANIFEST:
                     content = file.read(_LARGEST_MANIFEST)

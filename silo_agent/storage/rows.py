@@ -55,6 +55,12 @@ class Withdrawals:
         return name not in names
 
 
+def join(files: StateFolder, others: StateFolder, holder: Holder, entropy: Entropy) -> None:
+    """Enter everybody on the list of another folder into this one's. Raises `StateError` if a list does not open."""
+    names = Withdrawals(files, holder, entropy).names() | Withdrawals(others, holder, entropy).names()
+    write_whole(files.withdrawn, Vault(holder, _PURPOSE, entropy).seal(json.dumps(sorted(names)).encode()))
+
+
 def _purpose(folder: StudyFolder) -> str:
     return f"rows of {folder.path.name}"
 

@@ -1,5 +1,7 @@
 """The install scripts and their systemd units: what they refuse, what they would do, and what they do."""
 
+import hashlib
+import os
 import re
 import shutil
 import subprocess
@@ -86,6 +88,67 @@ def test_a_dry_run_says_what_it_would_do_and_does_nothing(role, cuda, release, r
     assert "--require-hashes" in done.stdout
     assert f"opt/fedward-{role}/current" in done.stdout
     assert not (tmp_path / "root").exists()
+
+
+PYTHON = """#!/bin/sh
+case "$1 $2" in
+  "-m venv")
+    mkdir -p "$3/bin" && cp "$0" "$3/bin/python"
+    for program in "$3/bin/fedward-silo" "$3/bin/fedward-coordinator"; do
+      printf '#!/bin/sh\\n' > "$program"; chmod +x "$program"
+    done ;;
+  "-m pip") touch "$(dirname "$0")/../installed" ;;
+  *base_prefix*) echo /root/.local/python ;;
+esac
+"""
+
+
+@pytest.fixture
+def python(tmp_path):
+    """A Python in root's home that installs nothing."""
+    path = tmp_path / "python"
+    path.write_text(PYTHON)
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_the_services_user_reads_what_root_installs_and_a_roll_back_brings_back_the_unit(
+    role, release, copy, python, tmp_path
+):
+    """With the umask 077, which many hospitals give to root."""
+    root, unit = tmp_path / "root", f"etc/systemd/system/fedward-{role}.service"
+
+    def installed(folder, *words):
+        command = ["bash", folder / f"install-{role}.sh", "--unverified", "--root", root, "--python", python, *words]
+        return subprocess.run(command, umask=0o077, capture_output=True, text=True, check=False)
+
+    def current():
+        return (root / f"opt/fedward-{role}/current").readlink().name
+
+    first = installed(release)
+    assert first.returncode == 0, first.stderr
+    assert {path.stat().st_mode & 0o055 for path in root.rglob("*") if path.is_dir()} == {0o055}
+    assert {path.stat().st_mode & 0o044 for path in root.rglob("*")} == {0o044}
+    limit = (root / f"{unit}.d" / "10-cpu.conf").read_text()
+    assert int(re.search(r"^CPUQuota=(\d+)%$", limit, re.MULTILINE)[1]) == 80 * os.cpu_count()
+
+    version, requirements = current(), copy / f"requirements-{role}.txt"
+    requirements.write_text(requirements.read_text().replace(f"=={version} ", "==99.0 "))
+    (copy / f"fedward-{role}.service").write_text("newer")
+    sums = hashlib.sha256(requirements.read_bytes()).hexdigest()
+    (copy / "SHA256SUMS").write_text(f"{sums}  {requirements.name}\n")
+    assert installed(copy).returncode == 0
+    assert ((root / unit).read_text(), current()) == ("newer", "99.0")
+    assert installed(copy, "--roll-back").returncode == 0
+    assert ((root / unit).read_bytes(), current()) == ((release / f"fedward-{role}.service").read_bytes(), version)
+
+
+def test_a_python_that_a_service_may_not_read_is_refused(release, python):
+    words = ("--unverified", "--dry-run", "--python", python)
+    refused = run("bash", release / "install-silo.sh", *words)
+    assert (refused.returncode, "lies in /root/.local/python, where a service" in refused.stderr) == (1, True)
+    assert run("bash", release / "install-silo.sh", *words, "--root", "/nowhere").returncode == 0
 
 
 @pytest.mark.slow

@@ -10,12 +10,17 @@ from datetime import date
 
 import pytest
 
+from crypto.entropy import SystemEntropy
+from crypto.pki.at_rest import FormerKey
+from crypto.pki.identity import Identity, Role
+from crypto.pki.key_files import new_key
 from policies.errors import LedgerBusyError, LedgerMissingError
 from policies.ledger.cosign import Cosigned
 from policies.ledger.ledger import Ledger, read_history
 from silo_agent.storage import backup as backups
 from silo_agent.storage.backup import BackupError, make_backup, restore
 from silo_agent.storage.folders import StateFolder
+from silo_agent.storage.rows import Withdrawals
 from silo_agent.storage.state import State
 from support.ledgers import NORTH
 
@@ -69,8 +74,15 @@ def made(state, tmp_path):
     return path
 
 
-def put_back(path, folder):
-    return restore(path, folder, data_set=NORTH.data_set, day=DAY)
+KEY = FormerKey(Identity(Role.SILO, "north"), new_key()[1])
+
+
+def put_back(path, folder, key=KEY):
+    return restore(path, folder, data_set=NORTH.data_set, day=DAY, key=lambda: key)
+
+
+def withdrawn(folder, key=KEY):
+    return Withdrawals(StateFolder(folder), key, SystemEntropy())
 
 
 def test_a_backup_comes_back_without_keys_and_ends_what_was_running(made, state, tmp_path):
@@ -120,6 +132,23 @@ def test_a_newer_or_equal_ledger_replaces_an_older_one_which_is_kept_aside(made,
     assert head(old) == 3
 
 
+def test_whoever_has_withdrawn_stays_away_by_whichever_of_both_lists(state, tmp_path):
+    """A newer backup may come into a folder of last month: neither list is the newer one for certain."""
+    withdrawn(state).add("both")
+    old = shutil.copytree(state, tmp_path / "old")
+    withdrawn(state).add("backup alone")
+    make_backup(state, tmp_path / "newer", version="1.0", day=DAY)
+    withdrawn(old).add("folder alone")
+    other = FormerKey(KEY.identity, new_key()[1])
+    with pytest.raises(BackupError, match="does not open both"):
+        put_back(tmp_path / "newer", old, other)
+    put_back(tmp_path / "newer", old)
+    assert withdrawn(old).names() == {"both", "backup alone", "folder alone"}
+    (StateFolder(old).withdrawn).unlink()
+    put_back(tmp_path / "newer", old)
+    assert withdrawn(old).names() == {"both", "backup alone"}
+
+
 def test_a_ledger_of_another_beginning_stays(made, state):
     StateFolder(state).ledger.unlink()
     Ledger.create(StateFolder(state).ledger, NORTH.__class__(**{**vars_of(NORTH), "delta": 1e-6}))
@@ -152,7 +181,7 @@ def test_a_damaged_ledger_is_not_judged_but_left_to_a_person(made, state):
 
 def test_a_backup_of_another_data_set_is_refused(made, tmp_path):
     with pytest.raises(BackupError, match="the policy is for other"):
-        restore(made, tmp_path / "new", data_set="other", day=DAY)
+        restore(made, tmp_path / "new", data_set="other", day=DAY, key=lambda: KEY)
     assert not (tmp_path / "new").exists()
 
 
@@ -194,15 +223,35 @@ def test_a_backup_that_was_changed_is_refused(made, tmp_path):
         put_back(made, tmp_path / "new")
 
 
-@pytest.mark.parametrize("name", ["../evil", "/evil", "more"])
-def test_files_that_do_not_belong_there_are_refused(made, tmp_path, name):
+SPARSE = {"GNU.sparse.major": "1", "GNU.sparse.minor": "0", "GNU.sparse.realsize": str(1 << 50)}
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("../evil", {}),
+        ("/evil", {}),
+        ("more", {}),
+        ("ledger.sqlite3-journal", {}),
+        ("session.sealed", {}),
+        ("evil", {"type": tarfile.SYMTYPE, "linkname": "/etc", "size": 0}),
+        ("evil", {"type": tarfile.LNKTYPE, "linkname": "/etc/passwd", "size": 0}),
+        ("evil", {"type": tarfile.FIFOTYPE, "size": 0}),
+        ("evil", {"pax_headers": SPARSE}),
+        ("evil\udcff", {"type": tarfile.SYMTYPE, "linkname": "x", "size": 0}),
+    ],
+)
+def test_files_that_do_not_belong_there_are_refused(made, tmp_path, name, fields):
     with tarfile.open(made, "a") as archive:
         member = tarfile.TarInfo(name)
         member.size = 4
-        archive.addfile(member, io.BytesIO(b"evil"))
-    with pytest.raises(BackupError, match=r"does not belong|is not as it was"):
+        for field, value in fields.items():
+            setattr(member, field, value)
+        archive.addfile(member, io.BytesIO(b"0\n\0\0"))
+    with pytest.raises(BackupError, match=r"does not belong|is not as it was") as refused:
         put_back(made, tmp_path / "new" / "state")
-    assert not list(tmp_path.rglob("evil"))
+    assert str(refused.value).isascii()
+    assert not list(tmp_path.rglob("evil*"))
 
 
 @pytest.mark.parametrize("content", [b"", b"text", b"\0" * 20_480])
