@@ -14,6 +14,7 @@ from silo_agent import dialects
 if TYPE_CHECKING:
     from sqlalchemy import URL
 
+    from crypto.pki.at_rest import FormerKey
     from crypto.pki.certificates import Credential
     from crypto.pki.joining.renewal import Files
 
@@ -168,6 +169,16 @@ class AgentConfig(Closed):
         from crypto.pki.joining import renewal
 
         return renewal.load(self.files, self.authority_url, self.proxy)
+
+    def holder(self) -> FormerKey:
+        """The silo's key, for what it sealed on the disk; neither certificate nor lists need to count any more."""
+        from crypto.pki.at_rest import FormerKey
+        from crypto.pki.key_files import open_key, read_passphrase
+        from crypto.pki.reading import parse_certificate, subject_of
+
+        subject = subject_of(parse_certificate(self.certificate.read_bytes()))
+        secret = None if self.key_passphrase is None else read_passphrase(self.key_passphrase)
+        return FormerKey(subject.identity, open_key(self.key.read_bytes(), secret))
 
     @property
     def files(self) -> Files:

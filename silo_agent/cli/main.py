@@ -131,16 +131,23 @@ def restore(
 
     Studies that were running end for this silo.
     """
+    from crypto.entropy import SystemEntropy
     from policies.documents.policy import load_policy
     from silo_agent.config import AgentConfig
     from silo_agent.storage import backup as backups
     from silo_agent.storage.retention import today
 
     settings = AgentConfig.load(config)
-    done = backups.restore(file, settings.state, data_set=load_policy(settings.policy).data_set.id, day=today())
+    data_set = load_policy(settings.policy).data_set.id
+    done = backups.restore(
+        file, settings.state, data_set=data_set, day=today(), holder=settings.holder, entropy=SystemEntropy()
+    )
     typer.echo(f"restored the state of {done.manifest.made}, the ledger up to entry {done.manifest.entries}")
     for digest in done.ended:
         typer.echo(f"study {digest[:12]} was running and is over for this silo; a new study may follow it")
+    if not done.united:
+        typer.echo("the backup's list of who has withdrawn opens with another key, so the list that was there counts;")
+        typer.echo("enter again who is missing on it: fedward-silo data withdraw")
     if done.aside is not None:
         typer.echo(f"what was there before is in {done.aside}; delete it when nothing is missing")
 

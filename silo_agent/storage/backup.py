@@ -22,7 +22,7 @@ import os
 import sqlite3
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path, PurePosixPath
@@ -31,13 +31,16 @@ from urllib.parse import quote
 
 from dacite import Config, DaciteError, from_dict
 
+from crypto.entropy import Entropy
+from crypto.pki.at_rest import Holder
 from policies.errors import LedgerError
 from policies.ledger.cosign import Cosigned
 from policies.ledger.ledger import read_history
 from policies.ledger.lock import WriterLock
-from silo_agent.storage.durable import sync_folder, write_whole
+from silo_agent.storage.durable import sync_folder
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
+from silo_agent.storage.rows import alone, carry_over
 from silo_agent.storage.state import State
 
 _FORMAT: Final = 1
@@ -75,6 +78,8 @@ class Restored:
     """Digests of the studies that were not over and are now."""
     aside: Path | None
     """Where the folder is that was there before."""
+    united: bool
+    """Whether whoever had withdrawn by either of the two is withdrawn. If not, the list that was there counted."""
 
 
 def make_backup(state: Path, out: Path, *, version: str, day: date) -> Manifest:
@@ -108,8 +113,12 @@ def make_backup(state: Path, out: Path, *, version: str, day: date) -> Manifest:
     return manifest
 
 
-def restore(backup: Path, state: Path, *, data_set: str, day: date) -> Restored:
+def restore(
+    backup: Path, state: Path, *, data_set: str, day: date, holder: Callable[[], Holder], entropy: Entropy
+) -> Restored:
     """Put a backup in place of a state folder, which is moved aside if it is there.
+
+    Who has withdrawn by either of the two stays withdrawn; `holder` has the key that opens both lists.
 
     Raises `BackupError` with the reason if the backup is damaged or of another data set, or if the ledger that is
     there, or cosignatures beside it, know of more than the backup; `LedgerBusyError` while an agent runs; OSError.
@@ -121,6 +130,7 @@ def restore(backup: Path, state: Path, *, data_set: str, day: date) -> Restored:
     with contextlib.ExitStack() as undo:
         if state.exists():
             undo.callback(WriterLock(there.ledger.with_name(there.ledger.name + ".lock")).leave)
+            undo.enter_context(alone(there))
         scratch = Path(undo.enter_context(tempfile.TemporaryDirectory(prefix=".restore-", dir=state.parent)))
         fresh = scratch / "state"
         fresh.mkdir(mode=0o700)
@@ -129,8 +139,7 @@ def restore(backup: Path, state: Path, *, data_set: str, day: date) -> Restored:
             msg = f"{backup.name}: it is a backup of the data set {manifest.data_set}, and the policy is for {data_set}"
             raise BackupError(msg)
         _require_newest(StateFolder(fresh), there)
-        if there.withdrawn.exists():
-            write_whole(StateFolder(fresh).withdrawn, there.withdrawn.read_bytes())
+        united = carry_over(there, StateFolder(fresh), holder, entropy)
         ended = _end_studies(fresh, day)
         aside = None
         if state.exists():
@@ -138,7 +147,7 @@ def restore(backup: Path, state: Path, *, data_set: str, day: date) -> Restored:
             state.rename(aside)
         fresh.rename(state)
         sync_folder(state.parent)
-    return Restored(manifest, ended, aside)
+    return Restored(manifest, ended, aside, united)
 
 
 def _require_newest(backup: StateFolder, there: StateFolder) -> None:

@@ -74,6 +74,26 @@ def seal_anew(files: StateFolder, former: Holder, credential: Holder, entropy: E
                 _seal_anew(path, Vault(former, purpose, entropy), Vault(credential, purpose, entropy))
 
 
+def carry_over(there: StateFolder, backup: StateFolder, holder: Callable[[], Holder], entropy: Entropy) -> bool:
+    """Let a backup that is put back leave out also those who have withdrawn from the state that is there.
+
+    Both lists count. Returns False if they do not open with one key: then the list that is there counts alone.
+    """
+    if not there.withdrawn.exists():
+        return True
+    own, united = there.withdrawn.read_bytes(), True
+    if backup.withdrawn.exists() and backup.withdrawn.read_bytes() != own:
+        vault = Vault(holder(), _PURPOSE, entropy)
+        try:
+            names = {*json.loads(vault.open(own)), *json.loads(vault.open(backup.withdrawn.read_bytes()))}
+        except SealError:
+            united = False
+        else:
+            own = vault.seal(json.dumps(sorted(names)).encode())
+    write_whole(backup.withdrawn, own)
+    return united
+
+
 def _seal_anew(path: Path, former: Vault, vault: Vault) -> None:
     content = path.read_bytes()
     try:

@@ -25,9 +25,7 @@ def rekey(
     """
     from crypto.entropy import SystemEntropy
     from crypto.errors import EnrolmentError
-    from crypto.pki.at_rest import FormerKey
     from crypto.pki.certificates import Credential
-    from crypto.pki.key_files import open_key, read_passphrase
     from crypto.pki.reading import parse_certificate, subject_of
     from policies.ledger.lock import WriterLock
     from silo_agent.config import AgentConfig
@@ -43,8 +41,7 @@ def rekey(
     if subject_of(parse_certificate(credential.certificate_pem)) != subject:
         msg = f"{enrolled} was enrolled for another party than {subject}; enrol this silo, with a token for it"
         raise EnrolmentError(msg)
-    secret = None if held.passphrase is None else read_passphrase(held.passphrase)
-    former = FormerKey(subject.identity, open_key(held.key.read_bytes(), secret))
+    former = settings.holder()
     lock = WriterLock(files.ledger.with_name(files.ledger.name + ".lock"))
     try:
         seal_anew(files, former, credential, SystemEntropy())

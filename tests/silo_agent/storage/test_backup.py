@@ -10,12 +10,14 @@ from datetime import date
 
 import pytest
 
+from crypto.entropy import SystemEntropy
 from policies.errors import LedgerBusyError, LedgerMissingError
 from policies.ledger.cosign import Cosigned
 from policies.ledger.ledger import Ledger, read_history
 from silo_agent.storage import backup as backups
 from silo_agent.storage.backup import BackupError, make_backup, restore
 from silo_agent.storage.folders import StateFolder
+from silo_agent.storage.rows import Withdrawals
 from silo_agent.storage.state import State
 from support.ledgers import NORTH
 
@@ -69,8 +71,15 @@ def made(state, tmp_path):
     return path
 
 
-def put_back(path, folder):
-    return restore(path, folder, data_set=NORTH.data_set, day=DAY)
+ENTROPY = SystemEntropy()
+
+
+def no_key():
+    pytest.fail("no list of withdrawals needs to be opened")
+
+
+def put_back(path, folder, holder=no_key):
+    return restore(path, folder, data_set=NORTH.data_set, day=DAY, holder=holder, entropy=ENTROPY)
 
 
 def test_a_backup_comes_back_without_keys_and_ends_what_was_running(made, state, tmp_path):
@@ -152,7 +161,7 @@ def test_a_damaged_ledger_is_not_judged_but_left_to_a_person(made, state):
 
 def test_a_backup_of_another_data_set_is_refused(made, tmp_path):
     with pytest.raises(BackupError, match="the policy is for other"):
-        restore(made, tmp_path / "new", data_set="other", day=DAY)
+        restore(made, tmp_path / "new", data_set="other", day=DAY, holder=no_key, entropy=ENTROPY)
     assert not (tmp_path / "new").exists()
 
 
@@ -210,3 +219,18 @@ def test_what_is_no_backup_is_refused(tmp_path, content):
     (tmp_path / "b").write_bytes(content)
     with pytest.raises(BackupError, match="no backup of an agent"):
         put_back(tmp_path / "b", tmp_path / "new")
+
+
+@pytest.mark.parametrize("former", ["north", "south"])
+def test_who_has_withdrawn_before_the_backup_or_after_it_stays_withdrawn(state, tmp_path, credentials, former):
+    """Also if the state was lost in between. A list of another key is told, and the one that is there counts."""
+    Withdrawals(StateFolder(state), credentials[former], ENTROPY).add("early")
+    make_backup(state, tmp_path / "b.backup", version="1.0", day=DAY)
+    ledger = StateFolder(state).ledger.read_bytes()
+    shutil.rmtree(state)
+    state.mkdir()
+    StateFolder(state).ledger.write_bytes(ledger)
+    Withdrawals(StateFolder(state), credentials["north"], ENTROPY).add("late")
+    done = put_back(tmp_path / "b.backup", state, lambda: credentials["north"])
+    found = Withdrawals(StateFolder(state), credentials["north"], ENTROPY).names()
+    assert (done.united, found) == ((True, {"early", "late"}) if former == "north" else (False, {"late"}))

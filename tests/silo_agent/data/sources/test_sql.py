@@ -1,4 +1,4 @@
-"""SQLite, DuckDB, a real PostgreSQL and MariaDB that the tests start on Unix sockets, and made-up drivers for others."""
+"""SQLite, DuckDB, a real PostgreSQL and MariaDB that the tests start on Unix sockets, and made-up drivers."""
 
 import getpass
 import json
