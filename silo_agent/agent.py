@@ -30,7 +30,7 @@ from protos.bounds import sentence
 from protos.messages import Answer, Confirm, MessageError, Place, Task, Tensor, Work
 from silo_agent.core import turns
 from silo_agent.core.turns import OutOfTurnError, Stage, Turn
-from silo_agent.data.errors import DataError
+from silo_agent.data.errors import DataAbsentError, DataError
 from silo_agent.errors import SiloError
 from silo_agent.gate import Gate
 from silo_agent.learning.beginning import begin, find
@@ -178,8 +178,8 @@ class Agent:
         except Refused as refusal:
             log.warning("study refused", reason=refusal.reason, why=refusal.text)
             self._refuse(place, str(refusal.reason), refusal.text)
-        except UnknownDataError as fault:
-            log.warning("study refused", reason="no_data", why=str(fault))
+        except (UnknownDataError, DataAbsentError) as fault:
+            log.warning("study refused", reason="no_data", why=_for_log(fault))
             self._refuse(place, "no_data", "this silo has no data for the study")
         except (CallRefused, Stopped):
             raise
@@ -428,13 +428,15 @@ def _for_log(fault: Exception) -> str:
     """What the log says of a fault. A data fault's text quotes patients' values; its summary quotes none."""
     if isinstance(fault, DataError):
         return fault.summary
-    return str(fault) if isinstance(fault, FAULTS) else type(fault).__name__
+    return str(fault) if isinstance(fault, (*FAULTS, UnknownDataError)) else type(fault).__name__
 
 
 def _name(fault: Exception) -> str:
     """The fault's name as others see it, for example `data` or `ledger_write`; for a refusal, its reason."""
     if isinstance(fault, Refused):
         return str(fault.reason)
+    if isinstance(fault, DataError):
+        return "data"
     if not isinstance(fault, (*FAULTS, ValueError)):
         return _OTHER
     words = type(fault).__name__.removesuffix("Error").removesuffix("Refused")

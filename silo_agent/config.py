@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
-from pydantic import ConfigDict, Field, field_validator
+from pydantic import ConfigDict, Field, ValidationInfo, field_validator
 
 from policies.documents.document import Closed, DocumentError, read_document
 from policies.documents.study import Name
+from silo_agent import dialects
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -16,10 +17,6 @@ if TYPE_CHECKING:
     from crypto.pki.at_rest import FormerKey
     from crypto.pki.certificates import Credential
     from crypto.pki.joining.renewal import Files
-
-_SQLITE: Final = ("sqlite", "sqlite+pysqlite")
-_DUCKDB: Final = ("duckdb",)
-_POSTGRES: Final = ("postgresql", "postgresql+psycopg")
 
 
 class SqlSource(Closed):
@@ -31,12 +28,13 @@ class SqlSource(Closed):
     """One statement whose result has the study's columns."""
     credentials: Path | None = None
     """File with the password alone, mode 0600. If absent, the database asks for none."""
+    user_may_only_read: bool | None = Field(default=None, validate_default=True)
+    """The hospital's word that the database user may only read, where nothing else keeps the agent from writing."""
 
     @field_validator("url")
     @classmethod
     def _check_url(cls, text: str) -> str:
-        faults = _faults(text)
-        if faults:
+        if faults := dialects.faults(text):
             raise ValueError("; ".join(faults))
         return text
 
@@ -48,6 +46,14 @@ class SqlSource(Closed):
             msg = "write exactly one statement; a semicolon may stand only at its end (in a text write chr(59))"
             raise ValueError(msg)
         return statement
+
+    @field_validator("user_may_only_read")
+    @classmethod
+    def _check_promise(cls, promised: bool | None, info: ValidationInfo) -> bool | None:  # noqa: FBT001  # a field
+        url = info.data.get("url")
+        if url is not None and (fault := dialects.promise_fault(_parsed(url), promised)):
+            raise ValueError(fault)
+        return promised
 
     @property
     def name(self) -> str:
@@ -67,12 +73,12 @@ class SqlSource(Closed):
     def file(self) -> Path | None:
         """The database's file; None if a server holds it."""
         url = self.parsed()
-        return Path(url.database or "") if url.drivername in (*_SQLITE, *_DUCKDB) else None
+        return Path(url.database or "") if url.drivername in dialects.FILES else None
 
     @property
     def is_duckdb(self) -> bool:
         """Whether the file is DuckDB's."""
-        return self.parsed().drivername in _DUCKDB
+        return self.parsed().drivername in dialects.DUCKDB
 
     @property
     def missing(self) -> Path | None:
@@ -81,30 +87,13 @@ class SqlSource(Closed):
 
     def parsed(self) -> URL:
         """The URL, read."""
-        from sqlalchemy import make_url
-
-        return make_url(self.url)
+        return _parsed(self.url)
 
 
-def _faults(text: str) -> list[str]:
-    """Everything that is wrong with a URL, in words that never repeat it: it may hold a password."""
+def _parsed(url: str) -> URL:
     from sqlalchemy import make_url
-    from sqlalchemy.exc import ArgumentError
 
-    try:
-        url = make_url(text)
-    except (ArgumentError, ValueError):
-        return ["this is no SQLAlchemy URL; write for example postgresql://reader@host:5432/name"]
-    faults = []
-    if url.drivername not in (*_SQLITE, *_DUCKDB, *_POSTGRES):
-        faults.append("the database must be sqlite, duckdb or postgresql: only there the agent is kept from writing")
-    if url.password is not None or {"password", "passfile"} & set(url.query):
-        faults.append("remove the password; put it alone into a file with mode 0600 and name that under credentials")
-    if url.drivername in (*_SQLITE, *_DUCKDB) and (url.database in (None, "", ":memory:") or url.query):
-        faults.append(
-            "name the database's file, without options: sqlite:///folder/file.sqlite3 or duckdb:///file.duckdb"
-        )
-    return faults
+    return make_url(url)
 
 
 AUTHORITY: Final = r"^https://[a-z0-9.-]+:\d+$"

@@ -130,3 +130,12 @@ class DataError(SiloError):
 
     def __repr__(self) -> str:
         return "DataError(<private>)"
+
+
+class DataAbsentError(DataError):
+    """The records are not there now, or cannot be reached. It follows from no record, and may be over in a minute."""
+
+    @property
+    def summary(self) -> str:
+        """Return the error without anything that the database said."""
+        return "the study's records are not there, or cannot be reached; fedward-silo data check says why"

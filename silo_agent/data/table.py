@@ -22,9 +22,9 @@ from policies.documents.study import Code, DataSchema
 from silo_agent.config import SqlSource
 from silo_agent.data.cells import Cell, identifier, identity_text
 from silo_agent.data.csv_rows import split_rows
-from silo_agent.data.errors import DataError, Fault, Faults, Unfit
+from silo_agent.data.errors import DataAbsentError, DataError, Fault, Faults, Unfit
 from silo_agent.data.sources import sql
-from silo_agent.data.sources.sql import SqlError
+from silo_agent.data.sources.sql import AwayError, SqlError
 
 Source = Path | SqlSource
 """A file, a folder of files with the same columns, or a statement."""
@@ -175,7 +175,7 @@ def _read_file(
         read = _read_parquet if path.suffix == ".parquet" else _read_csv
         return read(path, schema, faults, wanted, optional)
     except FileNotFoundError:
-        raise _refusal(path.name, "no file", "the file that the agent's configuration names; fix its path") from None
+        raise _absence(path.name, "no file", "the file that the agent's configuration names; fix its path") from None
     except (OSError, UnicodeDecodeError, pa.ArrowException) as error:
         raise _refusal(path.name, f"an unreadable file ({type(error).__name__})", "a readable file") from None
 
@@ -189,7 +189,7 @@ def _read_folder(
     except OSError as error:
         raise _refusal(folder.name, f"an unreadable folder ({type(error).__name__})", "a readable folder") from None
     if not found:
-        raise _refusal(folder.name, "a folder without data", "files that end in .csv or .parquet")
+        raise _absence(folder.name, "a folder without data", "files that end in .csv or .parquet")
     tables, wrong = [], list[Fault]()
     for path in found:
         try:
@@ -215,6 +215,8 @@ def _read_database(
         raise _refusal(source.name, "a study with images", "a file or folder beside the images, under data")
     try:
         names = sql.columns(source)
+    except AwayError as error:
+        raise _absence(source.name, error.found, error.expected) from None
     except SqlError as error:
         raise _refusal(source.name, error.found, error.expected) from None
     header = list(schema.columns) or names
@@ -374,3 +376,7 @@ def identity_of(cells: Iterable[Cell]) -> str:
 
 def _refusal(file: str, found: str, expected: str) -> DataError:
     return DataError([Fault(file, 0, "", found, expected)])
+
+
+def _absence(file: str, found: str, expected: str) -> DataAbsentError:
+    return DataAbsentError([Fault(file, 0, "", found, expected)])

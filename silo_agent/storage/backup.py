@@ -40,7 +40,7 @@ from policies.ledger.lock import WriterLock
 from silo_agent.storage.durable import sync_folder, write_whole
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
-from silo_agent.storage.rows import join
+from silo_agent.storage.rows import alone, join
 from silo_agent.storage.state import State
 
 _FORMAT: Final = 1
@@ -127,6 +127,7 @@ def restore(backup: Path, state: Path, *, data_set: str, day: date, key: Callabl
     with contextlib.ExitStack() as undo:
         if state.exists():
             undo.callback(WriterLock(there.ledger.with_name(there.ledger.name + ".lock")).leave)
+            undo.enter_context(alone(there))
         scratch = Path(undo.enter_context(tempfile.TemporaryDirectory(prefix=".restore-", dir=state.parent)))
         fresh = scratch / "state"
         fresh.mkdir(mode=0o700)

@@ -128,6 +128,27 @@ def test_a_study_that_had_no_data_begins_once_somebody_approves_some(config, coo
     assert (refused.refusal, seated.refusal, seated.member.silo) == ("no_data", "", "north")
 
 
+def test_a_study_whose_records_cannot_be_reached_waits_and_begins_once_they_can(config, coordinator, quick_path):
+    """Also in the same process: an export that is not written yet, a database that is down."""
+    folder = quick_path / "export"
+    folder.mkdir()
+    away = SqlSource(url="postgresql://reader@127.0.0.1:1/ward", statement="SELECT 1")
+    client, place, name = coordinator.clients["north"], coordinator.place(0), coordinator.study.name
+    client.work.append(Work(Task.DECIDE, place))
+    run_agent(config.model_copy(update={"data": {}, "databases": {name: away}}))
+    poll = client.poll
+
+    def later():
+        if len(client.answers) == 2:
+            (quick_path / "north.csv").rename(folder / "north.csv")
+        return poll()
+
+    client.poll = later
+    client.work.extend([Work(Task.DECIDE, place), Work(Task.DECIDE, place)])
+    run_agent(config.model_copy(update={"data": {name: folder}}))
+    assert [answer.refusal for answer in client.answers] == ["no_data", "no_data", ""]
+
+
 @pytest.mark.parametrize("named", [True, False])
 def test_a_study_ends_although_its_data_are_gone(config, coordinator, quick_path, named):
     """Also if agent.yaml no longer names them. The agent that recalls the study goes on."""

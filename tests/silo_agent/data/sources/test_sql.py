@@ -1,4 +1,4 @@
-"""SQLite, and a real PostgreSQL that the test starts as an unprivileged user on a Unix socket."""
+"""SQLite, DuckDB, a real PostgreSQL and MariaDB that the tests start on Unix sockets, and made-up drivers."""
 
 import getpass
 import json
@@ -9,18 +9,19 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
+import time
 from contextlib import closing
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import duckdb
 import psycopg
 import pytest
-from pydantic import ValidationError
 
 from silo_agent.config import SqlSource
-from silo_agent.data.errors import DataError
+from silo_agent.data.errors import DataAbsentError, DataError
 from silo_agent.data.reader import check_records, read_records
-from silo_agent.data.sources.sql import RecordError, SqlError, columns, is_missing, rows
+from silo_agent.data.sources.sql import AwayError, RecordError, SqlError, cells, columns, is_missing, rows
 from support.studies import tiny_study
 
 SCHEMA = tiny_study().data
@@ -112,6 +113,20 @@ def test_a_text_that_is_no_utf_8_leaves_out_its_own_row(ward):
     assert (check.kept, check.left_out) == (2, 2)
 
 
+FAILING = 'SELECT patient, "group", age, json(patient) AS lactate, ill FROM stay'
+TABLES_TWICE = f"WITH one AS ({FAILING}) SELECT a.* FROM one a JOIN one b ON a.lactate = b.lactate"  # noqa: S608  # ours
+
+
+@pytest.mark.parametrize("statement", [FAILING, TABLES_TWICE, f"{FAILING} UNION {FAILING} ORDER BY 4"])
+def test_sqlite_names_columns_without_looking_at_a_record(ward, statement):
+    """A table that a statement uses twice is computed even if no row is wanted of it."""
+    source = sqlite(ward, statement)
+    assert columns(source) == ["patient", "group", "age", "lactate", "ill"]
+    with pytest.raises(RecordError) as caught:
+        rows(source)
+    assert "malformed JSON" in caught.value.found
+
+
 def test_what_a_database_says_is_not_in_the_summary(ward):
     with pytest.raises(DataError) as caught:
         read_records(sqlite(ward, "SELECT * FROM secret_name"), SCHEMA)
@@ -133,23 +148,16 @@ def test_a_missing_file_is_told_before_it_is_read(ward, tmp_path):
     assert not (tmp_path / "gone").exists()
 
 
-@pytest.mark.parametrize(
-    "url",
-    [
-        "mysql://reader@db/ward",
-        "sqlite://",
-        "sqlite:///:memory:",
-        "sqlite:///a?mode=rwc",
-        "duckdb:///:memory:",
-        "duckdb:///a?access_mode=READ_WRITE",
-        "postgresql://reader:word@db/ward",
-        "postgresql://reader@db/ward?password=word",
-        "no url",
-    ],
-)
-def test_urls_that_are_not_taken(url):
-    with pytest.raises(ValidationError):
-        SqlSource(url=url, statement="SELECT 1")
+def test_a_driver_that_is_not_there_is_told_with_the_package_that_has_it(monkeypatch):
+    """And a database that nobody answers for: the study waits for both."""
+    monkeypatch.setitem(sys.modules, "pymysql", None)
+    for url, package in (("mysql+pymysql://reader@db/ward", "PyMySQL"), ("oracle+nope://reader@db/ward", "oracle")):
+        with pytest.raises(AwayError) as caught:
+            columns(SqlSource(url=url, statement="SELECT 1"))
+        assert f"pip install {package} " in caught.value.expected
+    with pytest.raises(DataAbsentError) as absent:
+        read_records(SqlSource(url="postgresql://reader@127.0.0.1:1/ward", statement="SELECT 1"), SCHEMA)
+    assert "127.0.0.1" not in absent.value.summary
 
 
 def test_a_password_file_has_all_its_faults_told(tmp_path):
@@ -278,6 +286,21 @@ def test_a_wrong_password_is_refused_and_not_shown(cluster, tmp_path):
     assert "wrong word" not in caught.value.found
 
 
+@pytest.mark.parametrize("condition", ["EXISTS (SELECT FROM stay WHERE failing(age) > 0)", "(SELECT failing(age)) > 0"])
+def test_postgresql_names_columns_without_looking_at_a_record(cluster, condition):
+    """A subquery that reads no outer row is computed beside a condition that is never true, but not under LIMIT 0."""
+    url, secret = cluster
+    user = SqlSource(url=url, statement="SELECT 1").parsed().username
+    with psycopg.connect(host=str(secret.parent), user=user, password=PASSWORD, dbname="postgres") as connection:
+        body = "$$BEGIN RAISE 'looked at %', x; END$$"
+        connection.execute(f"CREATE OR REPLACE FUNCTION failing(x numeric) RETURNS int LANGUAGE plpgsql AS {body}")
+    source = postgres(cluster, f"SELECT patient FROM stay WHERE {condition}")  # noqa: S608  # ours
+    assert columns(source) == ["patient"]
+    with pytest.raises(RecordError) as caught:
+        rows(source)
+    assert "looked at" in caught.value.found
+
+
 def test_the_statement_for_omop_runs_on_synthetic_persons(cluster):
     """Two persons with several measurements, and one without any, whose record is left out."""
     page = (Path(__file__).parents[4] / "docs/data.md").read_text(encoding="utf-8")
@@ -302,6 +325,202 @@ def test_the_statement_for_omop_runs_on_synthetic_persons(cluster):
     assert [None if row[3] is None else float(row[3]) for row in found] == [4.5, 7.0, None]
     check = check_records(SqlSource(url=url, statement=statement, credentials=secret), SCHEMA, 5)
     assert (check.kept, check.left_out) == (2, 1)
+
+
+# --- MariaDB ------------------------------------------------------------------------------------------------------
+SERVER = Path("/usr/sbin/mariadbd")
+FILL = """
+    CREATE DATABASE ward;
+    USE ward;
+    CREATE USER reader@localhost IDENTIFIED BY 'a long secret';
+    GRANT ALL ON *.* TO reader@localhost;
+    CREATE TABLE stay (patient VARCHAR(9), `group` CHAR(1), age DECIMAL(5, 2), lactate DOUBLE, ill BOOLEAN, day DATE,
+        seen TIMESTAMP(6), at TIME, raw VARBINARY(4), flag BIT(1)) ENGINE=InnoDB;
+    SET time_zone = '+00:00';
+    INSERT INTO stay VALUES ('p1', 'a', 60.25, 4.5, 0, '2020-02-03', '2020-02-03 04:05:06.5', '01:02:03', 'ab', 1);
+    INSERT INTO stay VALUES ('p2', 'b', 70, 710, 1, '0000-00-00', '2020-02-03 04:05:06', NULL, x'ff', 0);
+    CREATE TABLE old (patient VARCHAR(9)) ENGINE=MyISAM;
+    CREATE SEQUENCE count;
+    CREATE FUNCTION written() RETURNS INT BEGIN INSERT INTO old VALUES ('p'); RETURN 1; END
+"""
+
+
+@pytest.fixture(scope="module")
+def mariadb():
+    """URL of a new server with the table `stay`, and the file with the password of a user who may do everything."""
+    if not SERVER.exists():
+        pytest.skip("MariaDB: no /usr/sbin/mariadbd; apt-get install mariadb-server-core")
+    pymysql = pytest.importorskip("pymysql", reason="MariaDB: no driver; pip install PyMySQL")
+    folder = Path(tempfile.mkdtemp(prefix="fw-my-"))
+    secret = folder / "secret"
+    secret.write_text(PASSWORD, encoding="utf-8")
+    secret.chmod(0o600)
+    (folder / "data").mkdir()
+    small = ("--innodb-log-file-size=4M", "--innodb-buffer-pool-size=8M", "--innodb-flush-method=nosync")
+    own = ("--no-defaults", f"--user={getpass.getuser()}", f"--datadir={folder}/data", *small)
+    tables = next(Path("/usr/share").glob("m*/m*_system_tables.sql")).read_text(encoding="utf-8")
+    fill = " ".join(FILL.split()).replace("; ", ";\n").replace("('p');\nRETURN 1;\n", "('p'); RETURN 1; ")
+    script = f"CREATE DATABASE mysql;\nUSE mysql;\n{tables}\nFLUSH PRIVILEGES;\n{fill};\n"
+    subprocess.run([SERVER, *own, "--bootstrap"], input=script, text=True, check=True, capture_output=True, timeout=60)
+    with (folder / "log").open("w") as log:
+        command = [SERVER, *own, "--skip-networking", f"--socket={folder}/socket"]
+        server = subprocess.Popen(command, stdout=log, stderr=log)
+    try:
+        end = time.monotonic() + 60
+        while True:
+            try:
+                pymysql.connect(unix_socket=f"{folder}/socket", user="reader", password=PASSWORD).close()
+                break
+            except pymysql.OperationalError:
+                assert time.monotonic() < end, (folder / "log").read_text()
+                time.sleep(0.05)
+        yield f"mysql+pymysql://reader@/ward?unix_socket={folder}/socket", secret
+    finally:
+        server.kill()
+        server.wait()
+        shutil.rmtree(folder)
+
+
+def maria(mariadb, statement):
+    url, secret = mariadb
+    return SqlSource(url=url, statement=statement, credentials=secret)
+
+
+def test_mariadb_gives_records_and_its_types_become_the_cells_that_a_file_would_have(mariadb):
+    source = maria(mariadb, "SELECT *, '50%' AS `per%cent` FROM stay WHERE patient LIKE 'p%' ORDER BY patient")
+    assert columns(source) == [
+        "patient",
+        "group",
+        "age",
+        "lactate",
+        "ill",
+        "day",
+        "seen",
+        "at",
+        "raw",
+        "flag",
+        "per%cent",
+    ]
+    first, second = map(cells, rows(source))
+    assert first[2:] == [
+        "60.25",
+        4.5,
+        0,
+        "2020-02-03",
+        "2020-02-03 04:05:06.500000",
+        "1:02:03",
+        "b'ab'",
+        "b'\\x01'",
+        "50%",
+    ]
+    assert second[5:9] == ["0000-00-00", "2020-02-03 04:05:06", None, "b'\\xff'"]
+    records = read_records(maria(mariadb, "SELECT * FROM stay WHERE lactate < 9"), SCHEMA)
+    assert (records.labels.tolist(), records.identities) == ([0], ("p1",))
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "DELETE FROM stay",
+        "INSERT INTO old VALUES ('p')",
+        "DROP TABLE stay",
+        "CREATE TABLE new (a INT)",
+        "SELECT NEXT VALUE FOR count",
+        "SELECT written()",
+        "SELECT * FROM stay FOR UPDATE",
+    ],
+)
+def test_mariadb_itself_refuses_to_write(mariadb, statement):
+    with pytest.raises(RecordError) as caught:
+        rows(maria(mariadb, statement))
+    assert "READ ONLY transaction" in caught.value.found
+    assert rows(maria(mariadb, "SELECT (SELECT count(*) FROM stay), (SELECT count(*) FROM old)")) == [(2, 0)]
+
+
+@pytest.mark.parametrize(
+    "statement", ["DELETE FROM stay", "SELECT * INTO OUTFILE '/tmp/x' FROM stay", "SELECT wrong", "FLUSH TABLES"]
+)
+def test_mariadb_is_asked_for_nothing_but_one_select(mariadb, statement):
+    with pytest.raises(DataError):
+        read_records(maria(mariadb, statement), SCHEMA)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "SELECT patient, exp(lactate) AS x FROM stay",
+        "WITH one AS (SELECT patient, exp(lactate) AS x FROM stay) SELECT a.* FROM one a JOIN one b ON a.x = b.x",
+        "SELECT patient, x FROM stay, (SELECT exp(max(lactate)) AS x FROM stay) one",
+        "SELECT patient, 1 AS x FROM stay WHERE (SELECT exp(max(lactate)) FROM stay) IS NULL",
+        "SELECT patient, sum(exp(lactate)) OVER () AS x FROM stay ORDER BY x",
+    ],
+)
+def test_mariadb_names_columns_without_looking_at_a_record(mariadb, statement):
+    source = maria(mariadb, statement)
+    assert columns(source) == ["patient", "x"]
+    with pytest.raises(RecordError) as caught:
+        rows(source)
+    assert "out of range" in caught.value.found
+
+
+def test_what_mariadb_computes_while_it_plans_is_no_reason_that_others_hear(mariadb):
+    with pytest.raises(RecordError) as caught:
+        columns(maria(mariadb, "SELECT (SELECT patient FROM stay) AS patient"))
+    assert "more than 1 row" in caught.value.found
+    with pytest.raises(SqlError):
+        columns(maria(mariadb, "SELECT (SELECT patients FROM stay) AS patient"))
+
+
+def test_a_wrong_password_for_mariadb_is_refused_and_not_shown(mariadb, tmp_path):
+    wrong = tmp_path / "wrong"
+    wrong.write_text("wrong word", encoding="utf-8")
+    wrong.chmod(0o600)
+    with pytest.raises(AwayError) as caught:
+        columns(SqlSource(url=mariadb[0], statement="SELECT 1", credentials=wrong))
+    assert "Access denied" in caught.value.found
+    assert "wrong word" not in caught.value.found
+
+
+# --- databases that no test can have ------------------------------------------------------------------------------
+class MadeUpDriver(MagicMock):
+    """A driver that writes down what it is asked, and whose every result has one column."""
+
+    paramstyle, version, __version__ = "named", "9.9.9", "9.9.9"
+    Error = DatabaseError = InterfaceError = type("Error", (Exception,), {})
+
+
+@pytest.mark.parametrize(
+    ("url", "base", "first"),
+    [
+        ("mssql+pymssql://reader@db/ward", "sqlalchemy.dialects.mssql.base.MSDialect", []),
+        (
+            "oracle+oracledb://reader@db/?service_name=ward",
+            "sqlalchemy.dialects.oracle.cx_oracle.OracleDialect_cx_oracle",
+            ["SET TRANSACTION READ ONLY"],
+        ),
+    ],
+)
+def test_other_databases_are_asked_in_words_that_they_know_and_never_commit(monkeypatch, tmp_path, url, base, first):
+    driver = MadeUpDriver()
+    connection = driver.connect.return_value
+    cursor = connection.cursor.return_value
+    cursor.description, cursor.fetchall.return_value = [("PATIENT", None)], [("p1",)]
+    monkeypatch.setitem(sys.modules, url.partition("+")[2].partition(":")[0], driver)
+    monkeypatch.setattr(f"{base}.initialize", lambda *_: None)
+    secret = tmp_path / "secret"
+    secret.write_text(PASSWORD, encoding="utf-8")
+    secret.chmod(0o600)
+    promise = None if first else True
+    statement = "SELECT patient FROM stay WHERE patient LIKE 'p%'"
+    source = SqlSource(url=url, statement=statement, credentials=secret, user_may_only_read=promise)
+    assert columns(source) == ["PATIENT"]
+    assert rows(source) == [("p1",)]
+    probe = f"SELECT * FROM (\n{statement}\n) fedward WHERE 1 = 0"  # noqa: S608  # the test's own
+    assert [call.args[0] for call in cursor.execute.call_args_list] == [*first, probe, *first, statement]
+    assert driver.connect.call_args.kwargs["password"] == PASSWORD
+    assert connection.rollback.called
+    assert not connection.commit.called
+    assert connection.autocommit is not True
 
 
 def test_the_example_for_a_fhir_bulk_export_runs_on_synthetic_resources(tmp_path):
