@@ -57,6 +57,14 @@ def source_of(config: AgentConfig, study: Study, policy: Policy) -> Path | SqlSo
     return config.source(by_rule[0]) if by_rule else None
 
 
+def no_data(config: str, study: str) -> str:
+    """What to say if nothing names a study's records."""
+    return (
+        f"{config} names no data for the study {study!r}; add it under data or databases and start the agent anew, or"
+        f" let it use data that are named there: fedward-silo study approve {study} --data NAME"
+    )
+
+
 def _read(folder: StateFolder) -> dict[str, str]:
     try:
         found = json.loads(folder.approvals.read_bytes())

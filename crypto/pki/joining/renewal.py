@@ -24,7 +24,7 @@ from crypto.pki.joining.link import Link
 from crypto.pki.key_files import read_passphrase, replace
 from crypto.pki.reading import hosts_in, parse_certificate, subject_of
 from crypto.pki.revocation import RevocationLists
-from crypto.pki.standing import LISTS_FILE
+from crypto.pki.standing import LISTS_FILE, Standing
 
 RENEW_FROM = 1 / 3
 """Of a certificate's life."""
@@ -90,20 +90,34 @@ def fetch(files: Files, link: Link, tag: str | None = None) -> str | None:
     found, lists_pem = link.lists(tag)
     if lists_pem is None:
         return tag
-    own, offered = _bundle(files.authority), Bundle.read(link.bundle())
+    merged = _counting(files.authority, link, lists_pem).bundle
+    if merged != _bundle(files.authority):
+        replace(files.authority, merged.pem)
+    replace(files.lists, lists_pem)
+    return found
+
+
+def look(authority: Path, url: str, proxy: str | None = None) -> Standing:
+    """Return authorities and lists as the issuing authority hands them out now. Nothing is written.
+
+    `authority` has this party's roots. Raises `CertificateError`, `EnrolmentError`.
+    """
+    link = Link(url, _bundle(authority).roots_pem, proxy)
+    return _counting(authority, link, link.lists()[1] or b"")
+
+
+def _counting(authority: Path, link: Link, lists_pem: bytes) -> Standing:
+    """Return what counts under this party's roots. Raises `CertificateError` if any of it does not."""
+    own, offered = _bundle(authority), Bundle.read(link.bundle())
     strangers = [root.name for root in offered.roots if own.root(root.fingerprint) is None]
     if strangers:
         msg = (
             f"{link.url} offers roots that this party does not have ({', '.join(strangers)}), and a root never comes"
-            f" over the wire; ask the authority's keeper, then put it into {files.authority.name}"
+            f" over the wire; ask the authority's keeper, then put it into {authority.name}"
         )
         raise CertificateError(msg)
     merged = Bundle.read(own.roots_pem + b"".join(one.pem for one in (*own.issuing, *offered.issuing)))
-    RevocationLists.read(lists_pem, merged)
-    if merged != own:
-        replace(files.authority, merged.pem)
-    replace(files.lists, lists_pem)
-    return found
+    return Standing(merged, RevocationLists.read(lists_pem, merged))
 
 
 def load(files: Files, url: str | None, proxy: str | None = None) -> Credential:

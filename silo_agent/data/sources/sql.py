@@ -64,7 +64,9 @@ def columns(source: SqlSource) -> list[str]:
     except SqlError:
         raise
     except Exception as error:  # noqa: BLE001  # drivers raise their own, and what they say must not get further
-        expected = "a database that answers the statement, one SELECT; fix databases in agent.yaml"
+        expected = (
+            "a database that answers the statement, one SELECT; see that it runs, and check databases in agent.yaml"
+        )
         raise SqlError(_said(error), expected) from None
 
 
