@@ -378,17 +378,36 @@ def _check_study(policy: Policy, plan: Plan, study_spent: list[Cost], rest: list
 
 
 def _check_rounds(policy: Policy, plan: Plan, number: int, charged_attempts: int) -> Iterator[Why]:
-    """Check every round of the plan, and this round together with its attempts that were charged before."""
+    """Check every round of the plan, and this round together with its attempts that were charged before.
+
+    Rounds of one price are one reason: a study of sealed steps has a hundred of them.
+    """
     delta, limit = policy.budget.delta, policy.limits.round_epsilon
     attempts = dict.fromkeys(range(len(plan.rounds)), 1) | {number: charged_attempts + 1}
+    dear: dict[tuple[str, int], list[int]] = {}
     for planned, times in attempts.items():
         wanted = accountant.epsilon(plan.repeated_costs(planned, times), delta)
-        yield from _unless(
-            wanted <= limit,
-            Reason.EPSILON_PER_ROUND,
-            f"round {planned} of study.heads would cost epsilon {wanted:.4f} at delta {delta:g}"
-            f" in {times} charged attempts; policy.limits.round_epsilon allows {limit}",
+        if wanted > limit:
+            dear.setdefault((f"{wanted:.4f}", times), []).append(planned)
+    for (price, times), rounds in dear.items():
+        each = " each" if len(rounds) > 1 else ""
+        text = (
+            f"{_rounds(rounds)} of study.heads would{each} cost epsilon {price} at delta {delta:g} in {times} charged"
+            f" attempts; policy.limits.round_epsilon allows {limit}"
         )
+        yield Reason.EPSILON_PER_ROUND, text
+
+
+def _rounds(numbers: list[int]) -> str:
+    """Rounds in words; `numbers` rise."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    shown = [f"{run[0]} to {run[-1]}" if run[1:] else str(run[0]) for run in runs]
+    return f"round{'s' if len(numbers) > 1 else ''} {', '.join(shown)}"
 
 
 def _check_split(policy: Policy, plan: Plan) -> Iterator[Why]:

@@ -34,7 +34,7 @@ from silo_agent.protocol.client import Client, Heartbeat, Stopped
 from silo_agent.protocol.coordinator_watch import CoordinatorWatch
 from silo_agent.protocol.session import Session, session_name
 from silo_agent.protocol.witnessing import Witness, Witnessing
-from silo_agent.storage.approvals import source_of
+from silo_agent.storage.approvals import no_data, source_of
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
 from silo_agent.storage.retention import Retaining, Retention
@@ -194,11 +194,7 @@ def _named(config: AgentConfig, study: Study, policy: Policy) -> Source:
     except StateError as fault:
         raise UnknownDataError(str(fault)) from None
     if source is None:
-        msg = (
-            f"agent.yaml names no data for the study {study.name!r}; add it under data or databases and start the agent"
-            f" anew, or let it use data that are named there: fedward-silo study approve {study.name} --data NAME"
-        )
-        raise UnknownDataError(msg)
+        raise UnknownDataError(no_data("agent.yaml", study.name))
     return source
 
 

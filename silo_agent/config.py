@@ -99,6 +99,13 @@ def _parsed(url: str) -> URL:
 AUTHORITY: Final = r"^https://[a-z0-9.-]+:\d+$"
 ADDRESS: Final = r"^[^\s:]+:\d+$"
 PROXY: Final = r"^http://[^\s/:@]+:\d+$"
+_ENROLLED: Final = "fix its path; `fedward-silo enrol` makes it"
+_MADE_BY: Final = {
+    "policy": "fix its path, or make a policy: fedward-silo policy new",
+    "crls": "fix its path, or leave the field out for crls.pem beside the authority's file",
+    "key_passphrase": "fix its path; it is the file that `enrol --key-passphrase` was given",
+}
+"""What to do about a file that a field names and that is not there."""
 
 
 class AgentConfig(Closed):
@@ -131,8 +138,8 @@ class AgentConfig(Closed):
     """CPU threads for training. If absent, the library chooses."""
 
     @classmethod
-    def load(cls, path: Path) -> AgentConfig:
-        """Read a configuration. Raises `DocumentError`, also if a file that it names does not exist.
+    def load(cls, path: Path, *, whole: bool = True) -> AgentConfig:
+        """Read a configuration. Raises `DocumentError`, also if it is `whole` and a file that it names does not exist.
 
         A study's data may be missing: that concerns the study alone, which is refused as long as they are. So may the
         key's passphrase: a systemd credential is there only while the service runs, and most commands open no key.
@@ -145,8 +152,8 @@ class AgentConfig(Closed):
         for name in ("crls", "key_passphrase"):
             if getattr(config, name) is not None:
                 paths[name] = base / getattr(config, name)
-        needed = [name for name in paths if name not in ("state", "key_passphrase")]
-        missing = [f"field {n}: there is no file {paths[n]}" for n in needed if not _is_file(paths[n])]
+        absent = [one for one in paths if whole and one not in ("state", "key_passphrase") and not _is_file(paths[one])]
+        missing = [f"field {name}: there is no file {paths[name]}; {_MADE_BY.get(name, _ENROLLED)}" for name in absent]
         if not {"data", "databases"} & config.model_fields_set:
             missing.append("field data: this field is missing; add it, or databases (data: {} if there is none yet)")
         missing += [

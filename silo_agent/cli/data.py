@@ -20,7 +20,7 @@ from policies.refusals import Refused
 from silo_agent.cli.options import DEFAULT, AsJson, ConfigOption
 from silo_agent.cli.policy import ATTENTION
 from silo_agent.config import AgentConfig
-from silo_agent.storage.approvals import source_of
+from silo_agent.storage.approvals import no_data, source_of
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
 
@@ -50,8 +50,7 @@ def data_check(
     policy = policy_of_agent(StateFolder(settings.state).ledger, settings.policy)
     path = source_of(settings, study, policy)
     if path is None:
-        msg = f"{config} names no data for the study {study.name!r}; add it under data or databases"
-        raise StateError(msg)
+        raise StateError(no_data(str(config), study.name))
     try:
         check_file(policy, study)
         identified_by, written = policy.data_set.identified_by, Written.of(policy)

@@ -47,10 +47,13 @@ def known_studies(state: State) -> list[Known]:
 def find_study(state: State, wanted: str) -> tuple[str, int]:
     """Return digest and last committed round of the one study with this name or this beginning of its digest.
 
-    Raises `StateError` if there is none, or more than one; it names them.
+    A name that looks like the digest of another study stands for neither. Raises `StateError` if there is none, or more
+    than one; it names them.
     """
     known = known_studies(state)
-    found = [one for one in known if one.name == wanted] or [one for one in known if one.digest.startswith(wanted)]
+    found = [one for one in known if one.name == wanted]
+    if not found or len(wanted) >= _SHORT:
+        found += [one for one in known if one.digest.startswith(wanted) and one not in found]
     if len(found) != 1:
         listed = ", ".join(f"{one.name} {one.digest[:_SHORT]}" for one in found or known)
         fix = "give more of the digest" if found else "give a name or a digest that `fedward-silo studies` lists"

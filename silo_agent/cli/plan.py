@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from policies.accounting import accountant
-from policies.accounting.accountant import with_fields
+from policies.accounting.accountant import field_of, with_fields
 from policies.accounting.planning import Advice, Noises, Prices, advise, price
 from policies.decision import decide
 from policies.documents.policy import Policy, load_policy
@@ -34,7 +34,7 @@ from policies.plan.release import plan as plan_of
 from policies.refusals import Refused
 from silo_agent.cli import forecast as forecasts
 from silo_agent.cli.options import DEFAULT, AsJson
-from silo_agent.cli.policy import ATTENTION
+from silo_agent.cli.policy import ATTENTION, listed
 from silo_agent.cli.policy import refused as policy_refuses
 from silo_agent.config import AgentConfig
 from silo_agent.storage.folders import StateFolder
@@ -233,7 +233,9 @@ def _print(study: Study, prices: Prices, standing: Standing | None) -> None:
     typer.echo("Epsilons do not add up. Each patient is in one cohort, so the larger of the two is the study's.")
     typer.echo(f"It may need {_mib(study):,} MiB of memory at a silo, for {study.privacy.max_patients:,} patients.")
     if standing is not None:
-        taken = "The policy would take it." if standing.refused is None else f"The policy refuses: {standing.refused}"
+        taken = (
+            "The policy would take it." if standing.refused is None else f"The policy refuses{listed(standing.refused)}"
+        )
         typer.echo(taken)
         typer.echo(
             f"Spent before {_shown(standing.spent)}, after {_shown(standing.after)} of {_shown(standing.budget)},"
@@ -251,15 +253,15 @@ def _advice_lines(study: Study, advice: Advice | None, objections: Mapping[str, 
 
     target = advice.target
     lines = [f"\n# For epsilon {target:g}: all noise scaled, which costs {advice.scaled.epsilon:.4f}"]
-    lines += _yaml(advice.scaled) + objection("scaled")
+    lines += _yaml(study, advice.scaled) + objection("scaled")
     if advice.encoder_only is None:
         lines.append(f"# The encoder's noise alone cannot bring the study to {target:g}.")
     else:
         lines.append(f"# Or the encoder's noise alone, which costs {advice.encoder_only.epsilon:.4f}")
-        lines += _yaml(advice.encoder_only) + objection("encoder_only")
+        lines += _yaml(study, advice.encoder_only) + objection("encoder_only")
     if advice.split is not None:
         lines.append(f"# Or all noise, with the given share for the encoder, which costs {advice.split.epsilon:.4f}")
-        lines += _yaml(advice.split) + objection("split")
+        lines += _yaml(study, advice.split) + objection("split")
     rounds, planned = advice.domain_rounds, study.heads.domain_rounds
     if rounds is None:
         lines.append(f"# With unchanged noise, no number of domain rounds costs at most {target:g}.")
@@ -269,11 +271,13 @@ def _advice_lines(study: Study, advice: Advice | None, objections: Mapping[str, 
     return lines
 
 
-def _yaml(noises: Noises) -> list[str]:
+def _yaml(study: Study, noises: Noises) -> list[str]:
     parts: dict[str, list[str]] = {}
     for field, value in (*noises.fields.items(), *noises.clips.items()):
         part, name = field.split(".")
-        free = "  # costs no epsilon; as much noise as planned" if field in noises.clips else ""
+        free = ""
+        if field in noises.clips:
+            free = "  # as planned" if value == field_of(study, field) else "  # costs no epsilon, keeps the noise down"
         parts.setdefault(part, []).append(f"  {name}: {value!r}{free}")
     return [line for part, fields in parts.items() for line in (f"{part}:", *fields)]
 

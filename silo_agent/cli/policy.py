@@ -122,7 +122,7 @@ def policy_check(
             typer.echo(f"It expired on {policy.budget.expires}: nothing will be charged.")
         if study is not None:
             name = study if wanted is None else wanted.name
-            typer.echo(f"{name}: {'would be taken' if refusal is None else _listed(refusal)}")
+            typer.echo(f"{name}: {'would be taken' if refusal is None else f'refused{listed(refusal)}'}")
     if refusal is not None:
         raise typer.Exit(ATTENTION)
 
@@ -222,11 +222,11 @@ def _considered(policy: Policy, file: Path, silo: str | None) -> tuple[Study | N
     return study, refused(policy, study, silo or study.silos[0])
 
 
-def _listed(refusal: Refused) -> str:
-    """A refusal for people: one reason in the line, several below it."""
+def listed(refusal: Refused) -> str:
+    """The reasons of a refusal, to be put behind a word: one in the line, several below it."""
     if len(refusal.reasons) == 1:
-        return f"refused: {refusal}"
-    return "\n- ".join(["refused", *(f"{label}: {text}" for label, text in refusal.reasons)])
+        return f": {refusal}"
+    return "\n- ".join(["", *(f"{label}: {text}" for label, text in refusal.reasons)])
 
 
 def _lines(found: tuple[Difference, ...]) -> list[str]:

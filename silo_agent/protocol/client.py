@@ -140,7 +140,8 @@ def greet(address: str, credential: Credential, version: str, seconds: float, *,
 
 
 def _options(proxy: str | None) -> tuple[tuple[str, object], ...]:
-    return OPTIONS if proxy is None else (*OPTIONS, ("grpc.http_proxy", proxy))
+    """Without a proxy, variables such as `https_proxy` name none either: a service has others than a person's shell."""
+    return (*OPTIONS, ("grpc.enable_http_proxy", 0) if proxy is None else ("grpc.http_proxy", proxy))
 
 
 class Client:
@@ -404,7 +405,7 @@ def _receive(stream: Iterator[silo_pb2.DownloadChunk], part: Part, file: BinaryI
 
 def _fix(code: grpc.StatusCode, details: str) -> str:
     """What the hospital can do about a coordinator that does not answer."""
-    if "CERTIFICATE" in details or "andshake" in details:
+    if any(word in details for word in ("CERTIFICATE", "andshake", "erification")):
         return (
             "the TLS handshake fails: check that authority.pem is the same as the coordinator's, that no certificate"
             " has expired, and that the coordinator's certificate names the address in agent.yaml"

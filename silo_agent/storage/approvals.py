@@ -9,6 +9,7 @@ study. It names a study by its name or by its digest, and data by their name in 
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 from policies.documents.policy import Policy
@@ -19,7 +20,8 @@ from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
 
 _SHORTEST = 12
-"""Digits of a digest that name a study, as in logs and metrics. A study's name has no such form by chance."""
+"""Digits of a digest that name a study, as in logs and metrics."""
+_DIGEST = re.compile(rf"[0-9a-f]{{{_SHORTEST},}}")
 
 
 def approve(folder: StateFolder, study: str, data: str) -> None:
@@ -33,7 +35,8 @@ def approved(folder: StateFolder, name: str, digest: str) -> str | None:
     """Return the name of the data that the study may use; None if nobody approved any. Raises `StateError`."""
     found = _read(folder)
     by_digest = next((data for key, data in found.items() if len(key) >= _SHORTEST and digest.startswith(key)), None)
-    return by_digest or found.get(name)
+    # What was approved by its digest is one study, and no other gets its data by a name that looks like that digest.
+    return by_digest or (None if _DIGEST.fullmatch(name) else found.get(name))
 
 
 def source_of(config: AgentConfig, study: Study, policy: Policy) -> Path | SqlSource | None:
@@ -55,6 +58,14 @@ def source_of(config: AgentConfig, study: Study, policy: Policy) -> Path | SqlSo
         )
         raise StateError(msg)
     return config.source(by_rule[0]) if by_rule else None
+
+
+def no_data(config: str, study: str) -> str:
+    """What to say if nothing names a study's records."""
+    return (
+        f"{config} names no data for the study {study!r}; add it under data or databases and start the agent anew, or"
+        f" let it use data that are named there: fedward-silo study approve {study} --data NAME"
+    )
 
 
 def _read(folder: StateFolder) -> dict[str, str]:

@@ -203,6 +203,14 @@ REFUSALS = [
 ]
 
 
+def test_rounds_of_one_price_are_one_reason(refusal):
+    """A sentence on the wire is bounded: a hundred rounds must not crowd out the other reasons."""
+    refused = refusal({"limits.round_epsilon": 0.01}, {})
+    dear = [text for reason, text in refused.reasons if reason is Reason.EPSILON_PER_ROUND]
+    assert len(dear) == 5
+    assert any(text.startswith("rounds 1 to 2 of study.heads would each cost epsilon 0.3791") for text in dear)
+
+
 @pytest.mark.parametrize("row", REFUSALS, ids=lambda row: row[0].value)
 def test_each_refusal_has_its_reason_and_names_the_fields(row, refusal):
     reason, policy, study, call, names = row

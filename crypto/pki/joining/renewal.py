@@ -24,8 +24,8 @@ from crypto.pki.enrolment import request_of
 from crypto.pki.joining.link import Link
 from crypto.pki.key_files import read_passphrase, replace
 from crypto.pki.reading import hosts_in, parse_certificate, subject_of, valid
-from crypto.pki.revocation import RevocationList, joined, of_these
-from crypto.pki.standing import LISTS_FILE
+from crypto.pki.revocation import RevocationList, RevocationLists, joined, of_these
+from crypto.pki.standing import LISTS_FILE, Standing
 
 RENEW_FROM = 1 / 3
 """Of a certificate's life."""
@@ -115,23 +115,42 @@ def fetch(files: Files, link: Link, tag: str | None = None) -> str | None:
     found, lists_pem = link.lists(tag if files.lists.exists() else None)
     if lists_pem is None:
         return tag
-    own, offered = _bundle(files.authority), Bundle.read(link.bundle())
+    kept = files.lists.read_bytes() if files.lists.exists() else b""
+    merged, lists_pem, fault = _counting(files.authority, link, lists_pem, kept)
+    if merged != _bundle(files.authority):
+        replace(files.authority, merged.pem)
+    replace(files.lists, lists_pem)
+    if fault is not None:
+        raise CertificateError(fault)
+    return found
+
+
+def look(authority: Path, url: str, proxy: str | None = None) -> Standing:
+    """Return authorities and lists as the issuing authority hands them out now. Nothing is written.
+
+    `authority` has this party's roots. Raises `CertificateError` as `fetch`, `EnrolmentError`.
+    """
+    link = Link(url, _bundle(authority).roots_pem, proxy)
+    merged, lists_pem, fault = _counting(authority, link, link.lists()[1] or b"", b"")
+    if fault is not None:
+        raise CertificateError(fault)
+    return Standing(merged, RevocationLists.read(lists_pem, merged))
+
+
+def _counting(authority: Path, link: Link, lists_pem: bytes, kept: bytes) -> tuple[Bundle, bytes, str | None]:
+    """Return the authorities and lists that count under this party's roots, and a fault if there are roots more."""
+    own, offered = _bundle(authority), Bundle.read(link.bundle())
     strangers = [root.name for root in offered.roots if own.root(root.fingerprint) is None]
     known = offered.under([root.fingerprint for root in own.roots])
     merged = Bundle.read(own.roots_pem + b"".join(one.pem for one in (*own.issuing, *known.issuing)))
     if strangers:
         lists_pem = of_these(lists_pem, merged)
-    lists_pem = joined(lists_pem, files.lists.read_bytes() if files.lists.exists() else b"", merged)
-    if merged != own:
-        replace(files.authority, merged.pem)
-    replace(files.lists, lists_pem)
-    if strangers:
-        msg = (
-            f"{link.url} offers roots that this party does not have ({', '.join(strangers)}), and a root never comes"
-            f" over the wire; ask the authority's keeper, then put it into {files.authority.name}"
-        )
-        raise CertificateError(msg)
-    return found
+    lists_pem = joined(lists_pem, kept, merged)
+    fault = (
+        f"{link.url} offers roots that this party does not have ({', '.join(strangers)}), and a root never comes over"
+        f" the wire; ask the authority's keeper, then put it into {authority.name}"
+    )
+    return merged, lists_pem, fault if strangers else None
 
 
 def load(files: Files, url: str | None, proxy: str | None = None) -> Credential:

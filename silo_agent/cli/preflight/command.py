@@ -1,7 +1,7 @@
 """The command `fedward-silo preflight`: runs every check, prints one report.
 
-Exit codes: 0 if no check fails, 3 if one does, 1 if study.yaml or agent.yaml cannot be read, 2 for a wrong call. With
-`--share` neither the report nor the exit code follows from a record.
+Exit codes: 0 if no check fails, 3 if one does, 1 if agent.yaml cannot be read, 2 for a wrong call. With `--share`
+neither the report nor the exit code follows from a record.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Annotated
 
 import typer
 
+from policies.errors import PolicyError
 from silo_agent.cli.options import DEFAULT, ConfigOption
 from silo_agent.cli.policy import ATTENTION
 
@@ -37,16 +38,22 @@ def preflight(
     """Look at everything that could keep this silo from a study. Exit code 3 if anything does; nothing is charged."""
     from importlib.metadata import version
 
-    from policies.documents.study import load_study
     from silo_agent.cli.preflight import shared
     from silo_agent.cli.preflight.dry import dry_round
     from silo_agent.cli.preflight.findings import Finding, Report, Status
     from silo_agent.config import AgentConfig
 
-    study, settings = load_study(study_file), AgentConfig.load(config)
-    credential, certificate = shared.load_credential(settings)
-    subject = shared.Subject(study, settings, credential)
-    found = [certificate, *shared.network(subject)]
+    study, about_study = shared.read_study(study_file)
+    try:
+        settings = AgentConfig.load(config, whole=False)
+    except PolicyError:
+        if study is None:
+            typer.echo(f"fedward-silo: {about_study.text}", err=True)
+        raise
+    newest, authority = shared.ask_authority(settings)
+    credential, certificate = shared.load_credential(settings, newest)
+    subject = shared.Subject(study, settings, credential, newest)
+    found = [about_study, authority, certificate, *shared.network(subject)]
     checks = shared.CHECKS
     if not share:
         from silo_agent.cli.preflight import inside
@@ -57,7 +64,8 @@ def preflight(
         found.append(shared.guarded("dry round", lambda: dry_round(subject, dry_limit)))
     else:
         found.append(Finding("dry round", Status.SKIPPED, "it was not asked for"))
-    report = Report(study.name, study.digest, subject.silo, version("fedward"), share, tuple(found))
+    name, digest = (str(study_file), "") if study is None else (study.name, study.digest)
+    report = Report(name, digest, subject.silo, version("fedward"), share, tuple(found))
     typer.echo(report.as_json() if form is Format.JSON else report.as_text())
     if report.attention:
         raise typer.Exit(ATTENTION)

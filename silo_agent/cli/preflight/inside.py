@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from policies.errors import PolicyError
 from policies.ledger.events import Cleared, Fault
 from policies.plan import disk, memory
 from silo_agent.cli.preflight.findings import Finding, Status
-from silo_agent.cli.preflight.shared import Check, Subject, machine_bytes
+from silo_agent.cli.preflight.shared import Check, Skipped, Subject, machine_bytes
 from silo_agent.errors import SiloError
 
 _MIB: Final = 1 << 20
@@ -58,14 +59,16 @@ def data(subject: Subject) -> Finding:
     from silo_agent.data.profiling.profile import profile
     from silo_agent.data.sources.sql import RecordError, is_missing
     from silo_agent.data.table import Written
-    from silo_agent.storage.approvals import source_of
+    from silo_agent.storage.approvals import no_data, source_of
 
     study = subject.study
-    held = subject.policy()
+    try:
+        held = subject.policy()
+    except (SiloError, PolicyError):
+        raise Skipped("the policy fails") from None  # noqa: EM101, TRY003  # the whole text
     source = source_of(subject.settings, study, held)
     if source is None:
-        msg = f"agent.yaml names no data for the study {study.name!r}; add it under data or databases"
-        raise SiloError(msg)
+        raise SiloError(no_data("agent.yaml", study.name))
     gone = is_missing(source)
     if gone is not None:
         msg = f"the data are not there: {gone}; fix data or databases in agent.yaml"

@@ -1,8 +1,8 @@
 """The checks whose findings may be shown to anybody: they read no record, not even whether there are any.
 
 They read the hospital's configuration, certificate and policy, the charges in its ledger, the machine's size, and what
-the coordinator answers. Nothing is written. What a machine has free is not among it, because a hospital's files decide
-that; `inside` looks at it.
+the authority and the coordinator answer. Nothing is written, but for revocation lists in the place of stale ones. What
+a machine has free is not among it, because a hospital's files decide that; `inside` looks at it.
 """
 
 from __future__ import annotations
@@ -21,13 +21,16 @@ from typing import Final
 from crypto.errors import CryptoError
 from crypto.pki.certificates import Credential, Trust, require_data_set
 from crypto.pki.identity import Role
-from crypto.pki.joining.renewal import WARN_FROM, due, fades, live_lists
+from crypto.pki.joining.renewal import WARN_FROM, due, fades, live_lists, look
+from crypto.pki.key_files import read_passphrase
 from crypto.pki.reading import ends, valid
+from crypto.pki.standing import Standing
 from policies.decision import decide
 from policies.documents.policy import Policy
-from policies.documents.study import Study
+from policies.documents.study import Study, load_study
 from policies.errors import LedgerMissingError, PolicyError
 from policies.ledger.chain import Entry
+from policies.ledger.cosign import Cosigned, require_head
 from policies.ledger.events import Debit, InForce, Recovery
 from policies.ledger.ledger import read_history
 from policies.plan import disk, memory
@@ -56,13 +59,27 @@ _CHARGES: Final = (Debit, InForce, Recovery)
 _CGROUP: Final = Path("/sys/fs/cgroup/memory.max")
 
 
+class Skipped(Exception):  # noqa: N818  # not an error: what the check needs has failed, and that is a finding itself
+    """A check cannot be made. The text says what it needs."""
+
+
 @dataclass(frozen=True)
 class Subject:
     """What is checked."""
 
-    study: Study
+    given: Study | None
+    """None if it cannot be read."""
     settings: AgentConfig
     credential: Credential | None
+    newest: Standing | None = None
+    """What the issuing authority hands out now; None if there is none, or if it does not answer."""
+
+    @property
+    def study(self) -> Study:
+        """The study. Raises `Skipped` if it cannot be read."""
+        if self.given is None:
+            raise Skipped("the study fails")  # noqa: EM101, TRY003  # the whole text
+        return self.given
 
     @property
     def silo(self) -> str:
@@ -90,15 +107,40 @@ def guarded(name: str, check: Callable[[], Finding]) -> Finding:
     """Run a check; whatever it raises on purpose is what was found."""
     try:
         return check()
+    except Skipped as reason:
+        return Finding(name, Status.SKIPPED, str(reason))
     except FAULTS as fault:
         return Finding(name, Status.FAILS, str(fault))
 
 
-def load_credential(settings: AgentConfig) -> tuple[Credential | None, Finding]:
-    """The silo's certificate and key, and the finding about them."""
+def read_study(file: Path) -> tuple[Study | None, Finding]:
+    """The study, and the finding about its file."""
+    try:
+        study = load_study(file)
+    except (PolicyError, OSError) as fault:
+        return None, Finding("study", Status.FAILS, str(fault))
+    return study, Finding("study", Status.OK, f"{study.name}, digest {study.digest}")
+
+
+def ask_authority(settings: AgentConfig) -> tuple[Standing | None, Finding]:
+    """What the issuing authority hands out now, and the finding about it."""
+    name, url = "authority", settings.authority_url
+    if url is None:
+        return None, Finding(name, Status.OK, "agent.yaml names none; people bring certificates and revocation lists")
+    try:
+        standing = look(settings.authority, url, settings.proxy)
+    except (CryptoError, OSError) as fault:
+        return None, Finding(name, Status.FAILS, str(fault))
+    return standing, Finding(name, Status.OK, f"{url} answers and hands out revocation lists")
+
+
+def load_credential(settings: AgentConfig, newest: Standing | None = None) -> tuple[Credential | None, Finding]:
+    """The silo's certificate and key, and the finding about them. `newest` may revoke what the files do not yet."""
     name = "certificate"
     try:
         credential = settings.credential()
+        if newest is not None:
+            Trust(lambda: newest).identify(credential.certificate_pem)
     except CryptoError as fault:
         return None, Finding(name, Status.FAILS, str(fault))
     begins, until = valid(credential.certificate_pem)
@@ -127,16 +169,20 @@ def load_credential(settings: AgentConfig) -> tuple[Credential | None, Finding]:
 # --- the network ---------------------------------------------------------------------------------------------------
 def network(subject: Subject) -> Iterator[Finding]:
     """The way to the coordinator, step by step. After a step that fails the others are skipped."""
-    if subject.credential is None:
-        yield from _skipped("the certificate fails", "reachability", "TLS", "coordinator", "clock")
-        return
     settings = subject.settings
     reached = guarded("reachability", lambda: _reach(settings))
     yield reached
     if reached.status is Status.FAILS:
         yield from _skipped("the coordinator is not reached", "TLS", "coordinator", "clock")
         return
-    yield guarded("TLS", lambda: _handshake(settings))
+    if subject.credential is None:
+        yield from _skipped("the certificate fails", "TLS", "coordinator", "clock")
+        return
+    secured = guarded("TLS", lambda: _handshake(subject))
+    yield secured
+    if secured.status is Status.FAILS:
+        yield from _skipped("TLS fails", "coordinator", "clock")
+        return
     try:
         greeting = greet(settings.coordinator, subject.credential, _version(), SECONDS, proxy=settings.proxy)
     except FAULTS as fault:
@@ -165,6 +211,10 @@ def _dial(settings: AgentConfig) -> socket.socket:
     connection = _connect(settings.proxy.removeprefix("http://"), "proxy")
     try:
         _ask_proxy(connection, settings.coordinator)
+    except TimeoutError:
+        connection.close()
+        msg = f"the proxy {settings.proxy} does not answer within {SECONDS:.0f} s; check that it is an HTTP proxy"
+        raise OSError(msg) from None
     except BaseException:
         connection.close()
         raise
@@ -182,9 +232,8 @@ def _ask_proxy(connection: socket.socket, address: str) -> None:
         answer += more
     said = answer.split(b"\r\n")[0][:_SHOWN].decode("ascii", "backslashreplace")
     if b"\r\n\r\n" not in answer or not re.match(r"HTTP/1\.[01] 2\d\d(?: |$)", said):
-        msg = (
-            f"the proxy does not connect to {address} ({said or 'no answer'}); ask its administrators to allow CONNECT"
-        )
+        wanted = "let this machine through without a password" if " 407" in said else f"allow CONNECT to {address}"
+        msg = f"the proxy does not connect to {address} ({said or 'no answer'}); ask its administrators to {wanted}"
         raise OSError(msg)
 
 
@@ -210,11 +259,13 @@ def _reach(settings: AgentConfig) -> Finding:
     return Finding("reachability", Status.OK, f"{address} {where}, reached in {took:.0f} ms")
 
 
-def _handshake(settings: AgentConfig) -> Finding:
+def _handshake(subject: Subject) -> Finding:
     """A TLS handshake as gRPC makes it, with this silo's certificate, and whom the coordinator's certificate names."""
+    settings, newest = subject.settings, subject.newest
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_verify_locations(settings.authority)
-    context.load_cert_chain(settings.certificate, settings.key)
+    passphrase = None if settings.key_passphrase is None else read_passphrase(settings.key_passphrase)
+    context.load_cert_chain(settings.certificate, settings.key, passphrase)
     context.set_alpn_protocols(["h2"])
     host = settings.coordinator.rpartition(":")[0]
     try:
@@ -235,7 +286,12 @@ def _handshake(settings: AgentConfig) -> Finding:
         msg = f"the TLS handshake fails ({why}); something on the way may answer in the coordinator's place"
         raise OSError(msg) from None
     pem = ssl.DER_cert_to_PEM_cert(der or b"").encode()
-    identity = Trust.load(settings.authority, settings.crls).identify(pem, role=Role.COORDINATOR)
+    trust = Trust.load(settings.authority, settings.crls) if newest is None else Trust(lambda: newest)
+    try:
+        identity = trust.identify(pem, role=Role.COORDINATOR)
+    except CryptoError as error:
+        msg = f"the coordinator's certificate does not count, tell its operator: {error}"
+        raise OSError(msg) from None
     if alpn != "h2":
         msg = f"{protocol}, but the answer does not speak HTTP/2 ({alpn}); a proxy that opens TLS may be on the way"
         return Finding("TLS", Status.FAILS, msg)
@@ -257,7 +313,7 @@ def _clock(greeting: Greeting) -> Finding:
 # --- the study, here -----------------------------------------------------------------------------------------------
 def policy(subject: Subject) -> Finding:
     """Whether the policy in force takes the study's first round, with what the ledger has charged to other studies."""
-    held = subject.policy()
+    held, study = subject.policy(), subject.study
     reasons = []
     if subject.credential is not None:
         try:
@@ -265,12 +321,12 @@ def policy(subject: Subject) -> Finding:
         except CryptoError as fault:
             reasons.append(str(fault))
     entries = subject.entries()
-    spent = list(_spent(entries, subject.study.digest))
+    spent = list(_spent(entries, study.digest))
     try:
         decide(
             held,
-            subject.study,
-            silo=subject.silo or subject.study.silos[0],
+            study,
+            silo=subject.silo or study.silos[0],
             roster_size=None,
             spent_costs=spent,
             round=0,
@@ -302,13 +358,18 @@ def _last_day(entries: tuple[Entry, ...]) -> date | None:
 
 
 def ledger(subject: Subject) -> Finding:
-    """Whether the ledger is there and whole. It is read and not touched."""
+    """Whether the ledger is there and whole, with what others cosigned. It is read and not touched."""
+    held = Cosigned(subject.ledger).latest()  # read first: a running agent may extend the ledger
     try:
-        read_history(subject.ledger)
+        genesis, entries = read_history(subject.ledger)
     except LedgerMissingError as fault:
         return Finding("ledger", Status.FAILS, f"{fault}; for a new data set: fedward-silo ledger create")
+    for item in held:
+        require_head(genesis, entries, item.checkpoint.head)
     # Not how many: an entry that notes a fault may follow from a record.
-    return Finding("ledger", Status.OK, "it is there, and its entries form one chain")
+    return Finding(
+        "ledger", Status.OK, "it is there, its entries form one chain, and none that others cosigned is lost"
+    )
 
 
 def machine_memory(subject: Subject) -> Finding:

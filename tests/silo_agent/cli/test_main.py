@@ -644,6 +644,14 @@ def test_studies_are_listed_and_found_by_name_digest_or_its_beginning(hospital, 
     state.close()
     told = sentence("evaluate", "tiny", data, "-c", hospital)
     assert f"2 studies match 'tiny' (tiny {studied.digest[:12]}, tiny {other.digest[:12]}); give more" in told
+    impostor = tiny_study(name=studied.digest[:12])
+    state = State(hospital.parent / "state")
+    state.add_study(impostor.digest, impostor.canonical())
+    state.close()
+    assert "2 studies match" in sentence("evaluate", studied.digest[:12], data, "-c", hospital)
+    assert json.loads(invoke("evaluate", "--json", studied.digest, data, "-c", hospital).stdout) == json.loads(
+        found[0].stdout
+    )
 
 
 # --- predict ----------------------------------------------------------------------------------------------------------
@@ -691,7 +699,7 @@ def test_predictions_go_to_a_file_that_only_the_owner_reads(hospital, studied, n
 
 
 def test_predictions_for_programs(hospital, studied, newcomers):
-    command = ["predict", studied.digest, newcomers, "--unknown-domain", "pooled", "--json", "-c", hospital]
+    command = ["predict", "tiny", newcomers, "--unknown-domain", "pooled", "--json", "-c", hospital]
     found = json.loads(invoke(*command).stdout)
     assert (found["study"], found["round"], found["records"]) == (studied.digest, 2, 3)
     assert found["ways"] == {"own": 2, "pooled": 1}

@@ -25,6 +25,13 @@ def test_a_study_is_approved_by_its_name_or_its_digest_and_the_digest_goes_befor
     assert approved(folder, "exam", "f" * 64) == "liver"
     approve(folder, "0123", "none")
     assert approved(folder, "other", DIGEST) == "heart", "a short beginning of a digest is a name"
+    assert approved(folder, "0123", "f" * 64) == "none"
+
+
+def test_no_study_gets_anothers_data_by_a_name_that_looks_like_its_digest(tmp_path):
+    folder = StateFolder(tmp_path / "state")
+    approve(folder, DIGEST[:12], "heart")
+    assert approved(folder, DIGEST[:12], "f" * 64) is None
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"exam": 1}', "{"])

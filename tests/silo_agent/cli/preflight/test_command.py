@@ -16,6 +16,8 @@ from support.ledgers import NORTH
 from support.small_cohort import policy_document, write_yaml
 
 SHARED = [
+    "study",
+    "authority",
     "certificate",
     "reachability",
     "TLS",
@@ -121,6 +123,39 @@ def test_whatever_fails_is_said_at_once(study_file, configure, homes):
     assert "too_few_silos" in found["policy"]["found"]
     assert "colluders" in found["policy"]["found"]
     assert "agent.yaml names no data for the study 'tiny'" in found["data"]["found"]
+
+
+def test_a_hospital_that_has_next_to_nothing_hears_all_of_it(study_file, configure):
+    config = configure(authority="none.pem", certificate="none.pem", policy="no-policy.yaml", data={})
+    shutil.rmtree(config.parent / "state")
+    study_file.write_text("name: [tiny\n")
+    done = invoke(study_file, config, "--format", "json")
+    assert done.exit_code == 3
+    found = checks_of(done)
+    fails = {name: one["found"] for name, one in found.items() if one["status"] == "fails"}
+    assert set(fails) == {"study", "certificate", "policy", "ledger"}
+    assert "line 2" in fails["study"]
+    assert "none.pem cannot be read" in fails["certificate"]
+    assert "there is no such file" in fails["policy"]
+    assert {found[name]["found"] for name in ("memory", "disk needed", "disk free", "data")} == {"the study fails"}
+    assert found["reachability"]["status"] == "ok"
+    assert json.loads(done.output)["study"] == str(study_file)
+
+
+def test_an_agents_file_that_cannot_be_read_does_not_hide_the_study(study_file, configure):
+    config = configure()
+    config.write_text("coordinator: here\n")
+    study_file.write_text("name: [tiny\n")
+    done = invoke(study_file, config)
+    assert (done.exit_code, type(done.exception).__name__) == (1, "DocumentError")
+    assert "study.yaml: line 2" in done.output
+
+
+def test_data_are_not_read_without_a_policy(study_file, configure):
+    config = configure(policy="no-policy.yaml")
+    found = checks_of(invoke(study_file, config, "--format", "json"))
+    assert (found["data"]["status"], found["data"]["found"]) == ("skipped", "the policy fails")
+    assert found["policy"]["status"] == "fails"
 
 
 def test_the_hospitals_state_is_not_touched(study_file, configure):

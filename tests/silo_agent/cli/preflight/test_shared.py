@@ -4,19 +4,29 @@ import shutil
 import socket
 import ssl
 import threading
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from cryptography.hazmat.primitives import serialization
 
+from crypto.pki.chain import Bundle
+from crypto.pki.revocation import RevocationLists
+from crypto.pki.standing import Standing
 from policies.documents.study import load_study
-from policies.ledger.events import Debit
+from policies.ledger.chain import genesis_row, next_entry
+from policies.ledger.cosign import Cosigned, checkpoint
+from policies.ledger.events import Debit, EntryRef
 from policies.ledger.ledger import Ledger
+from policies.plan.cost import Cost
 from policies.plan.release import plan
 from silo_agent.cli.preflight import shared
 from silo_agent.cli.preflight.findings import Status
 from silo_agent.config import AgentConfig
 from silo_agent.protocol.client import Greeting
+from support.cosigners import cosigned
 from support.ledgers import NORTH
+from support.online import Online
+from support.online import serving as serving_authority
 
 
 @pytest.fixture
@@ -50,8 +60,7 @@ def test_another_consortiums_coordinator_is_refused_by_its_certificate(subject, 
     checks = found(subject(**files))
     assert checks["TLS"].status is Status.FAILS
     assert "compare authority.pem with the coordinator's" in checks["TLS"].text
-    assert checks["coordinator"].status is Status.FAILS
-    assert checks["clock"].status is Status.SKIPPED
+    assert {checks[name].text for name in ("coordinator", "clock")} == {"TLS fails"}
 
 
 def test_an_address_that_the_certificate_does_not_name_is_refused(subject, serving):
@@ -67,12 +76,20 @@ def test_a_proxy_is_used_for_every_step(subject, serving, proxy):
     assert {line.split()[0] for line in proxy.asked} == {"CONNECT"}
 
 
+def test_only_agent_yaml_names_a_proxy(subject, proxy, monkeypatch):
+    proxy.refusal = b"HTTP/1.1 403 Forbidden\r\n\r\n"
+    monkeypatch.setenv("https_proxy", proxy.url)
+    assert {one.status for one in found(subject()).values()} == {Status.OK}
+    assert proxy.asked == []
+
+
 @pytest.mark.parametrize(
     ("answer", "said"),
     [
         (b"HTTP/1.1 403 Forbidden\r\n\r\n", "HTTP/1.1 403 Forbidden"),
         (b"HTTP/1.1 200", "HTTP/1.1 200"),
         (b"\r\n\r\n", "no answer"),
+        (b"HTTP/1.1 407 Proxy Authentication Required\r\n\r\n", "HTTP/1.1 407 Proxy Authentication Required"),
     ],
 )
 def test_a_proxy_that_does_not_connect_is_quoted(subject, proxy, answer, said):
@@ -80,6 +97,14 @@ def test_a_proxy_that_does_not_connect_is_quoted(subject, proxy, answer, said):
     finding = found(subject(proxy=proxy.url))["reachability"]
     assert finding.status is Status.FAILS
     assert f" ({said}); ask its administrators" in finding.text
+    assert ("without a password" in finding.text) == ("407" in said)
+
+
+def test_a_proxy_that_never_answers_is_named(subject, monkeypatch):
+    monkeypatch.setattr(shared, "SECONDS", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        assert f"the proxy {url} does not answer" in found(subject(proxy=url))["reachability"].text
 
 
 def test_a_proxy_that_is_not_there_is_named(subject):
@@ -134,7 +159,7 @@ def test_what_stands_in_the_coordinators_place_is_noticed(subject, listener, mon
     checks = found(subject(coordinator=f"localhost:{listener(kind)}"))
     assert checks["TLS"].status is Status.FAILS
     assert text in checks["TLS"].text
-    assert checks["coordinator"].status is Status.FAILS
+    assert checks["coordinator"].status is Status.SKIPPED
 
 
 @pytest.mark.parametrize(
@@ -170,7 +195,41 @@ def test_a_certificate_that_ends_soon_or_has_ended_is_said(configure, authority)
 def test_a_key_of_another_certificate_skips_the_network(subject, homes):
     made = subject(key=str(homes["south"] / "key.pem"))
     assert made.credential is None
-    assert {one.status for one in shared.network(made)} == {Status.SKIPPED}
+    checks = found(made)
+    assert checks.pop("reachability").status is Status.OK
+    assert {one.text for one in checks.values()} == {"the certificate fails"}
+
+
+def test_a_key_may_have_a_passphrase(subject, homes, tmp_path):
+    key = serialization.load_pem_private_key((homes["north"] / "key.pem").read_bytes(), None)
+    secret, file = tmp_path / "passphrase", tmp_path / "key.pem"
+    secret.write_text("one horse\n")
+    protection = serialization.BestAvailableEncryption(b"one horse")
+    file.write_bytes(key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, protection))
+    for path in (secret, file):
+        path.chmod(0o600)
+    checks = found(subject(key=str(file), key_passphrase=str(secret)))
+    assert {one.status for one in checks.values()} == {Status.OK}
+
+
+def test_the_authoritys_newest_list_counts_before_the_one_on_the_disk(tmp_path):
+    online = Online(tmp_path)
+    home = online.enrol("silo", "north")
+    files = {part: home / f"{part}.pem" for part in ("certificate", "key", "authority")}
+    kept = (home / "crls.pem").read_bytes()
+    with serving_authority(online) as url:
+        settings = AgentConfig.model_construct(**files, authority_url=url)
+        newest, asked = shared.ask_authority(settings)
+    _, refused = shared.ask_authority(settings)
+    assert asked.status is Status.OK
+    assert f"{url} cannot be reached" in refused.text
+    assert shared.load_credential(settings, newest)[1].status is Status.OK
+    online.authority.revoke("fedward://silo/north", None, datetime.now(UTC), "left")
+    bundle = Bundle.read(online.pem)
+    newest = Standing(bundle, RevocationLists.read(online.authority.lists_pem(None), bundle))
+    assert shared.load_credential(settings)[1].status is Status.OK
+    assert "was revoked" in shared.load_credential(settings, newest)[1].text
+    assert (home / "crls.pem").read_bytes() == kept
 
 
 def test_a_policy_of_another_data_set_than_the_certificates_is_one_reason(subject, homes):
@@ -203,6 +262,17 @@ def test_a_control_groups_limit_counts(monkeypatch, tmp_path):
     assert shared.machine_bytes() == 1 << 20
     limit.write_text("max\n")
     assert shared.machine_bytes() >= whole
+
+
+def test_a_ledger_that_lost_what_others_cosigned_fails(subject):
+    made = subject()
+    debit = Debit(made.study.digest, "5" * 64, 0, 1, {"heads": Cost("training", 1.0, 40.0, 1)})
+    entry = next_entry(EntryRef(0, genesis_row(NORTH)[2]), debit, "2026-11-24T08:00:00+00:00", 0.1)
+    witness = made.credential
+    Cosigned(made.ledger).keep([cosigned(checkpoint("north", NORTH, [entry], entry.at), witness, witness)])
+    finding = shared.guarded("ledger", lambda: shared.ledger(made))
+    assert finding.status is Status.FAILS
+    assert "older copy" in finding.text
 
 
 def test_a_ledger_that_was_altered_fails(subject):
