@@ -6,6 +6,7 @@ import logging
 import signal
 import threading
 from contextlib import suppress
+from datetime import UTC, datetime
 from importlib.metadata import version
 from wsgiref.simple_server import WSGIServer
 
@@ -40,6 +41,7 @@ from silo_agent.storage.folders import StateFolder
 from silo_agent.storage.retention import Retaining, Retention
 from silo_agent.storage.rows import Withdrawals, row_key, rows_of
 from silo_agent.storage.state import State
+from silo_agent.storage.waiting import forget, note
 
 log = structlog.get_logger()
 HEARTBEAT_SECONDS = 10.0
@@ -115,7 +117,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
         learners=learner,
         sessions=lambda study: Session.open(study, credential, entropy, state.study_folder(study)),
         personal=apart.want,
-        require_data=lambda study: _source(config, study, state, gate.policy),
+        require_data=lambda study: _require_data(config, study, state, gate.policy),
         entropy=entropy,
         session=session,
         wait=lambda seconds: _wait(stop, seconds),
@@ -190,10 +192,22 @@ def _named(config: AgentConfig, study: Study, policy: Policy) -> Source:
     if source is None:
         msg = (
             f"agent.yaml names no data for the study {study.name!r}; add it under data or databases and start the agent"
-            f" anew, or let it use data that are named there: fedward-silo study approve {study.name} --data NAME"
+            f" anew, or let it use data that are named there ({config.named}): fedward-silo study approve {study.name}"
+            " --data NAME"
         )
         raise UnknownDataError(msg)
     return source
+
+
+def _require_data(config: AgentConfig, study: Study, state: State, policy: Policy) -> None:
+    """Raise `UnknownDataError` if the study's records are not there; note for the hospital that it waits for them."""
+    folder = StateFolder(config.state)
+    try:
+        _source(config, study, state, policy)
+    except UnknownDataError:
+        note(folder, study, datetime.now(UTC))
+        raise
+    forget(folder, study)
 
 
 def _source(config: AgentConfig, study: Study, state: State, policy: Policy) -> Source:

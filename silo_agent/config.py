@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 _SQLITE: Final = ("sqlite", "sqlite+pysqlite")
 _DUCKDB: Final = ("duckdb",)
 _POSTGRES: Final = ("postgresql", "postgresql+psycopg")
+_MAKES: Final = {"policy": "; the data-protection officer writes it: fedward-silo policy new"}
+"""What makes a file that is missing."""
 
 
 class SqlSource(Closed):
@@ -154,7 +156,11 @@ class AgentConfig(Closed):
         for name in ("crls", "key_passphrase"):
             if getattr(config, name) is not None:
                 paths[name] = base / getattr(config, name)
-        missing = [f"field {n}: there is no file {paths[n]}" for n in paths if n != "state" and not _is_file(paths[n])]
+        missing = [
+            f"field {n}: there is no file {paths[n]}{_MAKES.get(n, '')}"
+            for n in paths
+            if n != "state" and not _is_file(paths[n])
+        ]
         if not {"data", "databases"} & config.model_fields_set:
             missing.append("field data: this field is missing; add it, or databases (data: {} if there is none yet)")
         missing += [
@@ -170,6 +176,11 @@ class AgentConfig(Closed):
     def source(self, study: str) -> Path | SqlSource | None:
         """Where the study's records are, by its name; None if the configuration does not say."""
         return self.databases.get(study) or self.data.get(study)
+
+    @property
+    def named(self) -> str:
+        """The names of all data, for a message."""
+        return ", ".join(sorted((*self.data, *self.databases))) or "none"
 
     def credential(self) -> Credential:
         """The silo's certificate and key. Stale lists are fetched if the issuing authority is online.

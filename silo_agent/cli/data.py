@@ -50,7 +50,10 @@ def data_check(
     policy = policy_of_agent(StateFolder(settings.state).ledger, settings.policy)
     path = source_of(settings, study, policy)
     if path is None:
-        msg = f"{config} names no data for the study {study.name!r}; add it under data or databases"
+        msg = (
+            f"{config} names no data for the study {study.name!r}; add it under data or databases; it names:"
+            f" {settings.named}"
+        )
         raise StateError(msg)
     try:
         check_file(policy, study)

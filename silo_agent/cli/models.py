@@ -213,7 +213,7 @@ def predict(
         path, device = file, "auto"
         picked = by_name(file, personal=personal)
     loaded = picked.model
-    if not loaded.study.digest.startswith(study):
+    if study != loaded.study.name and not loaded.study.digest.startswith(study):
         msg = f"{path} is a model of study {loaded.study.digest[:12]}, not of {study}; give the study's own model"
         raise StateError(msg)
     predictions = predicting.predict(

@@ -13,7 +13,6 @@ import typer
 from crypto.errors import EnrolmentError
 from crypto.pki.authority import issuing as online
 from crypto.pki.authority import root
-from crypto.pki.authority import timestamping as stamps
 from crypto.pki.authority.asking import diagnosed, passphrase, read, require_new, warn_unprotected
 from crypto.pki.authority.building import read_authority_request
 from crypto.pki.authority.issuing import IssuingAuthority, take_back
@@ -74,6 +73,8 @@ def timestamping(
     name: Annotated[str, typer.Option(help="Name of the timestamping authority, for people.")],
 ) -> None:
     """Make a key for timestamps alone, which lasts for years, and a request for the root."""
+    from crypto.pki.authority import timestamping as stamps  # noqa: PLC0415  # a silo has no asn1crypto
+
     with diagnosed():
         given = passphrase(confirm=True)
         _, key = read_authority_request(stamps.prepare(folder, name, passphrase=given))
@@ -91,6 +92,8 @@ def certify_timestamps(
     out: Annotated[Path, typer.Option(help="New file for its certificate.")],
 ) -> None:
     """Certify a timestamping authority, for as long as the root lasts."""
+    from crypto.pki.authority import timestamping as stamps  # noqa: PLC0415  # as above
+
     with diagnosed():
         pem = read(request)
         name, key = read_authority_request(pem)
@@ -115,9 +118,18 @@ def admit(  # noqa: PLR0917  # typer calls it, by name
     days: Annotated[int, typer.Option(help="Days for which certificates are renewed online.")] = 730,
     redeem_days: Annotated[int, typer.Option(help="Days until the token must have been used.")] = 14,
     url: Annotated[str | None, typer.Option(help="Where the issuing authority answers: https://host:port.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="New file for the token, readable by you alone; by default it is printed.")
+    ] = None,
 ) -> None:
-    """Admit a party and print its one-time token. Give it to the party over a channel that both trust."""
+    """Admit a party and make its one-time token. Give it to the party over a channel that both trust."""
     with diagnosed():
+        if out is not None:
+            # Before the register has the admission: a token that cannot be written is lost.
+            require_new(out)
+            if not out.absolute().parent.is_dir():
+                msg = f"the folder of {out} does not exist; make it, or choose another path with --out"
+                raise EnrolmentError(msg)
         subject = Subject(Identity(role, name), data_set, institution)
         token = root.admit(
             folder,
@@ -133,7 +145,10 @@ def admit(  # noqa: PLR0917  # typer calls it, by name
             f" {token.admission.redeem_until:%Y-%m-%d %H:%M} UTC:",
             err=True,
         )
-        typer.echo(token.text())
+        if out is None:
+            typer.echo(token.text())
+        else:
+            write_new(out, f"{token.text()}\n".encode("ascii"), secret=True)
 
 
 def revoke(  # noqa: PLR0917  # typer calls it, by name

@@ -64,7 +64,10 @@ def data(subject: Subject) -> Finding:
     held = subject.policy()
     source = source_of(subject.settings, study, held)
     if source is None:
-        msg = f"agent.yaml names no data for the study {study.name!r}; add it under data or databases"
+        msg = (
+            f"agent.yaml names no data for the study {study.name!r}; add it under data or databases; it names:"
+            f" {subject.settings.named}"
+        )
         raise SiloError(msg)
     gone = is_missing(source)
     if gone is not None:

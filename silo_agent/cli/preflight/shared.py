@@ -21,7 +21,8 @@ from typing import Final
 from crypto.errors import CryptoError
 from crypto.pki.certificates import Credential, Trust, require_data_set
 from crypto.pki.identity import Role
-from crypto.pki.joining.renewal import WARN_FROM, due, lists_until
+from crypto.pki.joining.link import Link
+from crypto.pki.joining.renewal import WARN_FROM, due, link_for, lists_until
 from crypto.pki.reading import ends, valid
 from policies.decision import decide
 from policies.documents.policy import Policy
@@ -124,11 +125,16 @@ def _lists(credential: Credential) -> str:
 
 # --- the network ---------------------------------------------------------------------------------------------------
 def network(subject: Subject) -> Iterator[Finding]:
-    """The way to the coordinator, step by step. After a step that fails the others are skipped."""
-    if subject.credential is None:
-        yield from _skipped("the certificate fails", "reachability", "TLS", "coordinator", "clock")
-        return
+    """The way to the authority and, step by step, to the coordinator. After a step that fails the next are skipped."""
     settings = subject.settings
+    online = settings.authority_url is not None
+    if subject.credential is None:
+        names = ("authority", "reachability", "TLS", "coordinator", "clock")
+        yield from _skipped("the certificate fails", *(names if online else names[1:]))
+        return
+    link = link_for(subject.credential, settings.authority_url, settings.proxy)
+    if link is not None:
+        yield guarded("authority", lambda: _authority(link()))
     reached = guarded("reachability", lambda: _reach(settings))
     yield reached
     if reached.status is Status.FAILS:
@@ -199,6 +205,12 @@ def _connect(address: str, field: str) -> socket.socket:
         raise OSError(msg) from None
 
 
+def _authority(link: Link) -> Finding:
+    """Whether certificates and lists can be renewed from here: without them the agent is out within days."""
+    link.lists()
+    return Finding("authority", Status.OK, f"{link.url} answers, and hands out revocation lists")
+
+
 def _reach(settings: AgentConfig) -> Finding:
     address, began = settings.coordinator, time.monotonic()
     with _dial(settings) as connection:
@@ -233,7 +245,14 @@ def _handshake(settings: AgentConfig) -> Finding:
         msg = f"the TLS handshake fails ({why}); something on the way may answer in the coordinator's place"
         raise OSError(msg) from None
     pem = ssl.DER_cert_to_PEM_cert(der or b"").encode()
-    identity = Trust.load(settings.authority, settings.crls).identify(pem, role=Role.COORDINATOR)
+    try:
+        identity = Trust.load(settings.authority, settings.crls).identify(pem, role=Role.COORDINATOR)
+    except CryptoError as fault:
+        msg = (
+            f"what answers at {settings.coordinator} is not the consortium's coordinator ({fault}); compare the address"
+            " in agent.yaml with what the operator told you"
+        )
+        raise OSError(msg) from None
     if alpn != "h2":
         msg = f"{protocol}, but the answer does not speak HTTP/2 ({alpn}); a proxy that opens TLS may be on the way"
         return Finding("TLS", Status.FAILS, msg)
@@ -304,7 +323,7 @@ def ledger(subject: Subject) -> Finding:
     try:
         read_history(subject.ledger)
     except LedgerMissingError as fault:
-        return Finding("ledger", Status.FAILS, f"{fault}; for a new data set: fedward-silo ledger create")
+        return Finding("ledger", Status.FAILS, str(fault))
     # Not how many: an entry that notes a fault may follow from a record.
     return Finding("ledger", Status.OK, "it is there, and its entries form one chain")
 

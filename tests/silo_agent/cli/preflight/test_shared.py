@@ -8,6 +8,8 @@ from datetime import timedelta
 
 import pytest
 
+from crypto.errors import CertificateError
+from crypto.pki.joining.link import Link
 from policies.documents.study import load_study
 from policies.ledger.events import Debit
 from policies.ledger.ledger import Ledger
@@ -88,6 +90,19 @@ def test_a_proxy_that_is_not_there_is_named(subject):
     assert "check that the proxy runs" in finding.text
 
 
+def test_an_authority_that_cannot_be_reached_is_found_before_the_certificate_ends(subject):
+    finding = found(subject(authority_url="https://localhost:1"))["authority"]
+    assert finding.status is Status.FAILS
+    assert "https://localhost:1 cannot be reached" in finding.text
+
+
+def test_an_authority_that_hands_out_lists_is_ok(subject, monkeypatch):
+    monkeypatch.setattr(Link, "lists", lambda _: ("tag", b""))
+    checks = found(subject(authority_url="https://localhost:1"))
+    assert {one.status for one in checks.values()} == {Status.OK}
+    assert "https://localhost:1 answers" in checks["authority"].text
+
+
 @pytest.fixture
 def listener(authority):
     """A port that answers otherwise than a coordinator: not at all in TLS, or without HTTP/2."""
@@ -135,6 +150,17 @@ def test_what_stands_in_the_coordinators_place_is_noticed(subject, listener, mon
     assert checks["TLS"].status is Status.FAILS
     assert text in checks["TLS"].text
     assert checks["coordinator"].status is Status.FAILS
+
+
+def test_a_server_of_the_consortium_that_is_no_coordinator_is_named_by_its_address(subject, monkeypatch):
+    def identify(*_, role):
+        msg = f"it is no {role}"
+        raise CertificateError(msg)
+
+    monkeypatch.setattr(shared.Trust, "identify", identify)
+    made = subject()
+    text = found(made)["TLS"].text
+    assert f"what answers at {made.settings.coordinator} is not the consortium's coordinator (it is no" in text
 
 
 @pytest.mark.parametrize(
