@@ -19,6 +19,7 @@ from protos.messages import Place
 from protos.status import MemberStatus, PhaseTime, StudyStatus
 
 _BRIEF = 200
+_NO_DATA = "it has no data for the study yet; the hospital may give it some (`fedward-silo study approve`)"
 
 
 def describe(progress: Progress, seen: Mapping[str, float]) -> StudyStatus:
@@ -119,8 +120,11 @@ def _state(silo: Silo, round_: Round | None) -> str:
 
 
 def _why(silo: Silo, round_: Round | None) -> str:
-    """Return why a silo has left, or why the current attempt goes on without it."""
-    return silo.why or (round_.why_lost(silo.name) if round_ else "")
+    """Return why a silo has left, why the current attempt goes on without it, or that it has no data yet."""
+    if silo.why or round_ is None:
+        return silo.why
+    without_data = any(one.silo == silo.name for one in round_.dataless) and silo.name in round_.unanswered
+    return round_.why_lost(silo.name) or (_NO_DATA if without_data else "")
 
 
 def _clears(effects: Sequence[Effect]) -> bool:

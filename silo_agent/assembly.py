@@ -6,6 +6,7 @@ import logging
 import signal
 import threading
 from contextlib import suppress
+from datetime import UTC, datetime
 from importlib.metadata import version
 from wsgiref.simple_server import WSGIServer
 
@@ -40,6 +41,7 @@ from silo_agent.storage.folders import StateFolder
 from silo_agent.storage.retention import Retaining, Retention
 from silo_agent.storage.rows import Withdrawals, row_key, rows_of
 from silo_agent.storage.state import State
+from silo_agent.storage.waiting import forget, note
 
 log = structlog.get_logger()
 HEARTBEAT_SECONDS = 10.0
@@ -115,7 +117,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
         learners=learner,
         sessions=lambda study: Session.open(study, credential, entropy, state.study_folder(study)),
         personal=apart.want,
-        require_data=lambda study: _source(config, study, state, gate.policy),
+        require_data=lambda study: _require_data(config, study, state, gate.policy),
         entropy=entropy,
         session=session,
         wait=lambda seconds: _wait(stop, seconds),
@@ -194,8 +196,19 @@ def _named(config: AgentConfig, study: Study, policy: Policy) -> Source:
     except StateError as fault:
         raise UnknownDataError(str(fault)) from None
     if source is None:
-        raise UnknownDataError(no_data("agent.yaml", study.name))
+        raise UnknownDataError(no_data("agent.yaml", study.name, config.named))
     return source
+
+
+def _require_data(config: AgentConfig, study: Study, state: State, policy: Policy) -> None:
+    """Raise `UnknownDataError` if the study's records are not there; note for the hospital that it waits for them."""
+    folder = StateFolder(config.state)
+    try:
+        _source(config, study, state, policy)
+    except UnknownDataError:
+        note(folder, study, datetime.now(UTC))
+        raise
+    forget(folder, study)
 
 
 def _source(config: AgentConfig, study: Study, state: State, policy: Policy) -> Source:

@@ -170,6 +170,11 @@ class AgentConfig(Closed):
         """Where the study's records are, by its name; None if the configuration does not say."""
         return self.databases.get(study) or self.data.get(study)
 
+    @property
+    def named(self) -> str:
+        """The names of all data, for a message."""
+        return ", ".join(sorted((*self.data, *self.databases))) or "none"
+
     def credential(self) -> Credential:
         """The silo's certificate and key. Stale lists are fetched if the issuing authority is online.
 

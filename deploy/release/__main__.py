@@ -23,8 +23,11 @@ KeyOption = Annotated[Path, typer.Option(help="The release key.")]
 @app.command()
 def key(path: Annotated[Path, typer.Argument(help="New file for the key.")]) -> None:
     """Make a release key. Its passphrase is read from FEDWARD_RELEASE_PASSPHRASE; without one it is not encrypted."""
-    typer.echo(f"fingerprint: {signing.make_key(path, _passphrase())}")
+    given = _passphrase()
+    typer.echo(f"fingerprint: {signing.make_key(path, given)}")
     typer.echo("Publish this fingerprint where the release does not lie, for example on the consortium's site.")
+    if given is None:
+        typer.echo(f"the key has no passphrase; set {PASSPHRASE} to protect it, and make the key anew", err=True)
 
 
 @app.command()

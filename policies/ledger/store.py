@@ -195,8 +195,8 @@ def require_file(path: Path) -> None:
     """Raise `LedgerMissingError` if there is no ledger. Creating one automatically would give a full budget."""
     if not path.is_file():
         msg = (
-            f"{path.name}: there is no ledger; restore it from its backup. Make a new ledger only for a data set that"
-            " never took part in any study"
+            f"{path}: there is no ledger; restore it from its backup. Make a new one (fedward-silo ledger create) only"
+            " for a data set that never took part in any study"
         )
         raise LedgerMissingError(msg)
 

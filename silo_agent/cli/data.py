@@ -50,7 +50,7 @@ def data_check(
     policy = policy_of_agent(StateFolder(settings.state).ledger, settings.policy)
     path = source_of(settings, study, policy)
     if path is None:
-        raise StateError(no_data(str(config), study.name))
+        raise StateError(no_data(str(config), study.name, settings.named))
     try:
         check_file(policy, study)
         identified_by, written = policy.data_set.identified_by, Written.of(policy)

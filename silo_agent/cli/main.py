@@ -167,6 +167,10 @@ def main() -> None:
     except (SiloError, CryptoError, PolicyError, MessageError, OSError) as error:
         typer.echo(f"fedward-silo: {error}", err=True)
         sys.exit(1)
+    except ModuleNotFoundError as missing:
+        fix = "install FedWard with requirements-silo.txt of the release, and not with a coordinator's"
+        typer.echo(f"fedward-silo: {missing.name} is not installed here; {fix}", err=True)
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -79,13 +79,14 @@ def _warn_of_certificate(settings: AgentConfig) -> None:
 
 
 def studies(config: ConfigOption = DEFAULT, *, as_json: AsJson = False) -> None:
-    """List the studies that this silo has begun, with their digests and how far they came."""
+    """List the studies that this silo has begun, with how far they came, and those that wait here for data."""
     from rich.console import Console
     from rich.table import Table
 
     from silo_agent.config import AgentConfig
     from silo_agent.storage.folders import StateFolder
     from silo_agent.storage.state import State
+    from silo_agent.storage.waiting import waiting
 
     settings = AgentConfig.load(config)
     folder, known = settings.state, []
@@ -96,14 +97,20 @@ def studies(config: ConfigOption = DEFAULT, *, as_json: AsJson = False) -> None:
             known = known_studies(state)
         finally:
             state.close()
+    begun = {one.digest for one in known}
+    asking = [one for one in waiting(StateFolder(folder)) if one.digest not in begun]
     if as_json:
-        typer.echo(json.dumps([asdict(one) for one in known], indent=1))
+        waits = [asdict(Known(one.name, one.digest, -1, "")) | {"asked": one.asked} for one in asking]
+        typer.echo(json.dumps([*(asdict(one) for one in known), *waits], indent=1))
         return
-    if not known:
+    if not known and not asking:
         typer.echo("This silo has begun no study yet.")
         return
-    table = Table("study", "digest", "last finished round", "state", pad_edge=False)
+    table = Table("study", "digest", "model of round", "state", pad_edge=False)
     for one in known:
         rounds = str(one.committed) if one.committed >= 0 else "none yet"
         table.add_row(one.name, one.digest[:_SHORT], rounds, f"over: {one.why}" if one.why else "runs")
+    for ask in asking:
+        fix = f"waits for data, asked last {ask.asked}: fedward-silo study approve {ask.name} --data NAME"
+        table.add_row(ask.name, ask.digest[:_SHORT], "none yet", fix)
     Console(markup=False, emoji=False).print(table)

@@ -35,14 +35,19 @@ def study_approve_command(
     from silo_agent.errors import SiloError
     from silo_agent.storage.approvals import approve
     from silo_agent.storage.folders import StateFolder
+    from silo_agent.storage.waiting import waiting
 
     settings = AgentConfig.load(config)
     if settings.source(data) is None:
-        names = ", ".join(sorted((*settings.data, *settings.databases))) or "none"
-        msg = f"{config.name} names no data {data!r}; it names: {names}"
+        msg = f"{config.name} names no data {data!r}; it names: {settings.named}"
         raise SiloError(msg)
-    approve(StateFolder(settings.state), study, data)
+    folder = StateFolder(settings.state)
+    approve(folder, study, data)
     typer.echo(f"{study} may use {data} from its next offer on; see `fedward-silo data check` first")
+    asking = waiting(folder)
+    if not any(study == one.name or one.digest.startswith(study) for one in asking):
+        listed = ", ".join(f"{one.name} {one.digest[:12]}" for one in asking) or "none"
+        typer.echo(f"no study of this name waits for data yet; those that do: {listed}", err=True)
 
 
 @study_app.command("schema")

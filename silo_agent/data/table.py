@@ -251,6 +251,8 @@ def _read_csv(
     header = list(schema.columns) or _header(path.name, found)
     needed = _present(header, wanted, optional)
     _require_delimiter(path.name, header, needed, schema.delimiter)
+    if not schema.columns:
+        _require_header(path.name, header, needed)
     places = _places(path.name, header, needed)
     for line, cells in found:
         if isinstance(cells, Unfit):
@@ -349,6 +351,13 @@ def _require_delimiter(file: str, header: Sequence[str], needed: Iterable[str], 
             raise _refusal(
                 file, found, f"{delimiter!r}: set data_set.file.delimiter to {other!r} in the policy, or save it anew"
             )
+
+
+def _require_header(file: str, header: Sequence[str], needed: Sequence[str]) -> None:
+    """Refuse by one sentence a file whose first line has none of the names, and is most likely a record."""
+    if len(needed) > 1 and not set(header) & set(needed):
+        expected = "their names in the first line: add it, or list all columns in data_set.file.columns of the policy"
+        raise _refusal(file, f"none of the {len(needed)} columns that the study needs", expected)
 
 
 def _identifier(cell: Cell) -> str | None:

@@ -60,11 +60,11 @@ def source_of(config: AgentConfig, study: Study, policy: Policy) -> Path | SqlSo
     return config.source(by_rule[0]) if by_rule else None
 
 
-def no_data(config: str, study: str) -> str:
-    """What to say if nothing names a study's records."""
+def no_data(config: str, study: str, named: str) -> str:
+    """What to say if nothing names a study's records; `named` lists the data that are named."""
     return (
         f"{config} names no data for the study {study!r}; add it under data or databases and start the agent anew, or"
-        f" let it use data that are named there: fedward-silo study approve {study} --data NAME"
+        f" let it use data that are named there ({named}): fedward-silo study approve {study} --data NAME"
     )
 
 

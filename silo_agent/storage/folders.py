@@ -222,6 +222,11 @@ class StateFolder:
         """Which data a study may use."""
         return self.path / "approvals.json"
 
+    @property
+    def waiting(self) -> Path:
+        """Studies that asked and found no data."""
+        return self.path / "waiting.json"
+
     def policy(self, digest: str) -> Path:
         """A policy that was in force."""
         return self.path / "policies" / f"{digest}.json"

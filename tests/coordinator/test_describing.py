@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from coordinator import describing
 from coordinator.core.events import Passed, Restarted, Returned, Stopped
 from coordinator.core.state import Loss, Phase
 from coordinator.core.study import Life, Script, advance, create, pause, resume, start
@@ -71,6 +72,15 @@ def test_who_was_lost_is_shown_with_the_reason():
     assert status.members[-1] == MemberStatus("west", "lost", "west was restarted and has lost its keys", 0.0)
     assert {member.state for member in status.members[:-1]} == {"active"}
     assert status.waiting_for == FIVE[:-1]
+
+
+def test_who_has_no_data_yet_is_said_until_it_has_some():
+    state = started()
+    place = state.round.place
+    lacking = describe(feed(state, refuse(place, "north", "no_data")), {}).members[0]
+    assert (lacking.state, lacking.why) == ("away", describing._NO_DATA)
+    state = feed(state, refuse(place, "north", "no_data"), accept(place, "north"))
+    assert not describe(state, {}).members[0].why
 
 
 def test_who_is_late_is_lost_before_it_is_away():

@@ -26,6 +26,7 @@ from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
 from silo_agent.storage.retention import today
 from silo_agent.storage.state import Ending, State
+from silo_agent.storage.waiting import waiting
 from support.ledgers import NORTH
 from support.local_coordinator import LocalCoordinator
 from support.local_federation import write_patients
@@ -121,11 +122,14 @@ def test_a_study_that_had_no_data_begins_once_somebody_approves_some(config, coo
     client, place = coordinator.clients["north"], LocalCoordinator(study).place(0)
     client.work.append(Work(Task.DECIDE, place))
     run_agent(config)
-    approve(StateFolder(config.state), "other", running)
+    folder = StateFolder(config.state)
+    assert [one.name for one in waiting(folder)] == ["other"]
+    approve(folder, "other", running)
     client.work.append(Work(Task.DECIDE, place))
     run_agent(config)
     refused, seated = client.answers
     assert (refused.refusal, seated.refusal, seated.member.silo) == ("no_data", "", "north")
+    assert not waiting(folder)
 
 
 def test_a_study_whose_records_cannot_be_reached_waits_and_begins_once_they_can(config, coordinator, quick_path):

@@ -8,6 +8,7 @@ The passphrase of the authority's key is read from FEDWARD_AUTHORITY_PASSPHRASE,
 
 from __future__ import annotations
 
+import sys
 from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
@@ -97,7 +98,12 @@ for _command in (*cli_online.COMMANDS, serve):
 
 def main() -> None:
     """Run the command line."""
-    app()
+    try:
+        app()
+    except ModuleNotFoundError as missing:
+        fix = "install FedWard with requirements-coordinator.txt of the release, and not with a silo's"
+        typer.echo(f"fedward-authority: {missing.name} is not installed here; {fix}", err=True)
+        sys.exit(1)
 
 
 if __name__ == "__main__":

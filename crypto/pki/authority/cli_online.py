@@ -119,9 +119,18 @@ def admit(  # noqa: PLR0917  # typer calls it, by name
     days: Annotated[int, typer.Option(help="Days for which certificates are renewed online.")] = 730,
     redeem_days: Annotated[int, typer.Option(help="Days until the token must have been used.")] = 14,
     url: Annotated[str | None, typer.Option(help="Where the issuing authority answers: https://host:port.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="New file for the token, readable by you alone; by default it is printed.")
+    ] = None,
 ) -> None:
-    """Admit a party and print its one-time token. Give it to the party over a channel that both trust."""
+    """Admit a party and make its one-time token. Give it to the party over a channel that both trust."""
     with diagnosed():
+        if out is not None:
+            # Before the register has the admission: a token that cannot be written is lost.
+            require_new(out)
+            if not out.absolute().parent.is_dir():
+                msg = f"the folder of {out} does not exist; make it, or choose another path with --out"
+                raise EnrolmentError(msg)
         subject = Subject(Identity(role, name), data_set, institution)
         token = root.admit(
             folder,
@@ -137,7 +146,10 @@ def admit(  # noqa: PLR0917  # typer calls it, by name
             f" {token.admission.redeem_until:%Y-%m-%d %H:%M} UTC:",
             err=True,
         )
-        typer.echo(token.text())
+        if out is None:
+            typer.echo(token.text())
+        else:
+            write_new(out, f"{token.text()}\n".encode("ascii"), secret=True)
 
 
 def readmit(

@@ -57,9 +57,8 @@ def enrol(  # noqa: PLR0917  # typer calls it, by name
     if not config.exists():
         write_new(config, agent_text(address, done, proxy, key_passphrase).encode(), secret=False)
     typer.echo("\n".join(telling.lines(done)))
-    typer.echo(
-        f"next: a policy for the data set {done.subject.data_set} in {folder / 'policy.yaml'}, then data in {config}"
-    )
+    policy = f"fedward-silo policy new --data-set {done.subject.data_set} --out {folder / 'policy.yaml'}"
+    typer.echo(f"next: a policy ({policy}), then data in {config}")
 
 
 def _request(

@@ -68,7 +68,7 @@ def data(subject: Subject) -> Finding:
         raise Skipped("the policy fails") from None  # noqa: EM101, TRY003  # the whole text
     source = source_of(subject.settings, study, held)
     if source is None:
-        raise SiloError(no_data("agent.yaml", study.name))
+        raise SiloError(no_data("agent.yaml", study.name, subject.settings.named))
     gone = is_missing(source)
     if gone is not None:
         msg = f"the data are not there: {gone}; fix data or databases in agent.yaml"

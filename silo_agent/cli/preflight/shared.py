@@ -290,7 +290,10 @@ def _handshake(subject: Subject) -> Finding:
     try:
         identity = trust.identify(pem, role=Role.COORDINATOR)
     except CryptoError as error:
-        msg = f"the coordinator's certificate does not count, tell its operator: {error}"
+        msg = (
+            f"what answers at {settings.coordinator} is not the consortium's coordinator, or its certificate does not"
+            f" count ({error}); compare the address in agent.yaml with what the operator told you, and tell them"
+        )
         raise OSError(msg) from None
     if alpn != "h2":
         msg = f"{protocol}, but the answer does not speak HTTP/2 ({alpn}); a proxy that opens TLS may be on the way"
@@ -363,7 +366,7 @@ def ledger(subject: Subject) -> Finding:
     try:
         genesis, entries = read_history(subject.ledger)
     except LedgerMissingError as fault:
-        return Finding("ledger", Status.FAILS, f"{fault}; for a new data set: fedward-silo ledger create")
+        return Finding("ledger", Status.FAILS, str(fault))
     for item in held:
         require_head(genesis, entries, item.checkpoint.head)
     # Not how many: an entry that notes a fault may follow from a record.

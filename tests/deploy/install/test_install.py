@@ -94,7 +94,8 @@ PYTHON = """#!/bin/sh
 case "$1 $2" in
   "-m venv")
     mkdir -p "$3/bin" && cp "$0" "$3/bin/python"
-    for program in "$3/bin/fedward-silo" "$3/bin/fedward-coordinator"; do
+    for program in silo coordinator authority; do
+      program=$3/bin/fedward-$program
       printf '#!/bin/sh\\n' > "$program"; chmod +x "$program"
     done ;;
   "-m pip") touch "$(dirname "$0")/../installed" ;;

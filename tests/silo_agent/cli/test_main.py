@@ -30,7 +30,9 @@ from silo_agent.models import fairness
 from silo_agent.models.fairness import Report
 from silo_agent.oversight.signing import sign_file
 from silo_agent.protocol.client import CallRefused
+from silo_agent.storage.folders import StateFolder
 from silo_agent.storage.state import Ending, State
+from silo_agent.storage.waiting import note
 from support.cosigners import cosigned
 from support.ledgers import NORTH
 from support.local_federation import write_patients
@@ -437,12 +439,22 @@ def test_a_configuration_that_cannot_be_used_is_a_sentence(hospital, sentence, c
 
 # --- run --------------------------------------------------------------------------------------------------------------
 def test_without_a_ledger_the_agent_does_not_start(hospital, sentence):
-    assert "ledger.sqlite3" in sentence("run", "-c", hospital)
+    said = sentence("run", "-c", hospital)
+    assert f"{hospital.parent / 'state' / 'ledger.sqlite3'}: there is no ledger" in said
+    assert "fedward-silo ledger create" in said
 
 
 def test_without_a_policy_the_agent_does_not_start(hospital, sentence):
     (hospital.parent / "policy.yaml").unlink()
-    assert "field policy: there is no file" in sentence("run", "-c", hospital)
+    said = sentence("run", "-c", hospital)
+    assert "field policy: there is no file" in said
+    assert "fedward-silo policy new" in said
+
+
+def test_a_program_of_which_a_part_is_not_installed_says_which_file_has_it(hospital, monkeypatch, sentence):
+    monkeypatch.setitem(sys.modules, "silo_agent.learning.lean", None)
+    said = sentence("run", "-c", hospital)
+    assert "silo_agent.learning.lean is not installed here; install FedWard with requirements-silo.txt" in said
 
 
 def test_studies_that_ended_are_told(hospital, monkeypatch):
@@ -630,6 +642,28 @@ def test_an_agent_that_never_ran_knows_no_study_and_gets_no_state_by_the_questio
     assert "warning: this silo's certificate expires on" in invoke("studies", "-c", hospital).stderr
 
 
+def test_a_study_that_waits_here_for_data_is_listed_until_it_begins(hospital, studied):
+    folder = StateFolder(hospital.parent / "state")
+    for study in (studied, tiny_study(name="other")):
+        note(folder, study, datetime(2026, 11, 6, 15, 4, tzinfo=UTC))
+    shown = " ".join(invoke("studies", "-c", hospital).output.split())
+    assert "waits for data" in shown
+    listed = json.loads(invoke("studies", "--json", "-c", hospital).stdout)
+    assert [(one["name"], one.get("asked")) for one in listed] == [
+        ("tiny", None),
+        ("other", "2026-11-06T15:04:00+00:00"),
+    ]
+
+
+def test_an_approval_says_whether_a_study_waits_for_it(hospital):
+    folder, study = StateFolder(hospital.parent / "state"), tiny_study(name="other")
+    note(folder, study, datetime(2026, 11, 6, 15, 4, tzinfo=UTC))
+    data = "tiny"
+    for name, waits in (("other", True), (study.digest[:12], True), ("othr", False)):
+        done = invoke("study", "approve", name, "--data", data, "-c", hospital)
+        assert (f"those that do: other {study.digest[:12]}" in done.stderr) is not waits
+
+
 def test_studies_are_listed_and_found_by_name_digest_or_its_beginning(hospital, studied, sentence):
     listed = json.loads(invoke("studies", "--json", "-c", hospital).stdout)
     assert listed == [{"name": "tiny", "digest": studied.digest, "committed": 2, "why": ""}]
@@ -666,6 +700,8 @@ def newcomers(hospital):
 def test_predictions_are_printed_as_csv_and_told_in_a_line_with_the_model_that_made_them(hospital, studied, newcomers):
     done = invoke("predict", studied.digest[:8], newcomers, "--unknown-domain", "ensemble", "-c", hospital)
     assert done.exit_code == 0
+    by_name = invoke("predict", studied.name, newcomers, "--unknown-domain", "ensemble", "-c", hospital)
+    assert by_name.stdout == done.stdout
     rows = [line.split(",") for line in done.stdout.splitlines()]
     assert rows[0] == ["record", "patient", "domain", "how", "probability_0", "probability_1", "predicted"]
     assert [row[:4] for row in rows[1:]] == [

@@ -67,5 +67,10 @@ def test_the_coordinators_help_loads_no_server(folder):
     assert not loaded(folder, "coordinator.cli", "--help") & (HEAVY | SERVING)
 
 
+def test_what_a_dry_round_starts_needs_no_package_of_a_coordinator_alone(folder):
+    """A silo's requirements have neither; `fedward dry-round` makes an authority with them."""
+    assert not loaded(folder, "crypto.pki.authority.cli", "--help") & {"asn1crypto", "cheroot"}
+
+
 def test_a_price_still_loads_what_counts_it(folder):
     assert "dp_accounting" in loaded(folder, "silo_agent.cli.main", "ledger", "show", "--json")

@@ -80,6 +80,10 @@ def test_faults_of_the_whole_file_are_refused_by_every_reader(write, tmp_path, r
     for path, why in (
         (tmp_path / "absent.csv", "no file"),
         (write(GOOD, header=HEADER.replace("sex", "gender"), name="0.csv"), "column 'sex'"),
+        (
+            write(GOOD, name="no header.csv", header="p1,1"),
+            "found none of the 7 columns that the study needs, expected",
+        ),
         (write(GOOD + ",1", header=HEADER + ",sex", name="1.csv"), "2 columns of this name"),
         (write(GOOD, header=HEADER.replace("id", "\udcfc"), name="2.csv"), "UTF-8"),
         (write(GOOD, header=HEADER.replace("id", '"id'), name="3.csv"), "closed quotes"),

@@ -46,6 +46,17 @@ def online(run, tmp_path):
     return tmp_path
 
 
+@pytest.mark.usefixtures("online")
+def test_a_token_goes_into_a_new_file_that_only_the_owner_reads(run, tmp_path):
+    admit = ("admit", "root", *NORTH, "--data-set", "north-ward", "--url", "https://a.example:8443", "--out")
+    assert "the folder of none/north.token does not exist" in run(*admit, "none/north.token", code=1).output
+    assert not run(*admit, "north.token").stdout
+    path = tmp_path / "north.token"
+    assert path.read_text().startswith("fedward1.")
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert "north.token exists already" in run(*admit, "north.token", code=1).output
+
+
 def test_a_party_is_admitted_certified_and_revoked(run, online):
     done = run("admit", "root", *NORTH, "--data-set", "north-ward", "--url", "https://a.example:8443")
     token = Token.parse(done.stdout)

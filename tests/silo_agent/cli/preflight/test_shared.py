@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from cryptography.hazmat.primitives import serialization
 
+from crypto.errors import CertificateError
 from crypto.pki.chain import Bundle
 from crypto.pki.revocation import RevocationLists
 from crypto.pki.standing import Standing
@@ -160,6 +161,20 @@ def test_what_stands_in_the_coordinators_place_is_noticed(subject, listener, mon
     assert checks["TLS"].status is Status.FAILS
     assert text in checks["TLS"].text
     assert checks["coordinator"].status is Status.SKIPPED
+
+
+def test_a_server_of_the_consortium_that_is_no_coordinator_is_named_by_its_address(subject, monkeypatch):
+    def identify(*_, role):
+        msg = f"it is no {role}"
+        raise CertificateError(msg)
+
+    monkeypatch.setattr(shared.Trust, "identify", identify)
+    made = subject()
+    text = found(made)["TLS"].text
+    assert (
+        f"what answers at {made.settings.coordinator} is not the consortium's coordinator, or its certificate does not count (it is no"
+        in text
+    )
 
 
 @pytest.mark.parametrize(
