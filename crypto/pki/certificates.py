@@ -161,6 +161,9 @@ class Trust:
         subject = subject_of(certificate)
         _check_usage(certificate, subject.identity)
         admission = None if issuer.above is None else self._admission(certificate, subject, issuer.above)
+        if admission is not None:
+            # In a change of root an issuing authority is under both. Who knows one root alone must see that one.
+            issuer = self.bundle.under([admission[0].root]).twin_of(issuer) or issuer
         return Holder(certificate, subject, issuer, admission)
 
     def identify(

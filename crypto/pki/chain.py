@@ -108,6 +108,12 @@ class Bundle:
         kept = tuple(one for one in self.roots if one.fingerprint in roots)
         return Bundle(kept, tuple(one for one in self.issuing if one.above in kept))
 
+    def twin_of(self, issuing: Authority) -> Authority | None:
+        """Return the authority here of the same name and key, as long-lived as may be, or None."""
+        name, key = issuing.certificate.subject, issuing.certificate.public_key()
+        twins = [one for one in self.issuing if (one.certificate.subject, one.certificate.public_key()) == (name, key)]
+        return issuing if issuing in twins else max(twins, key=lambda one: one.ends, default=None)
+
     def root(self, fingerprint: str) -> Authority | None:
         """Return the root of this fingerprint, or None."""
         return next((root for root in self.roots if root.fingerprint == fingerprint), None)

@@ -54,7 +54,8 @@ def enrol(
         msg = f"{CERTIFICATE_FILE} exists already; a running program renews it, and a new party needs a new folder"
         raise EnrolmentError(msg)
     bundle_pem = unverified(at, proxy)
-    root = Bundle.read(bundle_pem).root(token.root_fingerprint)
+    shown = Bundle.read(bundle_pem).under([token.root_fingerprint])
+    root = shown.root(token.root_fingerprint)
     if root is None:
         msg = (
             f"the service at {at} does not know the root that made the token (SHA-256 {token.root_fingerprint}), so"
@@ -62,7 +63,7 @@ def enrol(
         )
         raise EnrolmentError(msg)
     token.admission.verify(root.certificate)
-    link = Link(at, root.pem, proxy)
+    link = Link(at, shown.pem, proxy)
     asked = token.admission
     if not (folder / KEY_FILE).exists():
         create_request(folder, asked.subject, asked.hosts, passphrase=passphrase)
