@@ -109,7 +109,7 @@ class Link:
                 f" ({error.verify_message}); check the URL and this machine's clock, and ask the authority"
             )
             raise EnrolmentError(msg) from None
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, http.client.HTTPException, ValueError) as error:  # ValueError: a port or name that is none
             raise _unreachable(self.url, self.proxy, error) from None
 
 
@@ -123,7 +123,7 @@ def unverified(url: str, proxy: str | None = None) -> bytes:
     context.verify_mode = ssl.CERT_NONE
     try:
         status, body, _ = _exchange(url, proxy, context, ("GET", "/authority.pem", {}, b""))
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, http.client.HTTPException, ValueError) as error:  # ValueError: a port or name that is none
         raise _unreachable(url, proxy, error) from None
     return Link(url, b"")._ok(status, body)  # noqa: SLF001  # of this module
 
