@@ -53,8 +53,8 @@ def enrol(
     if (folder / CERTIFICATE_FILE).exists():
         msg = f"{CERTIFICATE_FILE} exists already; a running program renews it, and a new party needs a new folder"
         raise EnrolmentError(msg)
-    offered = Bundle.read(unverified(at, proxy))
-    root = offered.root(token.root_fingerprint)
+    shown = Bundle.read(unverified(at, proxy)).under([token.root_fingerprint])
+    root = shown.root(token.root_fingerprint)
     if root is None:
         msg = (
             f"the service at {at} does not know the root that made the token (SHA-256 {token.root_fingerprint}), so"
@@ -62,9 +62,7 @@ def enrol(
         )
         raise EnrolmentError(msg)
     token.admission.verify(root.certificate)
-    # While a root is changed the service shows the chain to the old one, so this end knows the other chain itself.
-    under = b"".join(one.pem for one in offered.issuing if one.above == root)
-    link = Link(at, root.pem + under, proxy)
+    link = Link(at, shown.pem, proxy)
     asked = token.admission
     if not (folder / KEY_FILE).exists():
         create_request(folder, asked.subject, asked.hosts, passphrase=passphrase)

@@ -1,6 +1,6 @@
 """Speaks with an issuing authority over HTTPS (`authority.service.est`), through a hospital's proxy if there is one.
 
-Guarantees: the service is believed only if its certificate ends at one of the given roots and names its host; only
+Guarantees: the service is believed only if its certificate ends at a given authority and names its host; only
 `unverified` asks without that, and it sends nothing. Answers are bounded. Every failure is one `EnrolmentError`.
 """
 
@@ -36,7 +36,8 @@ class Link:
 
     url: str
     """https://host:port"""
-    roots_pem: bytes
+    trusted_pem: bytes
+    """Roots, and issuing authorities under them (`chain.Bundle`)."""
     proxy: str | None = None
     """http://host:port of a proxy that knows HTTP CONNECT."""
 
@@ -96,7 +97,9 @@ class Link:
         self, method: str, path: str, headers: dict[str, str], body: bytes = b"", shown: Shown | None = None
     ) -> tuple[int, bytes, str | None]:
         try:
-            context = ssl.create_default_context(cadata=self.roots_pem.decode())
+            context = ssl.create_default_context(cadata=self.trusted_pem.decode())
+            # The service shows one certificate of its authority. In a change of root there are two, of one key.
+            context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
             if shown is not None:
                 context.load_cert_chain(shown[0], shown[1], shown[2] or b"")
             return _exchange(self.url, self.proxy, context, (method, path, headers, body))
@@ -106,7 +109,7 @@ class Link:
                 f" ({error.verify_message}); check the URL and this machine's clock, and ask the authority"
             )
             raise EnrolmentError(msg) from None
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, http.client.HTTPException, ValueError) as error:  # ValueError: a port or name that is none
             raise _unreachable(self.url, self.proxy, error) from None
 
 
@@ -120,7 +123,7 @@ def unverified(url: str, proxy: str | None = None) -> bytes:
     context.verify_mode = ssl.CERT_NONE
     try:
         status, body, _ = _exchange(url, proxy, context, ("GET", "/authority.pem", {}, b""))
-    except (OSError, http.client.HTTPException) as error:
+    except (OSError, http.client.HTTPException, ValueError) as error:  # ValueError: a port or name that is none
         raise _unreachable(url, proxy, error) from None
     return Link(url, b"")._ok(status, body)  # noqa: SLF001  # of this module
 

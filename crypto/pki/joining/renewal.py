@@ -71,10 +71,10 @@ class Times:
 
 
 def link_for(credential: Credential, url: str | None, proxy: str | None = None) -> Callable[[], Link] | None:
-    """Return the way to the issuing authority, under the roots that are trusted at the time; None without an URL."""
+    """Return the way to the issuing authority, under the authorities that are trusted then; None without an URL."""
     if url is None:
         return None
-    return lambda: Link(url, credential.trust.bundle.roots_pem, proxy)
+    return lambda: Link(url, credential.trust.bundle.pem, proxy)
 
 
 def live_lists(credential: Credential, now: datetime) -> list[Listed]:
@@ -130,7 +130,7 @@ def look(authority: Path, url: str, proxy: str | None = None) -> Standing:
 
     `authority` has this party's roots. Raises `CertificateError` as `fetch`, `EnrolmentError`.
     """
-    link = Link(url, _bundle(authority).roots_pem, proxy)
+    link = Link(url, _bundle(authority).pem, proxy)
     merged, lists_pem, fault = _counting(authority, link, link.lists()[1] or b"", b"")
     if fault is not None:
         raise CertificateError(fault)
@@ -166,7 +166,7 @@ def load(files: Files, url: str | None, proxy: str | None = None) -> Credential:
             raise
         why = ""
         try:
-            fetch(files, Link(url, _bundle(files.authority).roots_pem, proxy))
+            fetch(files, Link(url, _bundle(files.authority).pem, proxy))
         except (EnrolmentError, CertificateError) as second:
             why = f". No newer lists could be fetched: {second}"
         try:

@@ -14,7 +14,7 @@ from crypto.pki.joining import renewal
 from crypto.pki.joining.enrol import enrol
 from crypto.pki.joining.renewal import Files, Renewal
 from crypto.pki.key_files import read_passphrase
-from support.online import Online, load, serving
+from support.online import Online, load, serving, subject
 
 
 def with_url(token, url):
@@ -60,6 +60,39 @@ def test_no_root_but_the_tokens_is_taken_from_a_service_whose_key_was_stolen(tmp
         enrol(tmp_path / "north", online.admit("silo", "north"), url=there)
     trusted = load(tmp_path / "north").trust.bundle
     assert [one.name for one in trusted.all] == ["Root of tests", "Issuing of tests"]
+
+
+def test_in_a_change_of_root_a_service_under_both_serves_who_knows_one(tmp_path):
+    online, second = Online(tmp_path / "online"), tmp_path / "second"
+    before = online.enrol("coordinator", "hub")
+    root.init(second, "Second", 99, predecessor=online.root)
+    online.authority.authority_pem += root.delegate(
+        second, (online.issuing / issuing.REQUEST_FILE).read_bytes(), days=90, hosts=["localhost"]
+    )
+    with (online.issuing / issuing.ROOT_LISTS_FILE).open("ab") as lists:
+        lists.write(root.publish(second, 5))
+    online.authority = replace_bundle(online)
+    token = root.admit(second, subject("silo", "north"), days=30, redeem_days=5)
+    with serving(online) as there:
+        enrol(tmp_path / "north", token, url=there)
+        with pytest.raises(CertificateError, match="a root never comes over the wire"):
+            renewal.fetch(files_of(before), renewal.link_for(load(before), there)())
+    assert load(before).trust.bundle.roots[0].name == "Root of tests"
+    (before / "authority.pem").write_bytes(online.pem)
+    online.bring_lists(before)
+    both = load(before)
+    assert both.trust.identify((tmp_path / "north" / "certificate.pem").read_bytes()).name == "north"
+    shown = [both.chain_pem, (tmp_path / "north" / "certificate.pem").read_bytes()]
+    assert [both.trust.examine(first(pem)).issuer.above.name for pem in shown] == ["Root of tests", "Second"]
+
+
+def first(pem):
+    end = b"-----END CERTIFICATE-----\n"
+    return pem[: pem.index(end) + len(end)]
+
+
+def files_of(home):
+    return Files.of(home / "certificate.pem", home / "key.pem", home / "authority.pem", None)
 
 
 def replace_bundle(online):

@@ -111,3 +111,10 @@ def test_a_service_that_stands_still_or_shouts_is_left(online, roots, tmp_path, 
     monkeypatch.setattr(module, "_MAX_ANSWER", 10)
     with odd_service(online, tmp_path, (200, b"x" * 1000, None)) as there:
         assert Link(there, roots).bundle() == b"x" * 10
+
+
+@pytest.mark.parametrize("url", ["https://localhost:99999", f"https://{'a' * 70}.example:1"])
+def test_an_url_that_no_network_knows_is_one_sentence(online, url):
+    for ask in (lambda: unverified(url), Link(url, online.pem).bundle):
+        with pytest.raises(EnrolmentError, match="cannot be reached"):
+            ask()
