@@ -19,6 +19,7 @@ import hashlib
 import io
 import json
 import os
+import shutil
 import sqlite3
 import tarfile
 import tempfile
@@ -138,6 +139,7 @@ def restore(backup: Path, state: Path, *, data_set: str, day: date, key: Callabl
         _require_newest(StateFolder(fresh), there)
         _keep_withdrawals(StateFolder(fresh), there, key)
         ended = _end_studies(fresh, day)
+        _give_to_owner(fresh, state if state.exists() else state.parent)
         aside = None
         if state.exists():
             aside = _free_name(state, day)
@@ -173,6 +175,14 @@ def _require_newest(backup: StateFolder, there: StateFolder) -> None:
             " (fedward-silo ledger recover)"
         )
         raise BackupError(msg)
+
+
+def _give_to_owner(fresh: Path, place: Path) -> None:
+    """If the administrator restores for a service's user, let everything belong to that user."""
+    owner = place.stat()
+    if os.geteuid() == 0 and owner.st_uid != 0:
+        for path in (fresh, *fresh.rglob("*")):
+            os.chown(path, owner.st_uid, owner.st_gid)
 
 
 def _keep_withdrawals(fresh: StateFolder, there: StateFolder, key: Callable[[], Holder]) -> None:
@@ -311,11 +321,17 @@ class _Hashing(io.RawIOBase):
 
 @contextlib.contextmanager
 def _private(path: Path) -> Iterator[IO[bytes]]:
-    """A new file for its owner alone, which is on the disk at the end."""
+    """A new file for its owner alone, which is on the disk at the end. A full disk is told with its place and room."""
     with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
-        yield file
-        file.flush()
-        os.fsync(file.fileno())
+        try:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        except OSError as error:
+            if error.filename is None:
+                free = shutil.disk_usage(path.parent).free
+                raise OSError(error.errno, f"{error.strerror}; {free} bytes are free there", str(path)) from None
+            raise
 
 
 @contextlib.contextmanager

@@ -116,6 +116,20 @@ def call(federation, what):
                 return
 
 
+def joins(federation, silo):
+    """How often the silo has joined, by its log."""
+    return federation.log(silo).read_text().count('"event": "joined"')
+
+
+def await_join(federation, silo, joined):
+    """A hospital that rolled back is heard again, with the state that the newer version left."""
+    deadline = time.monotonic() + SECONDS
+    while joins(federation, silo) == joined:
+        assert federation.processes[silo].poll() is None, federation.log(silo).read_text()[-3000:]
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
 def restart(federation, name):
     process = federation.processes[name]
     process.terminate()
@@ -156,6 +170,10 @@ def test_a_study_of_05_goes_on_while_the_parties_are_upgraded(tmp_path, monkeypa
         assert status.state == "finished", status.why
         assert {member.state for member in status.members} == {"active"}
         federation.wait_for_silos()
+        versions.now = old
+        joined = joins(federation, SILOS[0])
+        restart(federation, SILOS[0])
+        await_join(federation, SILOS[0], joined)
     models = {(federation.state(silo) / "model-6.safetensors").read_bytes() for silo in SILOS}
     assert len(models) == 1
     for silo in SILOS:

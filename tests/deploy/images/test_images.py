@@ -57,13 +57,22 @@ def test_an_image_runs_without_rights_and_holds_no_secret(image):
     assert not [words for words in final if words[0] == "RUN"]
 
 
+def commands(image):
+    """The commands that are run while an image is built."""
+    return re.findall(r"^RUN (.+)$", image.read_text().replace("\\\n", " "), re.MULTILINE)
+
+
+def test_both_images_are_built_by_the_same_commands():
+    assert len({tuple(line.replace(image.parent.name, "ROLE") for line in commands(image)) for image in IMAGES}) == 1
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("registries")
 def test_the_commands_of_an_image_install_the_coordinator(release, tmp_path):
     """A silo's differ by the file of requirements alone, which test_install_page installs."""
     image = DEPLOY / "images" / "coordinator" / "Containerfile"
     context, target = shutil.copytree(release, tmp_path / "release"), tmp_path / "opt" / "fedward"
-    (command,) = re.findall(r"^RUN (.+)$", image.read_text().replace("\\\n", " "), re.MULTILINE)
+    (command,) = commands(image)
     here = command.replace("/opt/fedward", str(target)).replace('--extra-index-url "${INDEX}"', "")
     subprocess.run(["bash", "-euc", here.replace("python3.11", sys.executable)], cwd=context, check=True)
     entry, words = (

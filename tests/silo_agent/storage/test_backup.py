@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import shutil
 import stat
 import tarfile
@@ -104,6 +105,18 @@ def test_a_backup_comes_back_without_keys_and_ends_what_was_running(made, state,
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.backup", "state"]
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="not root: no file can be given to somebody else")
+def test_what_the_administrator_restores_belongs_to_the_services_user(made, state, tmp_path):
+    os.chown(state, 4711, 4712)
+    done = put_back(made, state)
+    os.chown(tmp_path, 4711, 4712)
+    put_back(made, tmp_path / "new")
+    for folder in (state, tmp_path / "new"):
+        owners = {(path.stat().st_uid, path.stat().st_gid) for path in (folder, *folder.rglob("*"))}
+        assert owners == {(4711, 4712)}
+    assert done.aside.stat().st_uid == 4711
+
+
 def test_a_backup_is_made_while_an_agent_holds_the_ledger_but_never_put_back(state, tmp_path):
     with Ledger.open(StateFolder(state).ledger, NORTH, budget_epsilon=10.0) as ledger:
         ledger.note("withdrawal", "three")
@@ -203,7 +216,7 @@ def test_a_backup_that_could_not_be_completed_is_removed(state, tmp_path, monkey
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(backups, "_add", full)
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(OSError, match=rf"No space left on device; \d+ bytes are free there: '{tmp_path}/b'"):
         make_backup(state, tmp_path / "b", version="1.0", day=DAY)
     assert [path.name for path in tmp_path.iterdir()] == ["state"]
 
