@@ -45,6 +45,7 @@ def data_check(
     from silo_agent.data.sources.sql import RecordError
     from silo_agent.data.table import Written
     from silo_agent.oversight.approval import policy_of_agent
+    from silo_agent.storage.rows import withdrawn_of
 
     study, settings = load_study(study_file), AgentConfig.load(config)
     policy = policy_of_agent(StateFolder(settings.state).ledger, settings.policy)
@@ -55,7 +56,8 @@ def data_check(
     try:
         check_file(policy, study)
         identified_by, written = policy.data_set.identified_by, Written.of(policy)
-        found = check_records(path, study.data, limit, identified_by, written=written)
+        withdrawn = withdrawn_of(StateFolder(settings.state), settings.holder)
+        found = check_records(path, study.data, limit, identified_by, written=written, withdrawn=withdrawn)
     except (DataError, Refused) as error:
         msg = f"the agent would refuse {study.name}: {error}"
         raise StateError(msg) from None

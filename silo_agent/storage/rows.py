@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from crypto import sealed_file
-from crypto.entropy import Entropy
+from crypto.entropy import Entropy, SystemEntropy
 from crypto.errors import SealError
 from crypto.pki.at_rest import Holder, Vault
 from policies.durable import give_to_owner, write_pieces
@@ -53,6 +53,11 @@ class Withdrawals:
         names = self.names()
         write_whole(self._files.withdrawn, self._vault.seal(json.dumps(sorted(names | {name})).encode()))
         return name not in names
+
+
+def withdrawn_of(files: StateFolder, holder: Callable[[], Holder]) -> frozenset[str]:
+    """Who has withdrawn, for whoever only reads; no key is needed if nobody has. Raises `StateError`."""
+    return Withdrawals(files, holder(), SystemEntropy()).names() if files.withdrawn.exists() else frozenset()
 
 
 def _purpose(folder: StudyFolder) -> str:
