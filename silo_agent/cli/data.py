@@ -40,7 +40,7 @@ def data_check(
 ) -> None:
     """Say which records do not fit the study and would be left out. Exit code 3 if there are any."""
     # Decoders and the Parquet reader take a while to load; the other commands stay quick.
-    from silo_agent.data.errors import DataError
+    from silo_agent.data.errors import DataAbsentError, DataError
     from silo_agent.data.reader import check_records
     from silo_agent.data.sources.sql import RecordError
     from silo_agent.data.table import Written
@@ -58,6 +58,9 @@ def data_check(
         identified_by, written = policy.data_set.identified_by, Written.of(policy)
         withdrawn = withdrawn_of(StateFolder(settings.state), settings.holder)
         found = check_records(path, study.data, limit, identified_by, written=written, withdrawn=withdrawn)
+    except DataAbsentError as error:
+        msg = f"{study.name} would wait for its data: {error}"
+        raise StateError(msg) from None
     except (DataError, Refused) as error:
         msg = f"the agent would refuse {study.name}: {error}"
         raise StateError(msg) from None
