@@ -38,6 +38,7 @@ from coordinator.core.state import Limits, Phase, Round
 from coordinator.core.study import Life, Progress, Script, StudyStateError
 from coordinator.describing import brief, describe, ended_attempt, ended_phases, in_sentences, measure, where
 from coordinator.errors import CoordinatorError
+from coordinator.institutions import one_of_each
 from coordinator.intake import Intake
 from coordinator.metrics import Metrics
 from coordinator.storage.spool import SUM_FILE, Spool
@@ -227,7 +228,9 @@ class Engine:
 
     def answer(self, silo: str, answer: Answer) -> None:
         """Take a silo's answer to an offer: it takes part or refuses."""
-        self._at(answer.place, Answered(silo, answer))
+        with self._changed:
+            answer = one_of_each(answer, self._round(answer.place).members)
+            self._at(answer.place, Answered(silo, answer))
         log.info("answered", silo=silo, **where(answer.place), refusal=answer.refusal or None)
 
     def confirm(self, silo: str, confirm: Confirm, certificate_pem: bytes = b"") -> None:

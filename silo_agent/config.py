@@ -22,19 +22,19 @@ if TYPE_CHECKING:
 class SqlSource(Closed):
     """One statement on one database, as `agent.yaml` has it."""
 
+    user_may_only_read: bool | None = None
+    """The hospital's word that the database user may only read, where nothing else keeps the agent from writing."""
     url: Annotated[str, Field(min_length=1, max_length=2000)]
     """SQLAlchemy URL without a password."""
     statement: Annotated[str, Field(min_length=1, max_length=100_000)]
     """One statement whose result has the study's columns."""
     credentials: Path | None = None
     """File with the password alone, mode 0600. If absent, the database asks for none."""
-    user_may_only_read: bool | None = Field(default=None, validate_default=True)
-    """The hospital's word that the database user may only read, where nothing else keeps the agent from writing."""
 
     @field_validator("url")
     @classmethod
-    def _check_url(cls, text: str) -> str:
-        if faults := dialects.faults(text):
+    def _check_url(cls, text: str, info: ValidationInfo) -> str:
+        if faults := dialects.faults(text, promised=info.data.get("user_may_only_read")):
             raise ValueError("; ".join(faults))
         return text
 
@@ -46,14 +46,6 @@ class SqlSource(Closed):
             msg = "write exactly one statement; a semicolon may stand only at its end (in a text write chr(59))"
             raise ValueError(msg)
         return statement
-
-    @field_validator("user_may_only_read")
-    @classmethod
-    def _check_promise(cls, promised: bool | None, info: ValidationInfo) -> bool | None:  # noqa: FBT001  # a field
-        url = info.data.get("url")
-        if url is not None and (fault := dialects.promise_fault(_parsed(url), promised)):
-            raise ValueError(fault)
-        return promised
 
     @property
     def name(self) -> str:
@@ -87,13 +79,9 @@ class SqlSource(Closed):
 
     def parsed(self) -> URL:
         """The URL, read."""
-        return _parsed(self.url)
+        from sqlalchemy import make_url
 
-
-def _parsed(url: str) -> URL:
-    from sqlalchemy import make_url
-
-    return make_url(url)
+        return make_url(self.url)
 
 
 AUTHORITY: Final = r"^https://[a-z0-9.-]+:\d+$"

@@ -61,8 +61,11 @@ def first(url: URL) -> tuple[str, ...]:
     return _FIRST.get(kind_of(url), ())
 
 
-def faults(text: str) -> list[str]:
-    """Everything that is wrong with a URL, in words that never repeat it: it may hold a password."""
+def faults(text: str, *, promised: bool | None) -> list[str]:
+    """Everything that is wrong with a URL, in words that never repeat it: it may hold a password.
+
+    `promised` is `user_may_only_read` beside it.
+    """
     from sqlalchemy import make_url
     from sqlalchemy.exc import ArgumentError
 
@@ -86,20 +89,14 @@ def faults(text: str) -> list[str]:
         found.append(
             "name the database's file, without options: sqlite:///folder/file.sqlite3 or duckdb:///file.duckdb"
         )
+    if refuses_to_write(url) and promised is not None:
+        found.append(f"remove user_may_only_read: the agent itself is kept from writing on {kind}")
+    if not refuses_to_write(url) and not promised:
+        found.append(
+            f"nothing keeps the agent from writing on {kind}, so use a database user that may only read, and say so in"
+            " a line beside the url: user_may_only_read: true"
+        )
     return found
-
-
-def promise_fault(url: URL, promised: bool | None) -> str | None:  # noqa: FBT001  # a field of agent.yaml as it stands
-    """What is wrong with `user_may_only_read` of a database; None if nothing is."""
-    kind = kind_of(url)
-    if refuses_to_write(url):
-        return None if promised is None else f"remove this field: the agent itself is kept from writing on {kind}"
-    if promised:
-        return None
-    return (
-        f"nothing keeps the agent from writing on {kind}, so use a database user that may only read, and say so here:"
-        " user_may_only_read: true"
-    )
 
 
 def package(url: URL, error: ImportError | None) -> str:

@@ -41,6 +41,13 @@ def require_apart(configs: Mapping[Path, AgentConfig]) -> None:
             other = seen.setdefault(Path(getattr(config, what)).resolve(), path)
             if other != path:
                 faults.append(f"{other} and {path} have the same {what}")
+    states = {path: config.state.resolve() for path, config in configs.items()}
+    faults += [
+        f"the state of {inner} lies in the state of {outer}"
+        for outer, above in states.items()
+        for inner, below in states.items()
+        if above in below.parents
+    ]
     ports: dict[tuple[str, int], Path] = {}
     for path, config in configs.items():
         other = ports.setdefault((config.metrics_host, config.metrics_port), path)

@@ -40,11 +40,12 @@ def data_check(
 ) -> None:
     """Say which records do not fit the study and would be left out. Exit code 3 if there are any."""
     # Decoders and the Parquet reader take a while to load; the other commands stay quick.
-    from silo_agent.data.errors import DataError
+    from silo_agent.data.errors import DataAbsentError, DataError
     from silo_agent.data.reader import check_records
     from silo_agent.data.sources.sql import RecordError
     from silo_agent.data.table import Written
     from silo_agent.oversight.approval import policy_of_agent
+    from silo_agent.storage.rows import withdrawn_of
 
     study, settings = load_study(study_file), AgentConfig.load(config)
     policy = policy_of_agent(StateFolder(settings.state).ledger, settings.policy)
@@ -54,7 +55,11 @@ def data_check(
     try:
         check_file(policy, study)
         identified_by, written = policy.data_set.identified_by, Written.of(policy)
-        found = check_records(path, study.data, limit, identified_by, written=written)
+        withdrawn = withdrawn_of(StateFolder(settings.state), settings.key_holder)
+        found = check_records(path, study.data, limit, identified_by, written=written, withdrawn=withdrawn)
+    except DataAbsentError as error:
+        msg = f"{study.name} would wait for its data: {error}"
+        raise StateError(msg) from None
     except (DataError, Refused) as error:
         msg = f"the agent would refuse {study.name}: {error}"
         raise StateError(msg) from None

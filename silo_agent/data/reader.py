@@ -12,7 +12,7 @@ For people inside the hospital, a record with a value outside the schema is a fa
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -176,19 +176,34 @@ def fitting_records(
 
 
 def check_records(
-    path: Source, schema: DataSchema, listed: int, identified_by: Sequence[str] = (), *, written: Written | None = None
+    path: Source,
+    schema: DataSchema,
+    listed: int,
+    identified_by: Sequence[str] = (),
+    *,
+    written: Written | None = None,
+    withdrawn: Collection[str] = (),
 ) -> Check:
     """Return what `read_fitting_records` would leave out, with the first `listed` faults. Raises `DataError` too."""
-    return read_checked_records(path, schema, listed, identified_by, written=written)[1]
+    return read_checked_records(path, schema, listed, identified_by, written=written, withdrawn=withdrawn)[1]
 
 
 def read_checked_records(
-    path: Source, schema: DataSchema, listed: int, identified_by: Sequence[str] = (), *, written: Written | None = None
+    path: Source,
+    schema: DataSchema,
+    listed: int,
+    identified_by: Sequence[str] = (),
+    *,
+    written: Written | None = None,
+    withdrawn: Collection[str] = (),
 ) -> tuple[Records, Check]:
-    """Read the records that fit, as for training, and say what was left out. Only for people inside the hospital."""
+    """Read the records that fit, as for training, and say what was left out. Only for people inside the hospital.
+
+    Of the people in `withdrawn`, each named as in `Records.identities`, nothing is read or counted.
+    """
     schema = schema if written is None else written.schema(schema)
     faults = Faults(listed)
-    reading = _reading(path, schema, identified_by, faults, written)
+    reading = _reading(path, schema, identified_by, faults, written, withdrawn=withdrawn)
     records = _fitting(reading, folder_of(path), schema)
     left_out = reading.table.broken + len(reading.table.rows) - len(records)
     return records, Check(faults.first(), faults.total, len(records), left_out)
@@ -211,19 +226,33 @@ class Looked:
 
 
 def look_at_records(
-    path: Source, schema: DataSchema, faults: Faults, identified_by: Sequence[str] = (), *, written: Written
+    path: Source,
+    schema: DataSchema,
+    faults: Faults,
+    identified_by: Sequence[str] = (),
+    *,
+    written: Written,
+    withdrawn: Collection[str] = (),
 ) -> Looked:
     """Read as for training, and keep what did not fit beside it; `faults` gets why. Raises `DataError`."""
     schema = written.schema(schema)
-    reading = _reading(path, schema, identified_by, faults, written)
+    reading = _reading(path, schema, identified_by, faults, written, withdrawn=withdrawn)
     records = _fitting(reading, folder_of(path), schema)
     return Looked(reading.table, reading.fits, records, reading.spelt)
 
 
 def _reading(
-    path: Source, schema: DataSchema, identified_by: Sequence[str], faults: Faults, written: Written | None
+    path: Source,
+    schema: DataSchema,
+    identified_by: Sequence[str],
+    faults: Faults,
+    written: Written | None,
+    *,
+    withdrawn: Collection[str] = (),
 ) -> Reading:
     table = read_table(path, schema, faults, identified_by=_identifying(schema, identified_by))
+    if schema.patient is not None or table.identities:
+        table = table.without(withdrawn, schema.patient)
     return _reading_of(table, faults, written)
 
 

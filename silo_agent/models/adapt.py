@@ -73,7 +73,9 @@ def adapt(
     study = shared.study
     part = adapting.part_of(study, part)
     file, _ = file_of(study, data, cohorts)
-    records, check = read_checked_records(file, study.data, LISTED, cohorts.identified_by, written=cohorts.written)
+    records, check = read_checked_records(
+        file, study.data, LISTED, cohorts.identified_by, written=cohorts.written, withdrawn=cohorts.withdrawn
+    )
     if check.left_out and not check.kept:
         raise DataError(check.faults, check.total)
     if NOBODY in records.identities:

@@ -9,7 +9,7 @@ each cohort were scored. A record that does not fit the study is skipped and cou
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -60,6 +60,8 @@ class Cohorts:
     identified_by: Sequence[str]
     files: Mapping[str, Path]
     written: Written | None = None
+    withdrawn: Collection[str] = ()
+    """Who has withdrawn, as in `Records.identities`. No record of theirs is read."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,9 @@ def evaluate(
     # A file of other people need not have the columns that identify records here.
     identified_by = cohorts.identified_by if own or held_out else ()
     written = None if in_study_form else cohorts.written
-    records, check = read_checked_records(file, study.data, _LISTED, identified_by, written=written)
+    records, check = read_checked_records(
+        file, study.data, _LISTED, identified_by, written=written, withdrawn=cohorts.withdrawn
+    )
     if check.left_out and not check.kept:
         raise DataError(check.faults, check.total)
     patients, untouched = None, None

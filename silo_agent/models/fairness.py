@@ -74,7 +74,9 @@ def report(folder: Path, round_number: int, cohorts: Cohorts, *, personal_kept: 
     if file is None:
         msg = f"agent.yaml names no file for the study {study.name!r}; add one under data"
         raise NoFileError(msg)
-    records, check = read_checked_records(file, study.data, 3, cohorts.identified_by, written=cohorts.written)
+    records, check = read_checked_records(
+        file, study.data, 3, cohorts.identified_by, written=cohorts.written, withdrawn=cohorts.withdrawn
+    )
     if check.left_out and not check.kept:
         raise DataError(check.faults, check.total)
     held_out = split(records, cohorts.data_set, cohorts.holdout)[1]

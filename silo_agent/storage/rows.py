@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from crypto import sealed_file
-from crypto.entropy import Entropy
+from crypto.entropy import Entropy, SystemEntropy
 from crypto.errors import SealError
 from crypto.pki.at_rest import Holder, Vault
 from policies.durable import give_to_owner, write_pieces
@@ -59,6 +59,11 @@ def join(files: StateFolder, others: StateFolder, holder: Holder, entropy: Entro
     """Enter everybody on the list of another folder into this one's. Raises `StateError` if a list does not open."""
     names = Withdrawals(files, holder, entropy).names() | Withdrawals(others, holder, entropy).names()
     write_whole(files.withdrawn, Vault(holder, _PURPOSE, entropy).seal(json.dumps(sorted(names)).encode()))
+
+
+def withdrawn_of(files: StateFolder, holder: Callable[[], Holder]) -> frozenset[str]:
+    """Who has withdrawn, for whoever only reads; no key is needed if nobody has. Raises `StateError`."""
+    return Withdrawals(files, holder(), SystemEntropy()).names() if files.withdrawn.exists() else frozenset()
 
 
 def _purpose(folder: StudyFolder) -> str:

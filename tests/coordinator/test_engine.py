@@ -269,6 +269,15 @@ def test_nothing_is_said_that_is_not_stored(engine, monkeypatch):
     assert engine.status("tiny").waiting_for == STUDY.silos[1:]
 
 
+def test_a_second_silo_of_an_institution_leaves_the_study(engine, monkeypatch):
+    monkeypatch.setattr("coordinator.institutions._institution", lambda one: None if one.silo == "south" else "charite")
+    answer_all(engine)
+    state = engine.status("tiny")
+    assert state.state == "ended"
+    assert STUDY.silos == ("north", "south", "west")
+    assert "west left (institution: north is of the institution charite too" in state.why
+
+
 def test_the_clock_goes_on_after_a_fault_of_the_database(engine, clock, monkeypatch):
     failed = []
 

@@ -105,9 +105,7 @@ def test_a_password_in_the_configuration_is_refused_and_never_shown(write):
 
 def test_a_database_that_cannot_keep_the_agent_from_writing_needs_the_hospitals_word(write):
     source = {"url": "mssql+pyodbc://reader@db/ward", "statement": "SELECT 1"}
-    with pytest.raises(
-        DocumentError, match=r"agent\.yaml: field databases\.lung\.user_may_only_read: .*writing on mssql"
-    ):
+    with pytest.raises(DocumentError, match=r"agent\.yaml: field databases\.lung\.url: .*writing on mssql"):
         AgentConfig.load(write(databases={"lung": source}))
     AgentConfig.load(write(databases={"lung": {**source, "user_may_only_read": True}}))
 

@@ -83,6 +83,11 @@ def test_what_belongs_to_one_silo_is_not_shared(tmp_path):
 
     lung, heart = config(tmp_path, "lung"), config(tmp_path, "heart")
     apart(lung, heart)
+    (tmp_path / "linked").symlink_to("lung-state")
+    with pytest.raises(SiloError, match=r"lung\.yaml and .*heart\.yaml have the same state"):
+        apart(lung, config(tmp_path, "heart", state="x/../linked"))
+    with pytest.raises(SiloError, match=r"the state of .*heart\.yaml lies in the state of .*lung\.yaml"):
+        apart(lung, config(tmp_path, "heart", state="linked/heart"))
     both = {"state": "lung-state", "key": "lung.key", "metrics_port": 9444}
     with pytest.raises(SiloError) as refused:
         apart(config(tmp_path, "lung", metrics_port=9444), config(tmp_path, "heart", **both))

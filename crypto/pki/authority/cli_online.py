@@ -146,6 +146,11 @@ def admit(  # noqa: PLR0917  # typer calls it, by name
             f" {token.admission.redeem_until:%Y-%m-%d %H:%M} UTC:",
             err=True,
         )
+        if role is Role.SILO and institution is None:
+            typer.echo(
+                f"{name} has no --institution, so nothing keeps another silo of whoever runs it out of its studies",
+                err=True,
+            )
         if out is None:
             typer.echo(token.text())
         else:

@@ -60,6 +60,8 @@ def data(subject: Subject) -> Finding:
     from silo_agent.data.sources.sql import RecordError, is_missing
     from silo_agent.data.table import Written
     from silo_agent.storage.approvals import no_data, source_of
+    from silo_agent.storage.folders import StateFolder
+    from silo_agent.storage.rows import withdrawn_of
 
     study = subject.study
     try:
@@ -74,7 +76,8 @@ def data(subject: Subject) -> Finding:
         msg = f"the data are not there: {gone}; fix data or databases in agent.yaml"
         raise SiloError(msg)
     try:
-        found = profile(source, study.data, held.data_set.identified_by, Written.of(held))
+        withdrawn = withdrawn_of(StateFolder(subject.settings.state), subject.settings.key_holder)
+        found = profile(source, study.data, held.data_set.identified_by, Written.of(held), withdrawn)
     except RecordError as error:
         msg = f"the statement fails on the records, so the agent would send noise alone: {error.found}"
         raise SiloError(msg) from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -77,10 +77,16 @@ class _ByColumn(Faults):
         self.counted[fault.column] += 1
 
 
-def profile(source: Source, schema: DataSchema, identified_by: Sequence[str], written: Written) -> Profile:
+def profile(
+    source: Source,
+    schema: DataSchema,
+    identified_by: Sequence[str],
+    written: Written,
+    withdrawn: Collection[str] = (),
+) -> Profile:
     """Read the records as for training, and count. Raises `DataError`, and `RecordError` for a database."""
     faults = _ByColumn()
-    looked = look_at_records(source, schema, faults, identified_by, written=written)
+    looked = look_at_records(source, schema, faults, identified_by, written=written, withdrawn=withdrawn)
     schema = written.schema(schema)
     records, rows = looked.records, len(looked.table.rows)
     labels = leaks.above_median(records.labels) if schema.label.number is not None else records.labels

@@ -8,6 +8,7 @@ from crypto.entropy import SystemEntropy
 from policies.documents.document import DocumentError
 from policies.ledger.ledger import Ledger, read_history
 from silo_agent.cli import main
+from silo_agent.cli.models import cohorts_of
 from silo_agent.config import AgentConfig
 from silo_agent.learning.learner import Learner
 from silo_agent.storage.errors import StateError
@@ -178,6 +179,9 @@ def test_a_person_who_withdraws_is_out_of_what_studies_keep_and_of_what_they_rea
     done = withdraw(hospital, "p3")
     assert done.output.startswith("withdrawn (who had withdrawn before); 0 rows")
     assert "check the cells: patient" in done.output
+    assert "p3" in cohorts_of(settings).withdrawn, "for evaluate, adapt and fairness"
+    checked = invoke(write_yaml(quick_path / "again.yaml", tiny_document()), "-c", hospital)
+    assert "12 records fit and 0 would" in checked.output, "without p3, and with p99"
 
 
 def test_a_withdrawal_needs_the_cells_that_the_policy_names(hospital):

@@ -53,6 +53,7 @@ def test_records_that_do_not_fit_are_skipped_and_a_file_without_others_is_refuse
         file.write("late,z,50,5,1\n")
     found = adapt(model, data, COHORTS, most=1, device="cpu")
     assert found.skipped == 1
+    assert adapt(model, data, replace(COHORTS, withdrawn={"late"}), most=1, device="cpu").skipped == 0
     assert "column 'group'" in found.faults[0]
     data.write_text("patient,group,age,lactate,ill\np,z,50,x,7\n")
     with pytest.raises(DataError) as refused:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from silo_agent.data.errors import DataError
-from silo_agent.data.reader import read_records
+from silo_agent.data.reader import check_records, read_records
 from silo_agent.data.split import split
 from silo_agent.learning.choice.choice import Choice, Compared
 from silo_agent.learning.errors import ModelFileError
@@ -152,6 +152,15 @@ def test_a_damaged_choice_is_an_error(folder):
 def own(folder, study, **changes):
     """The cohorts of a hospital whose own file is own.csv."""
     return replace(COHORTS, files={study.name: folder / "own.csv"}, **changes)
+
+
+def test_who_has_withdrawn_is_scored_by_nobody(folder, study):
+    gone = frozenset(read_records(folder / "own.csv", study.data).identities[:7])
+    found = evaluate(folder, 2, None, own(folder, study, withdrawn=gone))
+    assert (sum(one.records for one in found.shared), found.skipped) == (400 - 7, 0)
+    # A file whose records do not say whose they are has nobody to leave out.
+    by_record = study.data.model_copy(update={"patient": None})
+    assert check_records(folder / "own.csv", by_record, 1, withdrawn=gone).kept == 400
 
 
 def test_held_out_scores_exactly_the_patients_whom_training_never_sees(folder, study):

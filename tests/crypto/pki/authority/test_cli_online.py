@@ -59,6 +59,7 @@ def test_a_token_goes_into_a_new_file_that_only_the_owner_reads(run, tmp_path):
 
 def test_a_party_is_admitted_certified_and_revoked(run, online):
     done = run("admit", "root", *NORTH, "--data-set", "north-ward", "--url", "https://a.example:8443")
+    assert "north has no --institution" in done.stderr
     token = Token.parse(done.stdout)
     assert "admitted fedward://silo/north with the data set north-ward until" in done.stderr
     assert token.url == "https://a.example:8443"
