@@ -59,7 +59,7 @@ _CHARGES: Final = (Debit, InForce, Recovery)
 _CGROUP: Final = Path("/sys/fs/cgroup/memory.max")
 
 
-class Skipped(Exception):  # noqa: N818  # not an error: what the check needs has failed, and that is a finding itself
+class Skipped(SiloError):  # noqa: N818  # what the check needs has failed, and that is a finding itself
     """A check cannot be made. The text says what it needs."""
 
 
