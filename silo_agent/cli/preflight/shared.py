@@ -33,6 +33,7 @@ from policies.ledger.chain import Entry
 from policies.ledger.cosign import Cosigned, require_head
 from policies.ledger.events import Debit, InForce, Recovery
 from policies.ledger.ledger import read_history
+from policies.os_errors import told
 from policies.plan import disk, memory
 from policies.plan.cost import Cost
 from policies.refusals import Refused
@@ -110,7 +111,7 @@ def guarded(name: str, check: Callable[[], Finding]) -> Finding:
     except Skipped as reason:
         return Finding(name, Status.SKIPPED, str(reason))
     except FAULTS as fault:
-        return Finding(name, Status.FAILS, str(fault))
+        return Finding(name, Status.FAILS, told(fault))
 
 
 def read_study(file: Path) -> tuple[Study | None, Finding]:
