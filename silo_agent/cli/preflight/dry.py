@@ -25,7 +25,7 @@ def dry_round(subject: Subject, limit: float) -> Finding:
     with tempfile.TemporaryDirectory(prefix="fedward-preflight-") as name:
         study = Path(name) / "study.yaml"
         durable.write_over(study, subject.study.canonical())
-        command = [sys.executable, "-m", "deploy.local", "dry-round", str(study), "--silo", subject.silo]
+        command = [sys.executable, "-P", "-m", "deploy.local", "dry-round", str(study), "--silo", subject.silo]
         command += ["--device", subject.settings.device, "--limit", str(limit)]
         code, said, failed = _run(command, limit + _SPARE)
     if code == 0:
