@@ -21,6 +21,7 @@ from crypto.errors import CryptoError
 from crypto.pki.identity import Identity, Role, Subject
 from policies.documents.study import load_study
 from policies.errors import PolicyError
+from policies.os_errors import told
 
 if TYPE_CHECKING:
     from coordinator.operating import Operator
@@ -244,7 +245,7 @@ def main() -> None:
     try:
         app()
     except (CoordinatorError, CryptoError, PolicyError, OSError) as error:
-        typer.echo(f"fedward-coordinator: {error}", err=True)
+        typer.echo(f"fedward-coordinator: {told(error)}", err=True)
         sys.exit(1)
 
 

@@ -94,6 +94,13 @@ def write_new(path: Path, content: bytes) -> None:
     sync_folder(path.parent)
 
 
+def write_over(path: Path, content: bytes) -> None:
+    """Write a file that others may read, in the place of any. It is not synced. Raises OSError that names the file."""
+    handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    with _Placed(handle, path) as file:
+        file.write(content)
+
+
 def put_in_place(fresh: Path, path: Path) -> None:
     """Give a finished file its name, replacing any file of that name in the same folder. Raises OSError."""
     _sync(fresh)

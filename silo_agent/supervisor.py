@@ -60,7 +60,7 @@ def require_apart(configs: Mapping[Path, AgentConfig]) -> None:
 
 def agent(config: Path) -> Sequence[str]:
     """Return the command of one silo's agent."""
-    return (sys.executable, "-m", "silo_agent.cli", "run", "-c", str(config))
+    return (sys.executable, "-P", "-m", "silo_agent.cli", "run", "-c", str(config))
 
 
 class Supervisor:

@@ -27,6 +27,7 @@ from deploy.local.simulate.errors import SimulationError
 from deploy.local.watching import bars, stage, watch
 from policies.documents.study import load_study
 from policies.errors import PolicyError
+from policies.os_errors import told
 from silo_agent.errors import SiloError
 
 app = typer.Typer(help="A study on one machine.", no_args_is_help=True, pretty_exceptions_enable=False)
@@ -115,7 +116,7 @@ def main() -> None:
     try:
         app()
     except (FederationError, OperatorError, PolicyError, SimulationError, SiloError, OSError) as error:
-        typer.echo(f"fedward: {error}", err=True)
+        typer.echo(f"fedward: {told(error)}", err=True)
         sys.exit(1)
 
 

@@ -17,6 +17,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from policies import durable
 from policies.accounting import accountant
 from policies.documents.policy import load_policy
 from policies.errors import ExportError
@@ -199,7 +200,7 @@ def ledger_export(
             content = statement_page(made, summarise(genesis, entries))
     beside = out.with_name(out.name + SUFFIX)
     beside.unlink(missing_ok=True)
-    out.write_bytes(content)
+    durable.write_over(out, content)
     sign_file(credential, form.value, at, content).write(beside)
     _stamp(beside, settings, credential)
     typer.echo(f"{out} and {beside.name}: {len(entries)} entries, head {made.head.sequence} {made.head.hash}")
@@ -293,7 +294,7 @@ def _stamp(signature: Path, settings: AgentConfig, credential: Credential) -> No
     except CryptoError as fault:
         typer.echo(f"no timestamp, so nothing will show later how old the signature is: {fault}", err=True)
     else:
-        beside.write_bytes(reply)
+        durable.write_over(beside, reply)
         typer.echo(f"{beside.name}: timestamped on {at:%Y-%m-%d %H:%M} UTC")
 
 

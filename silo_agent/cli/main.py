@@ -19,6 +19,7 @@ import typer
 
 from crypto.errors import CryptoError
 from policies.errors import PolicyError
+from policies.os_errors import told
 from protos.messages import MessageError
 from silo_agent.cli import models, new_silo, plan
 from silo_agent.cli.data import data_app
@@ -165,7 +166,7 @@ def main() -> None:
     try:
         app()
     except (SiloError, CryptoError, PolicyError, MessageError, OSError) as error:
-        typer.echo(f"fedward-silo: {error}", err=True)
+        typer.echo(f"fedward-silo: {told(error)}", err=True)
         sys.exit(1)
     except ModuleNotFoundError as missing:
         fix = "install FedWard with requirements-silo.txt of the release, and not with a coordinator's"

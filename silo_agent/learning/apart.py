@@ -90,7 +90,7 @@ class Apart:
 
 
 def _start(job: Job) -> subprocess.Popen[bytes]:
-    command = [sys.executable, "-m", "silo_agent.learning.personal_process", job.text()]
+    command = [sys.executable, "-P", "-m", "silo_agent.learning.personal_process", job.text()]
     said = os.open(StudyFolder(Path(job.folder)).personal_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     try:
         process = subprocess.Popen(  # noqa: S603  # our own module

@@ -19,6 +19,7 @@ from crypto.pki import timestamps
 from crypto.pki.certificates import Credential, Trust
 from crypto.pki.dated import Signer, signer_at
 from crypto.pki.identity import Role
+from policies import durable
 from policies.errors import ExportError
 from policies.ledger.cosign import Cosignature, Verify, check
 
@@ -47,7 +48,7 @@ class Detached:
             "certificate": self.certificate.decode("ascii"),
             "signature": self.signature.hex(),
         }
-        path.write_text(json.dumps(content, indent=1) + "\n", "utf-8")
+        durable.write_over(path, (json.dumps(content, indent=1) + "\n").encode())
 
     @classmethod
     def read(cls, path: Path) -> Detached:

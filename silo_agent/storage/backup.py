@@ -289,9 +289,17 @@ def _copy_database(source: Path, to: Path) -> Path:
         try:
             old.backup(new)
         except sqlite3.Error as error:
-            msg = (
-                f"{source.name}: it cannot be read ({error}); try again, or start the agent once so that it repairs it"
-            )
+            if getattr(error, "sqlite_errorcode", None) == sqlite3.SQLITE_FULL:
+                free = shutil.disk_usage(to.parent).free
+                msg = (
+                    f"{to.parent.parent}: there is no room for the backup ({free} bytes are free); make some, or choose"
+                    " another folder"
+                )
+            else:
+                msg = (
+                    f"{source.name}: it cannot be read ({error}); try again, or start the agent once so that it repairs"
+                    " it"
+                )
             raise BackupError(msg) from None
     return to
 

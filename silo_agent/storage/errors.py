@@ -7,6 +7,10 @@ class StateError(SiloError):
     """The agent's folder was changed, or a write would change what must not change. Names the file and the fix."""
 
 
+class StateFileError(StateError):
+    """The database of the folder cannot be used: the disk is full, say, or the file belongs to somebody else."""
+
+
 class SurvivorsError(StateError):
     """A second survivor list was requested, or a voided sum. The message names only what the coordinator knows."""
 

@@ -28,6 +28,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from silo_agent.metrics import Metrics
 from silo_agent.storage.durable import sync_folder
+from silo_agent.storage.errors import StateFileError
 from silo_agent.storage.state import Ending, State
 
 log = structlog.get_logger()
@@ -72,7 +73,7 @@ class Retention:
         try:
             for ending in self._state.endings():
                 self._weigh(ending)
-        except SQLAlchemyError as fault:
+        except (SQLAlchemyError, StateFileError) as fault:
             log.error("retention: state.sqlite3 cannot be used", fault=type(fault).__name__)  # noqa: TRY400
 
     def _weigh(self, before: Ending) -> None:

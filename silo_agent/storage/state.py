@@ -9,6 +9,7 @@ its sealed form are read and written piece by piece. The folder belongs to one a
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -36,13 +37,14 @@ from sqlalchemy import (
     select,
     update,
 )
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.engine import ExceptionContext
+from sqlalchemy.exc import IntegrityError, OperationalError
 
 from policies.private import private_file, private_folder
 from protos.chunks import ChunkList
 from protos.messages import Place, Tensor
 from silo_agent.storage.durable import write_pieces
-from silo_agent.storage.errors import StateError
+from silo_agent.storage.errors import StateError, StateFileError
 from silo_agent.storage.folders import StateFolder
 from silo_agent.storage.promises import Promises
 
@@ -131,8 +133,19 @@ class State:
                 log.warning("was open to others, and is closed to them now", path=str(path))
         self._engine = create_engine(f"sqlite:///{self.files.database}")
         event.listen(self._engine, "connect", _durable)
+        event.listen(self._engine, "handle_error", self._said)
         _metadata.create_all(self._engine)
         self.promises = Promises(self._engine)
+
+    def _said(self, context: ExceptionContext) -> None:
+        """Say in a sentence why the database cannot be used. Raises `StateFileError`."""
+        if isinstance(context.sqlalchemy_exception, OperationalError):
+            free = shutil.disk_usage(self.folder).free
+            msg = (
+                f"{self.files.database} cannot be used ({context.original_exception}); {free} bytes are free there;"
+                " make room on the disk, or fix the file's owner, and start again"
+            )
+            raise StateFileError(msg) from None
 
     def close(self) -> None:
         """Close the database."""

@@ -57,7 +57,7 @@ def test_one_that_dies_is_started_again_and_the_others_do_not_notice(tmp_path):
 
 
 def test_the_agents_command_is_this_programs():
-    assert list(supervisor.agent("a.yaml"))[1:] == ["-m", "silo_agent.cli", "run", "-c", "a.yaml"]
+    assert list(supervisor.agent("a.yaml"))[1:] == ["-P", "-m", "silo_agent.cli", "run", "-c", "a.yaml"]
 
 
 def config(tmp_path, name, **changes):

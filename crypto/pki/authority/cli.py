@@ -23,7 +23,12 @@ from crypto.pki.identity import Identity, Role, Subject
 from crypto.pki.key_files import write_new
 from crypto.pki.reading import fingerprint
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, help=(__doc__ or "").partition("\n")[0])
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    help=(__doc__ or "").partition("\n")[0],
+)
 
 
 def _tell_version(asked: bool) -> None:  # noqa: FBT001  # typer calls it so

@@ -12,6 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+from policies import durable
 from silo_agent.cli.preflight.findings import Finding, Status
 from silo_agent.cli.preflight.shared import Subject
 
@@ -23,8 +24,8 @@ def dry_round(subject: Subject, limit: float) -> Finding:
     """Run the study's first rounds among throw-away parties on this machine."""
     with tempfile.TemporaryDirectory(prefix="fedward-preflight-") as name:
         study = Path(name) / "study.yaml"
-        study.write_bytes(subject.study.canonical())
-        command = [sys.executable, "-m", "deploy.local", "dry-round", str(study), "--silo", subject.silo]
+        durable.write_over(study, subject.study.canonical())
+        command = [sys.executable, "-P", "-m", "deploy.local", "dry-round", str(study), "--silo", subject.silo]
         command += ["--device", subject.settings.device, "--limit", str(limit)]
         code, said, failed = _run(command, limit + _SPARE)
     if code == 0:

@@ -33,6 +33,7 @@ from policies.ledger.chain import Entry
 from policies.ledger.cosign import Cosigned, require_head
 from policies.ledger.events import Debit, InForce, Recovery
 from policies.ledger.ledger import read_history
+from policies.os_errors import told
 from policies.plan import disk, memory
 from policies.plan.cost import Cost
 from policies.refusals import Refused
@@ -59,7 +60,7 @@ _CHARGES: Final = (Debit, InForce, Recovery)
 _CGROUP: Final = Path("/sys/fs/cgroup/memory.max")
 
 
-class Skipped(Exception):  # noqa: N818  # not an error: what the check needs has failed, and that is a finding itself
+class Skipped(SiloError):  # noqa: N818  # what the check needs has failed, and that is a finding itself
     """A check cannot be made. The text says what it needs."""
 
 
@@ -110,7 +111,7 @@ def guarded(name: str, check: Callable[[], Finding]) -> Finding:
     except Skipped as reason:
         return Finding(name, Status.SKIPPED, str(reason))
     except FAULTS as fault:
-        return Finding(name, Status.FAILS, str(fault))
+        return Finding(name, Status.FAILS, told(fault))
 
 
 def read_study(file: Path) -> tuple[Study | None, Finding]:

@@ -252,7 +252,7 @@ def test_the_real_process_trains_at_the_lowest_priority_and_says_everything_insi
 def test_without_the_line_of_its_key_a_process_trains_nothing(job, home):
     """The agent died before it said the key: the hospital's file may still have those who have withdrawn."""
     want_round(home, 2)
-    command = [sys.executable, "-m", "silo_agent.learning.personal_process", job.text()]
+    command = [sys.executable, "-P", "-m", "silo_agent.learning.personal_process", job.text()]
     subprocess.run(command, input=b"00", check=True)
     assert (home.personal.exists(), wanted_round(home)) == (False, 2)
     subprocess.run(command, input=job.told(), check=True)

@@ -9,12 +9,13 @@ import pytest
 import structlog
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sqlalchemy import event
 
 from protos.chunks import ChunkList
 from protos.messages import Place, Tensor
 from silo_agent.storage import state as state_module
 from silo_agent.storage.durable import write_whole
-from silo_agent.storage.errors import StateError, SurvivorsError
+from silo_agent.storage.errors import StateError, StateFileError, SurvivorsError
 from silo_agent.storage.state import Ending, State
 
 STUDY, OTHER = "5" * 64, "6" * 64
@@ -296,3 +297,16 @@ def test_a_file_is_the_old_one_or_the_new_one(tmp_path, monkeypatch, step):
     assert [p.name for p in path.parent.iterdir()] == ["file"]
     write_whole(path, b"new and longer")
     assert path.read_bytes() == b"new and longer"
+
+
+def test_a_full_disk_is_one_sentence_with_file_and_room(state):
+    """SQLite's own limit on the file's size stands in for a full disk."""
+
+    @event.listens_for(state._engine, "connect")
+    def limit(connection, _record):
+        connection.execute("PRAGMA max_page_count = 1")
+
+    state.close()
+    said = rf"{state.files.database} cannot be used \(.*full.*\); \d+ bytes are free"
+    with pytest.raises(StateFileError, match=said):
+        state.add_study(STUDY, bytes(100_000))

@@ -51,8 +51,8 @@ def serve(
         authority.lists_pem()
         try:
             service = Service(authority, address, int(port), host, stamps)
-        except OSError as error:
-            msg = f"{listen} cannot be served ({error.strerror or error}); give another --listen"
+        except (OSError, OverflowError) as error:
+            msg = f"{listen} cannot be served ({getattr(error, 'strerror', None) or error}); give another --listen"
             raise EnrolmentError(msg) from None
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: threading.Thread(target=service.close).start())

@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from types import SimpleNamespace
 
 from silo_agent.cli.preflight import dry
 
@@ -21,9 +22,14 @@ def test_a_command_that_takes_too_long_is_asked_to_end(tmp_path):
     assert ended.exists()
 
 
-def test_the_command_that_is_called_is_there():
-    done = subprocess.run(
-        [sys.executable, "-m", "deploy.local", "dry-round", "--help"], capture_output=True, check=True
-    )
+def test_the_command_that_is_called_is_there_whatever_lies_in_the_working_folder(tmp_path, monkeypatch):
+    """Without -P a file of the folder that a person works in would stand in for a module."""
+    asked = []
+    monkeypatch.setattr(dry, "_run", lambda command, _: (asked.append(command), (0, "", ""))[1])
+    study, settings = SimpleNamespace(canonical=lambda: b""), SimpleNamespace(device="cpu")
+    dry.dry_round(SimpleNamespace(study=study, silo="north", settings=settings), 1.0)
+    (tmp_path / "random.py").write_text("raise SystemExit('the file of the working folder ran')")
+    command = [*asked[0][: asked[0].index("dry-round") + 1], "--help"]
+    done = subprocess.run(command, capture_output=True, check=True, cwd=tmp_path)
     for option in (b"--silo", b"--device", b"--limit"):
         assert option in done.stdout

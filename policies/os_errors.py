@@ -1,0 +1,28 @@
+"""What to do about an error of the operating system, which itself says only what happened and to which file."""
+
+from __future__ import annotations
+
+import errno
+from typing import Final
+
+_OWNER: Final = "fix the owner or the mode of the file or of its folder, or run this as its owner"
+_ROOM: Final = "make room there, or choose another folder"
+_LIMIT: Final = "raise the limit of open files (ulimit -n, or LimitNOFILE in a unit of systemd)"
+_ADVICE: Final = {
+    errno.EACCES: _OWNER,
+    errno.EPERM: _OWNER,
+    errno.EROFS: "the file system is read-only; choose another folder",
+    errno.ENOSPC: _ROOM,
+    errno.EDQUOT: _ROOM,
+    errno.EMFILE: _LIMIT,
+    errno.ENFILE: _LIMIT,
+    errno.ENOENT: "fix the path",
+    errno.ENOTDIR: "fix the path",
+    errno.EISDIR: "it is a folder; give a file",
+}
+
+
+def told(error: Exception) -> str:
+    """An error in a sentence, with what to do about it. One with a text of the program's own says so itself."""
+    advice = _ADVICE.get(error.errno or 0) if isinstance(error, OSError) else None
+    return f"{error}; {advice}" if advice else str(error)

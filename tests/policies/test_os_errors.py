@@ -1,0 +1,25 @@
+import errno
+
+import pytest
+
+from policies.os_errors import told
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (PermissionError(errno.EACCES, "Permission denied", "/x/y"), "'/x/y'; fix the owner or the mode"),
+        (OSError(errno.ENOSPC, "No space left on device, while 7 bytes were written", "/x"), "'/x'; make room there"),
+        (OSError(errno.EMFILE, "Too many open files"), "Too many open files; raise the limit of open files"),
+        (IsADirectoryError(errno.EISDIR, "Is a directory", "/x"), "; it is a folder; give a file"),
+    ],
+)
+def test_the_systems_errors_get_an_advice(error, text):
+    assert text in told(error)
+
+
+@pytest.mark.parametrize(
+    "error", [OSError("port 7 is taken; give another"), ValueError("b"), OSError(errno.EIO, "I/O")]
+)
+def test_what_has_a_text_of_its_own_keeps_it(error):
+    assert told(error) == str(error)
