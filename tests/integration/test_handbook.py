@@ -171,6 +171,7 @@ def test_every_command_of_the_handbook_works_from_an_empty_home(tmp_path):
         assert status["state"] == "finished", status["why"]
         reader.read("engineer.md", "Every day", "Approve a study", "A patient withdraws", "Back up and restore")
         reader.stop("fedward-silo run")
+        (reader.work / "charite.token").unlink()  # it was redeemed, and `--out` replaces no file
         reader.do(reader.here(admit_of("charite"), {}), reader.work)
         reader.read("engineer.md", "Renew, revoke", "Leave")
         for page in ("officer.md", "ethics.md"):
