@@ -6,10 +6,10 @@ import base64
 import json
 import sys
 from dataclasses import asdict
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 from rich.console import Console
@@ -33,6 +33,8 @@ study_app = typer.Typer(help="Create, start, watch and stop studies.", no_args_i
 app.add_typer(study_app, name="study")
 ConfigOption = Annotated[Path, typer.Option("--config", "-c", envvar="FEDWARD_COORDINATOR_CONFIG")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+_SILENT: Final = timedelta(minutes=1)
+"""An agent calls every ten seconds; of one that is waited for and has not called for so long, the status says so."""
 OperatorOption = Annotated[Path, typer.Option("--operator", "-o", envvar="FEDWARD_OPERATOR_CONFIG")]
 
 
@@ -209,14 +211,20 @@ def _table(one: StudyStatus) -> Table:
         table.add_column(column)
     for member in one.members:
         waited = "yes" if member.silo in one.waiting_for else ""
-        table.add_row(member.silo, _member_state(member), waited, member.why)
+        state = _member_state(member, bool(waited), datetime.now(UTC))
+        table.add_row(member.silo, state, waited, member.why)
     return table
 
 
-def _member_state(member: MemberStatus) -> str:
-    if member.state != "away" or not member.last_seen:
+def _member_state(member: MemberStatus, waited: bool, now: datetime) -> str:  # noqa: FBT001  # private
+    if not member.last_seen:
         return member.state
-    return f"away since {datetime.fromtimestamp(member.last_seen, UTC):%Y-%m-%d %H:%M} UTC"
+    heard = datetime.fromtimestamp(member.last_seen, UTC)
+    if member.state == "away":
+        return f"away since {heard:%Y-%m-%d %H:%M} UTC"
+    if waited and now - heard > _SILENT:
+        return f"{member.state}, silent since {heard:%Y-%m-%d %H:%M} UTC"
+    return member.state
 
 
 def _figures(found: StudyResults) -> Table:

@@ -93,6 +93,8 @@ class Holder:
     def require_time(self, at: datetime) -> None:
         """Raise `CertificateError` unless the certificate and all authorities above it are valid at that time."""
         mend = "make a new request and have it signed"
+        if self.admission is not None:
+            mend = "if this machine's clock is right, ask the authority for a new token and enrol again"
         _check_time(self.certificate, at, f"the certificate of {self.identity}", mend)
         for one in self._authorities():
             mend = "the consortium needs a new authority" if one.above is None else "the root must delegate anew"

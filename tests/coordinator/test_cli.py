@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from typer.testing import CliRunner
 from coordinator import cli
 from crypto.pki.certificates import Trust
 from protos.messages import Publication
+from protos.status import MemberStatus
 from support.studies import tiny_document, tiny_study
 
 COMMAND = [sys.executable, "-c", "from coordinator.cli import main; main()"]
@@ -109,6 +111,21 @@ def test_who_is_away_is_shown_with_the_time(run, operator_file, make_scene):
     assert f"the study needs 3; the round waits for {silent.name}, {heard.name}" in " ".join(out.split())
     assert re.search(rf"{silent.name}\W+away\W+yes", out)
     assert re.search(rf"{heard.name}\W+away since 2\d\d\d-\d\d-\d\d \d\d:\d\d UTC\W+yes", out)
+
+
+@pytest.mark.parametrize(
+    ("state", "seconds", "waited", "shown"),
+    [
+        ("active", 50, True, "active"),
+        ("active", 70, False, "active"),
+        ("active", 70, True, "active, silent since 2026-11-06 15:04 UTC"),
+        ("away", 70, True, "away since 2026-11-06 15:04 UTC"),
+    ],
+)
+def test_who_is_waited_for_and_does_not_call_is_shown(state, seconds, waited, shown):
+    heard = datetime(2026, 11, 6, 15, 4, tzinfo=UTC)
+    member = MemberStatus("north", state, "", heard.timestamp())
+    assert cli._member_state(member, waited, heard + timedelta(seconds=seconds)) == shown
 
 
 def test_results_from_the_command_line(run, operator_file, make_scene, authority):

@@ -143,7 +143,7 @@ def admit(  # noqa: PLR0917  # typer calls it, by name
         )
         typer.echo(
             f"admitted {subject} until {token.admission.expires:%Y-%m-%d}; the token is secret, works once, until"
-            f" {token.admission.redeem_until:%Y-%m-%d %H:%M} UTC:",
+            f" {token.admission.redeem_until:%Y-%m-%d %H:%M} UTC{':' if out is None else f', and is in {out}'}",
             err=True,
         )
         if role is Role.SILO and institution is None:

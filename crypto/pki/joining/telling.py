@@ -7,6 +7,7 @@ from pathlib import Path
 
 from crypto.errors import EnrolmentError
 from crypto.pki.admission import Token
+from crypto.pki.identity import Role
 from crypto.pki.joining.enrol import Enrolled
 
 
@@ -27,8 +28,11 @@ def read_token(text: str | None, file: Path | None) -> Token:
 def lines(done: Enrolled) -> list[str]:
     """Say in sentences what became of a token."""
     hosts = f", hosts {', '.join(done.hosts)}" if done.hosts else ""
+    renewed = "by itself while the program runs"
+    if done.subject.identity.role is Role.OPERATOR:
+        renewed = "by any command that is given after a third of that time"
     return [
         f"certified as {done.subject}{hosts} by {done.url}",
         f"the key stays here; its SHA-256 is {done.key}: compare it with what the authority registered",
-        f"the certificate lasts until {done.ends:%Y-%m-%d %H:%M} UTC and is renewed by itself while the program runs",
+        f"the certificate lasts until {done.ends:%Y-%m-%d %H:%M} UTC and is renewed {renewed}",
     ]

@@ -3,7 +3,9 @@
 import hashlib
 import json
 import re
+import tarfile
 import zipfile
+from pathlib import Path
 
 import pytest
 
@@ -33,6 +35,11 @@ def test_the_wheel_has_the_programs_and_neither_tests_nor_demo(release):
         names = wheel.namelist()
     assert {"silo_agent/cli/main.py", "deploy/local/cli.py", "policies/policy.schema.json"} <= set(names)
     assert not [name for name in names if name.startswith(("tests/", "bench/", "deploy/demo", "deploy/release"))]
+
+
+def test_the_sources_hold_the_documentation(release):
+    with tarfile.open(next(release.glob("*.tar.gz"))) as packed:
+        assert {"install.md", "engineer.md"} <= {Path(name).name for name in packed.getnames() if "/docs/" in name}
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 
 import pytest
 from typer.testing import CliRunner
@@ -11,7 +12,7 @@ from typer.testing import CliRunner
 from crypto.errors import CertificateError
 from crypto.pki.admission import Token
 from crypto.pki.authority.asking import PASSPHRASE_VARIABLE
-from crypto.pki.authority.cli import app
+from crypto.pki.authority.cli import app, main
 from crypto.pki.authority.issuing import IssuingAuthority
 from crypto.pki.authority.timestamping import TimestampingAuthority
 from crypto.pki.certificates import Trust
@@ -128,3 +129,12 @@ def test_what_cannot_be_is_refused_in_one_line(run, online):
         output = run(*words, code=1).output
         assert why in output.splitlines()[-1], output
     assert not (online / "new").exists()
+
+
+def test_a_machine_that_cannot_serve_says_what_to_install(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "crypto.pki.authority.service.server", None)
+    monkeypatch.setattr(sys, "argv", ["fedward-authority", "serve", "issuing", "--host", "a.example"])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert ended.value.code == 1
+    assert "is not installed here; install FedWard with requirements-coordinator.txt" in capsys.readouterr().err

@@ -41,5 +41,7 @@ def test_what_became_of_a_token_is_said_in_sentences():
     told = lines(Enrolled(hub, ("a.example", "b.example"), "ab" * 32, ends, "https://c.example:8443"))
     assert told[0] == "certified as fedward://coordinator/hub, hosts a.example, b.example by https://c.example:8443"
     assert "ab" * 32 in told[1]
-    assert "until 2026-11-30 08:00 UTC" in told[2]
+    assert "until 2026-11-30 08:00 UTC and is renewed by itself while the program runs" in told[2]
+    ada = Subject(Identity(Role.OPERATOR, "ada"))
+    assert "renewed by any command" in lines(Enrolled(ada, (), "ab", ends, "https://c.example:8443"))[2]
     assert "hosts" not in lines(Enrolled(hub, (), "ab", ends, "https://c.example:8443"))[0]
