@@ -85,10 +85,11 @@ roll_back() {
   [ -L "$home/previous" ] || fail "$home has no version before the current one"
   before=$(readlink "$home/previous")
   now=$(readlink "$home/current")
-  [ -f "$home/$before/.complete" ] || fail "$home/$before is not complete; install that version again"
+  [ -f "$home/$before/.complete" ] && [ -f "$home/$before/$name.service" ] ||
+    fail "$home/$before is not complete; install that version again"
+  install_unit "$home/$before"
   point "$before" "$home/current"
   point "$now" "$home/previous"
-  install_unit "$home/$before"
   say "$name goes from $now back to $before. Then: systemctl restart $name"
 }
 

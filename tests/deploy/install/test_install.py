@@ -180,7 +180,8 @@ def test_the_coordinator_is_installed_into_an_empty_folder_again_and_back(releas
     (home / "0.1").mkdir()
     (home / "previous").symlink_to("0.1")
     assert "0.1 is not complete" in install(release, "coordinator", *words, "--roll-back").stderr
-    (home / "0.1" / ".complete").touch()
+    for name in (".complete", "fedward-coordinator.service"):
+        (home / "0.1" / name).touch()
     assert f"goes from {version} back to 0.1" in install(release, "coordinator", *words, "--roll-back").stdout
     assert [(home / name).readlink() for name in ("current", "previous")] == [Path("0.1"), Path(version)]
     install(release, "coordinator", *words)
