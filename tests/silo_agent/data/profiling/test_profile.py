@@ -34,7 +34,7 @@ def test_everything_is_counted_by_column_and_by_domain(tmp_path):
 
 def test_a_cell_that_is_both_domain_and_feature_is_counted_once(tmp_path):
     by_age = [{"column": "age", "edges": [50], "names": ["a", "b"]}]
-    schema = tiny_study(**{"data": {"domain": by_age}}).data
+    schema = tiny_study(data={"domain": by_age}).data
     found = profile(written(tmp_path, "p1,a,20,5,1", "p2,b,,5,1"), schema, (), WRITTEN)
     assert {one.name: one.unfit for one in found.columns}["age"] == 1
 
