@@ -15,6 +15,7 @@ __all__ = [
     "key_files",
     "reading",
     "shown",
+    "standing",
     "timestamps",
     "tls",
 ]

@@ -17,6 +17,8 @@ from typing import Annotated, Final, NoReturn, TypeVar, cast, get_args, get_orig
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from yaml.parser import ParserError
+from yaml.scanner import ScannerError
 
 from policies.errors import PolicyError
 
@@ -167,7 +169,9 @@ def _content(text: str, origin: Path | str) -> dict[Hashable, object]:
         mark = getattr(error, "problem_mark", None)
         where = f"line {mark.line + 1}: " if mark is not None else ""
         problem = getattr(error, "problem", None) or str(error).splitlines()[0]
-        raise DocumentError(origin, [f"{where}{problem}"]) from None
+        # What this module refuses says itself what to write instead.
+        mend = "; correct the YAML there or above" if isinstance(error, (ParserError, ScannerError)) else ""
+        raise DocumentError(origin, [f"{where}{problem}{mend}"]) from None
     if not isinstance(content, dict):
         raise DocumentError(origin, ["the document must be a mapping of fields to values"])
     return content

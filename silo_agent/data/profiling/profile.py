@@ -66,15 +66,19 @@ class Profile:
 
 
 class _ByColumn(Faults):
-    """Counts faults by column and keeps none: each cell that does not fit is one."""
+    """Counts faults by column and keeps none. A cell that does not fit is one, also as both domain and feature."""
 
     def __init__(self) -> None:
         super().__init__(0)
         self.counted: Counter[str] = Counter()
+        self._seen: set[tuple[str, int, str]] = set()
 
     def add(self, fault: Fault) -> None:
         super().add(fault)
-        self.counted[fault.column] += 1
+        cell = (fault.file, fault.row, fault.column)
+        if cell not in self._seen:
+            self._seen.add(cell)
+            self.counted[fault.column] += 1
 
 
 def profile(

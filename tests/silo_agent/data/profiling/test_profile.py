@@ -32,6 +32,13 @@ def test_everything_is_counted_by_column_and_by_domain(tmp_path):
     assert "44" not in repr(found)
 
 
+def test_a_cell_that_is_both_domain_and_feature_is_counted_once(tmp_path):
+    by_age = [{"column": "age", "edges": [50], "names": ["a", "b"]}]
+    schema = tiny_study(data={"domain": by_age}).data
+    found = profile(written(tmp_path, "p1,a,20,5,1", "p2,b,,5,1"), schema, (), WRITTEN)
+    assert {one.name: one.unfit for one in found.columns}["age"] == 1
+
+
 def test_a_column_that_gives_the_label_away_is_named(tmp_path):
     rows = [f"p{i},{'ab'[i % 2]},{20 + 40 * (i // 2 % 2)},{i % 10},{i // 2 % 2}" for i in range(80)]
     found = profile(written(tmp_path, *rows), tiny_study().data, (), WRITTEN)
