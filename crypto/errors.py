@@ -19,7 +19,7 @@ class CertificateError(CryptoError):
 
 
 class UnknownAuthorityError(CertificateError):
-    """Nobody of `authority.pem` signed the certificate: it is of another consortium, or its root was taken out."""
+    """Nobody of `authority.pem` vouches for the certificate: it is of another consortium, or its root was taken out."""
 
 
 class EnrolmentError(CryptoError):

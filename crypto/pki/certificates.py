@@ -24,7 +24,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, ObjectIdentifier
 
-from crypto.errors import CertificateError, SignatureRefused
+from crypto.errors import CertificateError, SignatureRefused, UnknownAuthorityError
 from crypto.pki import admission as admissions
 from crypto.pki.admission import Admission
 from crypto.pki.chain import Authority, Bundle
@@ -265,7 +265,7 @@ class Trust:
                 f"the admission of {subject} is by a root that authority.pem does not hold; have {root.name!r} admit"
                 " the party, or take the authority.pem of the right consortium"
             )
-            raise CertificateError(msg)
+            raise UnknownAuthorityError(msg)
         admission.verify(signer.certificate)
         hosts = hosts_of(extension(certificate, x509.SubjectAlternativeName))
         admission.require_covers(subject, hosts, certificate.not_valid_after_utc)

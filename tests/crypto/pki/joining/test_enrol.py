@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from crypto.errors import CertificateError, EnrolmentError
+from crypto.errors import CertificateError, EnrolmentError, UnknownAuthorityError
 from crypto.pki.admission import Token
 from crypto.pki.authority import issuing, root
 from crypto.pki.identity import Identity, Role
@@ -84,6 +84,8 @@ def test_in_a_change_of_root_a_service_under_both_serves_who_knows_one(tmp_path)
     assert both.trust.identify((tmp_path / "north" / "certificate.pem").read_bytes()).name == "north"
     shown = [both.chain_pem, (tmp_path / "north" / "certificate.pem").read_bytes()]
     assert [both.trust.examine(first(pem)).issuer.above.name for pem in shown] == ["Root of tests", "Second"]
+    with pytest.raises(UnknownAuthorityError, match="by a root that"):  # what was kept of it counts on: `held_by`
+        load(tmp_path / "north").trust.examine(both.certificate_pem)
 
 
 def first(pem):
