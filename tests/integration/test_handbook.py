@@ -192,7 +192,8 @@ def test_every_command_of_the_handbook_works_from_an_empty_home(tmp_path, releas
 
     def token(silo, name, at="root"):
         """A token, given to the hospital."""
-        reader.do(reader.here(admit_of(silo), {r"admit root": f"admit {at}"}), reader.work)
+        if not (reader.work / f"{silo}.token").exists():  # the page itself admits one hospital
+            reader.do(reader.here(admit_of(silo), {r"admit root": f"admit {at}"}), reader.work)
         shutil.move(reader.work / f"{silo}.token", places[silo] / name)
 
     try:
