@@ -25,6 +25,7 @@ from coordinator.door.guard import Guard
 from coordinator.engine import Engine
 from coordinator.metrics import Metrics
 from coordinator.service import OperatorService, Refusals, SiloService
+from coordinator.storage.alone import alone_in
 from coordinator.storage.checkpoints import Checkpoints
 from coordinator.storage.closing import close_to_others
 from coordinator.storage.spool import Spool
@@ -181,12 +182,14 @@ def _serve_metrics(config: CoordinatorConfig, metrics: Metrics) -> tuple[WSGISer
 
 def serve(config: CoordinatorConfig, lines: Diverted) -> None:
     """Serve until SIGTERM or SIGINT. `lines` has what gRPC's core says."""
-    server = Server(config)
-    lines.tell(CoreLog(server.metrics).tell)
-    asked = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: asked.set())
-    server.start()
-    with told(server.engine.passes):
-        asked.wait()
-    server.close()
+    close_to_others(config.data)
+    with alone_in(config.data):
+        server = Server(config)
+        lines.tell(CoreLog(server.metrics).tell)
+        asked = threading.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: asked.set())
+        server.start()
+        with told(server.engine.passes):
+            asked.wait()
+        server.close()

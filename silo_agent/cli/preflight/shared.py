@@ -28,7 +28,7 @@ from crypto.pki.standing import Standing
 from policies.decision import decide
 from policies.documents.policy import Policy
 from policies.documents.study import Study, load_study
-from policies.errors import LedgerMissingError, PolicyError
+from policies.errors import LedgerMissingError, LedgerRolledBackError, PolicyError
 from policies.ledger.chain import Entry
 from policies.ledger.cosign import Cosigned, require_head
 from policies.ledger.events import Debit, InForce, Recovery
@@ -368,9 +368,13 @@ def ledger(subject: Subject) -> Finding:
         genesis, entries = read_history(subject.ledger)
     except LedgerMissingError as fault:
         return Finding("ledger", Status.FAILS, str(fault))
-    for item in held:
-        require_head(genesis, entries, item.checkpoint.head)
-    # Not how many: an entry that notes a fault may follow from a record.
+    # Never how many entries: one that notes a fault may follow from a record.
+    try:
+        for item in held:
+            require_head(genesis, entries, item.checkpoint.head)
+    except LedgerRolledBackError:
+        text = "it lacks entries that others cosigned, an older copy was put in its place: fedward-silo ledger verify"
+        return Finding("ledger", Status.FAILS, text)
     return Finding(
         "ledger", Status.OK, "it is there, its entries form one chain, and none that others cosigned is lost"
     )
