@@ -30,11 +30,12 @@ from coordinator.core.events import (
     Persist,
     Restarted,
     Returned,
+    Revoked,
     Stopped,
     Uploaded,
 )
 from coordinator.core.round import OutOfTurnError
-from coordinator.core.state import Limits, Phase, Round
+from coordinator.core.state import OVER, Limits, Phase, Round
 from coordinator.core.study import Life, Progress, Script, StudyStateError
 from coordinator.describing import brief, describe, ended_attempt, ended_phases, in_sentences, measure, where
 from coordinator.errors import CoordinatorError
@@ -97,8 +98,18 @@ def script_of(study: Study) -> Script:
 class Engine:
     """All studies of one coordinator."""
 
-    def __init__(self, store: Store, spool: Spool, metrics: Metrics, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        store: Store,
+        spool: Spool,
+        metrics: Metrics,
+        clock: Callable[[], float] = time.time,
+        *,
+        revoked: Callable[[bytes], bool] = lambda _: False,
+    ) -> None:
+        """`revoked` says of a silo's certificate (PEM) whether it counts no more. The others do not wait for it."""
         self._store, self._spool, self._metrics, self._clock = store, spool, metrics, clock
+        self._revoked = revoked
         self._intake = Intake(store, spool, metrics)
         self._changed = threading.Condition(threading.RLock())
         self._progress = {progress.script.study: in_sentences(progress) for progress in store.load()}
@@ -466,9 +477,20 @@ class Engine:
                     if progress.life is Life.RUNNING:
                         try:
                             self._apply(progress, Passed())
+                            self._leave_behind(self._progress[progress.script.study])
                         except Exception:
                             # If the database fails now, the clock must not stop for good: the next tick tries again.
                             log.exception("time could not pass", study=progress.script.study)
+
+    def _leave_behind(self, progress: Progress) -> None:
+        """Have nobody wait for a silo of the roster whose certificate was revoked meanwhile."""
+        round_ = progress.round
+        if progress.life is not Life.RUNNING or round_ is None or round_.phase in (Phase.OFFER, Phase.WAIT, *OVER):
+            return
+        wanted = [member for member in round_.members if member.silo in round_.waiting_for]
+        gone = tuple(member.silo for member in wanted if self._revoked(member.certificate_pem))
+        if gone:
+            self._apply(progress, Revoked(gone))
 
     def _report(self, before: Progress, after: Progress, effects: list[Effect]) -> None:
         outcome = ended_attempt(before, after, effects)

@@ -30,6 +30,8 @@ from coordinator.storage.checkpoints import Checkpoints
 from coordinator.storage.closing import close_to_others
 from coordinator.storage.spool import Spool
 from coordinator.storage.store import Store
+from crypto.errors import CertificateError
+from crypto.pki.certificates import Trust
 from crypto.pki.joining import renewal
 from crypto.pki.joining.renewal import Renewal, Times
 from crypto.pki.tls import server_credentials
@@ -86,7 +88,7 @@ class Server:
         close_to_others(config.data)
         store = Store(config.database) if config.database else Store.in_folder(config.data)
         spool = Spool(config.data / "spool")
-        self.engine = Engine(store, spool, self.metrics)
+        self.engine = Engine(store, spool, self.metrics, revoked=lambda pem: _is_revoked(trust, pem))
         self._server = grpc.server(
             ThreadPoolExecutor(config.threads, "call"),
             options=(
@@ -166,6 +168,13 @@ class Server:
         self._http.server_close()
         self._http_thread.join()
         log.info("stopped")
+
+
+def _is_revoked(trust: Trust, certificate_pem: bytes) -> bool:
+    try:
+        return trust.revoked(certificate_pem) is not None
+    except CertificateError:
+        return False  # its root was taken out meanwhile; the calls say so
 
 
 def _serve_metrics(config: CoordinatorConfig, metrics: Metrics) -> tuple[WSGIServer, threading.Thread]:

@@ -54,6 +54,13 @@ class Returned:
 
 
 @dataclass(frozen=True)
+class Revoked:
+    """The certificates of these silos were revoked, so nothing that they do counts any more."""
+
+    silos: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Passed:
     """Time has passed."""
 
@@ -65,7 +72,7 @@ class Stopped:
     reason: str
 
 
-Event = Answered | Uploaded | Added | Confirmed | Restarted | Returned | Passed | Stopped
+Event = Answered | Uploaded | Added | Confirmed | Restarted | Returned | Revoked | Passed | Stopped
 
 
 # --- effects --------------------------------------------------------------------------------------------------------

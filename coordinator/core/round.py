@@ -42,6 +42,7 @@ from coordinator.core.events import (
     Persist,
     Restarted,
     Returned,
+    Revoked,
     Stopped,
     Uploaded,
 )
@@ -513,6 +514,16 @@ def _passed(state: Round, event: Passed, now: float) -> Outcome:  # noqa: ARG001
     return _abort(state, why, now, late)
 
 
+def _revoked(state: Round, event: Revoked, now: float) -> Outcome:
+    """Wait no longer for silos that nobody hears any more, as if their time were up."""
+    gone = tuple(name for name in state.waiting_for if name in event.silos)
+    if not gone:
+        return state, []
+    why = f"the certificate of {', '.join(gone)} was revoked"
+    state = replace(state, absent=state.absent.union(gone))
+    return _lose(state, gone, why, now) if state.phase in SPARING else _abort(state, why, now, gone)
+
+
 def _stopped(state: Round, event: Stopped, now: float) -> Outcome:
     return _abort(state, event.reason, now)
 
@@ -534,5 +545,6 @@ MOVES: dict[tuple[Phase, type[Event]], Move] = {
     **dict.fromkeys(((phase, Restarted) for phase in _LIVE), _restarted),
     **dict.fromkeys(((phase, Returned) for phase in _LIVE), _returned),
     **dict.fromkeys(((phase, Passed) for phase in _LIVE if phase is not Phase.WAIT), _passed),
+    **dict.fromkeys(((phase, Revoked) for phase in _LIVE if phase not in (Phase.OFFER, Phase.WAIT)), _revoked),
     **dict.fromkeys(((phase, Stopped) for phase in _LIVE), _stopped),
 }

@@ -274,7 +274,7 @@ def test_a_certificate_that_expires_ends_an_open_connection(server, authority):
 
 
 @pytest.mark.usefixtures("small_chunks")
-def test_who_is_revoked_is_out_at_once_in_the_middle_of_an_upload(authority, gathering):
+def test_who_is_revoked_is_out_at_once_in_the_middle_of_an_upload(authority, gathering, scene):
     silo, place, content = gathering
     header, go_on = silo.header(place, content, Tensor.COUNTS), threading.Event()
 
@@ -295,6 +295,9 @@ def test_who_is_revoked_is_out_at_once_in_the_middle_of_an_upload(authority, gat
             call.result(timeout=300)
         with refused(Code.PERMISSION_DENIED, "was revoked as of"):
             silo.join()
+        wait_for(lambda: silo.name not in scene.status().waiting_for)
+        (state,) = [one.state for one in scene.status().members if one.silo == silo.name]
+        assert state == "away", "nobody waits for it until its time is up"
 
 
 def test_an_operator_is_no_silo_and_a_silo_no_operator(operator, scene):

@@ -9,7 +9,19 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from coordinator.core.events import Add, Added, Clear, Confirmed, Lost, Passed, Persist, Restarted, Returned, Uploaded
+from coordinator.core.events import (
+    Add,
+    Added,
+    Clear,
+    Confirmed,
+    Lost,
+    Passed,
+    Persist,
+    Restarted,
+    Returned,
+    Revoked,
+    Uploaded,
+)
 from coordinator.core.round import OutOfTurnError, step
 from coordinator.core.state import ADDED, OVER, SPARING, Phase, Round
 from protos import record
@@ -124,6 +136,15 @@ class Dwindling(RuleBasedStateMachine):
         if not self.over:
             self.now = max(self.now, self.state.deadline)
             self.send(Passed())
+
+    @rule(silo=name)
+    def revoke(self, silo):
+        """Whoever is waited for is waited for no longer, now; who has done its part is not touched."""
+        needed = not self.over and silo in self.state.waiting_for
+        before = self.state
+        self.send(Revoked((silo,)))
+        assert needed or self.state is before
+        assert self.over or silo not in self.state.waiting_for
 
     @rule(silo=name)
     def lose_keys(self, silo):

@@ -25,6 +25,7 @@ from coordinator.core.events import (
     Persist,
     Restarted,
     Returned,
+    Revoked,
     Stopped,
     Uploaded,
 )
@@ -1145,8 +1146,29 @@ def test_move(move):
         assert state.since == move.state.since, "acting within a phase must not prolong it"
 
 
+LIKE_LATE = tuple(phase for phase, event in MOVES if event is Revoked)
+"""Phases in which nobody waits for who was revoked."""
+
+
 def test_the_table_has_every_move_there_is():
-    assert {(move.state.phase, type(move.event)) for move in TABLE} == set(MOVES)
+    revocations = {(phase, Revoked) for phase in LIKE_LATE}
+    assert {(move.state.phase, type(move.event)) for move in TABLE} | revocations == set(MOVES)
+
+
+@pytest.mark.parametrize("phase", LIKE_LATE)
+@pytest.mark.parametrize("recovers", [True, False])
+def test_who_is_revoked_is_as_one_whose_time_is_up(phase, recovers):
+    state = replace(reach(phase), recovers=recovers)
+    late = state.waiting_for
+    after, effects = step(state, Revoked(late), 1.0)
+    if not late:
+        assert (after, effects) == (state, [])
+        return
+    timely, same = step(state, Passed(), state.deadline)
+    assert (after.phase, after.absent, after.culprits) == (timely.phase, timely.absent, timely.culprits)
+    assert (after.lost, after.survivors) == (timely.lost, timely.survivors)
+    assert [type(one) for one in effects] == [type(one) for one in same]
+    assert step(state, Revoked(tuple(sorted(set(state.names) - set(late)))), 1.0) == (state, [])
 
 
 @pytest.mark.parametrize(("says", "state", "event"), NOTHING_NEW, ids=lambda v: v if isinstance(v, str) else "")
@@ -1169,6 +1191,7 @@ EXAMPLES: dict[type, Event] = {
     Confirmed: confirm(P, NORTH, Task.TAKE),
     Restarted: Restarted(NORTH, "new"),
     Returned: Returned(NORTH),
+    Revoked: Revoked((NORTH,)),
     Passed: Passed(),
     Stopped: Stopped("x"),
 }
