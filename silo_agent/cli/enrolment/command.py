@@ -9,7 +9,9 @@ import typer
 
 
 def enrol(  # noqa: PLR0917  # typer calls it, by name
-    folder: Annotated[Path, typer.Argument(help="New folder for the key, the certificate and agent.yaml.")],
+    folder: Annotated[Path, typer.Argument(help="New folder for the key, the certificate and agent.yaml.")] = Path(
+        "silo"
+    ),
     coordinator: Annotated[str | None, typer.Option(help="With a token: the coordinator, as host:port.")] = None,
     token: Annotated[str | None, typer.Option(help="The one-time token. It stays in the shell's history.")] = None,
     token_file: Annotated[Path | None, typer.Option(help="File with the token; - reads the standard input.")] = None,

@@ -100,8 +100,9 @@ def by_hub(coordinator, credentials):
 
 
 # --- enrol ------------------------------------------------------------------------------------------------------------
-def test_enrolling_makes_a_key_and_a_request_and_says_what_to_do(tmp_path):
-    done = invoke("enrol", tmp_path / "silo", "--name", "north", "--data-set", "north-ward")
+def test_enrolling_makes_a_key_and_a_request_and_says_what_to_do(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    done = invoke("enrol", "--name", "north", "--data-set", "north-ward")
     assert done.exit_code == 0
     assert (tmp_path / "silo" / "key.pem").stat().st_mode & 0o777 == 0o600
     assert "request.csr to the consortium's authority" in done.output
