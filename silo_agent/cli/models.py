@@ -359,6 +359,7 @@ def cohorts_of(settings: AgentConfig) -> Cohorts:
     """Return what divides this hospital's patients, as its ledger is bound to it. Raises `LedgerMismatchError`."""
     from silo_agent.data.table import Written
     from silo_agent.models.evaluate import Cohorts
+    from silo_agent.storage.approvals import source_of
     from silo_agent.storage.rows import withdrawn_of
 
     policy, ledger = load_policy(settings.policy), StateFolder(settings.state).ledger
@@ -366,7 +367,14 @@ def cohorts_of(settings: AgentConfig) -> Cohorts:
         require_match(ledger.name, read_history(ledger)[0], Genesis.of(policy))
     data_set = policy.data_set
     withdrawn = withdrawn_of(StateFolder(settings.state), settings.key_holder)
-    return Cohorts(data_set.id, data_set.holdout, data_set.identified_by, settings.data, Written.of(policy), withdrawn)
+    return Cohorts(
+        data_set.id,
+        data_set.holdout,
+        data_set.identified_by,
+        lambda study: source_of(settings, study, policy),
+        Written.of(policy),
+        withdrawn,
+    )
 
 
 def _whom(evaluation: Evaluation) -> list[str]:

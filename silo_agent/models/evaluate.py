@@ -9,7 +9,7 @@ each cohort were scored. A record that does not fit the study is skipped and cou
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -20,7 +20,7 @@ from silo_agent.data.outcome import half_range
 from silo_agent.data.reader import read_checked_records
 from silo_agent.data.records import NOBODY, Records
 from silo_agent.data.split import split
-from silo_agent.data.table import Written
+from silo_agent.data.table import Source, Written
 from silo_agent.errors import SiloError
 from silo_agent.learning import kept
 from silo_agent.learning.choice.choice import PERSONAL, REFITTED
@@ -52,13 +52,13 @@ class NoFileError(SiloError):
 class Cohorts:
     """What decides who trains and who is held out: `data_set.id`, `holdout` and `identified_by` of the policy.
 
-    `files` has the hospital's file of each study, by the study's name; `written` says how the hospital writes files.
+    `source_of` says where the hospital's records of a study are; `written` says how the hospital writes files.
     """
 
     data_set: str
     holdout: float
     identified_by: Sequence[str]
-    files: Mapping[str, Path]
+    source_of: Callable[[Study], Source | None]
     written: Written | None = None
     withdrawn: Collection[str] = ()
     """Who has withdrawn, as in `Records.identities`. No record of theirs is read."""
@@ -193,13 +193,16 @@ def _beside(shared: SharedModel, own: Model, records: Records) -> Paired:
     return paired(said[0], said[1], records.labels, records.patients, shared.family)
 
 
-def file_of(study: Study, data: Path | None, cohorts: Cohorts) -> tuple[Path, bool]:
-    """The file to read, and whether it is the hospital's own of this study. Raises `NoFileError`."""
-    trained = cohorts.files.get(study.name)
+def file_of(study: Study, data: Path | None, cohorts: Cohorts) -> tuple[Source, bool]:
+    """The records to read, and whether they are the hospital's own of this study. Raises `NoFileError`."""
+    trained = cohorts.source_of(study)
     if data is not None:
-        return data, trained is not None and data.exists() and data.samefile(trained)
+        return data, isinstance(trained, Path) and data.exists() and data.samefile(trained)
     if trained is None:
-        msg = f"agent.yaml names no file for the study {study.name!r}; name a labelled file, or add one under data"
+        msg = (
+            f"agent.yaml names no data for the study {study.name!r}; name a labelled file, add them under data or"
+            f" databases, or let it use data that are named there: fedward-silo study approve {study.name} --data NAME"
+        )
         raise NoFileError(msg)
     return trained, True
 

@@ -24,7 +24,7 @@ from silo_agent.learning.evaluation.fairness import Fairness, Released, fairness
 from silo_agent.learning.families.family import is_of_classes
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
-from silo_agent.models.evaluate import Cohorts, NoFileError, NoModelError
+from silo_agent.models.evaluate import Cohorts, NoModelError, file_of
 from silo_agent.storage.folders import StudyFolder
 
 
@@ -70,10 +70,7 @@ def report(folder: Path, round_number: int, cohorts: Cohorts, *, personal_kept: 
     if not is_of_classes(model.family):
         msg = "a fairness report is about classes, and data.label of this study is a number"
         raise NoReportError(msg)
-    file = cohorts.files.get(study.name)
-    if file is None:
-        msg = f"agent.yaml names no file for the study {study.name!r}; add one under data"
-        raise NoFileError(msg)
+    file, _ = file_of(study, None, cohorts)
     records, check = read_checked_records(
         file, study.data, 3, cohorts.identified_by, written=cohorts.written, withdrawn=cohorts.withdrawn
     )

@@ -1,4 +1,7 @@
+import csv
 import hashlib
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from shutil import copytree
@@ -6,6 +9,7 @@ from shutil import copytree
 import numpy as np
 import pytest
 
+from silo_agent.config import SqlSource
 from silo_agent.data.errors import DataError
 from silo_agent.data.reader import check_records, read_records
 from silo_agent.data.split import split
@@ -23,7 +27,7 @@ from support.local_federation import write_patients
 from support.studies import tiny_study
 
 SLOPES = np.array([[6.0, 0.0], [0.0, 6.0]])
-COHORTS = Cohorts("north-ward", 0.25, ("patient",), {})
+COHORTS = Cohorts("north-ward", 0.25, ("patient",), lambda _: None)
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +155,7 @@ def test_a_damaged_choice_is_an_error(folder):
 # --- whose records are scored ----------------------------------------------------------------------------------------
 def own(folder, study, **changes):
     """The cohorts of a hospital whose own file is own.csv."""
-    return replace(COHORTS, files={study.name: folder / "own.csv"}, **changes)
+    return replace(COHORTS, source_of=lambda _: folder / "own.csv", **changes)
 
 
 def test_who_has_withdrawn_is_scored_by_nobody(folder, study):
@@ -199,6 +203,22 @@ def test_without_it_both_cohorts_are_scored_and_counted(folder, study):
     assert other.patients.training + other.patients.held_out == 300
 
 
+def test_a_statement_on_a_database_is_measured_on_as_a_file_is(folder, study):
+    with closing(sqlite3.connect(folder / "ward.sqlite3")) as database, (folder / "own.csv").open() as file:
+        names, *rows = csv.reader(file)
+        database.execute(f"CREATE TABLE stay ({', '.join(names_of(names))})")
+        database.executemany(f"INSERT INTO stay VALUES ({', '.join('?' * len(names))})", rows)  # noqa: S608  # made-up columns
+        database.commit()
+    source = SqlSource(url=f"sqlite:///{folder}/ward.sqlite3", statement="SELECT * FROM stay")
+    found = evaluate(folder, 2, None, replace(COHORTS, source_of=lambda _: source), held_out=True)
+    of_file = evaluate(folder, 2, None, own(folder, study), held_out=True)
+    assert (found.file, found.patients, found.shared) == ("database ward.sqlite3", of_file.patients, of_file.shared)
+
+
+def names_of(names):
+    return [f'"{name}"' for name in names]
+
+
 def test_records_that_do_not_fit_are_skipped_and_counted(folder, study):
     data = folder / "own.csv"
     lines = data.read_text().splitlines()
@@ -217,14 +237,14 @@ def test_a_file_in_which_nothing_fits_is_an_error(folder):
 
 
 def test_without_a_file_there_is_nothing_to_measure_on(folder):
-    with pytest.raises(NoFileError, match="names no file for the study 'tiny'"):
+    with pytest.raises(NoFileError, match="names no data for the study 'tiny'"):
         evaluate(folder, 2, None, COHORTS)
 
 
 def test_records_without_a_patient_are_divided_by_the_policys_columns(folder, tmp_path):
     study = tiny_study(data={"patient": None}, model={"hidden": [], "representation": 2})
     SharedModel.start(study).save(tmp_path / "model-0.safetensors")
-    cohorts = replace(COHORTS, files={study.name: folder / "own.csv"}, identified_by=("age", "lactate"))
+    cohorts = replace(COHORTS, source_of=lambda _: folder / "own.csv", identified_by=("age", "lactate"))
     found = evaluate(tmp_path, 0, None, cohorts, held_out=True)
     assert found.patients.unit == "record"
     assert sum(one.records for one in found.shared) == found.patients.held_out < 200

@@ -32,7 +32,7 @@ def folder(study, tmp_path):
 @pytest.mark.slow
 def test_groups_of_the_held_out_patients_under_both_models(folder, study):
     data = write_patients(folder / "own.csv", np.random.default_rng(1), SLOPES, patients=400)
-    cohorts = Cohorts("north-ward", 0.5, ("patient",), {study.name: data})
+    cohorts = Cohorts("north-ward", 0.5, ("patient",), lambda _: data)
     found = report(folder, 2, cohorts)
     (shared,), (personal,) = found.shared, found.personal
     assert (shared.attribute, [group.group for group in shared.groups]) == (
@@ -58,7 +58,7 @@ def test_groups_of_the_held_out_patients_under_both_models(folder, study):
 
 
 def test_what_it_cannot_report_on_is_said(folder, study):
-    cohorts = Cohorts("north-ward", 0.5, ("patient",), {})
+    cohorts = Cohorts("north-ward", 0.5, ("patient",), lambda _: None)
     with pytest.raises(NoModelError):
         report(folder, 3, cohorts)
     with pytest.raises(NoFileError):
