@@ -34,6 +34,7 @@ from crypto.errors import CertificateError
 from crypto.pki.certificates import Trust
 from crypto.pki.joining import renewal
 from crypto.pki.joining.renewal import Renewal, Times
+from crypto.pki.standing import Standing
 from crypto.pki.tls import server_credentials
 from protos.core_log import Diverted
 from protos.messages import MAX_MESSAGE
@@ -88,7 +89,7 @@ class Server:
         close_to_others(config.data)
         store = Store(config.database) if config.database else Store.in_folder(config.data)
         spool = Spool(config.data / "spool")
-        self.engine = Engine(store, spool, self.metrics, revoked=lambda pem: _is_revoked(trust, pem))
+        self.engine = Engine(store, spool, self.metrics, revoked=Revoked(trust))
         self._server = grpc.server(
             ThreadPoolExecutor(config.threads, "call"),
             options=(
@@ -170,11 +171,28 @@ class Server:
         log.info("stopped")
 
 
-def _is_revoked(trust: Trust, certificate_pem: bytes) -> bool:
-    try:
-        return trust.revoked(certificate_pem) is not None
-    except CertificateError:
-        return False  # its root was taken out meanwhile; the calls say so
+class Revoked:
+    """Says whether a certificate was revoked. It is checked once per change of the authorities and lists.
+
+    For one thread: the engine asks under its lock, several times a second for each silo that is waited for.
+    """
+
+    def __init__(self, trust: Trust) -> None:
+        self._trust = trust
+        self._standing: Standing | None = None
+        self._known: dict[bytes, bool] = {}
+
+    def __call__(self, certificate_pem: bytes) -> bool:
+        """`certificate_pem` may be of a root that was taken out meanwhile: the calls say so."""
+        standing = self._trust.source()
+        if standing is not self._standing:
+            self._standing, self._known = standing, {}
+        if certificate_pem not in self._known:
+            try:
+                self._known[certificate_pem] = self._trust.revoked(certificate_pem) is not None
+            except CertificateError:
+                self._known[certificate_pem] = False
+        return self._known[certificate_pem]
 
 
 def _serve_metrics(config: CoordinatorConfig, metrics: Metrics) -> tuple[WSGIServer, threading.Thread]:

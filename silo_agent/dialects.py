@@ -28,7 +28,7 @@ _MYSQL: Final = (
 _FIRST: Final = {"mysql": _MYSQL, "mariadb": _MYSQL, "oracle": ("SET TRANSACTION READ ONLY",)}
 """What begins a transaction in which the database itself refuses to write. PostgreSQL's driver has its own way."""
 _IN_CLEAR: Final = re.compile(
-    r"pass|pwd|secret|token|privatekey(?!file$|path$)|base64|odbcconnect|defaultfile|defaultgroup"
+    r"pass|pwd|secret|token|apikey|accesskey|privatekey(?!file$|path$)|base64|odbcconnect|defaultfile|defaultgroup"
 )
 _BENDS: Final = re.compile(r"autocommit|isolationlevel|initcommand|localinfile|clientflag|plugin")
 _PACKAGES: Final = {

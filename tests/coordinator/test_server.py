@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from datetime import UTC, datetime
 from pathlib import Path
 
 import grpc
@@ -20,12 +21,14 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from coordinator import engine as engines
 from coordinator.config import CoordinatorConfig
-from coordinator.server import SERVICES, Server
+from coordinator.server import SERVICES, Revoked, Server
+from crypto.pki.certificates import Trust
 from policies.plan.release import plan
 from protos import chunks
 from protos.messages import Note, Place, Task, Tensor
 from protos.v1 import silo_pb2
 from support.contents import listed
+from support.online import Online
 from support.silos import Caller, Scene, refused, summed
 from support.studies import tiny_study
 
@@ -36,6 +39,23 @@ ROOT = Path(__file__).resolve().parents[2]
 def scrape(port):
     with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=300) as reply:
         return reply.read().decode()
+
+
+# --- who was revoked --------------------------------------------------------------------------------------------------
+def test_a_certificate_is_checked_again_only_when_the_lists_change(tmp_path, monkeypatch):
+    online, checked = Online(tmp_path), []
+    home = online.enrol("silo", "north")
+    pem = (home / "certificate.pem").read_bytes()
+    trust = Trust.load(home / "authority.pem")
+    examine = trust.examine
+    monkeypatch.setattr(trust, "examine", lambda one: checked.append(one) or examine(one))
+    revoked = Revoked(trust)
+    assert [revoked(pem) for _ in range(3)] == [False] * 3
+    assert len(checked) == 1
+    online.authority.revoke("fedward://silo/north", None, datetime.now(UTC), "left")
+    online.bring_lists(home)
+    assert revoked(pem)
+    assert not revoked(b"of a root that was taken out")
 
 
 # --- health and metrics ---------------------------------------------------------------------------------------------

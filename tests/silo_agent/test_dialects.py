@@ -40,6 +40,8 @@ def test_urls_that_are_not_taken(url):
         "reader@db/ward?PWD=geheim",
         "reader@db/ward?ssl_key_passphrase=geheim",
         "reader@db/ward?access_token=geheim",
+        "reader@db/ward?apiKey=geheim",
+        "reader@db/ward?access_key=geheim",
         "reader@db/ward?odbc_connect=PWD%3Dgeheim",
         "reader@db/ward?read_default_file=geheim",
     ],

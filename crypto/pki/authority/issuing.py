@@ -9,7 +9,7 @@ was revoked. Every certificate is in the register before it is handed out.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -176,17 +176,18 @@ class IssuingAuthority:
                 " the authority for a token (`fedward-authority admit`)"
             )
             raise EnrolmentError(msg)
-        admission = self._readmitted(holder.admission[0])
+        held = holder.admission[0]
         if asked.public_key != holder.certificate.public_key():
             msg = (
                 f"the request has another key than the certificate of {holder.identity}; renew with the same key, or"
                 " ask the authority for a token"
             )
             raise EnrolmentError(msg)
-        self._require_admitted(admission, now)
-        self._require_same(asked, admission)
         with self._guard, Register.open(self._folder) as register:
-            self._require_unrevoked(register, admission)
+            self._require_unrevoked(register, held)  # whatever a root has admitted since, and did not know of this
+            admission = self._readmitted(held, register.revoked())
+            self._require_admitted(admission, now)
+            self._require_same(asked, admission)
             return self._issue(register, asked, admission, now)
 
     def server_credential(self, hosts: Sequence[str], *, now: datetime | None = None) -> tuple[bytes, bytes]:
@@ -236,12 +237,20 @@ class IssuingAuthority:
         register.record(pem, admission.subject, admission.hosts, admission=admission)
         return pem
 
-    def _readmitted(self, admission: Admission) -> Admission:
-        """The party's admission that lasts longest: the one that it has, or one that a root has made since."""
+    def _readmitted(self, admission: Admission, gone: Collection[int]) -> Admission:
+        """The party's admission that lasts longest: the one that it has, or one that a root has made since.
+
+        Left out is what was taken back here (`gone`) or by the root of the party's own admission: a token that came
+        after it counts, also if it ends sooner. What another root took back stays in, and the party gets nothing then.
+        """
+        root, lists = self._bundle.root(admission.root), self._root_lists()
         again = [
             one
             for one in readmission.read(self._folder / READMISSIONS_FILE)
-            if (one.subject, one.hosts) == (admission.subject, admission.hosts) and self._bundle.root(one.root)
+            if (one.subject, one.hosts) == (admission.subject, admission.hosts)
+            and self._bundle.root(one.root)
+            and one.serial not in gone
+            and not (root and one.root == admission.root and lists.revoked(root, one.serial))
         ]
         return max([admission, *again], key=lambda one: one.expires)
 

@@ -99,6 +99,32 @@ def test_a_renewed_certificate_carries_the_admission_that_lasts_longest(online):
         online.renew(home)
 
 
+def test_what_was_taken_back_here_is_not_undone_by_a_root_that_did_not_know(online):
+    home = online.enrol("silo", "north")
+    serve(online, admissions=readmission.to_json(root.readmit(online.root, days=700)))
+    holder = Trust.load(home / "authority.pem").examine((home / "certificate.pem").read_bytes())
+    with Register.open(online.issuing) as register:
+        register.revoke(holder.admission[0].serial, NOW, "the admission of north, here", "left")
+    with pytest.raises(EnrolmentError, match="was revoked as of"):
+        online.renew(home)
+
+
+@pytest.mark.parametrize("where", ["issuing", "root"])
+def test_who_has_a_token_after_a_readmission_was_taken_back_is_renewed_by_the_token(online, tmp_path, where):
+    home = online.enrol("silo", "north")
+    made = root.readmit(online.root, days=700)
+    serve(online, admissions=readmission.to_json(made))
+    online.renew(home)
+    with Register.open(online.issuing if where == "issuing" else online.root) as register:
+        take_back(register, "fedward://silo/north", None, NOW, "stolen", NOW)
+    online.publish()
+    again = online.enrol("silo", "north", home=tmp_path / "again")
+    online.renew(again)
+    assert admitted(again)[1] < made[0].expires
+    with pytest.raises(CertificateError, match="revoked"):
+        online.renew(home)
+
+
 def test_a_readmission_is_no_token(online):
     home = online.enrol("silo", "north")
     (made,) = root.readmit(online.root, days=700)
