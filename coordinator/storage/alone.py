@@ -28,7 +28,7 @@ def alone_in(folder: Path) -> Iterator[None]:
     with (folder / LOCK_FILE).open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             msg = f"{folder} is used by another coordinator; stop that one, or give another `data` in coordinator.yaml"
             raise FolderBusyError(msg) from None
         yield

@@ -133,6 +133,10 @@ install_role() {
   [ -n "$version" ] || add "$requirements is missing or names no version of fedward"
   "$python" -c 'import sys, venv; sys.exit(sys.version_info < (3, 11))' 2>/dev/null ||
     add "$python is not Python 3.11 or newer with venv; give --python"
+  slot=$version$cuda
+  if [ -f "$home/$slot/.complete" ] && ! cmp -s "$home/$slot/.complete" "$requirements"; then
+    add "$home/$slot holds this version with other packages; a release that changed needs a number of its own"
+  fi
   base=$("$python" -c 'import os, sys; print(os.path.realpath(sys.base_prefix))' 2>/dev/null) || true
   case $base in
     /root/*|/home/*)
@@ -143,25 +147,25 @@ install_role() {
   if [ -z "$root" ] && ! getent passwd "$name" >/dev/null; then
     act useradd --system --home-dir "/var/lib/$name" --shell /usr/sbin/nologin "$name"
   fi
-  if cmp -s "$home/$version/.complete" "$requirements"; then
-    say "$home/$version is there already"
+  if cmp -s "$home/$slot/.complete" "$requirements"; then
+    say "$home/$slot is there already"
   else
-    act rm -rf "$home/$version"
+    act rm -rf "$home/$slot"
     act mkdir -p "$home"
-    act "$python" -m venv "$home/$version"
-    act "$home/$version/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes \
+    act "$python" -m venv "$home/$slot"
+    act "$home/$slot/bin/python" -m pip install --quiet --disable-pip-version-check --require-hashes \
       --only-binary :all: -r "$requirements"
-    act "$home/$version/bin/${programs%% *}" --version
-    act cp "$requirements" "$home/$version/.complete"
+    act "$home/$slot/bin/${programs%% *}" --version
+    act cp "$requirements" "$home/$slot/.complete"
   fi
-  act cp "$release/$name.service" "$home/$version"
+  act cp "$release/$name.service" "$home/$slot"
   limit_cpu
   act mkdir -p "$root/etc/$name"
-  if [ -L "$home/current" ] && [ "$(readlink "$home/current")" != "$version" ]; then
+  if [ -L "$home/current" ] && [ "$(readlink "$home/current")" != "$slot" ]; then
     point "$(readlink "$home/current")" "$home/previous"
   fi
-  point "$version" "$home/current"
-  install_unit "$home/$version"
+  point "$slot" "$home/current"
+  install_unit "$home/$slot"
   act mkdir -p "$root/usr/local/bin"
   for one in $programs; do
     point "$home/current/bin/$one" "$root/usr/local/bin/$one"

@@ -141,6 +141,11 @@ def test_the_services_user_reads_what_root_installs_and_a_roll_back_brings_back_
     (copy / "SHA256SUMS").write_text(f"{sums}  {requirements.name}\n")
     assert installed(copy).returncode == 0
     assert ((root / unit).read_text(), current()) == ("newer", "99.0")
+    requirements.write_text(requirements.read_text() + "# other packages\n")
+    sums = hashlib.sha256(requirements.read_bytes()).hexdigest()
+    (copy / "SHA256SUMS").write_text(f"{sums}  {requirements.name}\n")
+    assert "99.0 holds this version with other packages" in installed(copy).stderr
+    assert current() == "99.0"
     assert installed(copy, "--roll-back").returncode == 0
     assert ((root / unit).read_bytes(), current()) == ((release / f"fedward-{role}.service").read_bytes(), version)
 
