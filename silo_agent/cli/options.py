@@ -84,6 +84,7 @@ def studies(config: ConfigOption = DEFAULT, *, as_json: AsJson = False) -> None:
     from rich.table import Table
 
     from silo_agent.config import AgentConfig
+    from silo_agent.storage.approvals import approved
     from silo_agent.storage.folders import StateFolder
     from silo_agent.storage.state import State
     from silo_agent.storage.waiting import waiting
@@ -111,6 +112,9 @@ def studies(config: ConfigOption = DEFAULT, *, as_json: AsJson = False) -> None:
         rounds = str(one.committed) if one.committed >= 0 else "none yet"
         table.add_row(one.name, one.digest[:_SHORT], rounds, f"over: {one.why}" if one.why else "runs")
     for ask in asking:
-        fix = f"waits for data, asked last {ask.asked}: fedward-silo study approve {ask.name} --data NAME"
-        table.add_row(ask.name, ask.digest[:_SHORT], "none yet", fix)
+        data = approved(StateFolder(folder), ask.name, ask.digest)
+        said = f"may use {data} and waits until it is asked again, at most a minute or so after the approval"
+        if data is None:
+            said = f"waits for data, asked last {ask.asked}: fedward-silo study approve {ask.name} --data NAME"
+        table.add_row(ask.name, ask.digest[:_SHORT], "none yet", said)
     Console(markup=False, emoji=False).print(table)

@@ -60,7 +60,7 @@ def enrol(  # noqa: PLR0917  # typer calls it, by name
         write_new(config, agent_text(address, done, proxy, key_passphrase).encode(), secret=False)
     typer.echo("\n".join(telling.lines(done)))
     policy = f"fedward-silo policy new --data-set {done.subject.data_set} --out {folder / 'policy.yaml'}"
-    typer.echo(f"next: a policy ({policy}), then data in {config}")
+    typer.echo(f"next, for a new silo: a policy ({policy}), then data in {config}")
 
 
 def _request(

@@ -30,6 +30,7 @@ from silo_agent.models import fairness
 from silo_agent.models.fairness import Report
 from silo_agent.oversight.signing import sign_file
 from silo_agent.protocol.client import CallRefused
+from silo_agent.storage.approvals import approve
 from silo_agent.storage.folders import StateFolder
 from silo_agent.storage.state import Ending, State
 from silo_agent.storage.waiting import note
@@ -654,6 +655,10 @@ def test_a_study_that_waits_here_for_data_is_listed_until_it_begins(hospital, st
         ("tiny", None),
         ("other", "2026-11-06T15:04:00+00:00"),
     ]
+    approve(folder, "other", "shared")
+    shown = " ".join(invoke("studies", "-c", hospital).output.split())
+    assert "may use shared" in shown
+    assert "study approve" not in shown
 
 
 def test_an_approval_says_whether_a_study_waits_for_it(hospital):
