@@ -56,6 +56,15 @@ def recover(
     costs = gap(ledger.genesis, ledger.history(), lost)
     if charge_everything and lost:  # if nothing is known, the gap is everything already
         costs = totals.merged((*costs, EXHAUSTED))
+    made_up = [item for item in lost if not ledger.genesis.public and any(cost.noise == 0 for cost in item.totals)]
+    if made_up:
+        named = ", ".join(f"{item.head.sequence} of {item.at}" for item in made_up)
+        msg = (
+            f"the cosigned head {named} counts releases without noise, and no ledger of private data has any: somebody"
+            " else has signed it with this silo's key. Have the root revoke that key as of the theft, get the new"
+            " revocation lists and recover again: what was signed since then counts no more (docs/ledger.md)"
+        )
+        raise CosignError(msg)
     covers = tuple(item.head for item in lost)
     message = recovery_message(ledger.genesis.data_set, ledger.head, covers, costs, responsible)
     signature, signer = credential.sign(message), credential.identity.uri
