@@ -158,10 +158,8 @@ class Witness:
         latest = _kept(self._files.witnessed(silo))
         try:
             content = json.loads(path.read_text("utf-8"))
-            if not isinstance(content, list):
-                raise TypeError
             found: History = [
-                (record.load(SignedCheckpoint, json.dumps(one["stated"])), _time(one["at"])) for one in content
+                (record.load(SignedCheckpoint, json.dumps(one["stated"])), _time(one["at"])) for one in [*content[:]]
             ]
         except FileNotFoundError:
             found = []

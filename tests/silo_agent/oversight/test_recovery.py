@@ -86,3 +86,21 @@ def test_statements_about_other_ledgers_are_refused(rolled_back, credentials, co
     with pytest.raises(CosignError, match="ledger of south"):
         checked([signed(replace(last, silo="south"))], credentials["north"])
     assert len(ledger.history()) == 1
+
+
+@pytest.mark.parametrize("epsilon", [1e300, float("inf")])
+def test_a_made_up_epsilon_is_not_believed_and_the_price_is_that_of_the_costs(rolled_back, credentials, epsilon):
+    """Whoever stole the key for minutes can have any figure cosigned."""
+    ledger, last = rolled_back
+    entry = recover(ledger, credentials["north"], [replace(last, epsilon=epsilon)], "A. Weber")
+    assert totals.beyond(last.totals, ledger.costs()) == ()
+    assert last.epsilon <= entry.epsilon < 4.0
+
+
+def test_costs_that_no_private_ledger_has_are_refused_with_what_to_do(rolled_back, credentials):
+    ledger, last = rolled_back
+    made_up = replace(last, totals=(*last.totals, Cost("evaluation", 1.0, 0.0, 1)))
+    before = ledger.head
+    with pytest.raises(CosignError, match="Have the root revoke that key as of the theft"):
+        recover(ledger, credentials["north"], [made_up], "A. Weber")
+    assert ledger.head == before
