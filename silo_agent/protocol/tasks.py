@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -224,7 +225,9 @@ class Tasks:
     def _open(self, attempt: Attempt) -> None:
         running, place, tensor = attempt.running, attempt.place, attempt.tensor
         learner, silos, total = running.learner, len(attempt.survivors), self._open_sum(attempt)
-        learner.check_sum(tensor, total, silos)
+        counted = set(self._state.promises.binding(replace(place, round=0), Tensor.COUNTS))
+        uncounted = len(set(attempt.survivors) - counted)
+        learner.check_sum(tensor, total, place, silos, counted=len(counted), uncounted=uncounted)
         opened = learner.open(tensor, total, place, running.model, silos)
         running.model, running.total = opened.model, opened.unsolved
         if opened.results is not None:
