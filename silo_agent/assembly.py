@@ -56,10 +56,10 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     """
     limit_threads(config.threads)
     choose_device(config.device)
-    credential = config.credential()
+    state = State(config.state)  # first: the memory of keys lies in its folder
+    credential = config.credential(keeps=True)
     credential.tell_faults(lambda why: log.error("certificates not read", why=why))
     metrics, entropy = Metrics(), SystemEntropy()
-    state = State(config.state)
     Withdrawals(state.files, credential, entropy).names()  # an agent that cannot read them does not start
     gate = Gate(credential, config.policy, state.files.ledger, state, metrics)
     stop = threading.Event()
@@ -157,6 +157,7 @@ def _renew(
 ) -> None:
     """Keep certificate and lists fresh, the ledger's head timestamped and the coordinator watched, until the stop."""
     watch = CoordinatorWatch(client, credential, config.coordinator, config.files.lists, proxy=config.proxy)
+    watch.try_to_look()  # before the first call: a coordinator whose key is not known gets nothing
     threading.Thread(target=watch.run, args=(stop,), name="watch", daemon=True).start()
     link = link_for(credential, config.authority_url, config.proxy)
     stamping = Stamping(StateFolder(config.state), credential.trust, link)

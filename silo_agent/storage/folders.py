@@ -3,6 +3,7 @@
     state.sqlite3                          releases, used labels, survivor lists, standings (`state`)
     ledger.sqlite3                         what was charged; `policies.ledger` names what lies beside it
     session.sealed                         the name of this agent's key store
+    known-keys.jsonl                       which keys other parties have (`crypto.pki.known_keys`)
     withdrawn.sealed                       who has withdrawn (`rows`); beside it a lock
     policies/DIGEST.json                   policies that were in force
     timestamps/DAY.json                    the ledger's head of a day, stamped (`oversight.stamping`)
@@ -214,6 +215,11 @@ class StateFolder:
     def session(self) -> Path:
         """The name of this agent's key store, sealed."""
         return self.path / "session.sealed"
+
+    @property
+    def known_keys(self) -> Path:
+        """Which keys other parties have."""
+        return self.path / "known-keys.jsonl"
 
     @property
     def withdrawn(self) -> Path:
