@@ -60,6 +60,7 @@ from silo_agent.learning.private import noise
 from silo_agent.learning.private.release import grid
 from silo_agent.learning.private.rounded import RoundedGaussian
 from silo_agent.metrics import Metrics
+from silo_agent.storage.digests import Digests
 from silo_agent.storage.state import State
 
 Array = NDArray[np.float64]
@@ -265,7 +266,7 @@ class AuditedSilo:
                     columns=(),
                 ),
             )
-        self.state = State(folder / "state")
+        self.state = State(folder / "state", Digests.of(entropy.bytes(32)))
         self.gate = Gate(consortium().silo, folder / "policy.yaml", self.ledger_path, self.state, Metrics())
         self.learner = _GivenRecords(
             study,

@@ -38,6 +38,7 @@ from silo_agent.protocol.witnessing import Witness, Witnessing
 from silo_agent.storage.approvals import no_data, source_of
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
+from silo_agent.storage.opening import open_state
 from silo_agent.storage.retention import Retaining, Retention
 from silo_agent.storage.rows import Withdrawals, row_key, rows_of
 from silo_agent.storage.state import State
@@ -59,7 +60,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     credential = config.credential()
     credential.tell_faults(lambda why: log.error("certificates not read", why=why))
     metrics, entropy = Metrics(), SystemEntropy()
-    state = State(config.state)
+    state, _ = open_state(config.state, credential, entropy)
     Withdrawals(state.files, credential, entropy).names()  # an agent that cannot read them does not start
     gate = Gate(credential, config.policy, state.files.ledger, state, metrics)
     stop = threading.Event()

@@ -3,6 +3,7 @@
     state.sqlite3                          releases, used labels, survivor lists, standings (`state`)
     ledger.sqlite3                         what was charged; `policies.ledger` names what lies beside it
     session.sealed                         the name of this agent's key store
+    secret.sealed                          what digests and draws are keyed with (`secret`)
     withdrawn.sealed                       who has withdrawn (`rows`); beside it a lock
     policies/DIGEST.json                   policies that were in force
     timestamps/DAY.json                    the ledger's head of a day, stamped (`oversight.stamping`)
@@ -42,7 +43,7 @@ _STAYS: Final = re.compile(
 )
 
 _NEVER_BACKED_UP: Final = re.compile(
-    r"outbox/.*|inbox/.*|session\.sealed|studies/[^/]+/(keys\.sealed|rows\.(key|sealed)|releases/.*|attempt-[^/]*|together-[^/]*)"
+    r"outbox/.*|inbox/.*|(session|secret)\.sealed|studies/[^/]+/(keys\.sealed|rows\.(key|sealed)|releases/.*|attempt-[^/]*|together-[^/]*)"
     r"|(.*/)?[^/]*(\.lock|-journal|\.new|\.part)"
 )
 """Keys, what only a running study needs, and what is being written."""
@@ -208,6 +209,11 @@ class StateFolder:
         return self.path / "session.sealed"
 
     @property
+    def secret(self) -> Path:
+        """What the folder's digests and draws are keyed with, sealed."""
+        return self.path / "secret.sealed"
+
+    @property
     def withdrawn(self) -> Path:
         """Everybody who has withdrawn, sealed."""
         return self.path / "withdrawn.sealed"
@@ -266,6 +272,10 @@ class StateFolder:
     def sealed(self, study: str, label: str) -> Path:
         """The bytes that were sealed under a label."""
         return self.outbox(study) / f"{label}.sealed"
+
+    def all_sealed(self) -> Iterator[Path]:
+        """All bytes that were sealed and are still there. Each file is named after its label."""
+        return (self.path / "outbox").glob("*/*.sealed")
 
     def note(self, place: Place, kind: str) -> Path:
         """This silo's note of an attempt."""

@@ -11,9 +11,10 @@ from __future__ import annotations
 import json
 from dataclasses import astuple, dataclass, replace
 
-from sqlalchemy import Column, Connection, Engine, Integer, MetaData, String, Table, delete, insert, select
+from sqlalchemy import Column, Connection, Engine, Integer, MetaData, String, Table, delete, insert, select, update
 
 from protos.messages import Place, Tensor
+from silo_agent.storage.digests import Digests
 from silo_agent.storage.errors import SumError, SurvivorsError
 
 _metadata = MetaData()
@@ -61,8 +62,9 @@ class _Bound:
 class Promises:
     """The promises that lie in the agent's database. Every method is one transaction."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, digests: Digests | None = None) -> None:
+        """Without `digests` no sum can be opened."""
+        self._engine, self._digests = engine, digests
         _metadata.create_all(engine)
 
     def binding(self, place: Place, tensor: Tensor) -> tuple[str, ...]:
@@ -132,13 +134,24 @@ class Promises:
 
     def open(self, label: str, sha256: str) -> None:
         """Record the sum that is about to be opened under a label. Raises `SumError` if another was tried before."""
+        if self._digests is None:
+            msg = "the state was opened without the folder's secret, so no sum is opened"
+            raise SumError(msg)
+        keyed = self._digests.keyed("sum", sha256)
         with self._engine.begin() as connection:
             row = connection.execute(select(_sums.c.sha256).where(_sums.c.label == label)).first()
             if row is None:
-                connection.execute(insert(_sums).values(label=label, sha256=sha256))
-            elif row.sha256 != sha256:
+                connection.execute(insert(_sums).values(label=label, sha256=keyed))
+            elif row.sha256 != keyed:
                 msg = "another sum was offered under this label before; only the first is ever tried"
                 raise SumError(msg)
+
+
+def key_sums(connection: Connection, digests: Digests) -> None:
+    """Replace the plain digests that an earlier version stored."""
+    for row in connection.execute(select(_sums)).all():
+        keyed = digests.keyed("sum", row.sha256)
+        connection.execute(update(_sums).where(_sums.c.label == row.label).values(sha256=keyed))
 
 
 def _binds(names: tuple[str, ...], bound: _Bound) -> bool:

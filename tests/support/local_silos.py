@@ -20,11 +20,11 @@ from silo_agent.metrics import Metrics
 from silo_agent.protocol.attempt import Running
 from silo_agent.protocol.session import Session
 from silo_agent.storage.folders import StudyFolder
-from silo_agent.storage.state import State
 from support.certificates import data_set_of
 from support.local_coordinator import LocalCoordinator
 from support.local_federation import HOLDOUT, write_patients
 from support.small_cohort import policy_document, write_yaml
+from support.states import keyed
 
 SLOPES = np.array([[4.0, -2.0], [-3.0, 2.0]])
 EPSILONS = {"budget": {**policy_document()["budget"], "epsilon": 20.0}}
@@ -70,7 +70,7 @@ class LocalSilo:
 
     def start(self) -> None:
         entropy, self.metrics = SystemEntropy(), Metrics()
-        self.state = State(self.folder / "state")
+        self.state = keyed(self.folder / "state")
         self.gate = Gate(self.credential, self.policy, self.folder / "ledger.sqlite3", self.state, self.metrics)
 
         def learner(study: Study) -> Learner:

@@ -53,6 +53,7 @@ from support.cosigners import witnessed
 from support.simulated_coordinator import SimulatedCoordinator
 from support.simulated_witness import Witness, plain
 from support.small_cohort import policy_document, write_yaml
+from support.states import keyed
 
 Fate = Literal["arrives", "twice", "lost", "unanswered", "late"]
 """Of one message: once; again, because the reply was lost; never, or only its reply never, or later than all that the
@@ -277,7 +278,7 @@ class SimulatedSilo:
         """The process dies, if it has not yet, and begins again."""
         self.die()
         entropy = SystemEntropy()
-        self._state = State(self.folder)
+        self._state = keyed(self.folder)
         self.session = session_name(self.folder, self.credential, entropy)
         self._client = _Client(self)
         self._gate = _LedgerGate(self, self._state) if self.cosigners else _Gate(self, self._state)

@@ -10,8 +10,8 @@ from silo_agent.metrics import Metrics
 from silo_agent.protocol.client import ContentError
 from silo_agent.protocol.mail import Mail
 from silo_agent.storage.durable import write_whole
-from silo_agent.storage.state import State
 from support.contents import digest_of, listed
+from support.states import keyed
 
 PLACE = Place("5" * 64, 1, 2)
 SILOS = ("north", "south")
@@ -45,7 +45,7 @@ def wire():
 
 @pytest.fixture
 def mail(tmp_path, wire):
-    state = State(tmp_path / "state")
+    state = keyed(tmp_path / "state")
     yield Mail(wire, state, Metrics())
     state.close()
 

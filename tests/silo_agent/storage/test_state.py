@@ -16,7 +16,8 @@ from protos.messages import Place, Tensor
 from silo_agent.storage import state as state_module
 from silo_agent.storage.durable import write_whole
 from silo_agent.storage.errors import StateError, StateFileError, SurvivorsError
-from silo_agent.storage.state import Ending, State
+from silo_agent.storage.state import Ending
+from support.states import DIGESTS, keyed
 
 STUDY, OTHER = "5" * 64, "6" * 64
 PLACE = Place(STUDY, 2, 3)
@@ -31,14 +32,14 @@ class Crash(BaseException):
 
 @pytest.fixture
 def state(tmp_path):
-    state = State(tmp_path / "state")
+    state = keyed(tmp_path / "state")
     yield state
     state.close()
 
 
 def reopened(state):
     state.close()
-    return State(state.folder)
+    return keyed(state.folder)
 
 
 def keep(state, integers=INTEGERS, place=PLACE, attempt=3):
@@ -82,7 +83,7 @@ def test_an_end_of_a_version_that_kept_no_day_is_known(state):
     state.close()
     with closing(sqlite3.connect(state.folder / "state.sqlite3")) as database:
         database.execute("DROP TABLE endings")
-    assert State(state.folder).endings() == [Ending(STUDY, None)]
+    assert keyed(state.folder).endings() == [Ending(STUDY, None)]
 
 
 def test_a_removal_leaves_what_was_used_up_and_no_digest_of_integers(state):
@@ -93,7 +94,7 @@ def test_a_removal_leaves_what_was_used_up_and_no_digest_of_integers(state):
     state.keep_sealed(STUDY, LABEL, [b"sealed"])
     state.promises.sign(PLACE, Tensor.HEADS, ("north", "west"))
     state.keep_attempt(STUDY, "where it stood")
-    digest = ChunkList.of(next(state.folder.rglob("*.i64"))).digest
+    digest = DIGESTS.keyed("release", ChunkList.of(next(state.folder.rglob("*.i64"))).digest)
     with closing(sqlite3.connect(state.folder / "state.sqlite3")) as database:
         database.execute("UPDATE releases SET sha256 = ? WHERE study = ?", ("f" * 64, OTHER))
         database.commit()
@@ -128,7 +129,7 @@ def test_a_folder_that_others_could_read_is_closed_to_them(tmp_path):
     (tmp_path / "state").chmod(0o755)
     (tmp_path / "state" / "state.sqlite3").touch(mode=0o644)
     with structlog.testing.capture_logs() as logs:
-        State(tmp_path / "state").close()
+        keyed(tmp_path / "state").close()
     paths = [tmp_path / "state", tmp_path / "state" / "state.sqlite3"]
     assert [stat.S_IMODE(path.stat().st_mode) for path in paths] == [0o700, 0o600]
     assert [entry["path"] for entry in logs] == [str(path) for path in paths]
@@ -138,7 +139,7 @@ def test_a_folder_that_others_could_read_is_closed_to_them(tmp_path):
 @settings(max_examples=15, deadline=None)
 @given(values=st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=20))
 def test_a_release_comes_back_as_the_same_integers(tmp_path_factory, values):
-    state = State(tmp_path_factory.mktemp("state"))
+    state = keyed(tmp_path_factory.mktemp("state"))
     keep(state, np.array(values, np.int64))
     state = reopened(state)
     release = state.release(PLACE, Tensor.HEADS, 3)
