@@ -57,6 +57,7 @@ from silo_agent.learning.contributions.encoder import UPDATE_STEPS
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.private import noise
+from silo_agent.learning.private.draws import KeyedDraws
 from silo_agent.learning.private.release import grid
 from silo_agent.learning.private.rounded import RoundedGaussian
 from silo_agent.metrics import Metrics
@@ -275,7 +276,7 @@ class AuditedSilo:
             HOLDOUT,
             self.state.study_folder(study.digest),
             identified_by=columns,
-            entropy=entropy,
+            draws=KeyedDraws(entropy.bytes(32)),
             device="cpu",
         )
         self.learner.given = training, evaluation

@@ -29,6 +29,7 @@ from silo_agent.learning.apart import Apart
 from silo_agent.learning.device import choose_device, limit_threads
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.personal_process import Job, wanted_round
+from silo_agent.learning.private.draws import KeyedDraws
 from silo_agent.metrics import Metrics
 from silo_agent.oversight.stamping import Stamping
 from silo_agent.protocol.client import Client, Heartbeat, Stopped
@@ -41,6 +42,7 @@ from silo_agent.storage.folders import StateFolder
 from silo_agent.storage.opening import open_state
 from silo_agent.storage.retention import Retaining, Retention
 from silo_agent.storage.rows import Withdrawals, row_key, rows_of
+from silo_agent.storage.secret import draws_key
 from silo_agent.storage.state import State
 from silo_agent.storage.waiting import forget, note
 
@@ -60,7 +62,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     credential = config.credential()
     credential.tell_faults(lambda why: log.error("certificates not read", why=why))
     metrics, entropy = Metrics(), SystemEntropy()
-    state, _ = open_state(config.state, credential, entropy)
+    state, secret = open_state(config.state, credential, entropy)
     Withdrawals(state.files, credential, entropy).names()  # an agent that cannot read them does not start
     gate = Gate(credential, config.policy, state.files.ledger, state, metrics)
     stop = threading.Event()
@@ -79,6 +81,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     data_set, written = gate.policy.data_set, Written.of(gate.policy)
 
     def learner(study: Study) -> Learner:
+        rows = row_key(state.files.study(study.digest), credential, entropy)
         return Learner(
             study,
             _named(config, study, gate.policy),
@@ -86,7 +89,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
             data_set.holdout,
             state.study_folder(study.digest),
             identified_by=data_set.identified_by,
-            entropy=entropy,
+            draws=KeyedDraws(draws_key(secret, rows, study.digest)),
             device=config.device,
             written=written,
             kept=rows_of(state.files.study(study.digest), credential, entropy),

@@ -29,6 +29,7 @@ from silo_agent.agent import Agent
 from silo_agent.gate import Gate
 from silo_agent.learning.contributions.encoder import UPDATE_STEPS
 from silo_agent.learning.learner import Learner
+from silo_agent.learning.private.draws import FreshDraws
 from silo_agent.metrics import Metrics
 from silo_agent.protocol.client import Client, Stopped
 from silo_agent.protocol.session import Session
@@ -101,7 +102,7 @@ class Silos:
 
         def learner(study):
             shared = (study, self._federation.data[name], name, 0.2, state.study_folder(study.digest))
-            given = {"identified_by": ["patient"], "entropy": SystemEntropy(), "device": "cpu"}
+            given = {"identified_by": ["patient"], "draws": FreshDraws(SystemEntropy()), "device": "cpu"}
             if name == PLANTED:
                 return Planting(*shared, **given)
             if name == LATE:
