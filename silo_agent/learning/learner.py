@@ -44,6 +44,8 @@ from silo_agent.learning.model import SharedModel
 from silo_agent.learning.private.dpsgd import require_accountable
 from silo_agent.learning.private.draws import NO_DRAW, Draws, digest_of
 from silo_agent.logs import TrainingLog
+from silo_agent.storage.checked import read_checked
+from silo_agent.storage.errors import LocalFileError
 from silo_agent.storage.folders import StudyFolder
 
 log = structlog.get_logger()
@@ -87,7 +89,8 @@ class Learner:
         self._room: Levels | None = None
         self._rehearsed = False
         self._draws = draws
-        self._setting = Setting(study, folder, NO_DRAW, self._device, TrainingLog(StudyFolder(folder).training_log))
+        self._folder = StudyFolder(folder)
+        self._setting = Setting(study, folder, NO_DRAW, self._device, TrainingLog(self._folder.training_log))
         self._heads = Heads(self._setting)
         self._kinds: Mapping[Tensor, Callable[[Setting], Contribution]] = {
             Tensor.COUNTS: Counts,
@@ -131,6 +134,22 @@ class Learner:
         if image is not None and self._room is None:
             self._room = reserve(image, self.study.privacy.max_patients)
         return self._room
+
+    def require_files(self, *, begun: bool) -> None:
+        """Open what the coming rounds read from the disk. `begun`: whether this silo has finished a round of the study.
+
+        Raises `LocalFileError` with file and fix. Whether it does follows from seals and digests alone. Whatever else
+        fails may follow from a record, or from how many there are, and shows as in `read`.
+        """
+        try:
+            if self._kept is not None:
+                self._kept.require_whole(begun=begun)
+            for path in self._folder.own_parts():
+                read_checked(path)
+        except LocalFileError:
+            raise
+        except Exception as fault:  # noqa: BLE001
+            log.error("the study's files cannot be looked at", fault=type(fault).__name__)  # noqa: TRY400
 
     # --- private half ---------------------------------------------------------------------------------------------
     def read(self) -> None:
