@@ -46,6 +46,7 @@ from sqlalchemy.exc import IntegrityError, OperationalError
 from policies.private import private_file, private_folder
 from protos.chunks import ChunkList
 from protos.messages import Place, Tensor
+from silo_agent.storage.anchored import Anchored
 from silo_agent.storage.digests import NEVER, Digests, Kind
 from silo_agent.storage.durable import write_pieces
 from silo_agent.storage.errors import StateError, StateFileError
@@ -145,7 +146,8 @@ class State:
         event.listen(self._engine, "connect", _durable)
         event.listen(self._engine, "handle_error", self._said)
         _metadata.create_all(self._engine)
-        self.promises = Promises(self._engine, digests)
+        self.anchored = Anchored(self._engine)
+        self.promises = Promises(self._engine, digests, self.anchored)
         if digests is not None:
             self._key_digests(digests)
 
@@ -294,7 +296,7 @@ class State:
             for begin in range(0, len(integers), _PIECE)
         )
         row = {"study": place.study, "round": place.round, "tensor": tensor, "attempt": attempt, "label": label}
-        self._keep(_releases, "release", row, path, pieces)
+        self._keep(_releases, "release", place, row, path, pieces)
 
     # --- sealed bytes -------------------------------------------------------------------------------------------
     def sealed(self, study: str, label: str) -> Path | None:
@@ -307,10 +309,10 @@ class State:
         self._check(path, "sealed", row.sha256)
         return path
 
-    def keep_sealed(self, study: str, label: str, frames: Iterable[bytes]) -> Path:
+    def keep_sealed(self, place: Place, label: str, frames: Iterable[bytes]) -> Path:
         """Store sealed frames before they are sent; from now on the label is used."""
-        path = self.files.sealed(study, label)
-        self._keep(_sealed, "sealed", {"label": label}, path, frames)
+        path = self.files.sealed(place.study, label)
+        self._keep(_sealed, "sealed", place, {"label": label}, path, frames)
         return path
 
     # --- notes ---------------------------------------------------------------------------------------------------
@@ -336,11 +338,13 @@ class State:
             msg = f"{path}: the file is missing or was changed; restore it from the same backup as state.sqlite3"
             raise StateError(msg)
 
-    def _keep(self, table: Table, kind: Kind, row: dict[str, object], path: Path, pieces: Iterable[bytes]) -> None:
+    def _keep(  # noqa: PLR0917  # a row, and the file that it names
+        self, table: Table, kind: Kind, place: Place, row: dict[str, object], path: Path, pieces: Iterable[bytes]
+    ) -> None:
         """Write a file durably, then commit the row that names it. A stored file is never replaced."""
         digests = self.digests
         try:
-            with self._transaction() as connection:
+            with self.anchored.binding(place) as connection:
                 # The row comes first. It is refused before any byte of an existing file is touched.
                 connection.execute(insert(table).values(**row, sha256=NEVER))
                 sha256 = digests.keyed(kind, write_pieces(path, pieces))

@@ -174,7 +174,7 @@ class _Gate:
         release = plan(order.study).release(order.place.round, order.tensor)
         kind, label = release.ring, order.label
         frames = sealer.seal(kind, compute(order.place, release), label, masks)
-        path = self.state.keep_sealed(order.place.study, label.digest, frames)
+        path = self.state.keep_sealed(order.place, label.digest, frames)
         self.silo.witness.sealed(masks, kind, label, path.read_bytes())
         return path
 

@@ -79,7 +79,7 @@ def test_a_file_is_sent_under_the_digest_of_its_chunks(mail, wire, content):
 def test_what_is_sent_is_named_as_it_was_kept(mail, wire):
     """The digest that the silo's own record has is the one on the wire."""
     state = mail._state
-    path = state.keep_sealed(PLACE.study, "a" * 64, [LARGE[:7], LARGE[7:]])
+    path = state.keep_sealed(PLACE, "a" * 64, [LARGE[:7], LARGE[7:]])
     mail.send("north", PLACE, "ring32", path, tensor=Tensor.ENCODER, values=9)
     with state._transaction() as connection:
         (kept,) = connection.exec_driver_sql("SELECT sha256 FROM sealed").scalars()

@@ -121,8 +121,8 @@ def test_nobody_finds_the_noised_counts_of_this_silo_by_trying_them(state, tmp_p
     counts, place = np.array([113, 87], np.int64), Place(RUNNING, 0, 1)
     kept = State(state, DIGESTS)
     kept.keep_release(place, Tensor.COUNTS, 1, counts, "a" * 64)
-    kept.keep_sealed(RUNNING, "a" * 64, [counts.tobytes()])
-    kept.promises.open("a" * 64, ChunkList.of(kept.files.sealed(RUNNING, "a" * 64)).digest)
+    kept.keep_sealed(Place(RUNNING, 0, 1), "a" * 64, [counts.tobytes()])
+    kept.promises.open(place, "a" * 64, ChunkList.of(kept.files.sealed(RUNNING, "a" * 64)).digest)
     standing = hashlib.sha256(counts.tobytes()).hexdigest()
     kept.keep_attempt(RUNNING, standing)
     assert np.array_equal(kept.release(place, Tensor.COUNTS, 1).integers, counts)
@@ -143,7 +143,7 @@ def test_nobody_finds_the_noised_counts_of_this_silo_by_trying_them(state, tmp_p
 def test_a_backup_of_an_earlier_version_is_put_back_without_its_plain_digests(made, state, tmp_path, monkeypatch):
     plain = "d" * 64
     kept = State(state, DIGESTS)
-    kept.keep_sealed(RUNNING, "a" * 64, [b"sealed"])
+    kept.keep_sealed(Place(RUNNING, 0, 1), "a" * 64, [b"sealed"])
     kept.close()
     with closing(sqlite3.connect(StateFolder(state).database)) as database:
         database.execute("UPDATE sealed SET sha256 = ?", (plain,))

@@ -37,8 +37,8 @@ def folder(tmp_path):
     state.add_study(STUDY, b"{}")
     state.keep_release(PLACE, Tensor.HEADS, 3, INTEGERS, LABEL)
     state.keep_release(Place(STUDY, 1, 1), Tensor.HEADS, 1, INTEGERS, OTHER)
-    state.keep_sealed(STUDY, LABEL, [b"sealed"])
-    state.promises.open(LABEL, SUM)
+    state.keep_sealed(PLACE, LABEL, [b"sealed"])
+    state.promises.open(PLACE, LABEL, SUM)
     files = state.files
     plain = {
         "releases": ChunkList.of(files.study(STUDY).release(PLACE, "heads", 3)).digest,
@@ -67,9 +67,9 @@ def test_a_folder_of_an_earlier_version_goes_on_without_a_plain_digest(folder):
         assert not any(digest.encode() in content for digest in plain)
         assert state.release(PLACE, Tensor.HEADS, 3).integers.tolist() == INTEGERS.tolist()
         assert state.sealed(STUDY, LABEL).read_bytes() == b"sealed"
-        state.promises.open(LABEL, SUM)
+        state.promises.open(PLACE, LABEL, SUM)
         with pytest.raises(SumError):
-            state.promises.open(LABEL, "2" * 64)
+            state.promises.open(PLACE, LABEL, "2" * 64)
         state.close()
 
 

@@ -161,8 +161,8 @@ def _signs(promises, place, names):
 
 # --- sums -------------------------------------------------------------------------------------------------------------
 def test_of_all_sums_under_one_label_the_first_alone_is_tried(promises):
-    promises.open(LABEL, "1" * 64)
-    promises.open(LABEL, "1" * 64)
+    promises.open(PLACE, LABEL, "1" * 64)
+    promises.open(PLACE, LABEL, "1" * 64)
     with pytest.raises(SumError, match="only the first is ever tried"):
-        promises.open(LABEL, "2" * 64)
-    promises.open("b" * 64, "2" * 64)
+        promises.open(PLACE, LABEL, "2" * 64)
+    promises.open(PLACE, "b" * 64, "2" * 64)
