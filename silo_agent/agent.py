@@ -197,6 +197,7 @@ class Agent:
         """Take a seat: ask the ledger and the policy, rehearse on made-up records, and only then read the file."""
         running = self._running.get(place.study)
         self._gate.require_no_fault()
+        self._state.anchored.require(place)
         with self._counting():
             study = running.study if running is not None else self._read(place.study)
         self._gate.decide(study, place)

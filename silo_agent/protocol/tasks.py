@@ -92,6 +92,7 @@ class Tasks:
         The exception is the ledger's checkpoint, which others must cosign before a contribution is computed.
         """
         _require_sizes(attempt)
+        self._state.anchored.require(attempt.place)
         self._performs[attempt.work.task](attempt)
 
     def report(self, attempt: Attempt) -> None:
@@ -248,7 +249,7 @@ class Tasks:
         release, label = attempt.release(tensor), attempt.order(tensor).label
         with self._mail.sum(attempt.work, place, tensor) as (file, sha256):
             # Whoever could have several sums tried under one label would learn from every answer what the sum holds.
-            self._state.promises.open(label.digest, sha256)
+            self._state.promises.open(place, label.digest, sha256)
             return attempt.sealer.open(release.ring, file, release.values, label, unmasking)
 
     def _publish(self, attempt: Attempt, results: Results) -> None:
