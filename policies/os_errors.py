@@ -16,6 +16,8 @@ _ADVICE: Final = {
     errno.EDQUOT: _ROOM,
     errno.EMFILE: _LIMIT,
     errno.ENFILE: _LIMIT,
+    errno.EIO: "check the disk",
+    errno.ENOMEM: "free memory, or give the process more",
     errno.ENOENT: "fix the path",
     errno.ENOTDIR: "fix the path",
     errno.EISDIR: "it is a folder; give a file",
