@@ -24,6 +24,17 @@ _ADVICE: Final = {
 }
 
 
+_LASTING: Final = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
+
+
+def is_passing(error: BaseException | None) -> bool:
+    """Whether an error of the system says that something is lacking now, and not how things are.
+
+    The same may work later: when there is room, when other files are closed, or when a person has fixed an owner.
+    """
+    return isinstance(error, OSError) and error.errno is not None and not isinstance(error, _LASTING)
+
+
 def told(error: Exception) -> str:
     """An error in a sentence, with what to do about it. One with a text of the program's own says so itself."""
     advice = _ADVICE.get(error.errno or 0) if isinstance(error, OSError) else None

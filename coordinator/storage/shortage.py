@@ -14,13 +14,11 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 
 from coordinator.errors import CoordinatorError
-from policies.os_errors import told
+from policies.os_errors import is_passing, told
 
 Lack = Literal["files", "memory", "disk", "database", "other"]
 _FILES: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _DISK: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS, errno.ESTALE})
-_LASTING: Final = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
-"""Errors of the system that say how things are, not what is lacking."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +57,8 @@ def shortage_of(error: BaseException) -> Shortage | None:
         return Shortage("memory", "the coordinator's process got no memory; free some, or give the service more")
     if isinstance(error, (OperationalError, PoolTimeoutError)):
         return DatabaseShortError(database_told("the database", error)).shortage
-    if isinstance(error, OSError) and error.errno is not None and not isinstance(error, _LASTING):
-        return Shortage(_lack(error.errno), told(error))
+    if isinstance(error, OSError) and is_passing(error):
+        return Shortage(_lack(error.errno or 0), told(error))
     return None
 
 

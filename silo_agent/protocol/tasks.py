@@ -38,6 +38,8 @@ from silo_agent.protocol.client import Client
 from silo_agent.protocol.cosigning import Cosigning
 from silo_agent.protocol.mail import Mail
 from silo_agent.storage.durable import write_whole
+from silo_agent.storage.errors import ShortageError
+from silo_agent.storage.own_files import own_files
 from silo_agent.storage.state import State
 
 _NOTES = {
@@ -137,9 +139,9 @@ class Tasks:
 
     def _share(self, attempt: Attempt) -> None:
         running = attempt.running
-        counts = tuple(
-            float(count) for count in json.loads(self._state.files.study(attempt.place.study).counts.read_bytes())
-        )
+        with own_files():
+            kept = self._state.files.study(attempt.place.study).counts.read_bytes()
+        counts = tuple(float(count) for count in json.loads(kept))
         self._seal_note(attempt, Note.MODEL, pack(Current(running.model, running.digest, counts)))
 
     def _catch_up(self, attempt: Attempt) -> None:
@@ -305,8 +307,11 @@ class Tasks:
         """The model of a finished round with its keyed digest; None if the files are missing or were changed."""
         files = self._state.files.study(study)
         try:
-            digest, content = files.model_digests(round_number).read_text().split()
+            with own_files():
+                digest, content = files.model_digests(round_number).read_text().split()
             model = SharedModel.load(files.model(round_number))
+        except ShortageError:
+            raise
         except (OSError, ValueError, ModelFileError):
             return None
         return (model, digest) if model.digest == content else None
@@ -341,7 +346,8 @@ class Tasks:
         tensor = work.tensor if work.task is Task.OPEN else None
         publication = signature = b""
         if tensor is Tensor.METRICS and attempt.study.publish:
-            publication = self._state.files.study(place.study).publication.read_bytes()
+            with own_files():
+                publication = self._state.files.study(place.study).publication.read_bytes()
             signature = self._client.sign(Publication.to_sign(publication))
         digest = attempt.running.digest
         return Confirm(place, work.task, tensor, model=digest, publication=publication, signature=signature)

@@ -46,6 +46,7 @@ from protos.messages import Place, Tensor
 from silo_agent.storage.durable import write_pieces
 from silo_agent.storage.errors import StateError, StateFileError
 from silo_agent.storage.folders import StateFolder
+from silo_agent.storage.own_files import own_files
 from silo_agent.storage.promises import Promises
 
 _PIECE = 1 << 16
@@ -155,7 +156,8 @@ class State:
     def study_folder(self, study: str) -> Path:
         """Where models and results of a study lie."""
         folder = self.files.study(study).path
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with own_files():
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         return folder
 
     def add_study(self, study: str, canonical: bytes) -> None:
@@ -264,7 +266,8 @@ class State:
             return None
         path = self.files.study(place.study).release(place, tensor, attempt)
         self._check(path, row.sha256)
-        return Release(np.memmap(path, dtype="<i8", mode="r"), row.label)
+        with own_files():
+            return Release(np.memmap(path, dtype="<i8", mode="r"), row.label)
 
     def keep_release(self, place: Place, tensor: Tensor, attempt: int, integers: NDArray[np.int64], label: str) -> None:
         """Store noised integers before they are sealed. A second draw for one charge is an error."""
@@ -312,7 +315,9 @@ class State:
 
     # --- inside -------------------------------------------------------------------------------------------------
     def _check(self, path: Path, sha256: str) -> None:
-        if not path.exists() or ChunkList.of(path).digest != sha256:
+        with own_files():
+            kept = path.exists() and ChunkList.of(path).digest == sha256
+        if not kept:
             msg = f"{path}: the file is missing or was changed; restore it from the same backup as state.sqlite3"
             raise StateError(msg)
 

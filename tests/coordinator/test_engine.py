@@ -35,6 +35,8 @@ from support.studies import tiny_document, tiny_study
 STUDY = tiny_study()
 PLACE = Place(STUDY.digest, 0, 1)
 DATABASE_FULL = OperationalError("UPDATE", {}, OSError("disk full"))
+STRIDE = 3
+"""Of the writes that fail, one in so many is taken: all of them take a minute."""
 
 
 class Clock:
