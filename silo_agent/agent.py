@@ -22,7 +22,7 @@ import structlog
 from crypto.entropy import Entropy
 from crypto.errors import CryptoError
 from policies.documents.study import Study, parse_study, require_bounds
-from policies.errors import LedgerBusyError, LedgerShortError, PolicyError
+from policies.errors import LedgerBusyError, LedgerRolledBackError, LedgerShortError, PolicyError
 from policies.plan import shapes
 from policies.plan.release import plan as plan_of
 from policies.refusals import Reason, Refused
@@ -47,7 +47,7 @@ from silo_agent.protocol.cosigning import Cosigning
 from silo_agent.protocol.journal import Journal, Standing
 from silo_agent.protocol.session import Session
 from silo_agent.protocol.tasks import Tasks
-from silo_agent.storage.errors import ShortageError, StateError, SurvivorsError
+from silo_agent.storage.errors import LocalFileError, ShortageError, StateError, SurvivorsError
 from silo_agent.storage.folders import StudyFolder
 from silo_agent.storage.retention import today
 from silo_agent.storage.state import State
@@ -120,6 +120,10 @@ class Agent:
         self._running: dict[str, Running] = {}
         self._short = 0
         """How often in a row the agent's own files could not be used."""
+        self._borne = 0
+        """How often in a row the coordinator's answer was of no use."""
+        self._said = ""
+        """What was said of it last."""
         self._refused: Work | None = None
         """The last piece of work, if the coordinator refused its result."""
         self.finished: list[tuple[str, str]] = []
@@ -128,13 +132,36 @@ class Agent:
     def run(self, stop: threading.Event, *, until_finished: bool = False) -> None:
         """Work until told to stop, or with `until_finished` until a study has ended.
 
-        Raises `LedgerRolledBackError` if others know of more entries than the ledger has.
+        Nothing that the coordinator sends or refuses ends this. Raises `Stopped`, and at the start
+        `LedgerRolledBackError` if others know of more entries than the ledger has: they have signed that.
         """
-        reply = self._client.join(version("fedward"))
-        log.info("joined", coordinator=reply.coordinator_version)
-        self._cosigning.remember()
+        joined = False
         while not stop.is_set() and not (until_finished and self.finished):
-            self.step()
+            try:
+                if not joined:
+                    self._join()
+                    joined = True
+                self.step()
+            except (Stopped, LedgerRolledBackError):
+                raise
+            except Exception as fault:  # noqa: BLE001  # as above
+                self._bear(fault)
+            else:
+                self._borne = 0
+
+    def _join(self) -> None:
+        reply = self._client.join(version("fedward"))
+        log.info("joined", coordinator=sentence(reply.coordinator_version))
+        self._cosigning.remember()
+
+    def _bear(self, fault: Exception) -> None:
+        """Say what the coordinator's answer was, once for each kind, and ask again after a wait. Raises `Stopped`."""
+        why = _for_log(fault)
+        if why != self._said:
+            self._said = why
+            log.error("the coordinator's answer is of no use", fault=type(fault).__name__, why=why)
+        self._wait(_WAITS[min(self._borne, len(_WAITS) - 1)])
+        self._borne += 1
 
     def step(self) -> None:
         """Ask for one piece of work and do it."""
@@ -204,7 +231,7 @@ class Agent:
         except Refused as refusal:
             log.warning("study refused", reason=refusal.reason, why=refusal.text)
             self._refuse(place, str(refusal.reason), refusal.text)
-        except (UnknownDataError, DataAbsentError) as fault:
+        except (UnknownDataError, DataAbsentError, LocalFileError) as fault:
             log.warning("study refused", reason="no_data", why=_for_log(fault))
             self._refuse(place, "no_data", "this silo has no data for the study")
         except (CallRefused, Stopped, *_PASSING):
@@ -229,6 +256,7 @@ class Agent:
                 running = self._recall(place.study) or self._begin(study)
             running.learner.rehearse()
         try:
+            running.learner.require_files(begun=running.turn.finished >= 0)
             running.learner.read()
         finally:
             self._pad(study)
@@ -343,14 +371,19 @@ class Agent:
     def _sit(self, running: Running, place: Place) -> None:
         """Take a seat in a new attempt, on the model that this silo has committed.
 
-        If that model is not on the disk as it was kept, it is taken from a peer, as after a missed round.
+        If that model or the domains' sizes are not on the disk as they were kept, a peer's are taken, as after a
+        missed round.
         """
         turn = turns.sit(running.turn, place)
         if turn.committed > self._state.committed(place.study):
             self._commit(running, place.study, turn.committed)
-        held = self._tasks.held(place.study, turn.committed) if turn.committed >= 0 else None
+        held = self._tasks.held(running.study, turn.committed) if turn.committed >= 0 else None
         if turn.committed >= 0 and held is None:
-            log.error("the model on the disk is not the one that was kept; a peer's is taken", round=turn.committed)
+            log.error(
+                "the model or counts.json on the disk is not the one that was kept; a peer's are taken",
+                round=turn.committed,
+                folder=str(self._state.study_folder(place.study)),
+            )
             turn = replace(turn, behind=True)
         running.model, running.digest = held or (running.begun or SharedModel.start(running.study), "")
         if not turn.behind:
@@ -398,10 +431,24 @@ class Agent:
 
     # --- inside -------------------------------------------------------------------------------------------------
     def _require(self, study: str) -> Running:
-        running = self._running.get(study) or self._recall(study)
+        """The study that a task belongs to, recalled if this process is new to it.
+
+        Then what its rounds read from the disk is opened first: if a file is missing, nothing is charged. Raises
+        `OutOfTurnError` if this silo takes no part in the study, `LocalFileError`.
+        """
+        known = self._running.get(study)
+        if known is not None:
+            return known
+        running = self._recall(study)
         if running is None:
             msg = "this silo has not accepted the study"
             raise OutOfTurnError(msg)
+        try:
+            running.learner.require_files(begun=running.turn.finished >= 0)
+            if running.turn.finished >= 0 and not running.turn.behind:
+                self._tasks.require_counts(running.study)
+        finally:
+            self._pad(running.study)
         return running
 
     def _keep(self, running: Running) -> None:
@@ -454,7 +501,7 @@ def _for_log(fault: Exception) -> str:
     """What the log says of a fault. A data fault's text quotes patients' values; its summary quotes none."""
     if isinstance(fault, DataError):
         return fault.summary
-    return str(fault) if isinstance(fault, (*FAULTS, UnknownDataError)) else type(fault).__name__
+    return str(fault) if isinstance(fault, (*FAULTS, UnknownDataError, CallRefused)) else type(fault).__name__
 
 
 def _name(fault: Exception) -> str:

@@ -43,6 +43,8 @@ from silo_agent.learning.made_up import made_up_records
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.private.dpsgd import require_accountable
 from silo_agent.logs import TrainingLog
+from silo_agent.storage.checked import read_checked
+from silo_agent.storage.errors import LocalFileError
 from silo_agent.storage.folders import StudyFolder
 
 log = structlog.get_logger()
@@ -85,7 +87,8 @@ class Learner:
         self._records: tuple[Records, Records] | None = None
         self._room: Levels | None = None
         self._rehearsed = False
-        setting = Setting(study, folder, entropy, self._device, TrainingLog(StudyFolder(folder).training_log))
+        self._folder = StudyFolder(folder)
+        setting = Setting(study, folder, entropy, self._device, TrainingLog(self._folder.training_log))
         self._heads = Heads(setting)
         self._contributions: Mapping[Tensor, Contribution] = {
             Tensor.COUNTS: Counts(setting),
@@ -128,6 +131,22 @@ class Learner:
         if image is not None and self._room is None:
             self._room = reserve(image, self.study.privacy.max_patients)
         return self._room
+
+    def require_files(self, *, begun: bool) -> None:
+        """Open what the coming rounds read from the disk. `begun`: whether this silo has finished a round of the study.
+
+        Raises `LocalFileError` with file and fix. Whether it does follows from seals and digests alone. Whatever else
+        fails may follow from a record, or from how many there are, and shows as in `read`.
+        """
+        try:
+            if self._kept is not None:
+                self._kept.require_whole(begun=begun)
+            for path in self._folder.own_parts():
+                read_checked(path)
+        except LocalFileError:
+            raise
+        except Exception as fault:  # noqa: BLE001
+            log.error("the study's files cannot be looked at", fault=type(fault).__name__)  # noqa: TRY400
 
     # --- private half ---------------------------------------------------------------------------------------------
     def read(self) -> None:

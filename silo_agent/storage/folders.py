@@ -15,7 +15,7 @@
 
 This module reads, makes and removes nothing. It also says which files stay when a study's days are up
 (`StudyFolder.stays`) and which a backup holds (`StateFolder.backed_up`). A file that is being written has `.new` after
-its name (`durable`); a file that is being fetched has `.part`.
+its name (`durable`); a file that is being fetched has `.part`; `.sha256` names the digests of a file (`checked`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TRAINING_LOG: Final = "training.jsonl"
 _MODEL: Final = re.compile(r"model-([0-9]+)\.(?:safetensors|digest)")
 _KEPT: Final = re.compile(r"kept-([0-9]+)\.f64")
 _STAYS: Final = re.compile(
-    f"{_MODEL.pattern}|"
+    f"{_MODEL.pattern}|{re.escape(_COUNTS)}\\.sha256|"
     + "|".join(re.escape(name) for name in (_COUNTS, _RESULTS, _CLASSES, _PUBLICATION, _TRAINING_LOG))
 )
 
@@ -81,6 +81,14 @@ class StudyFolder:
     def environments(self, round_number: int) -> Path:
         """How much each environment counts after a round's training on public data (`learning.invariance`)."""
         return self.path / f"environments-{round_number}.f64"
+
+    def own_parts(self) -> list[Path]:
+        """The parts of the model that only this silo has and later rounds read (`checked`), those that are gone too."""
+        return sorted(
+            digests.with_suffix("")
+            for kind in ("kept", "prior", "environments")
+            for digests in self.path.glob(f"{kind}-*.sha256")
+        )
 
     def together(self, place: Place) -> Path:
         """The encoder's change of an attempt in which it was trained together with the heads, until it is summed."""

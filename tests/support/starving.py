@@ -1,4 +1,4 @@
-"""Takes a process's open files away for some seconds, from a chosen write on: a real shortage, by the system's limit."""
+"""Takes a process's open files away for some seconds, from a chosen write on, by the system's own limit."""
 
 from __future__ import annotations
 
