@@ -158,9 +158,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
         client.close()
         gate.close()
         state.close()
-        http.shutdown()
-        http.server_close()
-        http_thread.join()
+        _close_metrics(http, http_thread)
     return agent.finished
 
 
@@ -208,6 +206,12 @@ def _serve_metrics(config: AgentConfig, metrics: Metrics) -> tuple[WSGIServer, t
             " another metrics_host or metrics_port, or stop the process that uses it"
         )
         raise OSError(msg) from None
+
+
+def _close_metrics(server: WSGIServer, thread: threading.Thread) -> None:
+    server.shutdown()
+    server.server_close()
+    thread.join()
 
 
 def _named(config: AgentConfig, study: Study, policy: Policy) -> Source:

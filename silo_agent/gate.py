@@ -42,6 +42,7 @@ from crypto.secagg.labels import Label
 from crypto.secagg.masks import Masks
 from crypto.secagg.sealing import Sealer
 from policies.decision import decide, decide_continued
+from policies.documents.document import DocumentError
 from policies.documents.policy import Policy, load_policy
 from policies.documents.study import Study
 from policies.errors import CosignError, LedgerError
@@ -51,6 +52,7 @@ from policies.ledger.cosign import COORDINATOR, SILO, Checkpoint, Cosignature, C
 from policies.ledger.events import Debit, EntryRef, Fault, Recovery
 from policies.ledger.ledger import Ledger
 from policies.ledger.summary import summarise
+from policies.os_errors import is_passing
 from policies.plan.cost import Cost
 from policies.plan.release import Release, plan
 from policies.refusals import Reason, Refused
@@ -60,6 +62,7 @@ from silo_agent.metrics import Metrics
 from silo_agent.oversight.approval import start_under
 from silo_agent.oversight.signing import held_by, verifier
 from silo_agent.pace import padded
+from silo_agent.storage.errors import ShortageError
 from silo_agent.storage.state import State
 
 log = structlog.get_logger()
@@ -379,7 +382,12 @@ class Gate:
         return spent
 
     def _require_same_policy(self) -> None:
-        digest = load_policy(self._policy_path).digest
+        try:
+            digest = load_policy(self._policy_path).digest
+        except DocumentError as fault:
+            if is_passing(fault.__cause__):
+                raise ShortageError(str(fault)) from None
+            raise
         if digest != self.policy.digest:
             raise Refused(
                 Reason.POLICY_CHANGED,

@@ -41,7 +41,8 @@ from silo_agent.protocol.cosigning import Cosigning
 from silo_agent.protocol.mail import Mail
 from silo_agent.storage.checked import write_checked
 from silo_agent.storage.durable import write_whole
-from silo_agent.storage.errors import LocalFileError
+from silo_agent.storage.errors import LocalFileError, ShortageError
+from silo_agent.storage.own_files import own_files
 from silo_agent.storage.state import State
 
 _NOTES = {
@@ -313,8 +314,11 @@ class Tasks:
         files = self._state.files.study(study.digest)
         try:
             self.require_counts(study)
-            digest, content = files.model_digests(round_number).read_text().split()
+            with own_files():
+                digest, content = files.model_digests(round_number).read_text().split()
             model = SharedModel.load(files.model(round_number))
+        except ShortageError:
+            raise
         except (OSError, ValueError, ModelFileError, LocalFileError):
             return None
         return (model, digest) if model.digest == content else None
@@ -360,7 +364,8 @@ class Tasks:
         tensor = work.tensor if work.task is Task.OPEN else None
         publication = signature = b""
         if tensor is Tensor.METRICS and attempt.study.publish:
-            publication = self._state.files.study(place.study).publication.read_bytes()
+            with own_files():
+                publication = self._state.files.study(place.study).publication.read_bytes()
             signature = self._client.sign(Publication.to_sign(publication))
         digest = attempt.running.digest
         return Confirm(place, work.task, tensor, model=digest, publication=publication, signature=signature)

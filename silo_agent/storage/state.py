@@ -51,6 +51,7 @@ from silo_agent.storage.digests import NEVER, Digests, Kind
 from silo_agent.storage.durable import write_pieces
 from silo_agent.storage.errors import StateError, StateFileError
 from silo_agent.storage.folders import StateFolder
+from silo_agent.storage.own_files import own_files
 from silo_agent.storage.promises import Promises, key_sums
 
 _KEYED = 1
@@ -177,7 +178,8 @@ class State:
     def study_folder(self, study: str) -> Path:
         """Where models and results of a study lie."""
         folder = self.files.study(study).path
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with own_files():
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         return folder
 
     def add_study(self, study: str, canonical: bytes) -> None:
@@ -286,7 +288,8 @@ class State:
             return None
         path = self.files.study(place.study).release(place, tensor, attempt)
         self._check(path, "release", row.sha256)
-        return Release(np.memmap(path, dtype="<i8", mode="r"), row.label)
+        with own_files():
+            return Release(np.memmap(path, dtype="<i8", mode="r"), row.label)
 
     def keep_release(self, place: Place, tensor: Tensor, attempt: int, integers: NDArray[np.int64], label: str) -> None:
         """Store noised integers before they are sealed. A second draw for one charge is an error."""
@@ -334,7 +337,9 @@ class State:
 
     # --- inside -------------------------------------------------------------------------------------------------
     def _check(self, path: Path, kind: Kind, stored: str) -> None:
-        if not path.exists() or not self.digests.fits(stored, kind, ChunkList.of(path).digest):
+        with own_files():
+            kept = path.exists() and self.digests.fits(stored, kind, ChunkList.of(path).digest)
+        if not kept:
             msg = f"{path}: the file is missing or was changed; restore it from the same backup as state.sqlite3"
             raise StateError(msg)
 
