@@ -101,6 +101,13 @@ def test_too_few_silos_are_told_by_field():
         complete(draft_of(silos=4, min_silos=2), "draft.yaml")
 
 
+def test_an_epsilon_whose_noise_is_too_small_for_the_patients_is_told_with_both_ways_out():
+    with pytest.raises(DocumentError, match=r"field privacy\.epsilon: study\.\S+ is \S+; on the grid of") as told:
+        complete(draft_of(silos=40, patients=(10_000_000,), epsilon=30.0), "draft.yaml")
+    assert "study.privacy.max_patients to" in str(told.value)
+    assert str(told.value).endswith("state a smaller one")
+
+
 def test_an_epsilon_that_no_noise_reaches_is_told_by_field():
     with pytest.raises(DocumentError, match=r"field privacy\.epsilon: no noise up to 1e\+06"):
         complete(draft_of(privacy={"epsilon": 1e-9, "delta": 1e-12}), "draft.yaml")
@@ -134,7 +141,13 @@ SHAPES = st.fixed_dictionaries(
 ).via("more patients in a batch than a study may say")
 @given(SHAPES)
 def test_every_draft_becomes_a_study_at_its_price(shape):
-    study = complete(draft_of(**shape), "draft.yaml")
+    try:
+        study = complete(draft_of(**shape), "draft.yaml")
+    except DocumentError as error:
+        assert "on the grid of" in str(error)
+        assert shape["epsilon"] > 1
+        assert shape["silos"] * shape["patients"][0] > 1e6
+        return
     assert Study.model_validate(study.model_dump(mode="json")) == study
     quorum.require(study)
     assert all(0.99 * shape["epsilon"] <= spent <= shape["epsilon"] for spent in epsilons(study))
