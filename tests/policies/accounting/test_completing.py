@@ -1,7 +1,8 @@
 """A draft becomes a study that costs what the draft says, and keeps what it states."""
 
-from pathlib import Path
+from pathlib import contextlib
 
+import Path
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
@@ -141,13 +142,15 @@ SHAPES = st.fixed_dictionaries(
 ).via("more patients in a batch than a study may say")
 @given(SHAPES)
 def test_every_draft_becomes_a_study_at_its_price(shape):
-    try:
-        study = complete(draft_of(**shape), "draft.yaml")
-    except DocumentError as error:
-        assert "on the grid of" in str(error)
-        assert shape["epsilon"] > 1
-        assert shape["silos"] * shape["patients"][0] > 1e6
-        return
+    if shape["epsilon"] > 1 and shape["silos"] * shape["patients"][0] > 1_000_000:
+        with contextlib.suppress(DocumentError):  # the noise may be too small for the grid, as the test above says
+            _priced(shape)
+    else:
+        _priced(shape)
+
+
+def _priced(shape):
+    study = complete(draft_of(**shape), "draft.yaml")
     assert Study.model_validate(study.model_dump(mode="json")) == study
     quorum.require(study)
     assert all(0.99 * shape["epsilon"] <= spent <= shape["epsilon"] for spent in epsilons(study))
