@@ -1,8 +1,8 @@
 """A draft becomes a study that costs what the draft says, and keeps what it states."""
 
-from pathlib import contextlib
+import contextlib
+from pathlib import Path
 
-import Path
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
