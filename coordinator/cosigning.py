@@ -23,7 +23,7 @@ from typing import Protocol
 
 import structlog
 
-from coordinator.storage.checkpoints import Checkpoints
+from coordinator.storage.checkpoints import Checkpoints, DamagedCheckpointError
 from crypto.errors import CertificateError, SignatureRefused
 from crypto.pki.certificates import Credential, Trust, require_data_set
 from crypto.pki.dated import signer_at
@@ -101,6 +101,8 @@ class Cosigning:
         self._asked: dict[str, _Asked] = {}
         self._older: dict[str, dict[str, CosignedCheckpoint]] = {}
         """By ledger and signer: what a signer showed last, if it is older than what it has cosigned since."""
+        self._told: set[str] = set()
+        """What was said of damaged checkpoints; each is said once."""
         self._stopped = False
 
     def latest(self, silo: str) -> tuple[CosignedCheckpoint, ...]:
@@ -112,7 +114,7 @@ class Cosigning:
         stated = self._standing(silo)
         with self._changed:
             older = tuple(self._older.get(silo, {}).values())
-        others = [*self._checkpoints.cosigned(silo).values(), *older]
+        others = [*self._cosigned(silo).values(), *older]
         return (*([self._sign(stated)] if stated else []), *(one for one in others if self._binds(silo, one.stated)))
 
     def state(
@@ -178,12 +180,56 @@ class Cosigning:
             self._changed.notify_all()
 
     # --- inside -------------------------------------------------------------------------------------------------
+    def _stated(self, silo: str) -> SignedCheckpoint | None:
+        """Return a ledger's latest checkpoint. One that is damaged is told and left out: the peers know theirs."""
+        try:
+            stated = self._checkpoints.latest(silo)
+            if stated is not None:
+                self._require_whole(silo, silo, stated, stated.certificate_pem, stated.signature)
+        except DamagedCheckpointError as fault:
+            self._tell(fault)
+            return None
+        return stated
+
+    def _cosigned(self, silo: str) -> dict[str, CosignedCheckpoint]:
+        """Return what others cosigned of a ledger, by signer, without what is damaged."""
+        found = {}
+        for signer, given in self._checkpoints.cosigned(silo).items():
+            try:
+                if isinstance(given, DamagedCheckpointError):
+                    raise given
+                self._require_whole(silo, signer, given.stated, given.certificate_pem, given.signature)
+            except DamagedCheckpointError as fault:
+                self._tell(fault)
+            else:
+                found[signer] = given
+        return found
+
+    def _require_whole(
+        self, silo: str, signer: str, stated: SignedCheckpoint, certificate_pem: bytes, signature: bytes
+    ) -> None:
+        """Raise `DamagedCheckpointError` unless the stored bytes are the signed ones.
+
+        A certificate that counts no more says nothing of damage.
+        """
+        try:
+            checkpoint = Checkpoint.parse(stated.checkpoint)
+            signer_at(self._trust, certificate_pem, stated.checkpoint, signature, checkpoint.at)
+        except CertificateError:
+            return
+        except (CosignError, SignatureRefused) as fault:
+            raise DamagedCheckpointError(silo, signer, str(fault)) from None
+
+    def _tell(self, fault: DamagedCheckpointError) -> None:
+        if str(fault) not in self._told:
+            self._told.add(str(fault))
+            log.error("a stored checkpoint is damaged", why=str(fault))
+
     def _keep(
         self, checkpoint: Checkpoint, signed: SignedCheckpoint, evidence: CosignedCheckpoint | None = None
     ) -> None:
         """Store the checkpoint as the latest, unless it is already. Raises `LedgerRolledBackError`, `CosignError`."""
         silo = checkpoint.silo
-        latest = self._checkpoints.latest(silo)
         last = self._standing(silo)
         stood = None if last is None else Checkpoint.parse(last.checkpoint)
         advance(stood, checkpoint)
@@ -197,27 +243,41 @@ class Cosigning:
                     evidence=[] if evidence is None else self._own(checkpoint, evidence),
                     known=[Checkpoint.parse(one.checkpoint) for one in self._known(silo)],
                 )
-            if last != latest:
+            if last != self._stated(silo):  # something was forgiven, or is damaged
                 require_summed(checkpoint, cost_of([*running, *ended], self._checkpoints.summed(silo)))
         if last is None or last.checkpoint != signed.checkpoint:
             self._checkpoints.keep(silo, signed, self._today())
 
     def _standing(self, silo: str) -> SignedCheckpoint | None:
         """The silo's latest checkpoint that binds: what came under a key after it was stolen does not."""
-        latest = self._checkpoints.latest(silo)
-        if latest is None or self._stolen(latest) is None:
+        latest = self._stated(silo)
+        if latest is not None and self._stolen(latest) is None:
             return latest
-        history = self._checkpoints.history(silo)
+        history = self._history(silo)
         seen = [Seen(Checkpoint.parse(one.checkpoint), at, self._stolen(one)) for one, at in history]
         last = standing(seen)
         return None if last is None else history[seen.index(last)][0]
+
+    def _history(self, silo: str) -> list[tuple[SignedCheckpoint, datetime | None]]:
+        """Return what is remembered of a ledger, oldest first, without what is damaged."""
+        found = []
+        for stated, at in self._checkpoints.history(silo):
+            try:
+                if isinstance(stated, DamagedCheckpointError):
+                    raise stated
+                self._require_whole(silo, silo, stated, stated.certificate_pem, stated.signature)
+            except DamagedCheckpointError as fault:
+                self._tell(fault)
+            else:
+                found.append((stated, at))
+        return found
 
     def _binds(self, silo: str, stated: SignedCheckpoint) -> bool:
         """Whether a checkpoint that another silo cosigned binds. When it came, the coordinator's own memory says."""
         stolen = self._stolen(stated)
         if stolen is None:
             return True
-        came = [at for one, at in self._checkpoints.history(silo) if one.checkpoint == stated.checkpoint]
+        came = [at for one, at in self._history(silo) if one.checkpoint == stated.checkpoint]
         return any(at is None or at < stolen for at in came)
 
     def _stolen(self, stated: SignedCheckpoint) -> datetime | None:
@@ -228,8 +288,8 @@ class Cosigning:
 
     def _known(self, silo: str) -> list[SignedCheckpoint]:
         """All checkpoints of a ledger that are remembered here, also what others cosigned."""
-        stated = [one for one, _ in self._checkpoints.history(silo)]
-        return [*stated, *(one.stated for one in self._checkpoints.cosigned(silo).values())]
+        stated = [one for one, _ in self._history(silo)]
+        return [*stated, *(one.stated for one in self._cosigned(silo).values())]
 
     def _own(self, offered: Checkpoint, evidence: CosignedCheckpoint) -> list[Checkpoint]:
         """An earlier checkpoint of the same ledger, if this coordinator has signed it. Raises as `_read` does."""
@@ -264,10 +324,10 @@ class Cosigning:
         checkpoint = self._read(silo, given)
         own = checkpoint.silo
         with self._changed:
-            if own == silo or self._checkpoints.latest(own) is None:
+            if own == silo or self._stated(own) is None:
                 msg = f"nobody asked {silo} to cosign the ledger of {own}; send only answers to checkpoints handed out"
                 raise CosignError(msg)
-            last = self._checkpoints.cosigned(own).get(silo)
+            last = self._cosigned(own).get(silo)
             if last is None or follows(Checkpoint.parse(last.stated.checkpoint), checkpoint):
                 self._checkpoints.keep_cosigned(own, silo, given)
                 self._older.get(own, {}).pop(silo, None)

@@ -164,14 +164,14 @@ class AgentConfig(Closed):
         """The names of all data, for a message."""
         return ", ".join(sorted((*self.data, *self.databases))) or "none"
 
-    def credential(self) -> Credential:
+    def credential(self, *, keeps: bool = False) -> Credential:
         """The silo's certificate and key. Stale lists are fetched if the issuing authority is online.
 
-        Raises `CertificateError`.
+        The agent alone `keeps` the memory of others' keys. Raises `CertificateError`.
         """
         from crypto.pki.joining import renewal
 
-        return renewal.load(self.files, self.authority_url, self.proxy)
+        return renewal.load(self.files, self.authority_url, self.proxy, keeps=keeps)
 
     def key_holder(self) -> FormerKey:
         """The silo's key, whether its certificate still counts or not. Raises `CertificateError`, OSError."""
@@ -185,10 +185,12 @@ class AgentConfig(Closed):
 
     @property
     def files(self) -> Files:
-        """Where certificate, key, authorities and lists are."""
+        """Where certificate, key, authorities, lists and the memory of keys are."""
         from crypto.pki.joining.renewal import Files
+        from silo_agent.storage.folders import StateFolder
 
-        return Files.of(self.certificate, self.key, self.authority, self.crls, self.key_passphrase)
+        memory = StateFolder(self.state).known_keys
+        return Files.of(self.certificate, self.key, self.authority, self.crls, self.key_passphrase, memory)
 
 
 def _is_file(path: object) -> bool:

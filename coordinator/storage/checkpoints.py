@@ -18,6 +18,7 @@ from sqlalchemy import (
     Integer,
     LargeBinary,
     MetaData,
+    Row,
     String,
     Table,
     UniqueConstraint,
@@ -27,9 +28,10 @@ from sqlalchemy import (
     update,
 )
 
+from coordinator.errors import CoordinatorError
 from policies.ledger.judging import Summed, kept
 from protos.checkpoints import CosignedCheckpoint, SignedCheckpoint
-from protos.messages import Place, Tensor
+from protos.messages import MessageError, Place, Tensor
 
 _metadata = MetaData()
 _stated = Table(
@@ -77,6 +79,16 @@ _summed = Table(
 )
 
 
+class DamagedCheckpointError(CoordinatorError):
+    """A stored checkpoint is not what was stored."""
+
+    def __init__(self, silo: str, signer: str, why: str) -> None:
+        super().__init__(
+            f"the checkpoint of the ledger of {silo} that {signer} signed is damaged in the coordinator's database"
+            f" ({why}); it is left out, and the next one takes its place; check the disk"
+        )
+
+
 class Checkpoints:
     """The latest checkpoint of each ledger, and of each silo that cosigned it, in the coordinator's database."""
 
@@ -105,24 +117,18 @@ class Checkpoints:
             if gone:
                 connection.execute(delete(_received).where(_received.c.id.in_(gone)))
 
-    def history(self, silo: str) -> list[tuple[SignedCheckpoint, datetime | None]]:
+    def history(self, silo: str) -> list[tuple[SignedCheckpoint | DamagedCheckpointError, datetime | None]]:
         """Return this silo's checkpoints that are remembered, oldest first, each with when it came.
 
-        None for one that an earlier version stored.
+        None for one that an earlier version stored. In the place of one that is damaged stands what is wrong with it.
         """
         query = select(_received).where(_received.c.silo == silo).order_by(_received.c.id)
         with self._engine.begin() as connection:
             rows = connection.execute(query).all()
-        found: list[tuple[SignedCheckpoint, datetime | None]] = [
-            (
-                SignedCheckpoint(bytes(row.statement), bytes(row.certificate_pem), bytes(row.signature)),
-                _time(row.at),
-            )
-            for row in rows
-        ]
-        last = self.latest(silo)
-        if last is not None and all(one != last for one, _ in found):
-            found.append((last, None))  # an earlier version stored it
+            last = connection.execute(select(_stated).where(_stated.c.silo == silo, _stated.c.signer == silo)).first()
+        found = [(_signed_in(row), _time(row.at)) for row in rows]
+        if last is not None and all(row.statement != last.statement for row in rows):
+            found.append((_signed_in(last), None))  # an earlier version stored it
         return found
 
     def keep_summed(self, place: Place, tensor: Tensor, silos: Iterable[str]) -> None:
@@ -153,27 +159,23 @@ class Checkpoints:
         self._put(_cosigned, silo, signer, row)
 
     def latest(self, silo: str) -> SignedCheckpoint | None:
-        """Return this silo's last checkpoint, or None if there is none."""
+        """Return this silo's last checkpoint, or None if there is none. Raises `DamagedCheckpointError`."""
         query = select(_stated).where(_stated.c.silo == silo, _stated.c.signer == silo)
         with self._engine.begin() as connection:
             row = connection.execute(query).one_or_none()
         if row is None:
             return None
-        return SignedCheckpoint(bytes(row.statement), bytes(row.certificate_pem), bytes(row.signature))
+        try:
+            return SignedCheckpoint(bytes(row.statement), bytes(row.certificate_pem), bytes(row.signature))
+        except MessageError as fault:
+            raise DamagedCheckpointError(silo, silo, str(fault)) from None
 
-    def cosigned(self, silo: str) -> dict[str, CosignedCheckpoint]:
-        """Return the last cosigned checkpoint of a ledger for each signer."""
+    def cosigned(self, silo: str) -> dict[str, CosignedCheckpoint | DamagedCheckpointError]:
+        """Return the last cosigned checkpoint of a ledger for each signer, or what is wrong with it."""
         query = select(_cosigned).where(_cosigned.c.silo == silo).order_by(_cosigned.c.signer)
         with self._engine.begin() as connection:
             rows = connection.execute(query).all()
-        return {
-            row.signer: CosignedCheckpoint(
-                SignedCheckpoint(bytes(row.statement), bytes(row.stated_certificate_pem), bytes(row.stated_signature)),
-                bytes(row.certificate_pem),
-                bytes(row.signature),
-            )
-            for row in rows
-        }
+        return {row.signer: _cosigned_in(row) for row in rows}
 
     def _put(self, table: Table, silo: str, signer: str, row: Mapping[str, Any]) -> None:
         with self._engine.begin() as connection:
@@ -195,3 +197,18 @@ def _take_over(connection: Connection, silo: str) -> None:
 
 def _time(text: str) -> datetime | None:
     return datetime.fromisoformat(text) if text else None
+
+
+def _cosigned_in(row: Row[Any]) -> CosignedCheckpoint | DamagedCheckpointError:
+    try:
+        stated = SignedCheckpoint(bytes(row.statement), bytes(row.stated_certificate_pem), bytes(row.stated_signature))
+        return CosignedCheckpoint(stated, bytes(row.certificate_pem), bytes(row.signature))
+    except MessageError as fault:
+        return DamagedCheckpointError(row.silo, row.signer, str(fault))
+
+
+def _signed_in(row: Row[Any]) -> SignedCheckpoint | DamagedCheckpointError:
+    try:
+        return SignedCheckpoint(bytes(row.statement), bytes(row.certificate_pem), bytes(row.signature))
+    except MessageError as fault:
+        return DamagedCheckpointError(row.silo, row.silo, str(fault))
