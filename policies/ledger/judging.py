@@ -125,7 +125,8 @@ def require_explained(
         chargeable: what the silo's studies can have charged, as far as the cosigner knows them.
         evidence: later checkpoints of this ledger that somebody signed whom the cosigner believes. What they count
             needs no other explanation, if `offered` contains them.
-        known: what the cosigner remembers of this ledger. A recovery may charge again what it covers of them.
+        known: what the cosigner remembers of this ledger. A recovery may charge again what it covers of them, and of
+            the evidence.
 
     Raises `CosignError`.
     """
@@ -135,13 +136,14 @@ def require_explained(
             " nothing was charged since; check the ledger"
         )
         raise CosignError(msg)
+    shown, possible = [*evidence], [*chargeable]
+    remembered = [*known, *shown]
     contained = {offered.head, *offered.anchors, *offered.covers}
-    possible = [*chargeable]
-    for base in (last, *(one for one in evidence if one.head in contained)):
+    for base in (last, *(one for one in shown if one.head in contained)):
         again = [
             cost
             for head in {*offered.covers} - {*base.covers}
-            for cost in totals.largest(one.totals for one in known if one.head == head)
+            for cost in totals.largest(one.totals for one in remembered if one.head == head)
         ]
         if not totals.beyond(totals.beyond(offered.totals, base.totals), [*possible, *again]):
             return

@@ -140,6 +140,9 @@ def test_a_recovery_may_charge_again_what_it_covers_and_nothing_else():
     for known in ([], [LAST]):
         with pytest.raises(CosignError):
             require_explained(again, LAST, chargeable=(), known=known)
+    with pytest.raises(CosignError):
+        require_explained(again, head_of(charged(OTHER, [0])), chargeable=())
+    require_explained(again, head_of(charged(OTHER, [0])), chargeable=(), evidence=[lost])
     unknown = replace(again, covers=(EntryRef(7, "a" * 64),))
     with pytest.raises(CosignError):
         require_explained(unknown, LAST, chargeable=(), known=[lost])
