@@ -32,6 +32,7 @@ from policies.documents.study import Study
 from policies.errors import CosignError
 from policies.ledger.cosign import Checkpoint, advance, follows
 from policies.ledger.judging import Seen, chargeable, cost_of, require_explained, require_summed, standing
+from policies.plan.cost import Cost
 from protos.checkpoints import Cosigned, CosignedCheckpoint, Handed, SignedCheckpoint
 
 log = structlog.get_logger()
@@ -235,16 +236,18 @@ class Cosigning:
         advance(stood, checkpoint)
         if self._studies is not None:
             running, ended = self._studies.studies_of(silo)
+            summed: tuple[Cost, ...] = ()
+            if last != self._stated(silo):  # something was forgiven, or is damaged
+                summed = cost_of([*running, *ended], self._checkpoints.summed(silo))
+                require_summed(checkpoint, summed)
             if stood is not None:
                 require_explained(
                     checkpoint,
                     stood,
-                    chargeable=chargeable(running, ended),
+                    chargeable=[*chargeable(running, ended), *summed],  # a recovery may have charged them again
                     evidence=[] if evidence is None else self._own(checkpoint, evidence),
                     known=[Checkpoint.parse(one.checkpoint) for one in self._known(silo)],
                 )
-            if last != self._stated(silo):  # something was forgiven, or is damaged
-                require_summed(checkpoint, cost_of([*running, *ended], self._checkpoints.summed(silo)))
         if last is None or last.checkpoint != signed.checkpoint:
             self._checkpoints.keep(silo, signed, self._today())
 

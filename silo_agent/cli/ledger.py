@@ -57,6 +57,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from crypto.pki.certificates import Credential, Trust
+    from policies.plan.cost import Cost
 
 ledger_app = typer.Typer(help="What the data set has spent.", no_args_is_help=True)
 
@@ -253,7 +254,8 @@ def ledger_recover(
     checkpoints = [item.checkpoint for item in known]
     with open_ledger(path, load_policy(settings.policy), credential) as ledger:
         before = ledger.spent()
-        entry = recover(ledger, credential, checkpoints, signed_by, charge_everything=charge_everything)
+        summed = _summed(settings, credential)
+        entry = recover(ledger, credential, checkpoints, signed_by, summed=summed, charge_everything=charge_everything)
     kept.keep(handed)
     typer.echo(f"entry {entry.sequence}: spent was {_shown(before)}, is {_shown(entry.epsilon)}; {signed_by} answers")
 
@@ -296,6 +298,23 @@ def _trust(settings: AgentConfig) -> Trust:
     from crypto.pki.certificates import Trust
 
     return Trust.load(settings.authority, settings.crls)
+
+
+def _summed(settings: AgentConfig, credential: Credential) -> tuple[Cost, ...]:
+    """What this silo's releases cost that are in lists which it has signed, as far as its state remembers."""
+    from policies.ledger.judging import cost_of
+    from silo_agent.protocol.known_studies import KnownStudies
+    from silo_agent.storage.state import State
+
+    if not StateFolder(settings.state).database.is_file():
+        return ()
+    state, silo = State(settings.state), credential.identity.name
+    try:
+        known = KnownStudies(state)
+        running, over = known.studies_of(silo)
+        return cost_of([*running, *over], known.summed(silo))
+    finally:
+        state.close()
 
 
 def _stamp(signature: Path, settings: AgentConfig, credential: Credential) -> None:

@@ -39,6 +39,7 @@ from policies.ledger.judging import (
     require_summed,
     standing,
 )
+from policies.plan.cost import Cost
 from protos import record
 from protos.checkpoints import CosignedCheckpoint, SignedCheckpoint
 from silo_agent.protocol.client import Client, Stopped
@@ -118,16 +119,18 @@ class Witness:
         if self._studies is None:
             return
         running, ended = self._studies.studies_of(offered.silo)
+        summed: tuple[Cost, ...] = ()
+        if forgiven:
+            summed = cost_of([*running, *ended], self._studies.summed(offered.silo))
+            require_summed(offered, summed)
         if last is not None:
             require_explained(
                 offered,
                 last,
-                chargeable=chargeable(running, ended),
+                chargeable=[*chargeable(running, ended), *summed],  # a recovery may have charged them again
                 evidence=[] if evidence is None else self._coordinators(offered, evidence),
                 known=[Checkpoint.parse(one.checkpoint) for one in known],
             )
-        if forgiven:
-            require_summed(offered, cost_of([*running, *ended], self._studies.summed(offered.silo)))
 
     def _coordinators(self, offered: Checkpoint, evidence: CosignedCheckpoint) -> list[Checkpoint]:
         """An earlier checkpoint of the same ledger, if the coordinator has signed it. Raises `CryptoError`."""

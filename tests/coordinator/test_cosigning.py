@@ -9,10 +9,12 @@ from coordinator.storage.checkpoints import Checkpoints
 from coordinator.storage.store import Store
 from crypto.errors import CertificateError, SignatureRefused
 from crypto.pki.certificates import Trust
+from policies.accounting import totals
 from policies.errors import CosignError, LedgerRolledBackError
 from policies.ledger.chain import Genesis, genesis_row, next_entry
 from policies.ledger.cosign import Checkpoint, checkpoint
 from policies.ledger.events import Debit, EntryRef
+from policies.ledger.judging import cost_of
 from policies.plan.cost import Cost
 from policies.plan.release import plan
 from protos.messages import Place, Tensor
@@ -465,3 +467,24 @@ def test_peers_are_handed_what_the_coordinator_signed_before(robbed):
     robbed.parties.trust.verify(
         handed.evidence.certificate_pem, handed.evidence.stated.checkpoint, handed.evidence.signature
     )
+
+
+def test_what_was_lost_with_the_key_is_priced_and_cosigned_also_of_studies_that_are_over(robbed):
+    """The hospital has only an old copy of its ledger, and recovers what is in sums."""
+    robbed.state(robbed.parties.old, charged(STUDY, [0]))
+    robbed.now = D + timedelta(minutes=5)
+    robbed.state(robbed.parties.old, charged(STUDY, [0, 1, 2]))
+    places = [Place(STUDY.digest, number, 1) for number in (0, 1, 2)]
+    for place in places:
+        for tensor in plan(STUDY).tensors(place.round):
+            robbed.checkpoints.keep_summed(place, Tensor(tensor), ("north", "south", "west"))
+    robbed.running, robbed.ended = [], [STUDY]
+    new, kept = robbed.revoke(), charged(STUDY, [0])
+    with pytest.raises(CosignError, match="in no sum"):
+        robbed.state(new, kept)
+    summed = cost_of([STUDY], robbed.checkpoints.summed("north"))
+    lost = totals.beyond(summed, head_of(kept).totals)
+    again = extended([Debit(STUDY.digest, "p", 9, 1, {f"lost{n}": cost for n, cost in enumerate(lost)})], kept)
+    robbed.state(new, again)
+    with pytest.raises(CosignError, match="what no study"):
+        robbed.state(new, extended([MADE_UP], again))
