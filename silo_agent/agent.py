@@ -21,7 +21,7 @@ import structlog
 
 from crypto.entropy import Entropy
 from crypto.errors import CryptoError
-from policies.documents.study import Study, parse_study, require_bounds
+from policies.documents.study import BINARY, Study, parse_study, require_bounds
 from policies.errors import LedgerBusyError, LedgerRolledBackError, LedgerShortError, PolicyError
 from policies.plan import shapes
 from policies.plan.release import plan as plan_of
@@ -464,14 +464,17 @@ class Agent:
         self._journal.keep(running.study.digest, standing)
 
     def _want_personal(self, running: Running) -> None:
-        """Have the personal model trained, here only, once a round of the heads is finished and its end was reported.
+        """Have the process beside look at a finished round of the heads, here only, once its end was reported.
+
+        It warns the hospital's people and trains the personal model, if the study has one.
 
         A sealed step is no such round: the personal model would be trained once for each step of the shared one.
         """
         turn, study = running.turn, running.study
         finished = turn.place is not None and turn.finished == turn.place.round and turn.stage is Stage.REST
         trained = finished and 1 <= turn.finished <= study.rounds
-        if trained and study.personal is not None and shapes.head_round(study, turn.finished) is not None:
+        looks = study.personal is not None or study.data.label.count == BINARY
+        if trained and looks and shapes.head_round(study, turn.finished) is not None:
             self._personal(study, turn.finished)
 
     def _dispute(self, work: Work, place: Place, fault: Exception) -> None:

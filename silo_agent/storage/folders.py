@@ -109,6 +109,11 @@ class StudyFolder:
         return self.path / "choice.safetensors"
 
     @property
+    def warnings(self) -> Path:
+        """What this hospital's people should know of the newest shared model. As private as the personal model."""
+        return self.path / "warnings.json"
+
+    @property
     def personal_wanted(self) -> Path:
         """The newest round up to which the personal model is to be trained. Absent if nothing is left to do."""
         return self.path / "personal.wanted"
