@@ -34,7 +34,11 @@ class Store(Protocol):
         ...
 
     def recall(self) -> bytes:
-        """What was kept. Raises `SealError` if it cannot be opened, OSError if there was no reading."""
+        """What was kept. Raises `LocalFileError` if it cannot be opened, or if there was no reading."""
+        ...
+
+    def require_whole(self, *, begun: bool) -> None:
+        """Raise `LocalFileError` if what was kept cannot be opened, or is gone though the study has begun."""
         ...
 
     def keep(self, content: bytes) -> None:
@@ -42,7 +46,7 @@ class Store(Protocol):
         ...
 
     def withdrawn(self) -> Collection[str]:
-        """Everybody who has withdrawn, as in `Records.identities`. Raises `SealError`."""
+        """Everybody who has withdrawn, as in `Records.identities`. Raises `LocalFileError`."""
         ...
 
     def stamp(self) -> object:
@@ -65,7 +69,7 @@ def read_begun(
 ) -> Records:
     """`reader.read_fitting_records` of the rows that the study began with, which this keeps at the first reading.
 
-    Raises `DataError` at the first reading alone; `SealError` if what was kept cannot be opened; OSError.
+    Raises `DataError` at the first reading alone; `LocalFileError` if what was kept cannot be opened; OSError.
     """
     fresh = None if store.kept() else read_rows(source, schema, identified_by, written=written)
     with store.alone():
@@ -79,7 +83,10 @@ def read_begun(
 
 
 def forget(store: Store, people: Collection[str]) -> int:
-    """Remove some people's rows for good, within `Store.alone`. Returns how many rows. Raises `SealError`, OSError."""
+    """Remove some people's rows for good, within `Store.alone`. Returns how many rows.
+
+    Raises `LocalFileError`, OSError.
+    """
     if not store.kept():
         return 0
     table, written, patient = unpack(store.recall())

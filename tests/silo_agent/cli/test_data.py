@@ -1,6 +1,7 @@
 import json
 
 import pytest
+import yaml
 from structlog.testing import capture_logs
 from typer.testing import CliRunner
 
@@ -122,8 +123,11 @@ def test_a_file_parted_by_semicolons_is_told_so_in_one_sentence(hospital, study)
 
 def test_a_study_without_a_file_is_a_sentence(hospital, study):
     write_yaml(study, tiny_document(name="other"))
-    with pytest.raises(StateError, match="names no data for the study 'other'; add it under data or databases"):
+    config = yaml.safe_load(hospital.read_text())
+    write_yaml(hospital, {**config, "data": {**config["data"], "more": "more.csv"}})
+    with pytest.raises(StateError, match=r"nothing says which data .* 'other' is for .*say so with --data NAME"):
         raise invoke(study, "-c", hospital).exception
+    assert "records fit" in invoke(study, "-c", hospital, "--data", "tiny").output
     with pytest.raises(DocumentError):
         raise invoke(hospital.parent / "policy.yaml", "-c", hospital).exception
 
