@@ -21,7 +21,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -183,24 +183,27 @@ def work_off(job: Job) -> None:
 
 def _work_off(job: Job) -> None:
     folder, entropy = StudyFolder(Path(job.folder)), SystemEntropy()
-
-    @cache
-    def training() -> Records:
-        study = SharedModel.load(folder.model(wanted)).study
-        image = study.data.image
-        room = None if image is None else reserve(image, study.privacy.max_patients)
-        source = job.database or Path(job.data)
-        asked = source, study.data, job.identified_by
-        if job.key is None:
-            records = read_fitting_records(*asked, room=room, written=job.written)
-        else:
-            records = read_begun(*asked, _rows(folder, job.key), room=room, written=job.written)
-        return split(records, job.data_set, job.holdout)[0]
-
     while wanted := _take(folder):
+        training = cache(
+            partial(_training, job, folder, wanted)
+        )  # of one round: a patient may withdraw before the next
         train_up_to(folder, wanted, training, entropy=entropy, device=job.device)
         choose_after(folder, wanted, training, entropy=entropy, device=job.device)
         folder.personal_taken.unlink(missing_ok=True)
+
+
+def _training(job: Job, folder: StudyFolder, wanted: int) -> Records:
+    """The records for training as they are now. The model of the round `wanted` has the study."""
+    study = SharedModel.load(folder.model(wanted)).study
+    image = study.data.image
+    room = None if image is None else reserve(image, study.privacy.max_patients)
+    source = job.database or Path(job.data)
+    asked = source, study.data, job.identified_by
+    if job.key is None:
+        records = read_fitting_records(*asked, room=room, written=job.written)
+    else:
+        records = read_begun(*asked, _rows(folder, job.key), room=room, written=job.written)
+    return split(records, job.data_set, job.holdout)[0]
 
 
 def _rows(folder: StudyFolder, key: bytes) -> SealedRows:

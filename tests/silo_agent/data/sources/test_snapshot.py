@@ -1,7 +1,5 @@
 """The rows that a study began with: every later reading sees them, whatever becomes of the file."""
 
-from contextlib import nullcontext
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -10,37 +8,13 @@ from silo_agent.data.errors import DataError
 from silo_agent.data.reader import read_fitting_records
 from silo_agent.data.sources.snapshot import forget, pack, read_begun, unpack
 from silo_agent.data.table import Table, Written, name_of
+from support.stores import Memory
 from support.studies import tiny_study
 
 HEADER = "patient,group,age,lactate,ill"
 SCHEMA = tiny_study().data
 BY_RECORD = SCHEMA.model_copy(update={"patient": None})
 ROWS = ["7.0,a,60,4,0", "7,a,61,4,1", "007,b,70,5,1", "p4,b,80,6,0", "p5,a,121,4,0"]
-
-
-class Memory:
-    """Keeps what it is given, in the clear."""
-
-    def __init__(self):
-        self.content, self.people, self.writes = None, set(), 0
-
-    def kept(self):
-        return self.content is not None
-
-    def recall(self):
-        return self.content
-
-    def keep(self, content):
-        self.content, self.writes = content, self.writes + 1
-
-    def withdrawn(self):
-        return self.people
-
-    def alone(self):
-        return nullcontext()
-
-    def stamp(self):
-        return len(self.people)
 
 
 @pytest.fixture
