@@ -51,6 +51,13 @@ def test_rows_are_the_same_after_they_were_kept(data):
     assert repr(vars(back)) == repr(vars(table)), "also the types of cells, and what is no number"
 
 
+def test_equal_cells_are_kept_as_they_look():
+    """Else the sign of a patient's zero, or its type, would be that of the first patient with an equal cell."""
+    cells = [0.0, -0.0, 0, False, "0", -0.0, 0.0, 1, 1.0, True]
+    back, _, _ = unpack(pack(Table("ward.csv", {"x": cells}, list(range(len(cells)))), None, None))
+    assert list(map(repr, back.columns["x"])) == list(map(repr, cells))
+
+
 def test_every_reading_after_the_first_sees_the_rows_of_the_first(file):
     store = Memory()
     first = read_begun(file, SCHEMA, ("patient",), store)
@@ -101,6 +108,7 @@ def test_a_withdrawal_before_the_first_reading_or_cut_off_counts_all_the_same(fi
     read_begun(file, SCHEMA, ("patient",), late)
     late.people.add("p4")  # and its rows were not removed
     assert read_begun(file, SCHEMA, ("patient",), late).identities == ("7", "007")
+    assert (early.writes, late.writes) == (1, 2), "the rows of whoever has withdrawn are never written"
     for store in (early, late):
         assert "p4" not in unpack(store.content)[0].columns["patient"]
 
