@@ -110,7 +110,7 @@ class Server:
             raise OSError(msg) from None
         connections = Connections(self.port, self.metrics)
         self._guard = Guard(trust, connections, self.metrics)
-        refusals = Refusals(trust, self.metrics, connections)
+        refusals = Refusals(trust, self.metrics, connections, self.engine.shortages)
         self._add(SILOS, SiloService(self.engine, spool, refusals, version("fedward"), cosigning=self._cosigning))
         self._operators = ThreadPoolExecutor(OPERATOR_THREADS, "operator")
         self._add(OPERATORS, OperatorService(self.engine, refusals), pool=self._operators)

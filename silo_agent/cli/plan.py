@@ -28,7 +28,7 @@ from policies.documents.study import Study, load_study
 from policies.ledger.chain import UNBOUNDED
 from policies.ledger.events import Debit, costs_of
 from policies.ledger.ledger import read_history
-from policies.plan import memory, quorum
+from policies.plan import grids, memory, quorum
 from policies.plan.cost import Cost
 from policies.plan.release import plan as plan_of
 from policies.refusals import Refused
@@ -110,7 +110,7 @@ def plan(
     standing = None if settings is None or policy is None else standing_of(settings, policy, study)
     advice = None if target_epsilon is None else advise(study, target_epsilon, delta, encoder_share)
     objections = _objections(policy, study, advice)
-    refused = _below_the_quorum(study)
+    refused = _refused_by_all(study)
     held_out = None if policy is None else policy.data_set.holdout
     worth, known = None, None
     if forecast:
@@ -135,10 +135,14 @@ def plan(
         raise typer.Exit(ATTENTION)
 
 
-def _below_the_quorum(study: Study) -> Refused | None:
-    """Return the refusal of a study whose `min_silos` is too small for its silos and colluders; None if it is not."""
+def _refused_by_all(study: Study) -> Refused | None:
+    """Return the refusal of a study that no silo can take, whatever its policy says; None if there is no such reason.
+
+    Its `min_silos` is too small for its silos and colluders, or a noise cannot be drawn on the grid of its sums.
+    """
     try:
         quorum.require(study)
+        grids.require(study)
     except Refused as refusal:
         return refusal
     return None

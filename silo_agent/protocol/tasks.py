@@ -41,7 +41,8 @@ from silo_agent.protocol.cosigning import Cosigning
 from silo_agent.protocol.mail import Mail
 from silo_agent.storage.checked import write_checked
 from silo_agent.storage.durable import write_whole
-from silo_agent.storage.errors import LocalFileError
+from silo_agent.storage.errors import LocalFileError, ShortageError
+from silo_agent.storage.own_files import own_files
 from silo_agent.storage.state import State
 
 _NOTES = {
@@ -92,6 +93,7 @@ class Tasks:
         The exception is the ledger's checkpoint, which others must cosign before a contribution is computed.
         """
         _require_sizes(attempt)
+        self._state.anchored.require(attempt.place)
         self._performs[attempt.work.task](attempt)
 
     def report(self, attempt: Attempt) -> None:
@@ -248,7 +250,7 @@ class Tasks:
         release, label = attempt.release(tensor), attempt.order(tensor).label
         with self._mail.sum(attempt.work, place, tensor) as (file, sha256):
             # Whoever could have several sums tried under one label would learn from every answer what the sum holds.
-            self._state.promises.open(label.digest, sha256)
+            self._state.promises.open(place, label.digest, sha256)
             return attempt.sealer.open(release.ring, file, release.values, label, unmasking)
 
     def _publish(self, attempt: Attempt, results: Results) -> None:
@@ -312,8 +314,11 @@ class Tasks:
         files = self._state.files.study(study.digest)
         try:
             self.require_counts(study)
-            digest, content = files.model_digests(round_number).read_text().split()
+            with own_files():
+                digest, content = files.model_digests(round_number).read_text().split()
             model = SharedModel.load(files.model(round_number))
+        except ShortageError:
+            raise
         except (OSError, ValueError, ModelFileError, LocalFileError):
             return None
         return (model, digest) if model.digest == content else None
@@ -359,7 +364,8 @@ class Tasks:
         tensor = work.tensor if work.task is Task.OPEN else None
         publication = signature = b""
         if tensor is Tensor.METRICS and attempt.study.publish:
-            publication = self._state.files.study(place.study).publication.read_bytes()
+            with own_files():
+                publication = self._state.files.study(place.study).publication.read_bytes()
             signature = self._client.sign(Publication.to_sign(publication))
         digest = attempt.running.digest
         return Confirm(place, work.task, tensor, model=digest, publication=publication, signature=signature)

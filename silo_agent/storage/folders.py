@@ -4,6 +4,7 @@
     ledger.sqlite3                         what was charged; `policies.ledger` names what lies beside it
     session.sealed                         the name of this agent's key store
     known-keys.jsonl                       which keys other parties have (`crypto.pki.known_keys`)
+    secret.sealed                          what digests and draws are keyed with (`secret`)
     withdrawn.sealed                       who has withdrawn (`rows`); beside it a lock
     policies/DIGEST.json                   policies that were in force
     approvals.json                         which data a study may use (`approvals`); beside it a lock
@@ -45,7 +46,7 @@ _STAYS: Final = re.compile(
 )
 
 _NEVER_BACKED_UP: Final = re.compile(
-    r"outbox/.*|inbox/.*|session\.sealed|studies/[^/]+/(keys\.sealed|rows\.(key|sealed)|releases/.*|attempt-[^/]*|together-[^/]*)"
+    r"outbox/.*|inbox/.*|(session|secret)\.sealed|studies/[^/]+/(keys\.sealed|rows\.(key|sealed)|releases/.*|attempt-[^/]*|together-[^/]*)"
     r"|(.*/)?[^/]*(\.lock|-journal|\.new|\.part)"
 )
 """Keys, what only a running study needs, and what is being written."""
@@ -224,6 +225,11 @@ class StateFolder:
         return self.path / "known-keys.jsonl"
 
     @property
+    def secret(self) -> Path:
+        """What the folder's digests and draws are keyed with, sealed."""
+        return self.path / "secret.sealed"
+
+    @property
     def withdrawn(self) -> Path:
         """Everybody who has withdrawn, sealed."""
         return self.path / "withdrawn.sealed"
@@ -295,6 +301,10 @@ class StateFolder:
     def sealed(self, study: str, label: str) -> Path:
         """The bytes that were sealed under a label."""
         return self.outbox(study) / f"{label}.sealed"
+
+    def all_sealed(self) -> Iterator[Path]:
+        """All bytes that were sealed and are still there. Each file is named after its label."""
+        return (self.path / "outbox").glob("*/*.sealed")
 
     def note(self, place: Place, kind: str) -> Path:
         """This silo's note of an attempt."""

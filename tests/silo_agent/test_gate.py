@@ -37,9 +37,9 @@ from silo_agent.metrics import Metrics
 from silo_agent.oversight.approval import ApprovalError, put_into_force
 from silo_agent.oversight.recovery import recover
 from silo_agent.storage.errors import StateError
-from silo_agent.storage.state import State
 from support.cosigners import cosigned
 from support.small_cohort import policy_document, write_yaml
+from support.states import keyed
 from support.studies import tiny_study
 
 SILOS = ("north", "south", "west")
@@ -81,7 +81,7 @@ class Hospital:
         self.start()
 
     def start(self):
-        self.state, self.metrics = State(self.folder / "state"), Metrics()
+        self.state, self.metrics = keyed(self.folder / "state"), Metrics()
         ledger = self.folder / "ledger.sqlite3"
         self.gate = Gate(
             self.credential, self.policy, ledger, self.state, self.metrics, require_approved=self.require_approved

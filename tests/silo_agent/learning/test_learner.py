@@ -26,6 +26,7 @@ from silo_agent.learning.learner import Learner
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
 from silo_agent.learning.private import dpsgd
+from silo_agent.learning.private.draws import FreshDraws
 from silo_agent.storage.errors import LocalFileError
 from silo_agent.storage.folders import StudyFolder
 from support.entropy import SeededEntropy
@@ -83,7 +84,7 @@ def bare_learner(folder, file=None, kept=None, entropy=None, **changes):
         HOLDOUT,
         folder,
         identified_by=["patient"],
-        entropy=entropy or SeededEntropy(1),
+        draws=FreshDraws(entropy or SeededEntropy(1)),
         device="cpu",
         kept=kept,
     )
@@ -775,7 +776,7 @@ class Blind(Learner):
 def test_which_model_is_taken_is_decided_without_a_look_at_a_record(tmp_path):
     """What a silo makes of opened sums in a whole study: every accepted model, and the end, come of them alone."""
     federation = LocalFederation.gather(tiny_study(), patients(tmp_path / "data", 40), tmp_path / "silos")
-    given = {"identified_by": ["patient"], "entropy": SeededEntropy(1), "device": "cpu"}
+    given = {"identified_by": ["patient"], "draws": FreshDraws(SeededEntropy(1)), "device": "cpu"}
     blind = Blind(federation.study, tmp_path / "none.csv", DATA_SET, HOLDOUT, tmp_path, **given)
     with pytest.raises(AssertionError, match="looked at"):
         contribution(blind, Tensor.COUNTS, at(federation.study, 0), federation.models["north"], 3)
