@@ -21,7 +21,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -206,33 +206,37 @@ def work_off(job: Job) -> None:
 
 def _work_off(job: Job) -> None:
     folder, entropy = StudyFolder(Path(job.folder)), SystemEntropy()
-
-    @cache
-    def cohorts() -> tuple[Records, Records]:
-        study = _finished_study(folder, wanted)
-        image = study.data.image
-        room = None if image is None else reserve(image, study.privacy.max_patients)
-        source = job.database or Path(job.data)
-        asked = source, study.data, job.identified_by
-        if job.key is None:
-            records = read_fitting_records(*asked, room=room, written=job.written)
-        else:
-            records = read_begun(*asked, _rows(folder, job.key), room=room, written=job.written)
-        return split(records, job.data_set, job.holdout)
-
-    def training() -> Records:
-        return cohorts()[0]
-
     while wanted := _take(folder):
+        # Of one round: a patient may withdraw before the next.
+        cohorts = cache(partial(_cohorts, job, folder, wanted))
         warn_after(folder, wanted, cohorts, device=job.device)
         if _finished_study(folder, wanted).personal is not None:
+            training = partial(_first, cohorts)
             train_up_to(folder, wanted, training, entropy=entropy, device=job.device)
             choose_after(folder, wanted, training, entropy=entropy, device=job.device)
         folder.personal_taken.unlink(missing_ok=True)
 
 
+def _first(cohorts: Callable[[], tuple[Records, Records]]) -> Records:
+    return cohorts()[0]
+
+
 def _finished_study(folder: StudyFolder, round_number: int) -> Study:
     return SharedModel.load(folder.model(round_number)).study
+
+
+def _cohorts(job: Job, folder: StudyFolder, wanted: int) -> tuple[Records, Records]:
+    """The records for training and for evaluation as they are now. The model of the round `wanted` has the study."""
+    study = _finished_study(folder, wanted)
+    image = study.data.image
+    room = None if image is None else reserve(image, study.privacy.max_patients)
+    source = job.database or Path(job.data)
+    asked = source, study.data, job.identified_by
+    if job.key is None:
+        records = read_fitting_records(*asked, room=room, written=job.written)
+    else:
+        records = read_begun(*asked, _rows(folder, job.key), room=room, written=job.written)
+    return split(records, job.data_set, job.holdout)
 
 
 def _rows(folder: StudyFolder, key: bytes) -> SealedRows:
