@@ -58,8 +58,10 @@ from silo_agent.learning.contributions.encoder import UPDATE_STEPS
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.private import noise
+from silo_agent.learning.private.draws import KeyedDraws
 from silo_agent.learning.private.rounded import RoundedGaussian
 from silo_agent.metrics import Metrics
+from silo_agent.storage.digests import Digests
 from silo_agent.storage.state import State
 
 Array = NDArray[np.float64]
@@ -265,7 +267,7 @@ class AuditedSilo:
                     columns=(),
                 ),
             )
-        self.state = State(folder / "state")
+        self.state = State(folder / "state", Digests.of(entropy.bytes(32)))
         self.gate = Gate(consortium().silo, folder / "policy.yaml", self.ledger_path, self.state, Metrics())
         self.learner = _GivenRecords(
             study,
@@ -274,7 +276,7 @@ class AuditedSilo:
             HOLDOUT,
             self.state.study_folder(study.digest),
             identified_by=columns,
-            entropy=entropy,
+            draws=KeyedDraws(entropy.bytes(32)),
             device="cpu",
         )
         self.learner.given = training, evaluation
