@@ -399,7 +399,12 @@ class Credential:
         return identity, _Own(alone, chain, holder.certificate.not_valid_after_utc, admitted_until)
 
     def _remember(self, certificate_pem: bytes) -> None:
-        """Tell the memory whose it is. Whether the certificate is good, `Trust` says next."""
+        """Tell the memory whose it is. Whether the certificate is good, `Trust` says next.
+
+        Without an issuing authority nobody else's key can be put in a party's place, and there is nothing to remember.
+        """
+        if not self.trust.bundle.issuing:
+            return
         certificate = parse_certificate(certificate_pem)
         value = private_extension(certificate, admissions.OID)
         made = None if value is None else Admission.from_extension(value).made

@@ -17,7 +17,7 @@ from crypto.pki.certificates import Credential, Trust, require_data_set
 from crypto.pki.chain import Bundle
 from crypto.pki.enrolment import create_request
 from crypto.pki.identity import Identity, Role, Subject
-from crypto.pki.reading import ends, fingerprint, parse_certificate
+from crypto.pki.reading import ends, fingerprint, key_fingerprint, parse_certificate
 from crypto.pki.revocation import RevocationLists
 from tests.support.online import Online
 
