@@ -47,7 +47,7 @@ from silo_agent.protocol.cosigning import Cosigning
 from silo_agent.protocol.journal import Journal, Standing
 from silo_agent.protocol.session import Session
 from silo_agent.protocol.tasks import Tasks
-from silo_agent.storage.errors import StateError, SurvivorsError
+from silo_agent.storage.errors import LocalFileError, StateError, SurvivorsError
 from silo_agent.storage.folders import StudyFolder
 from silo_agent.storage.retention import today
 from silo_agent.storage.state import State
@@ -93,19 +93,21 @@ class Agent:
         sessions: Callable[[str], Session],
         personal: Callable[[Study, int], object],
         require_data: Callable[[Study], object] = lambda _: None,
+        keep_offered: Callable[[Study], object] = lambda _: None,
         entropy: Entropy,
         session: str,
         wait: Callable[[float], object] = time.sleep,
     ) -> None:
         """`personal` is told that a round of a study is finished, and must neither raise nor wait.
 
-        `require_data` raises `UnknownDataError` if a study's data are not there.
+        `require_data` raises `UnknownDataError` if a study's data are not there, or if nobody lets it use any.
+        `keep_offered` keeps a study's text for people, before anything is decided about it.
         `wait` lets so many seconds pass, or raises `Stopped`.
         """
         self._client, self._gate, self._state, self._metrics = client, gate, state, metrics
         self._learners, self._sessions, self._session = learners, sessions, session
         self._personal, self._wait = personal, wait
-        self._require_data = require_data
+        self._require_data, self._keep_offered = require_data, keep_offered
         self._asked = 0.0
         """When the current work was handed out, by a clock that nobody can set."""
         self._cosigning = Cosigning(client, gate)
@@ -178,7 +180,7 @@ class Agent:
         except Refused as refusal:
             log.warning("study refused", reason=refusal.reason, why=refusal.text)
             self._refuse(place, str(refusal.reason), refusal.text)
-        except (UnknownDataError, DataAbsentError) as fault:
+        except (UnknownDataError, DataAbsentError, LocalFileError) as fault:
             log.warning("study refused", reason="no_data", why=_for_log(fault))
             self._refuse(place, "no_data", "this silo has no data for the study")
         except (CallRefused, Stopped):
@@ -201,8 +203,11 @@ class Agent:
         with self._counting():
             if running is None:
                 running = self._recall(place.study) or self._begin(study)
+            else:
+                self._require_data(study)
             running.learner.rehearse()
         try:
+            running.learner.require_files(begun=running.turn.finished >= 0)
             running.learner.read()
         finally:
             self._pad(study)
@@ -233,10 +238,13 @@ class Agent:
             msg = "the study is over for this silo and cannot begin again; create a new study"
             raise OutOfTurnError(msg)
         canonical = self._state.canonical(digest)
+        begun = canonical is not None
         if canonical is None:
             canonical = self._client.study(digest)
             self._cosigning.remember()
         study = parse_study(canonical, digest)
+        if not begun:
+            self._keep_offered(study)
         # Now, because the gate plans the rounds before it decides, and a plan of unbounded constants takes long.
         require_bounds(study)
         return study
@@ -317,14 +325,19 @@ class Agent:
     def _sit(self, running: Running, place: Place) -> None:
         """Take a seat in a new attempt, on the model that this silo has committed.
 
-        If that model is not on the disk as it was kept, it is taken from a peer, as after a missed round.
+        If that model or the domains' sizes are not on the disk as they were kept, a peer's are taken, as after a
+        missed round.
         """
         turn = turns.sit(running.turn, place)
         if turn.committed > self._state.committed(place.study):
             self._commit(running, place.study, turn.committed)
-        held = self._tasks.held(place.study, turn.committed) if turn.committed >= 0 else None
+        held = self._tasks.held(running.study, turn.committed) if turn.committed >= 0 else None
         if turn.committed >= 0 and held is None:
-            log.error("the model on the disk is not the one that was kept; a peer's is taken", round=turn.committed)
+            log.error(
+                "the model or counts.json on the disk is not the one that was kept; a peer's are taken",
+                round=turn.committed,
+                folder=str(self._state.study_folder(place.study)),
+            )
             turn = replace(turn, behind=True)
         running.model, running.digest = held or (running.begun or SharedModel.start(running.study), "")
         if not turn.behind:
@@ -372,10 +385,24 @@ class Agent:
 
     # --- inside -------------------------------------------------------------------------------------------------
     def _require(self, study: str) -> Running:
-        running = self._running.get(study) or self._recall(study)
+        """The study that a task belongs to, recalled if this process is new to it.
+
+        Then what its rounds read from the disk is opened first: if a file is missing, nothing is charged. Raises
+        `OutOfTurnError` if this silo takes no part in the study, `LocalFileError`.
+        """
+        known = self._running.get(study)
+        if known is not None:
+            return known
+        running = self._recall(study)
         if running is None:
             msg = "this silo has not accepted the study"
             raise OutOfTurnError(msg)
+        try:
+            running.learner.require_files(begun=running.turn.finished >= 0)
+            if running.turn.finished >= 0 and not running.turn.behind:
+                self._tasks.require_counts(running.study)
+        finally:
+            self._pad(running.study)
         return running
 
     def _keep(self, running: Running) -> None:

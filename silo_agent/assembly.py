@@ -35,13 +35,13 @@ from silo_agent.protocol.client import Client, Heartbeat, Stopped
 from silo_agent.protocol.coordinator_watch import CoordinatorWatch
 from silo_agent.protocol.session import Session, session_name
 from silo_agent.protocol.witnessing import Witness, Witnessing
-from silo_agent.storage.approvals import no_data, source_of
+from silo_agent.storage import offered
+from silo_agent.storage.approvals import approvals, no_data, require_approved, source_of, upgrade_of
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
 from silo_agent.storage.retention import Retaining, Retention
 from silo_agent.storage.rows import Withdrawals, row_key, rows_of
 from silo_agent.storage.state import State
-from silo_agent.storage.waiting import forget, note
 
 log = structlog.get_logger()
 HEARTBEAT_SECONDS = 10.0
@@ -61,7 +61,15 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     credential.tell_faults(lambda why: log.error("certificates not read", why=why))
     metrics, entropy = Metrics(), SystemEntropy()
     Withdrawals(state.files, credential, entropy).names()  # an agent that cannot read them does not start
-    gate = Gate(credential, config.policy, state.files.ledger, state, metrics)
+    _upgrade(config, state)
+    gate = Gate(
+        credential,
+        config.policy,
+        state.files.ledger,
+        state,
+        metrics,
+        require_approved=lambda study, policy: require_approved(config, study, policy),
+    )
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
@@ -117,7 +125,8 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
         learners=learner,
         sessions=lambda study: Session.open(study, credential, entropy, state.study_folder(study)),
         personal=apart.want,
-        require_data=lambda study: _require_data(config, study, state, gate.policy),
+        require_data=lambda study: _source(config, study, state, gate.policy),
+        keep_offered=lambda study: _keep_offered(state, study),
         entropy=entropy,
         session=session,
         wait=lambda seconds: _wait(stop, seconds),
@@ -191,25 +200,37 @@ def _serve_metrics(config: AgentConfig, metrics: Metrics) -> tuple[WSGIServer, t
 
 
 def _named(config: AgentConfig, study: Study, policy: Policy) -> Source:
-    """Where a study's records should be. Raises `UnknownDataError` if neither agent.yaml, approval nor rule says so."""
+    """Where a study's records should be. Raises `UnknownDataError` if neither an approval nor a rule says so."""
     try:
         source = source_of(config, study, policy)
     except StateError as fault:
         raise UnknownDataError(str(fault)) from None
     if source is None:
-        raise UnknownDataError(no_data("agent.yaml", study.name, config.named))
+        raise UnknownDataError(no_data(study, config))
     return source
 
 
-def _require_data(config: AgentConfig, study: Study, state: State, policy: Policy) -> None:
-    """Raise `UnknownDataError` if the study's records are not there; note for the hospital that it waits for them."""
-    folder = StateFolder(config.state)
+def _upgrade(config: AgentConfig, state: State) -> None:
+    """Bind what version 0.6 approved to the studies that have begun, and say what is approved no more."""
+    found = upgrade_of(config, state, datetime.now(UTC))
+    for word, data in found.unbound.items():
+        log.warning(
+            "an approval of version 0.6 names no study that has begun, and gives nothing; read the study and approve it"
+            " (fedward-silo study show, fedward-silo study approve)",
+            approved=word,
+            data=data,
+        )
+
+
+def _keep_offered(state: State, study: Study) -> None:
+    """Keep the text of an offered study for people to read, whatever becomes of the study."""
     try:
-        _source(config, study, state, policy)
-    except UnknownDataError:
-        note(folder, study, datetime.now(UTC))
-        raise
-    forget(folder, study)
+        approved = approvals(state.files).approved
+    except StateError as fault:
+        log.error("no study begins", why=str(fault))  # noqa: TRY400  # the sentence says it all
+        approved = frozenset()
+    begun = [digest for digest, *_ in state.studies()]
+    offered.keep(state.files, study, datetime.now(UTC), approved=approved, begun=begun)
 
 
 def _source(config: AgentConfig, study: Study, state: State, policy: Policy) -> Source:

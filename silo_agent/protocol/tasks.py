@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from policies.plan.note_sizes import note_limit
 from protos.messages import SUM, Confirm, Note, Publication, Task, Tensor
 from silo_agent.core.turns import OutOfTurnError
 from silo_agent.gate import Gate
+from silo_agent.learning.contributions.counts import noised_counts
 from silo_agent.learning.errors import ModelFileError, SolutionError
 from silo_agent.learning.evaluation.evaluation import Results
 from silo_agent.learning.model import SharedModel
@@ -37,7 +39,9 @@ from silo_agent.protocol.catching_up import Current, pack, unpack
 from silo_agent.protocol.client import Client
 from silo_agent.protocol.cosigning import Cosigning
 from silo_agent.protocol.mail import Mail
+from silo_agent.storage.checked import write_checked
 from silo_agent.storage.durable import write_whole
+from silo_agent.storage.errors import LocalFileError
 from silo_agent.storage.state import State
 
 _NOTES = {
@@ -137,15 +141,13 @@ class Tasks:
 
     def _share(self, attempt: Attempt) -> None:
         running = attempt.running
-        counts = tuple(
-            float(count) for count in json.loads(self._state.files.study(attempt.place.study).counts.read_bytes())
-        )
+        counts = tuple(float(count) for count in noised_counts(self._state.study_folder(attempt.place.study)))
         self._seal_note(attempt, Note.MODEL, pack(Current(running.model, running.digest, counts)))
 
     def _catch_up(self, attempt: Attempt) -> None:
         plain, place, running = self._open_note(attempt, Note.MODEL), attempt.place, attempt.running
         current = unpack(attempt.study, place.round - 1, plain, attempt.running.begun)
-        write_whole(self._state.files.study(place.study).counts, json.dumps(current.counts).encode())
+        write_checked(self._state.files.study(place.study).counts, json.dumps(current.counts).encode())
         self.keep_candidate(place.study, place.round - 1, current.model, current.digest)
         running.model, running.digest = current.model, current.digest
 
@@ -167,7 +169,6 @@ class Tasks:
         self._state.promises.require(place, tensor, attempt.participants)
         self._mail.receive_shares(attempt.work, place)
         self._bundles(attempt)
-        running.learner.read()
         silos = len(attempt.participants)
         self._gate.contribute(
             attempt.order(tensor),
@@ -224,7 +225,9 @@ class Tasks:
     def _open(self, attempt: Attempt) -> None:
         running, place, tensor = attempt.running, attempt.place, attempt.tensor
         learner, silos, total = running.learner, len(attempt.survivors), self._open_sum(attempt)
-        learner.check_sum(tensor, total, silos)
+        counted = set(self._state.promises.binding(replace(place, round=0), Tensor.COUNTS))
+        uncounted = len(set(attempt.survivors) - counted)
+        learner.check_sum(tensor, total, place, silos, counted=len(counted), uncounted=uncounted)
         opened = learner.open(tensor, total, place, running.model, silos)
         running.model, running.total = opened.model, opened.unsolved
         if opened.results is not None:
@@ -301,15 +304,30 @@ class Tasks:
         if solved and attempt.tensor == attempt.tensors[-1] and place.round <= attempt.study.rounds:
             self.keep_candidate(place.study, place.round, running.model, running.digest)
 
-    def held(self, study: str, round_number: int) -> tuple[SharedModel, str] | None:
-        """The model of a finished round with its keyed digest; None if the files are missing or were changed."""
-        files = self._state.files.study(study)
+    def held(self, study: Study, round_number: int) -> tuple[SharedModel, str] | None:
+        """The model of a finished round with its keyed digest.
+
+        None if its files, or the domains' sizes, are missing or were changed.
+        """
+        files = self._state.files.study(study.digest)
         try:
+            self.require_counts(study)
             digest, content = files.model_digests(round_number).read_text().split()
             model = SharedModel.load(files.model(round_number))
-        except (OSError, ValueError, ModelFileError):
+        except (OSError, ValueError, ModelFileError, LocalFileError):
             return None
         return (model, digest) if model.digest == content else None
+
+    def require_counts(self, study: Study) -> None:
+        """Raise `LocalFileError` if the domains' noised sizes are missing or were changed."""
+        path = self._state.files.study(study.digest).counts
+        try:
+            counts = noised_counts(self._state.study_folder(study.digest))
+        except (ValueError, TypeError):
+            counts = np.zeros(0)
+        if counts.shape != (len(study.data.domains),) or not np.isfinite(counts).all():
+            msg = f"{path} is damaged; the next round takes a peer's, or restore it from a backup of the state folder"
+            raise LocalFileError(msg)
 
     # --- notes ----------------------------------------------------------------------------------------------------
     def _keep_note(self, attempt: Attempt, note: Note, content: bytes) -> None:

@@ -11,6 +11,10 @@ class StateFileError(StateError):
     """The database of the folder cannot be used: the disk is full, say, or the file belongs to somebody else."""
 
 
+class LocalFileError(StateError):
+    """A file that a study's rounds read is damaged or gone. Names it and the fix, for the hospital alone."""
+
+
 class SurvivorsError(StateError):
     """A second survivor list was requested, or a voided sum. The message names only what the coordinator knows."""
 

@@ -20,6 +20,7 @@ from silo_agent.metrics import Metrics
 from silo_agent.protocol.attempt import Running
 from silo_agent.protocol.session import Session
 from silo_agent.storage.folders import StudyFolder
+from silo_agent.storage.rows import rows_of
 from silo_agent.storage.state import State
 from support.certificates import data_set_of
 from support.local_coordinator import LocalCoordinator
@@ -87,6 +88,7 @@ class LocalSilo:
                 identified_by=["patient"],
                 entropy=entropy,
                 device="cpu",
+                kept=rows_of(self.state.files.study(study.digest), self.credential, entropy),
             )
 
         def personal(study: Study, round_number: int) -> None:

@@ -17,6 +17,7 @@ from policies.documents.study import Study
 from policies.plan.release import Release
 from protos.messages import Place
 from silo_agent.learning.contributions.contribution import Integers, Setting
+from silo_agent.learning.contributions.possible import Judge
 from silo_agent.learning.private import release as private
 
 
@@ -70,3 +71,15 @@ def summed(study: Study, total: Integers, release: Release, silos: int) -> tuple
     privacy = study.privacy
     sd = private.sum_sd(release, mode=privacy.mode, silos=silos, colluders=privacy.colluders, step=step)
     return from_grid(total, step), sd
+
+
+def judge(
+    study: Study, total: Integers, release: Release, silos: int, *, grid: Grid | None = None
+) -> tuple[NDArray[np.float64], Judge]:
+    """The opened sum (d,) in units of the statistic, and what judges whether it can be one of honest contributions.
+
+    `grid`: None for that of `Grid.of`.
+    """
+    privacy, on = study.privacy, grid or Grid.of(study)
+    sd = private.sum_sd(release, mode=privacy.mode, silos=silos, colluders=privacy.colluders, step=on.step)
+    return from_grid(total, on.step), Judge(release.tensor, sd, silos * on.step, on.bound)

@@ -15,10 +15,11 @@ from policies.plan import shapes
 from policies.plan.release import Release
 from protos.messages import Place
 from silo_agent.data.records import Records
-from silo_agent.learning.contributions import averaged_heads
+from silo_agent.learning.contributions import averaged_heads, drawing
 from silo_agent.learning.contributions.contribution import Integers, Opened, Setting
 from silo_agent.learning.contributions.counts import of_large_domains, small_domains
 from silo_agent.learning.contributions.drawing import Grid, draw, summed
+from silo_agent.learning.contributions.possible import Patients
 from silo_agent.learning.each_record import Rows, chunk_rows, sum_records
 from silo_agent.learning.errors import SolutionError
 from silo_agent.learning.families.family import Family, is_of_classes
@@ -111,6 +112,30 @@ class Heads:
             return calibration.blocks(sums, pooled=study.heads.calibration == "pooled")
 
         return sum_records(len(cohort), release.values, term, rows=together, strict=strict)
+
+    def require_possible(self, release: Release, total: Integers, place: Place, silos: int, patients: Patients) -> None:
+        """Each block is at most as long as its patients are many, and its curvature is not negative.
+
+        Local heads (FedDAR's own recipes) have no bound, and are for public data alone.
+        """
+        study = self._setting.study
+        if study.composition.local_heads:
+            return
+        values, judge = drawing.judge(study, total, release, silos)
+        blocks = shapes.head_blocks(study, place.round)
+        most = patients.of_blocks(blocks)
+        if shapes.is_calibration(study, place.round):
+            for block, of_block in zip(values.reshape(blocks, -1), most, strict=True):
+                judge.within(block, of_block)
+            return
+        family = self._family(place)
+        width = shapes.head_width(study)
+        triangles = values[: blocks * (width * (width + 1) // 2)].reshape(blocks, -1)
+        gradients = values[triangles.size :].reshape(blocks, -1)
+        hessians, _ = unpack(values, blocks, width, family)
+        for triangle, gradient, hessian, of_block in zip(triangles, gradients, hessians, most, strict=True):
+            judge.within(np.concatenate([triangle, gradient]), of_block)
+            judge.curved(hessian * family.hessian_factor, of_block)
 
     def open(self, _release: Release, total: Integers, _place: Place, model: SharedModel, _silos: int) -> Opened:
         """Pass the sum on. The model stays as it is until the sum is solved and the solution is adopted."""

@@ -19,7 +19,7 @@ from support.studies import tiny_study
 
 STUDY, OTHER = "5" * 64, "6" * 64
 END = date(2026, 3, 1)
-OPENED = {"counts.json", "classes.json", "results.json", "publication.json", "training.jsonl"}
+OPENED = {"counts.json", "counts.json.sha256", "classes.json", "results.json", "publication.json", "training.jsonl"}
 STAYS = {"model-0.safetensors", "model-0.digest", *OPENED}
 GOES = {
     "studies": {
