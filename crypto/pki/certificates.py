@@ -232,7 +232,7 @@ class Trust:
         holder.require_time(as_of or now or self._began or at)
         if role is not None:
             _require_role(identity, role)
-        self._require_unrevoked(holder, at, past=as_of is not None)
+        self._require_unrevoked(holder, at, now or datetime.now(UTC), past=as_of is not None)
         if as_of is None and holder.shown is not None:
             self.keys.require_newest(holder.shown)
         return identity
@@ -325,7 +325,7 @@ class Trust:
         admission.require_covers(subject, hosts, _key_of(certificate), certificate.not_valid_after_utc)
         return admission, signer
 
-    def _require_unrevoked(self, holder: Holder, at: datetime, *, past: bool) -> None:
+    def _require_unrevoked(self, holder: Holder, at: datetime, now: datetime, *, past: bool) -> None:
         standing = self._source()
         lists = standing.lists
         if lists is None:
@@ -341,7 +341,7 @@ class Trust:
             if date is not None and (not past or date <= at):
                 msg = f"{what} was revoked as of {date:%Y-%m-%d %H:%M} UTC; ask the authority why, and enrol again"
                 raise CertificateError(msg)
-            lists.require_fresh(authority, at)
+            lists.require_fresh(authority, at, now=now)
 
 
 @dataclass(frozen=True)

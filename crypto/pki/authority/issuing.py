@@ -162,6 +162,10 @@ class IssuingAuthority:
         self._require_same(asked, admission)
         with self._guard, Register.open(self._folder) as register:
             self._require_unrevoked(register, admission)
+            since = register.taken_back(admission.subject.identity.uri)
+            if since is not None and (admission.made is None or admission.made <= since):
+                raise EnrolmentError(_taken_back(admission, since))
+            register.require_free(admission.subject)
             register.redeem(admission, asked.fingerprint)
             return self._issue(register, asked, admission, now)
 
@@ -209,12 +213,18 @@ class IssuingAuthority:
     def revoke(self, identity: str | None, serial: int | None, since: datetime, reason: str) -> list[str]:
         """Revoke what this authority certified, by the party's URI or by one serial number; make a new list.
 
-        By the party, all its certificates that have not expired are revoked, and its admissions count no more here.
-        Return a sentence for each. Raises `EnrolmentError` if there is nothing to revoke.
+        By the party, all its certificates that have not expired are revoked, its admissions count no more here, and no
+        token that was made until now is redeemed. Return a sentence for each. Raises `EnrolmentError` if there is
+        nothing to revoke.
         """
         now = datetime.now(UTC)
         with self._guard, Register.open(self._folder) as register:
-            told = take_back(register, identity, serial, since, reason, now)
+            told = []
+            if identity is not None and register.taken_back(identity) is None:
+                told = [f"no token that was made for {identity} until now is redeemed here"]
+            told += take_back(register, identity, serial, since, reason, now, required=not told)
+            if identity is not None:
+                register.take_back(identity, reason)
             make_list(self._keeper, register.revoked(), self._folder, now + LIST_LIFE, now)
         return told
 
@@ -330,12 +340,20 @@ class IssuingAuthority:
 
 
 def take_back(  # noqa: PLR0917  # a revocation has so many parts
-    register: Register, identity: str | None, serial: int | None, since: datetime, reason: str, now: datetime
+    register: Register,
+    identity: str | None,
+    serial: int | None,
+    since: datetime,
+    reason: str,
+    now: datetime,
+    *,
+    required: bool = True,
 ) -> list[str]:
     """Write revocations into a register: all that a party holds and that has not expired, or one serial number.
 
     The serial number of an authority revokes every certificate of its key: the key was stolen, and its time may have
-    been prolonged. Returns a sentence for each. Raises `EnrolmentError` if there is nothing to revoke.
+    been prolonged. Returns a sentence for each. If something is `required`, raises `EnrolmentError` if there is
+    nothing to revoke.
     """
     done, told = register.revoked(), []
     authorities = [entry for entry in register.own() if entry["kind"] == AUTHORITY]
@@ -350,7 +368,7 @@ def take_back(  # noqa: PLR0917  # a revocation has so many parts
                 register.revoke(one, since, what, reason)
                 done[one] = since
                 told.append(f"revoked {what}, serial number {one:x}, as of {since:%Y-%m-%d %H:%M} UTC")
-    if not told:
+    if not told and required:
         name = identity if serial is None else f"the serial number {serial:x}"
         msg = f"there is nothing of {name} in this register that has not expired or been revoked; see `register`"
         raise EnrolmentError(msg)

@@ -32,13 +32,14 @@ from crypto.pki.identity import Identity, Subject
 from crypto.pki.reading import fingerprint, key_fingerprint, parse_certificate
 
 REGISTER_FILE = "issued.jsonl"
-CERTIFICATE, ADMISSION, AUTHORITY, REDEMPTION, REVOCATION, SUCCESSION = (
+CERTIFICATE, ADMISSION, AUTHORITY, REDEMPTION, REVOCATION, SUCCESSION, PARTY = (
     "certificate",
     "admission",
     "authority",
     "redemption",
     "revocation",
     "succession",
+    "party",
 )
 _WITH_SUBJECT = (CERTIFICATE, ADMISSION)
 
@@ -201,6 +202,18 @@ class Register:
         """Append a revocation, durably. Raises `EnrolmentError`."""
         date = since.astimezone(UTC).isoformat()
         self._append(REVOCATION, serial=f"{serial:x}", since=date, what=what, reason=reason)
+
+    def take_back(self, identity: str, reason: str) -> None:
+        """Append that all is taken back that a party was admitted for until now, durably. Raises `EnrolmentError`.
+
+        Its tokens have serial numbers that an issuing authority learns only when they are redeemed.
+        """
+        self._append(PARTY, identity=identity, reason=reason)
+
+    def taken_back(self, identity: str) -> datetime | None:
+        """Return when all of a party was last taken back; None if never. Raises as `entries`."""
+        dates = [one["at"] for one in self.own() if one["kind"] == PARTY and one["identity"] == identity]
+        return datetime.fromisoformat(dates[-1]) if dates else None
 
     def revoked(self) -> dict[int, datetime]:
         """Return serial number to the date from which it counts for nothing. Raises `EnrolmentError`."""

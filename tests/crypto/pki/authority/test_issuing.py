@@ -93,16 +93,37 @@ def test_an_admission_that_either_authority_takes_back_is_over(online):
         online.bring_lists(home)
         with pytest.raises(CertificateError, match="was revoked as of"):
             load(home)
-        if name == "south":
-            with pytest.raises(EnrolmentError, match=r"the admission of fedward://silo/south .* was revoked"):
-                online.authority.redeem((home / "request.csr").read_bytes(), token)
+        with pytest.raises(EnrolmentError, match=rf"the admission of fedward://silo/{name} .* was revoked"):
+            online.authority.redeem((home / "request.csr").read_bytes(), token)
+
+
+def test_a_token_that_nobody_has_redeemed_is_taken_back_with_the_party_and_a_newer_one_counts(online):
+    token, asked = online.admit("silo", "north"), request(online, "north")
+    (told,) = online.authority.revoke("fedward://silo/north", None, datetime.now(UTC), "a mistake")
+    assert told == "no token that was made for fedward://silo/north until now is redeemed here"
+    with pytest.raises(EnrolmentError, match="was revoked as of"):
+        online.authority.redeem(asked, token)
+    with pytest.raises(EnrolmentError, match="there is nothing of fedward://silo/north"):
+        online.authority.revoke("fedward://silo/north", None, datetime.now(UTC), "again")
+    later = online.admit("silo", "north", now=datetime.now(UTC) + DAY)
+    assert ends(online.authority.redeem(asked, later))
+
+
+def test_a_data_set_has_one_silo_for_the_issuing_authority_too(online):
+    """Whatever became of the root's register."""
+    online.enrol("silo", "north")
+    (online.root / "issued.jsonl").write_bytes(b"")
+    token = online.admit("silo", "other", data_set="north-ward")
+    asked = request(online, "other", token.admission.subject)
+    with pytest.raises(EnrolmentError, match="the data set north-ward was certified for fedward://silo/north"):
+        online.authority.redeem(asked, token)
 
 
 def test_a_party_whose_certificate_has_ended_is_revoked_too(online):
     """The token's key could redeem it again."""
     token, asked = online.admit("silo", "north"), request(online, "north")
     online.authority.redeem(asked, token, now=datetime.now(UTC) - 9 * DAY)
-    (told,) = online.authority.revoke("fedward://silo/north", None, datetime.now(UTC), "left")
+    _, told = online.authority.revoke("fedward://silo/north", None, datetime.now(UTC), "left")
     assert told.startswith("revoked the admission of fedward://silo/north, here")
     with pytest.raises(EnrolmentError, match="was revoked as of"):
         online.authority.redeem(asked, token)
@@ -198,7 +219,9 @@ def test_an_issuing_authority_is_prolonged_and_what_it_certified_before_and_afte
     trust = Trust(online.pem, lambda: RevocationLists.read(online.authority.lists_pem(later), Bundle.read(online.pem)))
     for home, later in ((before, now + DAY), (after, now + 12 * DAY)):
         trust.identify((home / "certificate.pem").read_bytes(), now=later)
-    assert trust.identify((before / "certificate.pem").read_bytes(), as_of=now).name == "north", "years later too"
+    assert trust.identify((before / "certificate.pem").read_bytes(), now=later, as_of=now).name == "north", (
+        "years later too"
+    )
 
 
 def asked(online):
@@ -231,8 +254,8 @@ def test_lists_are_made_anew_when_half_of_their_time_is_over(online, monkeypatch
         patch.setattr(Register, "entries", lambda _: 1 / 0)
         assert online.authority.lists_pem(now + timedelta(hours=23)) == first, "a register of years is long to read"
     assert online.authority.lists_pem(now + timedelta(hours=25)) != first
-    with pytest.raises(EnrolmentError, match="there is nothing of fedward://silo/nobody in this register"):
-        online.authority.revoke("fedward://silo/nobody", None, now, "-")
+    with pytest.raises(EnrolmentError, match="there is nothing of the serial number 5 in this register"):
+        online.authority.revoke(None, 5, now, "-")
 
 
 def test_files_that_are_missing_or_of_another_authority_are_named(online, tmp_path):
