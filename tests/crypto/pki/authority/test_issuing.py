@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
@@ -13,14 +14,13 @@ from crypto.pki.admission import Token
 from crypto.pki.authority import building, issuing, root
 from crypto.pki.authority.building import read_request
 from crypto.pki.authority.issuing import LIFE, IssuingAuthority
-from crypto.pki.authority.register import Register
 from crypto.pki.certificates import Trust
 from crypto.pki.chain import Bundle
-from crypto.pki.enrolment import create_request
+from crypto.pki.enrolment import create_request, request_of
 from crypto.pki.identity import Identity, Role, Subject
 from crypto.pki.reading import ends, parse_certificate, subject_of, to_pem
 from crypto.pki.revocation import RevocationLists
-from tests.support.online import Online, load, subject, week
+from tests.support.online import Online, load, register_of, subject, week
 
 DAY = timedelta(days=1)
 
@@ -49,7 +49,7 @@ def test_a_token_becomes_a_certificate_of_a_week_that_all_accept(online):
     assert credential.chain_pem == credential.certificate_pem + to_pem(online.authority.certificate)
     hub = load(online.enrol("coordinator", "hub"))
     assert hub.trust.identify(credential.certificate_pem, role=Role.SILO).name == "north"
-    with Register.open(online.issuing) as register:
+    with register_of(online.issuing) as register:
         kinds = [entry["kind"] for entry in register.entries()]
     assert kinds == ["redemption", "certificate"] * 2
 
@@ -112,7 +112,9 @@ def test_a_token_that_nobody_has_redeemed_is_taken_back_with_the_party_and_a_new
 def test_a_data_set_has_one_silo_for_the_issuing_authority_too(online):
     """Whatever became of the root's register."""
     online.enrol("silo", "north")
-    (online.root / "issued.jsonl").write_bytes(b"")
+    for name in ("issued.jsonl", "issued.head"):  # as from a backup of before
+        (online.root / name).unlink()
+    (online.root / "issued.jsonl").touch()
     token = online.admit("silo", "other", data_set="north-ward")
     asked = request(online, "other", token.admission.subject)
     with pytest.raises(EnrolmentError, match="the data set north-ward was certified for fedward://silo/north"):
@@ -130,7 +132,7 @@ def test_a_party_whose_certificate_has_ended_is_revoked_too(online):
 
 
 def revoke_at_root(online, uri):
-    with Register.open(online.root) as register:
+    with register_of(online.root) as register:
         issuing.take_back(register, uri, None, datetime.now(UTC), "left", datetime.now(UTC))
     online.publish()
 
@@ -197,7 +199,7 @@ def test_no_address_is_certified_online(online):
 
 def test_a_revoked_issuing_authority_certified_nobody(online):
     home = online.enrol("silo", "north")
-    with Register.open(online.root) as register:
+    with register_of(online.root) as register:
         serial = online.authority.certificate.serial_number
         issuing.take_back(register, None, serial, datetime.now(UTC), "stolen", datetime.now(UTC))
     online.publish()
@@ -230,7 +232,7 @@ def asked(online):
 
 def test_a_stolen_issuing_key_is_revoked_under_every_certificate_that_it_has(online):
     root.delegate(online.root, asked(online), days=90, hosts=[])
-    with Register.open(online.root) as register:
+    with register_of(online.root) as register:
         serial = online.authority.certificate.serial_number
         told = issuing.take_back(register, None, serial, datetime.now(UTC), "stolen", datetime.now(UTC))
     assert len(told) == 2
@@ -251,8 +253,8 @@ def test_lists_are_made_anew_when_half_of_their_time_is_over(online, monkeypatch
     first = online.authority.lists_pem(now)
     assert online.authority.lists_pem(now + timedelta(hours=23)) == first
     with monkeypatch.context() as patch:
-        patch.setattr(Register, "entries", lambda _: 1 / 0)
-        assert online.authority.lists_pem(now + timedelta(hours=23)) == first, "a register of years is long to read"
+        patch.setattr(issuing.RevocationLists, "read", lambda *_: 1 / 0)
+        assert online.authority.lists_pem(now + timedelta(hours=23)) == first, "lists of years are long to read"
     assert online.authority.lists_pem(now + timedelta(hours=25)) != first
     with pytest.raises(EnrolmentError, match="there is nothing of the serial number 5 in this register"):
         online.authority.revoke(None, 5, now, "-")
@@ -296,6 +298,35 @@ def test_the_institution_is_part_of_the_admission(online, trust):
     assert subject_of(parse_certificate(pem)) == run_by
     assert trust.identify(pem) == north.identity
     root.admit(online.root, Subject(north.identity, north.data_set, "vivantes"), days=30, redeem_days=5)
+
+
+def test_who_is_not_in_the_register_is_not_renewed(online):
+    """The issuing key was stolen, or the register was put back."""
+    token, asked = online.admit("silo", "north"), request(online, "north")
+    files = [online.issuing / name for name in ("issued.jsonl", "issued.head")]
+    before = [path.read_bytes() if path.exists() else b"" for path in files]
+    first = online.authority.redeem(asked, token)
+    online.authority.renew(asked, first)
+    key = ec.generate_private_key(ec.SECP256R1())
+    forged = building.leaf(
+        token.admission.subject, (), key.public_key(), week(), online.stolen.above, admission=token.admission
+    )
+    theirs, _ = request_of(pem_of(key), token.admission.subject)
+    with pytest.raises(EnrolmentError, match="is not in this authority's register"):
+        online.authority.renew(theirs, forged)
+    kept = [path.read_bytes() for path in files]
+    files[0].write_bytes(before[0])
+    files[1].unlink()
+    with pytest.raises(EnrolmentError, match="is not in this authority's register: either the register was put back"):
+        online.authority.renew(asked, first)
+    for path, content in zip(files, kept, strict=True):
+        path.write_bytes(content)
+    online.authority.renew(asked, first)
+
+
+def pem_of(key):
+    encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    return key.private_bytes(encoding, form, serialization.NoEncryption())
 
 
 def test_one_party_fills_no_register_and_keeps_nobody_else_waiting(online, monkeypatch):
