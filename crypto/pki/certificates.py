@@ -351,7 +351,7 @@ class _Own:
     certificate_pem: bytes
     chain_pem: bytes
     ends: datetime
-    admitted_until: datetime | None
+    admission: Admission | None
 
 
 class Credential:
@@ -395,8 +395,8 @@ class Credential:
         if self._key.public_key() != holder.certificate.public_key():
             msg = f"the private key does not belong to the certificate of {identity}; give the key of its request"
             raise CertificateError(msg)
-        admitted_until = None if holder.admission is None else holder.admission[0].expires
-        return identity, _Own(alone, chain, holder.certificate.not_valid_after_utc, admitted_until)
+        admission = None if holder.admission is None else holder.admission[0]
+        return identity, _Own(alone, chain, holder.certificate.not_valid_after_utc, admission)
 
     def _remember(self, certificate_pem: bytes) -> None:
         """Tell the memory whose it is. Whether the certificate is good, `Trust` says next.
@@ -469,7 +469,14 @@ class Credential:
     @property
     def admitted_until(self) -> datetime | None:
         """When the root's admission of the party ends, UTC; None if the root itself certified the party."""
-        return self._present().admitted_until
+        admission = self._present().admission
+        return None if admission is None else admission.expires
+
+    @property
+    def named(self) -> bool:
+        """Whether the root has named this party's key, by certifying it or in its admission."""
+        admission = self._present().admission
+        return admission is None or admission.key is not None
 
     def tell_faults(self, tell: Callable[[str], object]) -> None:
         """Have `tell` called with a sentence if a file changes and what it says now cannot be taken."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -157,6 +158,27 @@ def test_no_certificate_outlives_the_admission_and_then_there_are_none(online):
     assert ends(pem) == token.admission.expires
     with pytest.raises((EnrolmentError, CertificateError), match=r"the admission of .* ended on|expired on"):
         online.authority.renew(asked, pem, now=token.admission.expires)
+
+
+def test_no_certificate_outlives_any_authority_above_it(tmp_path):
+    """Whichever of root, issuing authority, admission and a week is over first."""
+    now = datetime.now(UTC).replace(microsecond=0)
+    for number, (of_root, of_issuing, admitted) in enumerate(((3, 99, 99), (99, 3, 99), (99, 99, 3), (99, 99, 99))):
+        top, online = tmp_path / str(number), Online(tmp_path / f"{number}-online")
+        root.init(top, "Short", of_root)
+        keeper = root.load(top, None)
+        times = (now - timedelta(minutes=5), now + of_issuing * DAY)
+        key = online.stolen.key.public_key()
+        mine = building.issuing("Issuing of tests", key, ["localhost"], times, keeper.above)
+        (online.issuing / issuing.BUNDLE_FILE).write_bytes((top / "authority.pem").read_bytes() + mine)
+        (online.issuing / issuing.ROOT_LISTS_FILE).write_bytes(root.publish(top))
+        authority, asked = IssuingAuthority.load(online.issuing), request(online, "north")
+        token = root.admit(top, subject("silo", "north"), days=2, redeem_days=1)
+        longer = replace(token.admission, expires=now + admitted * DAY).signed(keeper.key)
+        pem = authority.redeem(asked, Token(longer, token.secret), now=now)
+        top_ends = parse_certificate((top / "authority.pem").read_bytes()).not_valid_after_utc
+        assert ends(pem) == min(now + LIFE, top_ends, times[1], longer.expires)
+        assert ends(pem) < now + 4 * DAY or number == 3
 
 
 def test_whom_the_root_certified_itself_needs_a_token_to_renew_online(online):

@@ -10,7 +10,7 @@ import threading
 import pytest
 from structlog.testing import capture_logs
 
-from crypto.pki.authority.service.est import MAX_BODY, Est
+from crypto.pki.authority.service.est import EST, MAX_BODY, Est
 from crypto.pki.certificates import Trust
 from crypto.pki.chain import Bundle
 from crypto.pki.identity import Identity, Role
