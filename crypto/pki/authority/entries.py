@@ -42,7 +42,7 @@ class Admitted:
     hosts: tuple[str, ...]
     until: datetime
     key: str | None
-    """SHA-256 of the key that the admission names; None if it names none."""
+    """SHA-256 of the key that the root named last for the party; None if it has named none."""
 
 
 class Index:
@@ -69,6 +69,7 @@ class Index:
         """A certificate's serial number (hexadecimal) to its SHA-256."""
         self._gone: set[str] = set()
         self._newest: dict[str, Entry] = {}
+        self._named: dict[str, str] = {}
         self._begins: dict[str, deque[datetime]] = {}
         self._sets_of: dict[str, set[str]] = {}
         self._silos_of: dict[str, set[str]] = {}
@@ -115,6 +116,8 @@ class Index:
             self._certificate(entry)
         elif kind == ADMISSION:
             self._newest[uri] = entry
+            if entry.get("key") is not None:
+                self._named[uri] = entry["key"]
         elif kind == REDEMPTION:
             self.redeemed.setdefault(entry["serial"], entry["key"])
             self.keys[uri] = entry["key"]
@@ -162,7 +165,7 @@ class Index:
                 Subject(Identity.parse(one["identity"]), one["data_set"], one.get("institution")),
                 tuple(one["hosts"]),
                 datetime.fromisoformat(one["not_after"]),
-                one.get("key"),
+                self._named.get(one["identity"]),
             )
             for one in self._newest.values()
             if one["serial"] not in self._gone and datetime.fromisoformat(one["not_after"]) > now
