@@ -193,6 +193,8 @@ def _renew(
         tell=lambda level, text: log.log(getattr(logging, level.upper()), text),
         on_times=on_times,
     )
+    if not credential.named:
+        renewal.look()  # the root may have named the key since: nobody who has not met this silo accepts it without
     threading.Thread(target=renewal.run, args=(stop, RENEWAL_SECONDS), name="renewal", daemon=True).start()
 
 

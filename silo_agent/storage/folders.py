@@ -31,6 +31,7 @@ from datetime import date
 from pathlib import Path
 from typing import Final
 
+from crypto.pki.known_keys import MEMORY_FILE
 from protos.messages import Place
 
 _COUNTS: Final = "counts.json"
@@ -227,7 +228,7 @@ class StateFolder:
     @property
     def known_keys(self) -> Path:
         """Which keys other parties have."""
-        return self.path / "known-keys.jsonl"
+        return self.path / MEMORY_FILE
 
     @property
     def secret(self) -> Path:
