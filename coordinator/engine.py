@@ -48,7 +48,7 @@ from coordinator.storage.spool import Spool
 from coordinator.storage.store import Store
 from coordinator.work import check_fetch, check_present, check_upload, work_in
 from policies.documents.study import Study, parse_study, read_stored, require_bounds
-from policies.plan import quorum
+from policies.plan import grids, quorum
 from policies.plan.release import plan
 from policies.refusals import Refused
 from protos.chunks import ChunkList
@@ -554,6 +554,7 @@ class Engine:
 
 
 def _require_bounds(study: Study) -> None:
-    """Raise `Refused` if a constant of the study is out of bounds, or if too few silos could open its sums."""
+    """Raise `Refused` if a constant is out of bounds, if too few silos could open a sum, if noise misses its grid."""
     require_bounds(study)
     quorum.require(study)
+    grids.require(study)

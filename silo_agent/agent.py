@@ -102,19 +102,21 @@ class Agent:
         sessions: Callable[[str], Session],
         personal: Callable[[Study, int], object],
         require_data: Callable[[Study], object] = lambda _: None,
+        keep_offered: Callable[[Study], object] = lambda _: None,
         entropy: Entropy,
         session: str,
         wait: Callable[[float], object] = time.sleep,
     ) -> None:
         """`personal` is told that a round of a study is finished, and must neither raise nor wait.
 
-        `require_data` raises `UnknownDataError` if a study's data are not there.
+        `require_data` raises `UnknownDataError` if a study's data are not there, or if nobody lets it use any.
+        `keep_offered` keeps a study's text for people, before anything is decided about it.
         `wait` lets so many seconds pass, or raises `Stopped`.
         """
         self._client, self._gate, self._state, self._metrics = client, gate, state, metrics
         self._learners, self._sessions, self._session = learners, sessions, session
         self._personal, self._wait = personal, wait
-        self._require_data = require_data
+        self._require_data, self._keep_offered = require_data, keep_offered
         self._asked = 0.0
         """When the current work was handed out, by a clock that nobody can set."""
         self._cosigning = Cosigning(client, gate)
@@ -251,12 +253,15 @@ class Agent:
         """Take a seat: ask the ledger and the policy, rehearse on made-up records, and only then read the file."""
         running = self._running.get(place.study)
         self._gate.require_no_fault()
+        self._state.anchored.require(place)
         with self._counting():
             study = running.study if running is not None else self._read(place.study)
         self._gate.decide(study, place)
         with self._counting():
             if running is None:
                 running = self._recall(place.study) or self._begin(study)
+            else:
+                self._require_data(study)
             running.learner.rehearse()
         try:
             running.learner.require_files(begun=running.turn.finished >= 0)
@@ -290,10 +295,13 @@ class Agent:
             msg = "the study is over for this silo and cannot begin again; create a new study"
             raise OutOfTurnError(msg)
         canonical = self._state.canonical(digest)
+        begun = canonical is not None
         if canonical is None:
             canonical = self._client.study(digest)
             self._cosigning.remember()
         study = parse_study(canonical, digest)
+        if not begun:
+            self._keep_offered(study)
         # Now, because the gate plans the rounds before it decides, and a plan of unbounded constants takes long.
         require_bounds(study)
         return study

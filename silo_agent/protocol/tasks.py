@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -92,6 +93,7 @@ class Tasks:
         The exception is the ledger's checkpoint, which others must cosign before a contribution is computed.
         """
         _require_sizes(attempt)
+        self._state.anchored.require(attempt.place)
         self._performs[attempt.work.task](attempt)
 
     def report(self, attempt: Attempt) -> None:
@@ -225,7 +227,9 @@ class Tasks:
     def _open(self, attempt: Attempt) -> None:
         running, place, tensor = attempt.running, attempt.place, attempt.tensor
         learner, silos, total = running.learner, len(attempt.survivors), self._open_sum(attempt)
-        learner.check_sum(tensor, total, silos)
+        counted = set(self._state.promises.binding(replace(place, round=0), Tensor.COUNTS))
+        uncounted = len(set(attempt.survivors) - counted)
+        learner.check_sum(tensor, total, place, silos, counted=len(counted), uncounted=uncounted)
         opened = learner.open(tensor, total, place, running.model, silos)
         running.model, running.total = opened.model, opened.unsolved
         if opened.results is not None:
@@ -246,7 +250,7 @@ class Tasks:
         release, label = attempt.release(tensor), attempt.order(tensor).label
         with self._mail.sum(attempt.work, place, tensor) as (file, sha256):
             # Whoever could have several sums tried under one label would learn from every answer what the sum holds.
-            self._state.promises.open(label.digest, sha256)
+            self._state.promises.open(place, label.digest, sha256)
             return attempt.sealer.open(release.ring, file, release.values, label, unmasking)
 
     def _publish(self, attempt: Attempt, results: Results) -> None:

@@ -32,6 +32,10 @@ class LocalFileError(StateError):
     """A file that a study's rounds read is damaged or gone. Names it and the fix, for the hospital alone."""
 
 
+class StateRolledBackError(StateError):
+    """The folder is older than the ledger beside it. The silo sits out the rounds that it may not remember."""
+
+
 class SurvivorsError(StateError):
     """A second survivor list was requested, or a voided sum. The message names only what the coordinator knows."""
 

@@ -146,11 +146,15 @@ def until_ticks(engine, number):
 OLDER = {
     "a constant": Study.model_validate(tiny_document(name="older", encoder={"learning_rate": 1e39}), context=STORED),
     "too few silos": tiny_study(name="older", min_silos=2),
+    "a noise below its grid": tiny_study(
+        name="older", privacy={"max_patients": 10_000_000, "count_noise": 1e-3, "mode": "distributed"}
+    ),
 }
 """Studies as an earlier version took them, by what they break now."""
 WHY = {
     "a constant": "study.encoder.learning_rate: 1e+39",
     "too few silos": "study.min_silos is 2; more than half of the 3 study.silos and 1 privacy.colluders together",
+    "a noise below its grid": "study.privacy.count_noise is 0.001; on the grid of 0.03125",
 }
 broken = pytest.mark.parametrize("broken", OLDER)
 
