@@ -716,10 +716,14 @@ def test_a_file_of_records_that_cannot_be_opened_makes_nobody_wait(federation, m
     north = silos["north"]
     monkeypatch.setattr(north.agent, "_wait", lambda _: pytest.fail("the agent waited"))
 
-    def no_files(*_, **__):
+    def no_files():
         raise OSError(errno.EMFILE, "Too many open files", "patients.csv")
 
-    monkeypatch.setattr("silo_agent.learning.learner.read_fitting_records", no_files)
+    read = Learner._read_records
+
+    monkeypatch.setattr(
+        Learner, "_read_records", lambda learner: no_files() if learner._data == north.data else read(learner)
+    )
     coordinator.run_round(0)
     assert not any(confirm.dispute for confirm in north.client.confirms)
     assert north.gate.ledger.fault is not None, "noise alone was sent"
