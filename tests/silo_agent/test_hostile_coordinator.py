@@ -102,6 +102,7 @@ def live(recorded, hub, monkeypatch, tmp_path, *, seed, polls):
 
 def require_survived(hostile, said):
     assert hostile.seen >= {method.name for method in SERVICE.methods} - IN_TASKS
+    assert hostile.changed > 30
     assert hostile.answers[-1].place.study == hostile.last.place.study
     assert all(len(str(value)) < 10_000 for line in said for value in line.values()), "nobody fills the log with a word"
     useless = [line["why"] for line in said if line["event"] == "the coordinator's answer is of no use"]
@@ -149,6 +150,7 @@ def test_whatever_is_answered_a_call_raises_an_error_with_a_name(recorded, hub, 
     finally:
         client.close()
         server.stop(None).wait()
+    assert hostile.changed > calls / 2
     assert hostile.seen >= {*IN_TASKS, "LatestCountersignatures"}
     assert min(ends["done"], ends["CallRefused"], ends["ContentError"]) > 0
     assert silos["south"].gate.ledger.fault is None

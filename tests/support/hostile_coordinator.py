@@ -46,6 +46,8 @@ class HostileCoordinator:
     """What it was told since then."""
     answered: threading.Event = field(default_factory=threading.Event)
     seen: set[str] = field(default_factory=set)
+    changed: int = 0
+    """Messages that were changed on their way."""
 
     def serve(self) -> tuple[grpc.Server, int]:
         """Begin to serve on loopback; returns the server and its port."""
@@ -65,7 +67,9 @@ class HostileCoordinator:
             elif self.random.random() < 0.15:
                 context.abort(self.random.choice(_CODES), self.random.choice(("", "no", "x" * 3000, "\u202e")))
             else:
-                yield mutated(message, self.random)
+                data = mutated(message, self.random)
+                self.changed += data != message.SerializeToString()
+                yield data
 
     # --- inside ---------------------------------------------------------------------------------------------------
     def _honest(self, method: str, first: bytes, requests: Iterator[bytes]) -> Iterator[Message]:

@@ -32,8 +32,11 @@ def mutated(message: Message, random: Random) -> bytes:
 
 
 def _change_a_field(message: Message, random: Random) -> None:
-    owner, field = random.choice(list(_fields(message)))
-    if field.label == FieldDescriptor.LABEL_REPEATED:
+    fields = list(_fields(message))
+    if not fields:
+        return
+    owner, field = random.choice(fields)
+    if field.is_repeated:
         _change_list(getattr(owner, field.name), field, random)
     elif field.cpp_type == FieldDescriptor.CPPTYPE_MESSAGE:
         if random.random() < 0.5:
@@ -54,7 +57,8 @@ def _change_list(values: Any, field: FieldDescriptor, random: Random) -> None:
     elif what == 2:
         random.shuffle(kept)
     elif field.cpp_type != FieldDescriptor.CPPTYPE_MESSAGE:
-        kept.append(_value(field, kept[0] if kept else field.default_value or "", random))
+        empty = b"" if field.type == FieldDescriptor.TYPE_BYTES else ""
+        kept.append(_value(field, kept[0] if kept else empty, random))
     del values[:]
     values.extend(kept)
 
@@ -64,7 +68,7 @@ def _fields(message: Message) -> Iterator[tuple[Message, FieldDescriptor]]:
         yield message, field
     for field, value in message.ListFields():
         if field.cpp_type == FieldDescriptor.CPPTYPE_MESSAGE:
-            for inner in value if field.label == FieldDescriptor.LABEL_REPEATED else (value,):
+            for inner in value if field.is_repeated else (value,):
                 yield from _fields(inner)
 
 
