@@ -125,8 +125,6 @@ class Engine:
         self._worker = ThreadPoolExecutor(1, "adding")
         self._stop = threading.Event()
         self._ticked = time.monotonic()
-        self.ticks = 0
-        """Turns of the clock so far that are over."""
         self._ticker = threading.Thread(target=self._tick, name="ticker", daemon=True)
 
     # --- life ---------------------------------------------------------------------------------------------------
@@ -496,7 +494,7 @@ class Engine:
                         # If the database fails now, the clock must not stop for good: the next tick tries again.
                         if self.shortages.note(error) is None:
                             log.exception("time could not pass", study=study)
-                self.ticks += 1
+                self._metrics.clock_turns.inc()
 
     def _try_again(self, key: str) -> None:
         """Do again what failed because this machine was short: a sum, or a write of the size of most."""

@@ -84,7 +84,10 @@ class Session:
                 ephemeral = EphemeralKey.restore(credential, study, stored.ephemeral)
                 return cls(study, credential, entropy, keep, ephemeral=ephemeral, stored=stored)
             except (SealError, DaciteError, ValueError) as fault:
-                log.warning("stored keys are not usable; new ones are made", study=study[:12], why=_kind(fault))
+                mend = "check the disk; the coordinator begins a new attempt with the new keys"
+                log.warning(
+                    "stored keys are not usable; new ones are made", file=str(path), why=_kind(fault), mend=mend
+                )
         return cls(study, credential, entropy, keep)
 
     @staticmethod

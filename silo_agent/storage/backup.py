@@ -246,7 +246,8 @@ def _unpack(backup: Path, fresh: Path) -> Manifest:
                 # A sparse file of a few bytes could fill the disk.
                 plain = member.isfile() and not member.issparse() and StateFolder.backed_up(member.name)
                 file, path = archive.extractfile(member) if plain else None, PurePosixPath(member.name)
-                if file is None or path.is_absolute() or ".." in path.parts or member.name in hashes:
+                twice = member.name in hashes or (member.name == _MANIFEST and bool(content))
+                if file is None or path.is_absolute() or ".." in path.parts or twice:
                     msg = f"{backup.name}: {member.name!r} does not belong into a backup; take another one"
                     raise BackupError(msg)
                 if member.name == _MANIFEST:
