@@ -11,6 +11,7 @@
     offered/STUDY.json                     texts of studies that were offered and have not begun (`offered`)
     timestamps/DAY.json                    the ledger's head of a day, stamped (`oversight.stamping`)
     witnessed/SILO.json                    other silos' latest checkpoints
+    witnessed/SILO.received                those before, each with when it came
     models/DIGEST.safetensors              models that were handed over by the silos of another study
     studies/STUDY/                         models, results and secrets of a study (`StudyFolder`)
     outbox/STUDY/LABEL.sealed              the bytes that were sealed under a label
@@ -283,6 +284,10 @@ class StateFolder:
     def witnessed(self, silo: str) -> Path:
         """The latest checkpoint of another silo's ledger."""
         return self.path / "witnessed" / f"{silo}.json"
+
+    def witnessed_before(self, silo: str) -> Path:
+        """The checkpoints of another silo's ledger before that one, with their times of receipt."""
+        return self.path / "witnessed" / f"{silo}.received"
 
     def imported(self, digest: str) -> Path:
         """A shared model that was handed over."""
