@@ -705,7 +705,7 @@ def test_a_charge_draws_the_same_again_and_other_records_share_no_noise_with_it(
     assert np.array_equal(keyed_draws(tmp_path, file, tensor), first)
     header, *rows = file.read_text().splitlines()
     fewer = tmp_path / "fewer.csv"
-    fewer.write_text("\n".join([header, *rows[len(rows) // 2 :]]) + "\n")  # fewer patients in both cohorts
+    fewer.write_text("\n".join([header, *rows[: len(rows) // 2]]) + "\n")  # fewer patients in both cohorts
     for other in (
         keyed_draws(tmp_path, fewer, tensor),
         keyed_draws(tmp_path, file, tensor, attempt=2),
