@@ -30,11 +30,13 @@ from silo_agent.data.sources.snapshot import Store, read_begun
 from silo_agent.data.split import split
 from silo_agent.data.table import Source, Written
 from silo_agent.learning.contributions.contribution import Contribution, Integers, Opened, Setting
-from silo_agent.learning.contributions.counts import Counts
+from silo_agent.learning.contributions.counts import Counts, noised_counts
+from silo_agent.learning.contributions.drawing import Grid
 from silo_agent.learning.contributions.encoder import EncoderUpdates
 from silo_agent.learning.contributions.encoder_steps import EncoderSteps
 from silo_agent.learning.contributions.heads import Heads
 from silo_agent.learning.contributions.metrics import Metrics
+from silo_agent.learning.contributions.possible import Patients
 from silo_agent.learning.device import choose_device
 from silo_agent.learning.each_record import chunk_rows
 from silo_agent.learning.errors import SumError
@@ -43,6 +45,7 @@ from silo_agent.learning.made_up import made_up_records
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.private.dpsgd import require_accountable
 from silo_agent.learning.private.draws import NO_DRAW, Draws, digest_of
+from silo_agent.learning.private.release import sum_sd
 from silo_agent.logs import TrainingLog
 from silo_agent.storage.checked import read_checked
 from silo_agent.storage.errors import LocalFileError
@@ -204,11 +207,30 @@ class Learner:
         return integers
 
     # --- public half ----------------------------------------------------------------------------------------------
-    def check_sum(self, tensor: Tensor, total: Integers, silos: int) -> None:
-        """Raise `SumError` if `silos` clamped contributions cannot have this sum."""
-        if np.abs(total).max(initial=0) > silos * self._contributions[tensor].limit:
+    def check_sum(
+        self, tensor: Tensor, total: Integers, place: Place, silos: int, *, counted: int = 0, uncounted: int = 0
+    ) -> None:
+        """Raise `SumError` if `silos` honest contributions cannot have this sum, by what was opened before it.
+
+        `counted`: silos in the sum of the counts, 0 for `silos`. `uncounted`: silos of this sum that were not in it.
+        """
+        contribution = self._contributions[tensor]
+        if np.abs(total).max(initial=0) > silos * contribution.limit:
             msg = f"the opened {tensor} is no sum of {silos} contributions: a value exceeds the study's bound"
             raise SumError(msg)
+        patients = self._counted_patients(place, silos, counted or silos, uncounted)
+        contribution.require_possible(self._release(tensor, place), total, place, silos, patients)
+
+    def _counted_patients(self, place: Place, silos: int, counted: int, uncounted: int) -> Patients:
+        """At most so many patients are behind a sum of `silos` silos."""
+        clamp, domains = float(self.study.privacy.max_patients), len(self.study.data.domains)
+        if place.round == 0:
+            return Patients.unknown(domains, silos, clamp)
+        on, privacy = Grid.of(self.study), self.study.privacy
+        release = self._planned.release(0, Tensor.COUNTS)
+        sd = sum_sd(release, mode=privacy.mode, silos=counted, colluders=privacy.colluders, step=on.step)
+        counts = noised_counts(self._folder.path)
+        return Patients.of(counts, sd, counted * on.step, uncounted=uncounted, clamp=clamp)
 
     def open(self, tensor: Tensor, total: Integers, place: Place, model: SharedModel, silos: int) -> Opened:
         """The model and results that follow from the opened sum of a tensor."""

@@ -20,7 +20,8 @@ from silo_agent.core.turns import Turn
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.model import SharedModel
 from silo_agent.storage.durable import write_whole
-from silo_agent.storage.errors import StateError
+from silo_agent.storage.errors import ShortageError, StateError
+from silo_agent.storage.own_files import own_files
 from silo_agent.storage.state import State
 
 
@@ -76,7 +77,10 @@ class Journal:
             row = record.load(_Row, text)
             model_path, total_path = self._paths(study, row)
             model = SharedModel.load(model_path)
-            total = total_path.read_bytes() if row.total else b""
+            with own_files():
+                total = total_path.read_bytes() if row.total else b""
+        except ShortageError:
+            raise
         except (DaciteError, ValueError, ModelFileError, OSError) as error:
             msg = f"{self._state.study_folder(study)}: the stored state of the study cannot be read ({error}); {_FIX}"
             raise StateError(msg) from None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -40,7 +41,8 @@ from silo_agent.protocol.cosigning import Cosigning
 from silo_agent.protocol.mail import Mail
 from silo_agent.storage.checked import write_checked
 from silo_agent.storage.durable import write_whole
-from silo_agent.storage.errors import LocalFileError
+from silo_agent.storage.errors import LocalFileError, ShortageError
+from silo_agent.storage.own_files import own_files
 from silo_agent.storage.state import State
 
 _NOTES = {
@@ -225,7 +227,9 @@ class Tasks:
     def _open(self, attempt: Attempt) -> None:
         running, place, tensor = attempt.running, attempt.place, attempt.tensor
         learner, silos, total = running.learner, len(attempt.survivors), self._open_sum(attempt)
-        learner.check_sum(tensor, total, silos)
+        counted = set(self._state.promises.binding(replace(place, round=0), Tensor.COUNTS))
+        uncounted = len(set(attempt.survivors) - counted)
+        learner.check_sum(tensor, total, place, silos, counted=len(counted), uncounted=uncounted)
         opened = learner.open(tensor, total, place, running.model, silos)
         running.model, running.total = opened.model, opened.unsolved
         if opened.results is not None:
@@ -310,8 +314,11 @@ class Tasks:
         files = self._state.files.study(study.digest)
         try:
             self.require_counts(study)
-            digest, content = files.model_digests(round_number).read_text().split()
+            with own_files():
+                digest, content = files.model_digests(round_number).read_text().split()
             model = SharedModel.load(files.model(round_number))
+        except ShortageError:
+            raise
         except (OSError, ValueError, ModelFileError, LocalFileError):
             return None
         return (model, digest) if model.digest == content else None
@@ -357,7 +364,8 @@ class Tasks:
         tensor = work.tensor if work.task is Task.OPEN else None
         publication = signature = b""
         if tensor is Tensor.METRICS and attempt.study.publish:
-            publication = self._state.files.study(place.study).publication.read_bytes()
+            with own_files():
+                publication = self._state.files.study(place.study).publication.read_bytes()
             signature = self._client.sign(Publication.to_sign(publication))
         digest = attempt.running.digest
         return Confirm(place, work.task, tensor, model=digest, publication=publication, signature=signature)

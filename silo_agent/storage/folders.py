@@ -3,9 +3,12 @@
     state.sqlite3                          releases, used labels, survivor lists, standings (`state`)
     ledger.sqlite3                         what was charged; `policies.ledger` names what lies beside it
     session.sealed                         the name of this agent's key store
+    known-keys.jsonl                       which keys other parties have (`crypto.pki.known_keys`)
     secret.sealed                          what digests and draws are keyed with (`secret`)
     withdrawn.sealed                       who has withdrawn (`rows`); beside it a lock
     policies/DIGEST.json                   policies that were in force
+    approvals.json                         which data a study may use (`approvals`); beside it a lock
+    offered/STUDY.json                     texts of studies that were offered and have not begun (`offered`)
     timestamps/DAY.json                    the ledger's head of a day, stamped (`oversight.stamping`)
     witnessed/SILO.json                    other silos' latest checkpoints
     models/DIGEST.safetensors              models that were handed over by the silos of another study
@@ -217,6 +220,11 @@ class StateFolder:
         return self.path / "session.sealed"
 
     @property
+    def known_keys(self) -> Path:
+        """Which keys other parties have."""
+        return self.path / "known-keys.jsonl"
+
+    @property
     def secret(self) -> Path:
         """What the folder's digests and draws are keyed with, sealed."""
         return self.path / "secret.sealed"
@@ -233,13 +241,26 @@ class StateFolder:
 
     @property
     def approvals(self) -> Path:
-        """Which data a study may use."""
+        """Which data a study may use, as people approved it."""
         return self.path / "approvals.json"
 
     @property
+    def approving(self) -> Path:
+        """Held by whoever approves a study or takes an approval back."""
+        return self.path / "approvals.lock"
+
+    @property
     def waiting(self) -> Path:
-        """Studies that asked and found no data."""
+        """What version 0.6 noted of studies that found no data."""
         return self.path / "waiting.json"
+
+    def offer(self, digest: str) -> Path:
+        """The text of a study that was offered and has not begun."""
+        return self.path / "offered" / f"{digest}.json"
+
+    def offers(self) -> list[Path]:
+        """All of them."""
+        return sorted((self.path / "offered").glob("*.json"))
 
     def policy(self, digest: str) -> Path:
         """A policy that was in force."""

@@ -79,11 +79,20 @@ class Hospital:
             )
         self.events = []
         self.draws = 0
+        self.taken_back = False
         self.start()
 
     def start(self):
         self.state, self.metrics = keyed(self.folder / "state"), Metrics()
-        self.gate = Gate(self.credential, self.policy, self.folder / "ledger.sqlite3", self.state, self.metrics)
+        ledger = self.folder / "ledger.sqlite3"
+        self.gate = Gate(
+            self.credential, self.policy, ledger, self.state, self.metrics, require_approved=self.require_approved
+        )
+
+    def require_approved(self, study, policy):
+        assert (study, policy) == (self.study, self.gate.policy)
+        if self.taken_back:
+            raise Refused(Reason.NOT_APPROVED, "taken back")
 
     def restart(self):
         self.close()
@@ -189,6 +198,21 @@ def test_a_state_folder_that_is_put_back_without_the_ledger_draws_nothing_a_seco
     assert (hospital.draws, hospital.left, len(hospital.on_disk)) == (1, [], 1)
     hospital.contribute(hospital.order(number=2))
     assert hospital.draws == 2
+
+
+def test_an_approval_that_is_taken_back_stops_the_next_charge_and_not_what_is_charged(hospital):
+    first = hospital.contribute(hospital.order())
+    hospital.taken_back = True
+    assert hospital.contribute(hospital.order()) == first
+    hospital.contribute(hospital.order(Tensor.ENCODER))
+    before = hospital.on_disk
+    with pytest.raises(Refused, match="not_approved: taken back"):
+        hospital.contribute(hospital.order(number=2))
+    assert hospital.on_disk == before
+    assert hospital.metrics.refusals.labels("not_approved")._value.get() == 1
+    hospital.taken_back = False
+    hospital.contribute(hospital.order(number=2))
+    assert len(hospital.on_disk) == len(before) + 1
 
 
 # --- the order: decide, charge, cosign, compute, keep, seal ------------------------------------------------------

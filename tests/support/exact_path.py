@@ -55,7 +55,7 @@ def walk(study: Study, sums: Sums, solutions: Solutions, silos: int) -> dict[str
             place = Place(study.digest, number, 1)
             for tensor in map(Tensor, plan(study).tensors(number)):
                 total = sums[number, str(tensor)]
-                learner.check_sum(tensor, total, silos)
+                learner.check_sum(tensor, total, place, silos)
                 opened = total.astype("<i8").tobytes()
                 means = learner.open(tensor, total, place, model, silos)
                 model = means.model

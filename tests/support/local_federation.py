@@ -142,7 +142,7 @@ class LocalFederation:
         if tensor is Tensor.HEADS:
             solution = self.learners[solver].solve(total, place, self.models[solver], silos)
         for silo, learner in self.learners.items():
-            learner.check_sum(tensor, total, silos)
+            learner.check_sum(tensor, total, place, silos)
             opened = learner.open(tensor, total, place, self.models[silo], silos)
             self.models[silo] = opened.model
             if opened.results is not None:

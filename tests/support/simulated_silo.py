@@ -217,7 +217,7 @@ class _Learner:
     def contribution(self, release: Release, place: Place, model: SharedModel, silos: int) -> NDArray[np.int64]:
         return plain(self.silo.coordinator.study, self.silo.name, place.round, release.tensor)
 
-    def check_sum(self, tensor: Tensor, total: NDArray[np.int64], silos: int) -> None:
+    def check_sum(self, tensor: Tensor, total: NDArray[np.int64], _place: Place, silos: int, **_: int) -> None:
         work = self.silo.work
         assert work.place is not None
         assert silos == len(work.survivors)

@@ -165,7 +165,7 @@ def _open(
     """
     first, *others = learners.values()
     silos = len(learners)
-    first.check_sum(tensor, total, silos)
+    first.check_sum(tensor, total, place, silos)
     opened = first.open(tensor, total, place, model, silos)
     if tensor is not Tensor.METRICS:
         for learner in others:

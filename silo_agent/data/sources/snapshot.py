@@ -153,11 +153,12 @@ class _Packed:
         self.bad: list[int] = []
         known: dict[tuple[type, Cell], int] = {}
         for place, cell in enumerate(cells):
-            code = known.get((type(cell), cell))
+            # -0.0 equals 0.0, and a row must not be kept with the sign of another's.
+            key = (type(cell), repr(cell) if isinstance(cell, float) else cell)
+            code = known.get(key)
             if code is None:
                 try:
-                    code = self._texts.setdefault(_json(cell), len(self._texts))
-                    known[type(cell), cell] = code
+                    code = known[key] = self._texts.setdefault(_json(cell), len(self._texts))
                 except Exception:  # noqa: BLE001  # whatever a cell raises leaves out its row
                     self.bad.append(place)
                     code = 0
@@ -165,7 +166,9 @@ class _Packed:
 
     def array(self) -> pa.DictionaryArray:
         """The column, if none of its cells is bad."""
-        return pa.DictionaryArray.from_arrays(pa.array(self._codes, pa.int32()), pa.array(self._texts, pa.string()))
+        return pa.DictionaryArray.from_arrays(
+            pa.array(self._codes, pa.int32()), pa.array(self._texts, pa.large_string())
+        )
 
 
 def _json(cell: Cell) -> str:

@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 from policies.plan.release import Release
 from protos.messages import Place
 from silo_agent.data.records import Records
+from silo_agent.learning.contributions import drawing
 from silo_agent.learning.contributions.contribution import Integers, Opened, Setting
 from silo_agent.learning.contributions.drawing import Grid, draw, summed
+from silo_agent.learning.contributions.possible import Patients
 from silo_agent.learning.each_record import Rows, exact_weights, sum_records
 from silo_agent.learning.heads.domain_weights import domain_counts
 from silo_agent.learning.model import SharedModel
@@ -59,6 +61,14 @@ class Counts:
             return domain_counts(domains[rows], weights[rows], release.values)
 
         return sum_records(len(cohort), release.values, term, strict=strict)
+
+    def require_possible(
+        self, release: Release, total: Integers, _place: Place, silos: int, patients: Patients
+    ) -> None:
+        """Numbers of patients, each silo's clamped."""
+        values, judge = drawing.judge(self._setting.study, total, release, silos)
+        judge.not_negative(values)
+        judge.inside(values, silos * patients.clamp)
 
     def open(self, release: Release, total: Integers, _place: Place, model: SharedModel, silos: int) -> Opened:
         """Store the domains' noised sizes. The model stays as it is."""

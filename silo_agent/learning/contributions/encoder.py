@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,11 +18,13 @@ from silo_agent.data.records import Records
 from silo_agent.learning import kept
 from silo_agent.learning.contributions.contribution import Integers, Opened, Setting
 from silo_agent.learning.contributions.counts import noised_counts, of_large_domains, small_domains
+from silo_agent.learning.contributions.possible import Judge, Patients, most_drawn
 from silo_agent.learning.encoder.encoder import flatten, unflatten
 from silo_agent.learning.heads.domain_weights import domain_weights
 from silo_agent.learning.invariance.plain import train_plainly
 from silo_agent.learning.invariance.steps import Steps
 from silo_agent.learning.model import HEAD_BOUND, SharedModel
+from silo_agent.learning.private.clipping import Grid as StepGrid
 from silo_agent.learning.private.dpsgd import EncoderUpdate, train_encoder
 from silo_agent.learning.recipes.feddar_linear import orthonormalised
 from silo_agent.learning.terms.cmi import FixedPrior, Prior
@@ -182,6 +185,27 @@ class EncoderUpdates:
 
     def rehearse(self, release: Release, cohort: Records, place: Place, model: SharedModel) -> None:
         """Nothing: `private.dpsgd.require_accountable` has trained on made-up records when the learner was made."""
+
+    def require_possible(
+        self, release: Release, total: Integers, _place: Place, silos: int, patients: Patients
+    ) -> None:
+        """The updates are no longer than the drawn patients' clipped gradients and the steps' noise can make them.
+
+        A gradient that enters moves the weights by at most rate * clip / batch, and for as many steps as momentum keeps
+        it. How many enter in all steps of all silos is a sum of independent draws. Terms that read weights alone move
+        them too and are not bounded here.
+        """
+        plan = self._setting.study.encoder
+        if not release.noise or terms.of_steps(plan) or plan.together:
+            return
+        grid = StepGrid.of(plan.clip, release.noise)
+        reach = plan.learning_rate / (1.0 - plan.momentum) / plan.batch_size
+        drawn = most_drawn(release.count * patients.total, release.sampling_rate)
+        sd = reach * grid.unit * grid.sigma * math.sqrt(release.count * silos)
+        # A step's noise is rounded down, and the update at random.
+        rounding = silos * (self._step + release.count * reach * grid.unit)
+        values = from_grid(total, self._step)
+        Judge(release.tensor, sd, rounding, patients.clamp).within_reach(values, reach * plan.clip * drawn, patients)
 
     def open(self, _release: Release, total: Integers, place: Place, model: SharedModel, silos: int) -> Opened:
         """Add the uniform mean of the silos' updates to the shared encoder, and to heads that were trained with it."""

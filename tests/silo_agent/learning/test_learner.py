@@ -27,6 +27,7 @@ from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
 from silo_agent.learning.private import dpsgd
 from silo_agent.learning.private.draws import FreshDraws, KeyedDraws
+from silo_agent.storage.errors import LocalFileError
 from silo_agent.storage.folders import StudyFolder
 from support.entropy import SeededEntropy
 from support.local_federation import DATA_SET, HOLDOUT, LocalFederation, write_kinds, write_patients
@@ -558,10 +559,10 @@ def test_an_update_of_every_silo_of_the_largest_study_fits_the_ring(sealing):
 def test_a_sum_beyond_what_the_roster_can_give_is_refused(tmp_path, tensor, sealing):
     learner = bare_learner(tmp_path, encoder={"sealing": sealing})
     bound = 3 * one_silos_bound(tensor, sealing)
-    learner.check_sum(tensor, np.array([bound, -bound]), 3)
+    number = {Tensor.COUNTS: 0, Tensor.METRICS: 3}.get(tensor, 1)
     for wrong in (bound + 1, -bound - 1):
-        with pytest.raises(SumError, match=f"the opened {tensor} is no sum of 3 contributions"):
-            learner.check_sum(tensor, np.array([0, wrong]), 3)
+        with pytest.raises(SumError, match=f"the opened {tensor} is no sum of 3 contributions: a value exceeds the s"):
+            learner.check_sum(tensor, np.array([0, wrong]), at(learner.study, number), 3)
 
 
 def test_heads_are_adopted_only_where_the_silo_would_have_solved_the_same(learner):
@@ -717,7 +718,7 @@ def test_a_charge_draws_the_same_again_and_other_records_share_no_noise_with_it(
 
 def test_the_encoder_needs_the_opened_counts(tmp_path):
     fresh = bare_learner(tmp_path)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(LocalFileError):
         contribution(fresh, Tensor.ENCODER, at(fresh.study, 1), SharedModel.start(fresh.study), 3)
 
 
@@ -786,7 +787,7 @@ def test_which_model_is_taken_is_decided_without_a_look_at_a_record(tmp_path):
     for number in range(plan(federation.study).last + 1):
         for tensor in map(Tensor, plan(federation.study).tensors(number)):
             total = sum(federation.payloads[number, tensor, silo] for silo in federation.learners)
-            blind.check_sum(tensor, total, 3)
+            blind.check_sum(tensor, total, at(federation.study, number), 3)
             opened = blind.open(tensor, total, at(federation.study, number), model, 3)
             model = opened.model
             if opened.unsolved is not None:
