@@ -38,8 +38,9 @@ from crypto.errors import CertificateError
 from crypto.pki import known_keys
 from crypto.pki.at_rest import Holder
 from policies.errors import LedgerError
+from policies.ledger.anchors import Anchor, Anchors
 from policies.ledger.cosign import Cosigned
-from policies.ledger.ledger import read_history
+from policies.ledger.ledger import read_history, read_ledger
 from policies.ledger.lock import WriterLock
 from silo_agent.storage.durable import sync_folder, write_whole
 from silo_agent.storage.errors import StateError
@@ -223,6 +224,7 @@ def _keep_known_keys(fresh: StateFolder, there: StateFolder) -> None:
 
 def _end_studies(fresh: Path, day: date) -> tuple[str, ...]:
     if not StateFolder(fresh).database.exists():
+        _begin_without_state(fresh)
         return ()
     _blanked(StateFolder(fresh).database)  # a backup of an earlier version may hold plain digests
     state = State(fresh)
@@ -234,6 +236,17 @@ def _end_studies(fresh: Path, day: date) -> tuple[str, ...]:
     finally:
         state.close()
     return tuple(running)
+
+
+def _begin_without_state(fresh: Path) -> None:
+    """Make an empty database. Every round that was charged counts as one in which the silo has said what is lost."""
+    State(fresh).close()
+    last: dict[str, int] = {}
+    ledger = StateFolder(fresh).ledger
+    for entry in read_ledger(ledger)[1]:
+        last[entry.debit.study] = max(entry.debit.round, last.get(entry.debit.study, 0))
+    for study, number in last.items():
+        Anchors(ledger).raise_to(study, Anchor(number, 1))
 
 
 def _unpack(backup: Path, fresh: Path) -> Manifest:

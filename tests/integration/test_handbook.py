@@ -176,7 +176,7 @@ def finished(reader):
 @pytest.mark.slow
 @pytest.mark.as_installed
 @pytest.mark.usefixtures("registries")
-def test_every_command_of_the_handbook_works_from_an_empty_home(tmp_path, release, release_key):
+def test_every_command_of_the_handbook_works_from_an_empty_home(tmp_path, release, release_key):  # noqa: PLR0915  # one story, in the order of the pages
     reader = Reader(tmp_path, release, release_key[1])
     data = write_sites(tmp_path / "data", silos=SILOS)
     privacy = {
