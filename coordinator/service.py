@@ -32,6 +32,7 @@ from coordinator.storage.spool import Spool, SpoolFullError
 from coordinator.storage.store import ContentConflictError, StudyExistsError
 from crypto.errors import CertificateError, CryptoError, FrameError, SignatureRefused
 from crypto.pki.identity import Role
+from crypto.secagg.holding import Holding
 from crypto.secagg.voids import Void
 from policies.errors import CosignError, LedgerRolledBackError
 from policies.refusals import Refused
@@ -307,6 +308,12 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
             place = confirm.place
             void = Void(place.study, place.round, confirm.tensor, place.attempt - 1)
             self._caller.verify(context, silo, void.to_sign(), confirm.signature)
+        if confirm.vouch:
+            place, caught_up = confirm.place, confirm.task is Task.CATCH_UP
+            holding = Holding(place.study, max(place.round - caught_up, 0), confirm.content)
+            self._caller.verify(context, silo, holding.to_sign(), confirm.vouch)
+        if confirm.task is Task.JUDGE and confirm.signature and (false := self._engine.judged(confirm.place)):
+            self._caller.verify(context, silo, false.to_sign(), confirm.signature)
         self._engine.confirm(silo, confirm, certificate_of(context))
         return silo_pb2.ConfirmReply()
 

@@ -222,6 +222,8 @@ def _attempt(
         listed=listed,
         voiding=tuple(one.tensor for one in listed if not active.issuperset(one.silos)),
         voided=() if before is None else before.voided,
+        vouches=() if state.round is None else state.round.vouches,
+        unshared=() if before is None else before.unshared,
         silos=len(script.silos),
         complaints=() if state.round is None else state.round.complaints,
         spoilers=spoilers,

@@ -33,6 +33,8 @@ from support.studies import tiny_document, tiny_study
 
 STUDY = tiny_study()
 PLACE = Place(STUDY.digest, 0, 1)
+SIGNED = {"content": "c" * 64, "vouch": b"signed"}
+"""What a silo says of the model that it holds; `service` verifies it."""
 DATABASE_FULL = OperationalError("UPDATE", {}, OSError("disk full"))
 
 
@@ -577,11 +579,13 @@ class Play:
             self.engine.confirm(silo, confirm(place, silo, Task.SIGN, work.tensor).confirm)
         elif work.task is Task.CATCH_UP:
             self.models[silo] = self.models[work.actor]
-            self.engine.confirm(silo, Confirm(place, work.task, model=self.models[silo]))
+            self.engine.confirm(silo, Confirm(place, work.task, model=self.models[silo], **SIGNED), b"certificate")
         elif work.task is not Task.WAIT:
             if work.task is not Task.TAKE:
                 self.models[silo] = f"{place.round} {place.attempt} {work.tensor} {work.task}"
-            self.engine.confirm(silo, Confirm(place, work.task, work.tensor, self.models[silo]))
+            signed = {} if work.task in (Task.TAKE, Task.VOID) else SIGNED
+            said = Confirm(place, work.task, work.tensor, self.models[silo], **signed)
+            self.engine.confirm(silo, said, b"certificate")
 
     def give(self, silo, tensor, place):
         content = sealed(*announced(self.study, place.round, tensor))
