@@ -581,9 +581,9 @@ class Play:
             self.models[silo] = self.models[work.actor]
             self.engine.confirm(silo, Confirm(place, work.task, model=self.models[silo], **SIGNED), b"certificate")
         elif work.task is not Task.WAIT:
-            if work.task is not Task.TAKE:
+            if work.task not in (Task.TAKE, Task.JUDGE):
                 self.models[silo] = f"{place.round} {place.attempt} {work.tensor} {work.task}"
-            signed = {} if work.task in (Task.TAKE, Task.VOID) else SIGNED
+            signed = {} if work.task in (Task.TAKE, Task.VOID, Task.JUDGE) else SIGNED
             said = Confirm(place, work.task, work.tensor, self.models[silo], **signed)
             self.engine.confirm(silo, said, b"certificate")
 
@@ -744,7 +744,11 @@ def test_a_model_that_is_not_the_expected_one_ends_the_attempt_by_name(pair):
     status = pair.until(lambda s: s.phase == "catch_up")
     place = Place(pair.study.digest, status.round, status.attempt)
     pair.engine.confirm("west", Confirm(place, Task.CATCH_UP, model="something else"))
-    assert (pair.status.attempt, pair.status.phase) == (2, "offer")
+    assert (pair.status.attempt, pair.status.phase) == (1, "judge"), "nobody is blamed on one silo's word"
+    judges = pair.status.waiting_for
+    assert len(judges) == 1
+    pair.perform(judges[0])
+    assert (pair.status.attempt, pair.status.phase) == (2, "offer"), "who was to judge holds what was shared"
     assert states(pair.status)["west"] == "invited", "it is still part of the study, and present"
 
 

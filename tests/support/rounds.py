@@ -11,6 +11,7 @@ from protos.messages import SUM, Answer, Confirm, Member, Note, Part, Place, Tas
 
 STUDY = "5" * 64
 SHA = "a" * 64
+CONTENT = "c" * 64
 SILOS = ("north", "south", "west")
 FIVE = ("east", "north", "polar", "south", "west")
 LIMITS = Limits(offer=10.0, keys=20.0, train=100.0, open=30.0, solve=40.0)
@@ -51,7 +52,10 @@ def confirm(
     place: Place, silo: str, task: Task, tensor: Tensor | None = None, *, model: str = "m", dispute: str = ""
 ) -> Confirmed:
     signature = f"{silo}'s".encode() if task in (Task.SIGN, Task.VOID) and not dispute else b""
-    return Confirmed(silo, Confirm(place, task, tensor, model, dispute, signature=signature))
+    holds = task in (Task.CATCH_UP, Task.OPEN, Task.ADOPT) and not dispute
+    content, vouch = (CONTENT, f"{silo}'s".encode()) if holds else ("", b"")
+    said = Confirm(place, task, tensor, model, dispute, signature=signature, content=content, vouch=vouch)
+    return Confirmed(silo, said, b"certificate")
 
 
 def dispute(place: Place, silo: str, task: Task) -> Confirmed:
@@ -102,7 +106,7 @@ def _wanted_of(state: Round, silo: str, model: str) -> Event:
 def vouched_for(state: Round, *but: str) -> Round:
     """Everybody has signed the model that the round builds on, but for some."""
     signers = [name for name in state.invited if name not in but]
-    vouches = tuple(Vouched(name, "c" * 64, b"certificate", f"{name}'s".encode()) for name in signers)
+    vouches = tuple(Vouched(name, CONTENT, b"certificate", f"{name}'s".encode()) for name in signers)
     return replace(state, vouches=vouches)
 
 
