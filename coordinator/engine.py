@@ -177,6 +177,11 @@ class Engine:
         """Go on with a study that is paused or waits for silos."""
         self._command(wanted, studies.resume)
 
+    def forgive(self, wanted: str, silo: str) -> None:
+        """Forget what waiting for a silo has cost a study."""
+        self._command(wanted, lambda progress, _: studies.forgive(progress, silo))
+        log.info("silo forgiven", study=wanted, silo=silo)
+
     def abort_study(self, wanted: str, reason: str) -> None:
         """Stop a study for good."""
         self._command(wanted, lambda progress, now: studies.abort(progress, reason, now))

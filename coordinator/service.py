@@ -39,7 +39,17 @@ from policies.refusals import Refused
 from protos import codec
 from protos.bounds import sentence
 from protos.chunks import ChunkList, read_chunks
-from protos.messages import MAX_CHUNK, PROTOCOL, Member, MessageError, Publication, Task, UploadHeader, require_text
+from protos.messages import (
+    MAX_CHUNK,
+    PROTOCOL,
+    Member,
+    MessageError,
+    Publication,
+    Task,
+    UploadHeader,
+    require_name,
+    require_text,
+)
 from protos.v1 import operator_pb2, operator_pb2_grpc, silo_pb2, silo_pb2_grpc
 
 log = structlog.get_logger()
@@ -406,6 +416,16 @@ class OperatorService(operator_pb2_grpc.OperatorServiceServicer):
         """Begin a study."""
         log.info("operator", name=self._caller.name(context), call="start")
         self._engine.start_study(request.study)
+        return operator_pb2.StudyReply()
+
+    @mapped
+    def ForgiveSilo(
+        self, request: operator_pb2.ForgiveSiloRequest, context: grpc.ServicerContext
+    ) -> operator_pb2.StudyReply:
+        """Forget what waiting for one silo has cost a study."""
+        log.info("operator", name=self._caller.name(context), call="forgive", silo=request.silo)
+        require_name(request.silo, "forgive.silo")
+        self._engine.forgive(request.study, request.silo)
         return operator_pb2.StudyReply()
 
     @mapped

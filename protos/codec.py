@@ -294,7 +294,16 @@ def status_to_wire(status: StudyStatus) -> operator_pb2.StudyStatus:
         tensor=tensor_to_wire(status.tensor),
         waiting_for=status.waiting_for,
         members=[
-            operator_pb2.MemberStatus(silo=m.silo, state=m.state, why=m.why, last_seen=m.last_seen)
+            operator_pb2.MemberStatus(
+                silo=m.silo,
+                state=m.state,
+                why=m.why,
+                last_seen=m.last_seen,
+                slow_seconds=m.slow_seconds,
+                slow_budget=m.slow_budget,
+                lost_attempts=m.lost_attempts,
+                set_aside=m.set_aside,
+            )
             for m in status.members
         ],
         times=[
@@ -330,7 +339,12 @@ def status_from_wire(wire: operator_pb2.StudyStatus) -> StudyStatus:
         phase=wire.phase,
         tensor=tensor_from_wire(wire.tensor),
         waiting_for=tuple(wire.waiting_for),
-        members=tuple(MemberStatus(m.silo, m.state, m.why, m.last_seen) for m in wire.members),
+        members=tuple(
+            MemberStatus(
+                m.silo, m.state, m.why, m.last_seen, m.slow_seconds, m.slow_budget, m.lost_attempts, m.set_aside
+            )
+            for m in wire.members
+        ),
         times=tuple(PhaseTime(t.round, t.attempt, t.phase, tensor_from_wire(t.tensor), t.seconds) for t in wire.times),
         uploads=tuple(
             UploadSize(u.round, u.attempt, tensor_from_wire(u.tensor), u.kind, u.silo, u.bytes) for u in wire.uploads

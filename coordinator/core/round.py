@@ -545,7 +545,7 @@ def _passed(state: Round, event: Passed, now: float) -> Outcome:  # noqa: ARG001
     if state.phase is Phase.OFFER:
         return _consider(state, now)
     late = state.waiting_for
-    why = f"no {state.phase} from {', '.join(late) or 'the coordinator'} within {state.limits.of(state.phase):g} s"
+    why = f"no {state.phase} from {', '.join(late) or 'the coordinator'} within {state.deadline - state.since:g} s"
     state = replace(state, absent=state.absent.union(late))
     if late and state.phase in SPARING:
         return _lose(state, late, why, now)

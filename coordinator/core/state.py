@@ -256,6 +256,9 @@ class Round:
     """The digest of the model that most silos held after the last phase that changed the model."""
     why: str = ""
     culprits: tuple[str, ...] = field(default=())
+    patience: float = 0.0
+    """Seconds that the phase may last, if those that it waits for have too little of their budgets left for its limit
+    (`core.slowness`); 0 if they have enough."""
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -324,7 +327,8 @@ class Round:
     @property
     def deadline(self) -> float:
         """The time at which the current phase has lasted too long."""
-        return self.since + self.limits.of(self.phase)
+        limit = self.limits.of(self.phase)
+        return self.since + (min(limit, self.patience) if self.patience else limit)
 
     @property
     def unanswered(self) -> tuple[str, ...]:

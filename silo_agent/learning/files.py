@@ -73,7 +73,7 @@ def _sha256(note: Mapping[str, str], tensors: Tensors) -> str:
     for name in sorted(tensors):
         array = np.ascontiguousarray(tensors[name])
         content.update(json.dumps([name, str(array.dtype), array.shape]).encode())
-        content.update(memoryview(array).cast("B") if array.size else b"")
+        content.update(array.reshape(-1).view(np.uint8).data if array.size else b"")
     return content.hexdigest()
 
 
