@@ -101,6 +101,15 @@ def test_too_few_silos_are_told_by_field():
         complete(draft_of(silos=4, min_silos=2), "draft.yaml")
 
 
+def test_one_lost_attempt_is_within_what_the_draft_states():
+    study = complete(draft_of(silos=6, privacy={"epsilon": 4.0, "mode": "distributed"}), "draft.yaml")
+    planned, delta = plan(study), study.privacy.delta
+    runs = [accountant.epsilon([*planned.costs(), *again], delta) for again in planned.repeats()]
+    assert study.privacy.mode == "distributed"
+    assert 0.98 * 4 < max(runs) <= 4
+    assert accountant.epsilon(planned.costs(), delta) < 0.98 * 4
+
+
 def test_an_epsilon_that_no_noise_reaches_is_told_by_field():
     with pytest.raises(DocumentError, match=r"field privacy\.epsilon: no noise up to 1e\+06"):
         complete(draft_of(privacy={"epsilon": 1e-9, "delta": 1e-12}), "draft.yaml")
