@@ -14,6 +14,7 @@ from coordinator.core.events import Clear, Effect
 from coordinator.core.state import OVER, Round
 from coordinator.core.study import Life, Progress, Silo
 from coordinator.metrics import Metrics
+from coordinator.storage.shortage import Shortage
 from protos.bounds import sentence
 from protos.messages import Place
 from protos.status import MemberStatus, PhaseTime, StudyStatus
@@ -58,6 +59,16 @@ def _member(progress: Progress, silo: Silo, seen: float) -> MemberStatus:
         lost_attempts=taken.attempts,
         set_aside=aside,
     )
+
+
+def short(status: StudyStatus, shortage: Shortage | None) -> StudyStatus:
+    """Return the status of a study that waits until its coordinator's machine has what it lacks, if it lacks anything.
+
+    It is for operators: the sentence names files of the coordinator.
+    """
+    if shortage is None or status.state != Life.RUNNING:
+        return status
+    return replace(status, why=sentence(f"no time passes while the coordinator's machine is short: {shortage.told}"))
 
 
 def brief(status: StudyStatus) -> StudyStatus:

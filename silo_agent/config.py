@@ -114,9 +114,10 @@ class AgentConfig(Closed):
     state: Path
     """Folder of ledger, models and outbox. It belongs to this agent alone."""
     data: dict[Name, Path] = Field(default_factory=dict)
-    """File or folder of each study, by the study's name. All of them hold patients of the policy's data set."""
+    """Files and folders, each by a name of its own; an approval lets a study use one (storage/approvals.py). All of
+    them hold patients of the policy's data set."""
     databases: dict[Name, SqlSource] = Field(default_factory=dict)
-    """The same from databases. A study stands in one of the two."""
+    """The same from databases. A name stands in one of the two."""
     proxy: Annotated[str, Field(pattern=PROXY)] | None = None
     """The hospital's proxy, such as http://proxy.example.org:3128, if the coordinator is only reached through one."""
     metrics_host: str = "127.0.0.1"
@@ -136,7 +137,7 @@ class AgentConfig(Closed):
         base = path.resolve().parent
         names = ("certificate", "key", "authority", "policy", "state")
         paths: dict[str, object] = {name: base / getattr(config, name) for name in names}
-        files = {study: base / file for study, file in config.data.items()}
+        files = {name: base / file for name, file in config.data.items()}
         for name in ("crls", "key_passphrase"):
             if getattr(config, name) is not None:
                 paths[name] = base / getattr(config, name)
@@ -145,32 +146,32 @@ class AgentConfig(Closed):
         if not {"data", "databases"} & config.model_fields_set:
             missing.append("field data: this field is missing; add it, or databases (data: {} if there is none yet)")
         missing += [
-            f"field databases.{study}: data names this study too; remove one"
-            for study in config.databases
-            if study in files
+            f"field databases.{name}: data has this name too; give one of them another name"
+            for name in config.databases
+            if name in files
         ]
-        databases = {study: source.beside(base) for study, source in config.databases.items()}
+        databases = {name: source.beside(base) for name, source in config.databases.items()}
         if missing:
             raise DocumentError(path, missing)
         return config.model_copy(update={**paths, "data": files, "databases": databases})
 
-    def source(self, study: str) -> Path | SqlSource | None:
-        """Where the study's records are, by its name; None if the configuration does not say."""
-        return self.databases.get(study) or self.data.get(study)
+    def source(self, name: str) -> Path | SqlSource | None:
+        """The data of that name; None if the configuration names none so."""
+        return self.databases.get(name) or self.data.get(name)
 
     @property
     def named(self) -> str:
         """The names of all data, for a message."""
         return ", ".join(sorted((*self.data, *self.databases))) or "none"
 
-    def credential(self) -> Credential:
+    def credential(self, *, keeps: bool = False) -> Credential:
         """The silo's certificate and key. Stale lists are fetched if the issuing authority is online.
 
-        Raises `CertificateError`.
+        The agent alone `keeps` the memory of others' keys. Raises `CertificateError`.
         """
         from crypto.pki.joining import renewal
 
-        return renewal.load(self.files, self.authority_url, self.proxy)
+        return renewal.load(self.files, self.authority_url, self.proxy, keeps=keeps)
 
     def key_holder(self) -> FormerKey:
         """The silo's key, whether its certificate still counts or not. Raises `CertificateError`, OSError."""
@@ -184,10 +185,12 @@ class AgentConfig(Closed):
 
     @property
     def files(self) -> Files:
-        """Where certificate, key, authorities and lists are."""
+        """Where certificate, key, authorities, lists and the memory of keys are."""
         from crypto.pki.joining.renewal import Files
+        from silo_agent.storage.folders import StateFolder
 
-        return Files.of(self.certificate, self.key, self.authority, self.crls, self.key_passphrase)
+        memory = StateFolder(self.state).known_keys
+        return Files.of(self.certificate, self.key, self.authority, self.crls, self.key_passphrase, memory)
 
 
 def _is_file(path: object) -> bool:

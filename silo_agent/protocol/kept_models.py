@@ -9,17 +9,21 @@ a model can be used here, but not shared.
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
+import numpy as np
+
+from crypto.errors import SealError
 from policies.documents.study import Study
 from policies.plan import shapes
+from silo_agent.learning.contributions.counts import noised_counts
 from silo_agent.learning.errors import ModelFileError
 from silo_agent.learning.model import SharedModel
 from silo_agent.protocol.catching_up import Current
 from silo_agent.storage.durable import write_whole
-from silo_agent.storage.errors import StateError
+from silo_agent.storage.errors import LocalFileError, ShortageError, StateError
 from silo_agent.storage.folders import StateFolder, StudyFolder
+from silo_agent.storage.own_files import own_files
 
 _AGREED = 4
 """Words of a line that holds what this silo has signed."""
@@ -42,38 +46,55 @@ class KeptModels:
         write_whole(files.model_digests(current.model.round), line.encode())
         current.model.save(files.model(current.model.round))
 
-    def held(self, study: str, round_number: int) -> tuple[SharedModel, str] | None:
-        """The model of a finished round with its keyed digest; None if the files are missing or were changed."""
-        files = self._files.study(study)
+    def held(self, study: Study, round_number: int) -> tuple[SharedModel, str] | None:
+        """The model of a finished round with its keyed digest.
+
+        None if its files, or the domains' sizes, are missing or were changed. Raises `ShortageError`.
+        """
+        files = self._files.study(study.digest)
         try:
+            self.require_counts(study)
             words = _words(files, round_number)
             if len(words) == _AGREED:
                 current = self.current(study, round_number)
                 return current.model, current.digest
             model = SharedModel.load(files.model(round_number))
+        except ShortageError:
+            raise
         except (OSError, ValueError, ModelFileError, StateError):
             return None
         return (model, words[0]) if model.digest == words[1] else None
 
-    def current(self, study: str, round_number: int) -> Current:
+    def current(self, study: Study, round_number: int) -> Current:
         """What this silo holds after a round, as it has signed it.
 
-        Raises `StateError` if it has signed nothing, or if a file is not as it was then; `ModelFileError`.
+        Raises `LocalFileError` if it has signed nothing, or if a file is not as it was then; `ModelFileError`,
+        `ShortageError`.
         """
-        files = self._files.study(study)
+        files = self._files.study(study.digest)
         model = SharedModel.load(files.model(round_number))
+        counts = tuple(float(count) for count in noised_counts(files.path))
         try:
             digest, _, key, content = _words(files, round_number)
-            counts = tuple(float(count) for count in json.loads(files.counts.read_bytes()))
             current = Current(model, digest, counts, bytes.fromhex(key))
             same = current.content == content
-        except (OSError, ValueError, TypeError) as error:
-            msg = f"{files.model_digests(round_number)} or {files.counts.name} cannot be read ({error}); {_FIX}"
-            raise StateError(msg) from None
+        except (FileNotFoundError, ValueError, SealError):
+            same = False
         if not same:
-            msg = f"{files.model_digests(round_number)}: it does not fit the model and {files.counts.name}; {_FIX}"
-            raise StateError(msg)
+            msg = f"{files.model_digests(round_number)} does not fit the model and {files.counts.name}; {_FIX}"
+            raise LocalFileError(msg)
         return current
+
+    def require_counts(self, study: Study) -> None:
+        """Raise `LocalFileError` if the domains' noised sizes are missing or were changed."""
+        path = self._files.study(study.digest).counts
+        try:
+            counts = noised_counts(path.parent)
+        except (ValueError, TypeError):
+            counts = np.zeros(0)
+        if counts.shape != (len(study.data.domains),) or not np.isfinite(counts).all():
+            msg = f"{path} is damaged; the next round takes a peer's, or restore it from a backup of the state folder"
+            raise LocalFileError(msg)
 
     def forget_steps(self, study: Study, committed: int) -> None:
         """Remove the models of sealed steps before the committed round, on which every attempt sits.
@@ -88,7 +109,8 @@ class KeptModels:
 
 
 def _words(files: StudyFolder, round_number: int) -> list[str]:
-    words = files.model_digests(round_number).read_text(encoding="ascii").split()
+    with own_files():
+        words = files.model_digests(round_number).read_text(encoding="ascii").split()
     if len(words) not in (2, _AGREED):
         msg = f"{len(words)} words instead of 2 or {_AGREED}"
         raise ValueError(msg)

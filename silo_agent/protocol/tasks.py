@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
@@ -27,6 +28,7 @@ from policies.plan.note_sizes import note_limit
 from protos.messages import FALSE_MODEL, SUM, Confirm, Note, Publication, Task, Tensor
 from silo_agent.core.turns import OutOfTurnError
 from silo_agent.gate import Gate
+from silo_agent.learning.contributions.counts import noised_counts
 from silo_agent.learning.errors import SolutionError
 from silo_agent.learning.evaluation.evaluation import Results
 from silo_agent.learning.model import SharedModel
@@ -38,7 +40,9 @@ from silo_agent.protocol.client import Client
 from silo_agent.protocol.cosigning import Cosigning
 from silo_agent.protocol.kept_models import KeptModels
 from silo_agent.protocol.mail import Mail
+from silo_agent.storage.checked import write_checked
 from silo_agent.storage.durable import write_whole
+from silo_agent.storage.own_files import own_files
 from silo_agent.storage.state import State
 
 log = structlog.get_logger()
@@ -92,6 +96,7 @@ class Tasks:
         The exception is the ledger's checkpoint, which others must cosign before a contribution is computed.
         """
         _require_sizes(attempt)
+        self._state.anchored.require(attempt.place)
         self._performs[attempt.work.task](attempt)
 
     def report(self, attempt: Attempt) -> None:
@@ -140,18 +145,18 @@ class Tasks:
         self._gate.decide(attempt.study, attempt.place, roster_size=len(attempt.work.roster))
 
     def _share(self, attempt: Attempt) -> None:
-        self._seal_note(attempt, Note.MODEL, pack(self.models.current(attempt.place.study, attempt.place.round - 1)))
+        self._seal_note(attempt, Note.MODEL, pack(self.models.current(attempt.study, attempt.place.round - 1)))
 
     def _catch_up(self, attempt: Attempt) -> None:
         place, running, current = attempt.place, attempt.running, self._shown(attempt)
         _require_vouched(attempt, current)
-        write_whole(self._state.files.study(place.study).counts, json.dumps(current.counts).encode())
+        write_checked(self._state.files.study(place.study).counts, json.dumps(current.counts).encode())
         self.models.keep(current)
         running.model, running.digest = current.model, current.digest
 
     def _judge(self, attempt: Attempt) -> None:
         """Say, once and durably, whether the model that a peer has shared is the one that this silo holds."""
-        held = self.models.current(attempt.place.study, attempt.place.round - 1)
+        held = self.models.current(attempt.study, attempt.place.round - 1)
         try:
             same = self._shown(attempt).content == held.content
         except (CryptoError, CatchUpError) as fault:
@@ -185,7 +190,6 @@ class Tasks:
         self._state.promises.require(place, tensor, attempt.participants)
         self._mail.receive_shares(attempt.work, place)
         self._bundles(attempt)
-        running.learner.read()
         silos = len(attempt.participants)
         self._gate.contribute(
             attempt.order(tensor),
@@ -242,7 +246,9 @@ class Tasks:
     def _open(self, attempt: Attempt) -> None:
         running, place, tensor = attempt.running, attempt.place, attempt.tensor
         learner, silos, total = running.learner, len(attempt.survivors), self._open_sum(attempt)
-        learner.check_sum(tensor, total, silos)
+        counted = set(self._state.promises.binding(replace(place, round=0), Tensor.COUNTS))
+        uncounted = len(set(attempt.survivors) - counted)
+        learner.check_sum(tensor, total, place, silos, counted=len(counted), uncounted=uncounted)
         opened = learner.open(tensor, total, place, running.model, silos)
         running.model, running.total = opened.model, opened.unsolved
         if opened.results is not None:
@@ -263,7 +269,7 @@ class Tasks:
         release, label = attempt.release(tensor), attempt.order(tensor).label
         with self._mail.sum(attempt.work, place, tensor) as (file, sha256):
             # Whoever could have several sums tried under one label would learn from every answer what the sum holds.
-            self._state.promises.open(label.digest, sha256)
+            self._state.promises.open(place, label.digest, sha256)
             return attempt.sealer.open(release.ring, file, release.values, label, unmasking)
 
     def _publish(self, attempt: Attempt, results: Results) -> None:
@@ -300,7 +306,7 @@ class Tasks:
             self.models.keep(Current(running.model, running.digest, self._counts(place.study), key))
 
     def _counts(self, study: str) -> tuple[float, ...]:
-        return tuple(float(count) for count in json.loads(self._state.files.study(study).counts.read_bytes()))
+        return tuple(float(count) for count in noised_counts(self._state.study_folder(study)))
 
     # --- notes ----------------------------------------------------------------------------------------------------
     def _keep_note(self, attempt: Attempt, note: Note, content: bytes) -> None:
@@ -334,7 +340,8 @@ class Tasks:
         tensor = work.tensor if work.task is Task.OPEN else None
         publication = signature = b""
         if tensor is Tensor.METRICS and attempt.study.publish:
-            publication = self._state.files.study(place.study).publication.read_bytes()
+            with own_files():
+                publication = self._state.files.study(place.study).publication.read_bytes()
             signature = self._client.sign(Publication.to_sign(publication))
         digest = attempt.running.digest
         content, vouch = self._vouch(attempt)
@@ -351,7 +358,9 @@ class Tasks:
 
     def _judgement(self, attempt: Attempt) -> Confirm:
         place, actor = attempt.place, attempt.work.actor
-        if self._verdict(attempt).read_bytes() == b"right":
+        with own_files():
+            right = self._verdict(attempt).read_bytes() == b"right"
+        if right:
             return Confirm(place, Task.JUDGE)
         shared = next(part.sha256 for part in attempt.work.parts if part.kind == Note.MODEL)
         false = FalseNote(place.study, place.round, place.attempt, actor, shared)
@@ -366,7 +375,7 @@ class Tasks:
         caught_up = attempt.work.task is Task.CATCH_UP
         if not caught_up and (finished != place.round or place.round > attempt.study.rounds):
             return "", b""
-        holding = Holding(place.study, finished, self.models.current(place.study, finished).content)
+        holding = Holding(place.study, finished, self.models.current(attempt.study, finished).content)
         return holding.content, self._client.sign(holding.to_sign())
 
     def _bundles(self, attempt: Attempt) -> dict[str, Bundle]:

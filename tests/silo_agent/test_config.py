@@ -87,9 +87,9 @@ def test_a_database_is_a_source_with_paths_beside_the_configuration(write, tmp_p
     assert named_data(path) == (tmp_path / "ward.sqlite3",)
 
 
-def test_a_study_has_one_source(write):
+def test_a_name_stands_for_one_source(write):
     source = {"url": "sqlite:///ward.sqlite3", "statement": "SELECT * FROM ill"}
-    with pytest.raises(DocumentError, match=r"field databases\.heart: data names this study too"):
+    with pytest.raises(DocumentError, match=r"field databases\.heart: data has this name too"):
         AgentConfig.load(write(databases={"heart": source}))
 
 

@@ -25,6 +25,8 @@ from silo_agent.learning.learner import Learner
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.personal import PersonalModel
 from silo_agent.learning.private import dpsgd
+from silo_agent.learning.private.draws import FreshDraws
+from silo_agent.storage.errors import LocalFileError
 from silo_agent.storage.folders import StudyFolder
 from support.entropy import SeededEntropy
 from support.local_federation import DATA_SET, HOLDOUT, LocalFederation, write_kinds, write_patients
@@ -80,7 +82,7 @@ def bare_learner(folder, file=None, **changes):
         HOLDOUT,
         folder,
         identified_by=["patient"],
-        entropy=SeededEntropy(1),
+        draws=FreshDraws(SeededEntropy(1)),
         device="cpu",
     )
 
@@ -556,10 +558,10 @@ def test_an_update_of_every_silo_of_the_largest_study_fits_the_ring(sealing):
 def test_a_sum_beyond_what_the_roster_can_give_is_refused(tmp_path, tensor, sealing):
     learner = bare_learner(tmp_path, encoder={"sealing": sealing})
     bound = 3 * one_silos_bound(tensor, sealing)
-    learner.check_sum(tensor, np.array([bound, -bound]), 3)
+    number = {Tensor.COUNTS: 0, Tensor.METRICS: 3}.get(tensor, 1)
     for wrong in (bound + 1, -bound - 1):
-        with pytest.raises(SumError, match=f"the opened {tensor} is no sum of 3 contributions"):
-            learner.check_sum(tensor, np.array([0, wrong]), 3)
+        with pytest.raises(SumError, match=f"the opened {tensor} is no sum of 3 contributions: a value exceeds the s"):
+            learner.check_sum(tensor, np.array([0, wrong]), at(learner.study, number), 3)
 
 
 def test_heads_are_adopted_only_where_the_silo_would_have_solved_the_same(learner):
@@ -679,7 +681,7 @@ def test_a_second_draw_is_another_draw(learner):
 
 def test_the_encoder_needs_the_opened_counts(tmp_path):
     fresh = bare_learner(tmp_path)
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(LocalFileError):
         contribution(fresh, Tensor.ENCODER, at(fresh.study, 1), SharedModel.start(fresh.study), 3)
 
 
@@ -739,7 +741,7 @@ class Blind(Learner):
 def test_which_model_is_taken_is_decided_without_a_look_at_a_record(tmp_path):
     """What a silo makes of opened sums in a whole study: every accepted model, and the end, come of them alone."""
     federation = LocalFederation.gather(tiny_study(), patients(tmp_path / "data", 40), tmp_path / "silos")
-    given = {"identified_by": ["patient"], "entropy": SeededEntropy(1), "device": "cpu"}
+    given = {"identified_by": ["patient"], "draws": FreshDraws(SeededEntropy(1)), "device": "cpu"}
     blind = Blind(federation.study, tmp_path / "none.csv", DATA_SET, HOLDOUT, tmp_path, **given)
     with pytest.raises(AssertionError, match="looked at"):
         contribution(blind, Tensor.COUNTS, at(federation.study, 0), federation.models["north"], 3)
@@ -748,7 +750,7 @@ def test_which_model_is_taken_is_decided_without_a_look_at_a_record(tmp_path):
     for number in range(plan(federation.study).last + 1):
         for tensor in map(Tensor, plan(federation.study).tensors(number)):
             total = sum(federation.payloads[number, tensor, silo] for silo in federation.learners)
-            blind.check_sum(tensor, total, 3)
+            blind.check_sum(tensor, total, at(federation.study, number), 3)
             opened = blind.open(tensor, total, at(federation.study, number), model, 3)
             model = opened.model
             if opened.unsolved is not None:

@@ -40,7 +40,7 @@ def away_in(coordinator, number):
 def forge(coordinator, silos, place, roster, sharer="north", **changes):
     """The sharer's note, made anew with other content under the right keyed digest."""
     running = silos[sharer].agent._running[place.study]
-    current = silos[sharer].agent._tasks.models.current(place.study, place.round - 1)
+    current = silos[sharer].agent._tasks.models.current(running.study, place.round - 1)
     attempt = running.attempt(coordinator.work(Task.SHARE, place, roster, actor=sharer), place)
     heads = np.full(current.model.heads.shape, 7.25)
     false = replace(current, **{"model": replace(current.model, heads=heads), **changes})
@@ -84,7 +84,7 @@ def test_every_part_of_what_is_shared_is_signed(federate, what):
     coordinator, silos = federate(FOUR, **RULES)
     away_in(coordinator, 1)
     place, roster = sharing(coordinator, 2)
-    model = silos["north"].agent._tasks.models.current(place.study, 1).model
+    model = silos["north"].agent._tasks.models.current(coordinator.study, 1).model
     other = {"digest": "d" * 64, "counts": (1.0, 2.0), "key": bytes(32)}[what]
     forge(coordinator, silos, place, roster, model=model, **{what: other})
     coordinator.ask("west", coordinator.work(Task.CATCH_UP, place, roster, actor="north"))

@@ -19,9 +19,10 @@ import psycopg
 import pytest
 
 from silo_agent.config import SqlSource
+from silo_agent.data.cells import plain
 from silo_agent.data.errors import DataAbsentError, DataError
 from silo_agent.data.reader import check_records, read_records
-from silo_agent.data.sources.sql import AwayError, RecordError, SqlError, cells, columns, is_missing, rows
+from silo_agent.data.sources.sql import AwayError, RecordError, SqlError, columns, is_missing, rows
 from support.studies import tiny_study
 
 SCHEMA = tiny_study().data
@@ -401,7 +402,7 @@ def test_mariadb_gives_records_and_its_types_become_the_cells_that_a_file_would_
         "flag",
         "per%cent",
     ]
-    first, second = map(cells, rows(source))
+    first, second = ([plain(value) for value in row] for row in rows(source))
     assert first[2:] == [
         "60.25",
         4.5,

@@ -38,4 +38,4 @@ def test_the_threshold_is_an_edge_and_the_second_class_begins_there():
 def test_a_certain_prediction_has_a_score_and_no_curvature():
     family = Bernoulli()
     assert family.scores(np.array([[0.0, 1.0], [1.0, 0.0]])).tolist() == [np.inf, -np.inf]
-    assert family.curvature_norm(torch.tensor([[0.0], [1.0]])).tolist() == [0.0, 0.0]
+    assert family.curvature_norm(family.expected(torch.tensor([[-np.inf], [np.inf]]))).tolist() == [0.0, 0.0]

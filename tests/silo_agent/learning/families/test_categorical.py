@@ -9,9 +9,9 @@ from silo_agent.learning.families.family import C
 
 def test_the_bound_is_reached_where_two_wrong_classes_share_the_probability_and_broken_by_a_larger_share():
     family = Categorical(3)
-    mean = torch.tensor([[0.0, 0.5, 0.5]], dtype=torch.float64)
-    gradient = family.residual(mean, torch.tensor([0])).norm().item() * C / family.gradient_divisor
-    hessian = family.hessian_factor * C**2 * family.curvature_norm(mean).item()
+    expected = family.expected(torch.tensor([[-800.0, 0.0, 0.0]], dtype=torch.float64))
+    gradient = family.residual(expected, torch.tensor([0])).norm().item() * C / family.gradient_divisor
+    hessian = family.hessian_factor * C**2 * family.curvature_norm(expected).item()
     assert math.isclose(math.hypot(hessian, gradient), 1.0)
     assert math.hypot(1.001 * hessian, gradient) > 1.0
     assert family.hessian_factor == 2 * SHARE / C**2
