@@ -22,6 +22,11 @@ from protos.status import MemberStatus, PhaseTime, StudyStatus
 _BRIEF = 200
 _NO_DATA = "it has no data for the study yet; the hospital may give it some (`fedward-silo study approve`)"
 
+_SLOW = (
+    "{} attempts have ended at its silence, so it is not asked until two more rounds are committed;"
+    " `fedward-coordinator study forgive` asks it again"
+)
+
 
 def describe(progress: Progress, seen: Mapping[str, float]) -> StudyStatus:
     """Describe a study without its history. `seen` says when each silo last called, in seconds since the epoch."""
@@ -37,10 +42,22 @@ def describe(progress: Progress, seen: Mapping[str, float]) -> StudyStatus:
         phase=round_.phase if round_ else "",
         tensor=round_.tensor if round_ else None,
         waiting_for=_waiting_for(progress),
-        members=tuple(
-            MemberStatus(silo.name, _state(silo, round_), sentence(_why(silo, round_)), seen.get(silo.name, 0.0))
-            for silo in progress.silos
-        ),
+        members=tuple(_member(progress, silo, seen.get(silo.name, 0.0)) for silo in progress.silos),
+    )
+
+
+def _member(progress: Progress, silo: Silo, seen: float) -> MemberStatus:
+    taken, round_ = progress.slowness.of(silo.name), progress.round
+    aside = not silo.why and silo.name not in progress.asked
+    return MemberStatus(
+        silo.name,
+        _state(silo, round_),
+        sentence(_why(silo, round_) or (_SLOW.format(taken.attempts) if aside else "")),
+        seen,
+        slow_seconds=taken.seconds,
+        slow_budget=progress.budget,
+        lost_attempts=taken.attempts,
+        set_aside=aside,
     )
 
 
@@ -121,6 +138,10 @@ def measure(metrics: Metrics, all_studies: Collection[Progress]) -> None:
             metrics.round.labels(study).set(progress.round.place.round)
             metrics.waiting.labels(study).set(len(_waiting_for(progress)))
             metrics.away.labels(study).set(len(progress.away) if progress.life in studies.LIVE else 0)
+            for silo in progress.script.silos:
+                taken = progress.slowness.of(silo)
+                metrics.slow.labels(study, silo).set(taken.seconds)
+                metrics.silent.labels(study, silo).set(taken.attempts)
 
 
 def where(place: Place) -> dict[str, object]:

@@ -57,6 +57,7 @@ from coordinator.storage.shortage import shortage_of
 from coordinator.storage.spool import Spool
 from coordinator.storage.store import Store
 from coordinator.work import check_fetch, check_present, check_upload, work_in
+from crypto.secagg.holding import FalseNote
 from policies.documents.study import Study, parse_study, read_stored, require_bounds
 from policies.plan import grids, quorum
 from policies.plan.release import plan
@@ -65,6 +66,7 @@ from protos.chunks import ChunkList
 from protos.messages import (
     Answer,
     Confirm,
+    Note,
     Place,
     SignedPublication,
     StudyResults,
@@ -139,8 +141,6 @@ class Engine:
         self._worker = ThreadPoolExecutor(1, "adding")
         self._stop = threading.Event()
         self._ticked = time.monotonic()
-        self.ticks = 0
-        """Turns of the clock so far that are over."""
         self._ticker = threading.Thread(target=self._tick, name="ticker", daemon=True)
 
     # --- life ---------------------------------------------------------------------------------------------------
@@ -196,6 +196,11 @@ class Engine:
     def resume_study(self, wanted: str) -> None:
         """Go on with a study that is paused or waits for silos."""
         self._command(wanted, studies.resume)
+
+    def forgive(self, wanted: str, silo: str) -> None:
+        """Forget what waiting for a silo has cost a study."""
+        self._command(wanted, lambda progress, _: studies.forgive(progress, silo))
+        log.info("silo forgiven", study=wanted, silo=silo)
 
     def abort_study(self, wanted: str, reason: str) -> None:
         """Stop a study for good."""
@@ -289,10 +294,22 @@ class Engine:
         with self._changed:
             self._round(place)
             signed = publishing.accept(self._study(place.study), silo, confirm, certificate_pem)
-            self._apply(self._progress[place.study], Confirmed(silo, confirm), signed)
+            self._apply(self._progress[place.study], Confirmed(silo, confirm, certificate_pem), signed)
         if confirm.dispute:
             said = {"task": confirm.task, "tensor": confirm.tensor, "dispute": confirm.dispute}
             log.warning("disputed", silo=silo, **where(place), **said, why=confirm.explanation)
+
+    def judged(self, place: Place) -> FalseNote | None:
+        """Return what a silo signs that finds the current shared model false; None if none is judged now.
+
+        Raises `OutOfTurnError`.
+        """
+        with self._changed:
+            round_ = self._round(place)
+            if round_.phase is not Phase.JUDGE:
+                return None
+            sha256 = next(part.sha256 for part in round_.parts if part.kind == Note.MODEL)
+            return FalseNote(place.study, place.round, place.attempt, round_.actor, sha256)
 
     def expect(self, header: UploadHeader) -> None:
         """Refuse an upload that no phase waits for, or whose size is not the size in this study."""
@@ -519,7 +536,7 @@ class Engine:
                         # If the database fails now, the clock must not stop for good: the next tick tries again.
                         if self.shortages.note(error) is None:
                             log.exception("time could not pass", study=study)
-                self.ticks += 1
+                self._metrics.clock_turns.inc()
 
     def _try_again(self, key: str) -> None:
         """Do again what failed because this machine was short: a sum, or a write of the size of most."""

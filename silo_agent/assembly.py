@@ -43,7 +43,7 @@ from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
 from silo_agent.storage.opening import open_state
 from silo_agent.storage.retention import Retaining, Retention
-from silo_agent.storage.rows import Withdrawals, row_key, rows_of
+from silo_agent.storage.rows import row_key, rows_of
 from silo_agent.storage.secret import draws_key
 from silo_agent.storage.state import State
 
@@ -65,7 +65,6 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     credential.tell_faults(lambda why: log.error("certificates not read", why=why))
     metrics, entropy = Metrics(), SystemEntropy()
     state, secret = open_state(config.state, credential, entropy)
-    Withdrawals(state.files, credential, entropy).names()  # an agent that cannot read them does not start
     _upgrade(config, state)
     gate = Gate(
         credential,
@@ -194,6 +193,8 @@ def _renew(
         tell=lambda level, text: log.log(getattr(logging, level.upper()), text),
         on_times=on_times,
     )
+    if not credential.named:
+        renewal.look()  # the root may have named the key since: nobody who has not met this silo accepts it without
     threading.Thread(target=renewal.run, args=(stop, RENEWAL_SECONDS), name="renewal", daemon=True).start()
 
 

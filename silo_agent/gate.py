@@ -9,6 +9,7 @@ Guarantees, in this order:
    coordinator and another silo of the study have cosigned a head that covers it.
 4. The noised integers are stored before they are sealed. They are never drawn twice for one charge.
 5. A mask label seals one byte string for ever.
+6. A state folder that is older than the ledger releases nothing in the rounds that it may not remember.
 
 If any step fails, nothing has left the hospital. The computation is the exception: if it fails, which may tell of a
 patient, the release of an empty cohort leaves instead, with fresh noise as charged. The ledger notes a fault first, and
@@ -235,6 +236,7 @@ class Gate:
         stored = self.sealed(order)
         if stored is not None:
             return stored
+        self._state.anchored.require(order.place)
         self.decide(order.study, order.place, roster_size=len(order.participants))
         draw = self._charge(order)
         release = plan(order.study).release(order.place.round, order.tensor)

@@ -373,7 +373,11 @@ def read_cosignatures(path: Path) -> tuple[Cosignature, ...]:
     if not isinstance(content, list):
         msg = f"{path.name}: the file is no JSON list of cosignatures; ask the coordinator or a peer again"
         raise CosignError(msg)
-    return tuple(Cosignature.read(item) for item in content)
+    try:
+        return tuple(Cosignature.read(item) for item in content)
+    except CosignError as fault:
+        msg = f"{path}: {fault}; put the newest copy of the file back, or ask the coordinator and the peers again"
+        raise CosignError(msg) from None
 
 
 def follows(old: Checkpoint, new: Checkpoint) -> bool:

@@ -32,6 +32,7 @@ from datetime import date
 from pathlib import Path
 from typing import Final
 
+from crypto.pki.known_keys import MEMORY_FILE
 from protos.messages import Place
 
 _COUNTS: Final = "counts.json"
@@ -108,6 +109,11 @@ class StudyFolder:
     def choice(self) -> Path:
         """Which model this hospital predicts with, and why. As private as the personal model."""
         return self.path / "choice.safetensors"
+
+    @property
+    def warnings(self) -> Path:
+        """What this hospital's people should know of the newest shared model. As private as the personal model."""
+        return self.path / "warnings.json"
 
     @property
     def personal_wanted(self) -> Path:
@@ -223,7 +229,7 @@ class StateFolder:
     @property
     def known_keys(self) -> Path:
         """Which keys other parties have."""
-        return self.path / "known-keys.jsonl"
+        return self.path / MEMORY_FILE
 
     @property
     def secret(self) -> Path:

@@ -3,6 +3,8 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from sqlalchemy import text
+from structlog.testing import capture_logs
 
 from coordinator.cosigning import PATIENCE_SECONDS, Cosigning, _Asked
 from coordinator.storage.checkpoints import Checkpoints
@@ -334,6 +336,72 @@ def test_the_end_lets_everybody_go(desk):
     for call in calls:
         call.join(300)
         assert not call.is_alive()
+
+
+# --- a database that is damaged ---------------------------------------------------------------------------------------
+DAMAGES = {
+    "cut": lambda content: content[: len(content) // 2],
+    "a flipped digit": lambda content: content.replace(b"2026", b"2025", 1),
+    "empty": lambda _: b"",
+    "no checkpoint": lambda _: b"\xff\x00 not json",
+}
+
+
+def damage(desk, table, damage):
+    with desk.stores[-1].engine.begin() as connection:
+        for row in connection.execute(text(f"SELECT silo, signer, statement FROM {table}")).all():  # noqa: S608  # ours
+            connection.execute(
+                text(f"UPDATE {table} SET statement = :s WHERE silo = :a AND signer = :b"),  # noqa: S608  # ours
+                {"s": damage(bytes(row.statement)), "a": row.silo, "b": row.signer},
+            )
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_a_damaged_checkpoint_is_told_once_and_the_next_takes_its_place(desk, kind):
+    first, second = desk.stated(1), desk.stated(2)
+    desk.state(first)
+    desk.witness("south", desk.words("south", first))
+    damage(desk, "statements", DAMAGES[kind])
+    with capture_logs() as said:
+        known = desk.hubs.latest("north")
+        desk.hubs.latest("north")
+        assert desk.state(second).coordinator.stated == second
+    assert [one.stated for one in known] == [first], "what a peer cosigned is there"
+    lines = [line for line in said if line["event"] == "a stored checkpoint is damaged"]
+    assert len(lines) == 1
+    assert "ledger of north" in lines[0]["why"]
+    assert desk.hubs.latest("north")[0].stated == second
+
+
+@pytest.mark.parametrize("kind", DAMAGES)
+def test_a_damaged_cosignature_does_not_hide_the_others(desk, kind):
+    first = desk.stated(1)
+    desk.state(first)
+    desk.witness("south", desk.words("south", first))
+    damage(desk, "countersigned_statements", DAMAGES[kind])
+    with capture_logs() as said:
+        desk.witness("west", desk.words("west", first))
+        known = desk.hubs.latest("north")
+        desk.hubs.latest("north")
+    assert [one.stated for one in known] == [first, first]
+    assert len([line for line in said if "that south signed is damaged" in line.get("why", "")]) == 1
+    desk.witness("south", desk.words("south", first))
+    assert len(desk.hubs.latest("north")) == 3, "it takes the place of the damaged one"
+
+
+def test_a_certificate_that_counts_no_more_says_nothing_of_damage(desk, monkeypatch):
+    """Else a renewal or a revocation would have the coordinator forget how far a ledger had come."""
+    first, second = desk.stated(1), desk.stated(2)
+    desk.state(second)
+
+    def refuse(*_, **__):
+        msg = "revoked"
+        raise CertificateError(msg)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("coordinator.cosigning.signer_at", refuse)
+        with pytest.raises(LedgerRolledBackError):
+            desk.state(first)
 
 
 # --- a stolen key -------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ import pytest
 
 from coordinator import describing
 from coordinator.core.events import Passed, Restarted, Returned, Stopped
+from coordinator.core.slowness import Slowness, Taken
 from coordinator.core.state import Loss, Phase
 from coordinator.core.study import Life, Script, advance, create, pause, resume, start
 from coordinator.describing import (
@@ -51,11 +52,33 @@ def waiting():
     return feed(feed(state, accept(state.round.place, "north")), Passed(), now=LIMITS.offer)
 
 
+def seen(member):
+    """A silo's status without what waiting for it has cost."""
+    return replace(member, slow_seconds=0.0, slow_budget=0.0)
+
+
+def test_what_waiting_for_a_silo_has_cost_is_told_with_the_way_out():
+    memory = Slowness((Taken("polar", 12.5, 2), Taken("west", 3.0, 1)))
+    state = replace(started(FIVE), slowness=memory)
+    state = replace(state, script=replace(state.script, min_silos=4, colluders=1))
+    members = {member.silo: member for member in describe(state, {}).members}
+    polar, west = members["polar"], members["west"]
+    assert (polar.slow_seconds, polar.slow_budget, polar.lost_attempts) == (12.5, state.budget, 2)
+    assert (polar.set_aside, west.set_aside, west.lost_attempts, members["east"].slow_seconds) == (True, False, 1, 0.0)
+    assert "2 attempts have ended at its silence" in polar.why
+    assert "study forgive" in polar.why
+    metrics = Metrics()
+    describing.measure(metrics, [state])
+    for name, value in (("slow_seconds", 12.5), ("lost_attempts", 2.0)):
+        labels = {"study": state.script.study[:12], "silo": "polar"}
+        assert metrics.registry.get_sample_value(f"fedward_coordinator_silo_{name}", labels) == value
+
+
 def test_a_study_that_was_not_started():
     status = describe(create(started().script), {})
     assert (status.state, status.phase, status.round, status.rounds, status.attempt) == ("created", "", 0, 1, 0)
     assert (status.waiting_for, status.tensor) == ((), None)
-    assert status.members[0] == MemberStatus("north", "invited", "", 0.0)
+    assert seen(status.members[0]) == MemberStatus("north", "invited", "", 0.0)
 
 
 def test_every_silo_has_its_state():
@@ -65,7 +88,7 @@ def test_every_silo_has_its_state():
     state = feed(state, accept(state.round.place, "north"))
     state = feed(state, Passed(), now=LIMITS.offer)
     status = describe(state, {"south": 5.0})
-    assert status.members == (
+    assert tuple(map(seen, status.members)) == (
         MemberStatus("north", "active", "", 0.0),
         MemberStatus("south", "away", "", 5.0),
         MemberStatus("west", "left", "budget_spent: policy.budget is spent", 0.0),
@@ -78,7 +101,7 @@ def test_who_was_lost_is_shown_with_the_reason():
     state = until(started(FIVE), Phase.SIGN)
     state = feed(state, Restarted("west", "new"))
     status = describe(state, {})
-    assert status.members[-1] == MemberStatus("west", "lost", "west was restarted and has lost its keys", 0.0)
+    assert seen(status.members[-1]) == MemberStatus("west", "lost", "west was restarted and has lost its keys", 0.0)
     assert {member.state for member in status.members[:-1]} == {"active"}
     assert status.waiting_for == FIVE[:-1]
 
@@ -97,10 +120,12 @@ def test_who_is_late_is_lost_before_it_is_away():
     late = [event for event in wanted(state.round) if event.header.silo != "north"]
     state = feed(feed(state, *late), Passed(), now=LIMITS.train)
     assert state.away == ("north",)
-    assert describe(state, {}).members[1] == MemberStatus("north", "lost", "no gather from north within 100 s", 0.0)
+    assert seen(describe(state, {}).members[1]) == MemberStatus(
+        "north", "lost", "no gather from north within 100 s", 0.0
+    )
     state = until(state, Phase.OPEN)
     state = feed(state, *wanted(state.round))
-    assert describe(state, {}).members[1] == MemberStatus("north", "away", "", 0.0), "in the next round"
+    assert seen(describe(state, {}).members[1]) == MemberStatus("north", "away", "", 0.0), "in the next round"
 
 
 @pytest.mark.parametrize("state", [waiting(), pause(started(), "x", 1.0)[0], until(started(), Phase.GATHER)])

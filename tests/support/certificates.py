@@ -70,7 +70,7 @@ class Authority:
         Their files are taken away afterwards; who read them remembers what they said.
         """
         now = datetime.now(UTC)
-        with Register.open(self._root) as register:
+        with Register.open(self._root, authority.load(self._root, None).key) as register:
             take_back(register, uri, None, now, "left", now)
         lists = authority.publish(self._root)
         paths = [home / "crls.pem" for home in homes or self._folder.glob("coordinator-*")]
