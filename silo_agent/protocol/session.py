@@ -88,8 +88,9 @@ class Session:
                 ephemeral = EphemeralKey.restore(credential, study, stored.ephemeral)
                 return cls(study, credential, entropy, keep, ephemeral=ephemeral, stored=stored)
             except (SealError, DaciteError, ValueError) as fault:
+                mend = "check the disk; the round that is under way begins again with the new keys"
                 log.warning(
-                    "new keys are made; the round that is under way begins again", file=str(path), why=_kind(fault)
+                    "stored keys are not usable; new ones are made", file=str(path), why=_kind(fault), mend=mend
                 )
         return cls(study, credential, entropy, keep)
 

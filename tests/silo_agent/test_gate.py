@@ -812,6 +812,30 @@ def test_a_cosigner_tells_a_silo_that_lost_everything_and_it_stays_told(hospital
         hospital.start()
 
 
+def test_a_head_that_a_thief_made_up_stops_the_silo_only_until_the_root_has_dated_the_theft(
+    hospital, coordinator, monkeypatch
+):
+    hospital.contribute(hospital.order())
+    hospital.gate.keep_cosigned([cosign(hospital, coordinator)])
+    made_up = replace(hospital.gate.checkpoint(), head=EntryRef(99, "e" * 64), at="2020-01-01T00:00:00+00:00")
+    with pytest.raises(LedgerRolledBackError):
+        hospital.gate.keep_cosigned([cosigned(made_up, coordinator, hospital.credential)])
+    hospital.close()
+    with pytest.raises(LedgerRolledBackError):
+        hospital.start()
+    theft = datetime.now(UTC) - timedelta(minutes=1)
+    monkeypatch.setattr(Trust, "stolen", lambda _, pem: theft if pem == hospital.credential.certificate_pem else None)
+    hospital.start()
+    assert hospital.gate.evidence is None, "all that this key signed and the silo heard of since is no evidence"
+    monkeypatch.setattr(Trust, "stolen", lambda *_: None)
+    again = cosign(hospital, coordinator)
+    monkeypatch.setattr(Trust, "stolen", lambda _, pem: theft if pem == again.stated_certificate else None)
+    hospital.gate.keep_cosigned([again])
+    monkeypatch.setattr(Trust, "stolen", lambda *_: None)
+    hospital.restart()
+    assert hospital.gate.evidence.checkpoint == again.checkpoint, "the true head has taken the place of the made-up one"
+
+
 def test_only_others_cosign_and_only_this_ledger(hospital, coordinator, credentials, enrolled):
     own = cosign(hospital, credentials["north"])
     with pytest.raises(CosignError, match="cannot cosign the ledger of north"):

@@ -104,7 +104,8 @@ def test_a_file_of_another_version_gives_fresh_keys(stored, credentials, tmp_pat
     with capture_logs() as logs:
         after = stored()["north"].member
     assert after.public_key != before.public_key
-    assert [entry["event"] for entry in logs] == ["new keys are made; the round that is under way begins again"]
+    assert [entry["event"] for entry in logs] == ["stored keys are not usable; new ones are made"]
+    assert logs[0]["file"] == str(path)
     assert stored()["north"].member == after
 
 
