@@ -44,6 +44,18 @@ class Metrics:
             ["study"],
             registry=self.registry,
         )
+        self.slow = Gauge(
+            "fedward_coordinator_silo_slow_seconds",
+            "Seconds for which a study has waited for a silo beyond what was neutral.",
+            ["study", "silo"],
+            registry=self.registry,
+        )
+        self.silent = Gauge(
+            "fedward_coordinator_silo_lost_attempts",
+            "Attempts that ended at a silo's silence, as far as they are remembered.",
+            ["study", "silo"],
+            registry=self.registry,
+        )
         self.attempts = Counter(
             "fedward_coordinator_attempts_total",
             "Attempts at rounds that ended, by outcome.",

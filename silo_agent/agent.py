@@ -23,7 +23,7 @@ import structlog
 
 from crypto.entropy import Entropy
 from crypto.errors import CryptoError
-from policies.documents.study import Study, parse_study, require_bounds
+from policies.documents.study import BINARY, Study, parse_study, require_bounds
 from policies.errors import LedgerBusyError, LedgerRolledBackError, LedgerShortError, PolicyError
 from policies.os_errors import told
 from policies.plan import shapes
@@ -78,8 +78,12 @@ _OTHER = "fault"
 """The name of every other fault. Only the hospital's log says more."""
 _PUBLIC = (OutOfTurnError, CryptoError, Refused, SurvivorsError)
 """Faults whose messages tell the coordinator nothing that it does not know already."""
-_OF_HEADS = (CryptoError, ContentError, LearningError)
-"""Faults of the heads that another silo has solved. The attempt is not left then: a third silo may solve the sum."""
+_OF_A_PEER: dict[Task, tuple[type[Exception], ...]] = {
+    Task.ADOPT: (CryptoError, ContentError, LearningError),
+    Task.CATCH_UP: (CryptoError, ContentError, CatchUpError),
+}
+"""Faults of the heads that another silo has solved, or of the model that it has shared. The attempt is not left then: a
+third silo may solve the sum, or share."""
 _NOT_OPENED = ("opening", "this silo does not open the sum; see its log, and begin a new attempt")
 """All that anybody hears of a sum that was not opened. What is wrong with it would tell what is in it."""
 
@@ -388,7 +392,7 @@ class Agent:
         turn = turns.sit(running.turn, place)
         if turn.committed > self._state.committed(place.study):
             self._commit(running, place.study, turn.committed)
-        held = self._tasks.held(running.study, turn.committed) if turn.committed >= 0 else None
+        held = self._tasks.models.held(running.study, turn.committed) if turn.committed >= 0 else None
         if turn.committed >= 0 and held is None:
             log.error(
                 "the model or counts.json on the disk is not the one that was kept; a peer's are taken",
@@ -398,7 +402,7 @@ class Agent:
             turn = replace(turn, behind=True)
         running.model, running.digest = held or (running.begun or SharedModel.start(running.study), "")
         if not turn.behind:
-            self._tasks.model_path(place.study, place.round).unlink(missing_ok=True)
+            self._tasks.models.path(place.study, place.round).unlink(missing_ok=True)
         running.turn, running.total = turn, None
         self._keep(running)
 
@@ -406,7 +410,7 @@ class Agent:
         # The round of the metrics has no model of its own: the study's model stays that of the last training round.
         kept = min(round_number, running.study.rounds)
         self._state.commit(study, kept)
-        self._tasks.forget_steps(running.study, kept)
+        self._tasks.models.forget_steps(running.study, kept)
         self._state.forget_round(study, round_number)
         running.session.forget_attempt()
         self._metrics.round.labels(study[:12]).set(round_number)
@@ -457,7 +461,7 @@ class Agent:
         try:
             running.learner.require_files(begun=running.turn.finished >= 0)
             if running.turn.finished >= 0 and not running.turn.behind:
-                self._tasks.require_counts(running.study)
+                self._tasks.models.require_counts(running.study)
         finally:
             self._pad(running.study)
         return running
@@ -467,14 +471,17 @@ class Agent:
         self._journal.keep(running.study.digest, standing)
 
     def _want_personal(self, running: Running) -> None:
-        """Have the personal model trained, here only, once a round of the heads is finished and its end was reported.
+        """Have the process beside look at a finished round of the heads, here only, once its end was reported.
+
+        It warns the hospital's people and trains the personal model, if the study has one.
 
         A sealed step is no such round: the personal model would be trained once for each step of the shared one.
         """
         turn, study = running.turn, running.study
         finished = turn.place is not None and turn.finished == turn.place.round and turn.stage is Stage.REST
         trained = finished and 1 <= turn.finished <= study.rounds
-        if trained and study.personal is not None and shapes.head_round(study, turn.finished) is not None:
+        looks = study.personal is not None or study.data.label.count == BINARY
+        if trained and looks and shapes.head_round(study, turn.finished) is not None:
             self._personal(study, turn.finished)
 
     def _dispute(self, work: Work, place: Place, fault: Exception) -> None:
@@ -488,7 +495,7 @@ class Agent:
             why=self._told(fault),
             fault=_name(fault),
         )
-        if not (work.task is Task.ADOPT and isinstance(fault, _OF_HEADS)):
+        if not isinstance(fault, _OF_A_PEER.get(work.task, ())):
             self._abandon(place.study)
         name = _name(fault)
         explanation = sentence(str(fault)) if isinstance(fault, _PUBLIC) else "see the silo's log"

@@ -34,6 +34,8 @@ from support.studies import tiny_document, tiny_study
 
 STUDY = tiny_study()
 PLACE = Place(STUDY.digest, 0, 1)
+SIGNED = {"content": "c" * 64, "vouch": b"signed"}
+"""What a silo says of the model that it holds; `service` verifies it."""
 DATABASE_FULL = OperationalError("UPDATE", {}, OSError("disk full"))
 STRIDE = 3
 """Of the writes that fail, one in so many is taken: all of them take a minute."""
@@ -738,11 +740,13 @@ class Play:
             self.engine.confirm(silo, confirm(place, silo, Task.SIGN, work.tensor).confirm)
         elif work.task is Task.CATCH_UP:
             self.models[silo] = self.models[work.actor]
-            self.engine.confirm(silo, Confirm(place, work.task, model=self.models[silo]))
+            self.engine.confirm(silo, Confirm(place, work.task, model=self.models[silo], **SIGNED), b"certificate")
         elif work.task is not Task.WAIT:
-            if work.task is not Task.TAKE:
+            if work.task not in (Task.TAKE, Task.JUDGE):
                 self.models[silo] = f"{place.round} {place.attempt} {work.tensor} {work.task}"
-            self.engine.confirm(silo, Confirm(place, work.task, work.tensor, self.models[silo]))
+            signed = {} if work.task in (Task.TAKE, Task.VOID, Task.JUDGE) else SIGNED
+            said = Confirm(place, work.task, work.tensor, self.models[silo], **signed)
+            self.engine.confirm(silo, said, b"certificate")
 
     def give(self, silo, tensor, place):
         content = sealed(*announced(self.study, place.round, tensor))
@@ -901,7 +905,11 @@ def test_a_model_that_is_not_the_expected_one_ends_the_attempt_by_name(pair):
     status = pair.until(lambda s: s.phase == "catch_up")
     place = Place(pair.study.digest, status.round, status.attempt)
     pair.engine.confirm("west", Confirm(place, Task.CATCH_UP, model="something else"))
-    assert (pair.status.attempt, pair.status.phase) == (2, "offer")
+    assert (pair.status.attempt, pair.status.phase) == (1, "judge"), "nobody is blamed on one silo's word"
+    judges = pair.status.waiting_for
+    assert len(judges) == 1
+    pair.perform(judges[0])
+    assert (pair.status.attempt, pair.status.phase) == (2, "offer"), "who was to judge holds what was shared"
     assert states(pair.status)["west"] == "invited", "it is still part of the study, and present"
 
 

@@ -26,6 +26,8 @@ NAMES = {
     "fedward_coordinator_short": (),
     "fedward_coordinator_shortages": ("lack",),
     "fedward_coordinator_silo_last_seen_seconds": ("silo",),
+    "fedward_coordinator_silo_lost_attempts": ("study", "silo"),
+    "fedward_coordinator_silo_slow_seconds": ("study", "silo"),
     "fedward_coordinator_silos_away": ("study",),
     "fedward_coordinator_studies": ("state",),
     "fedward_coordinator_study_info": ("study", "name"),

@@ -953,8 +953,21 @@ def test_another_model_than_the_last_committed_one_ends_the_attempt(behind):
     late.do(late.poll())
     scene.play(lambda status: status.phase == "catch_up")
     late.confirm(Place(scene.study.digest, 1, 1), Task.CATCH_UP, model="another")
+    assert (scene.status().attempt, scene.status().phase) == (1, "judge")
+    scene.play(lambda status: status.phase != "judge")
     assert (scene.status().attempt, scene.status().state) == (2, "running")
     assert scene.play(lambda status: status.state != "running").state == "finished"
+
+
+def test_a_signature_over_another_content_than_was_stated_is_refused(behind):
+    scene, late = behind
+    late.do(late.poll())
+    scene.play(lambda status: status.phase == "catch_up")
+    place = Place(scene.study.digest, 1, 1)
+    other = late.vouched(0) | {"content": "e" * 64}
+    for fields in (other, late.vouched(1)):
+        with refused(Code.UNAUTHENTICATED, "does not fit"):
+            late.confirm(place, Task.CATCH_UP, **fields)
 
 
 # --- publishing -----------------------------------------------------------------------------------------------------

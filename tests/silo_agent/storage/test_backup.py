@@ -23,6 +23,7 @@ from crypto.entropy import SystemEntropy
 from crypto.pki.at_rest import FormerKey
 from crypto.pki.identity import Identity, Role
 from crypto.pki.key_files import new_key
+from crypto.pki.known_keys import KnownKeys, Shown, read_memory
 from policies.errors import LedgerBusyError, LedgerMissingError
 from policies.ledger.cosign import Cosigned
 from policies.ledger.events import EntryRef
@@ -204,6 +205,34 @@ def test_a_newer_or_equal_ledger_replaces_an_older_one_which_is_kept_aside(made,
     again = put_back(tmp_path / "newer", old)
     assert again.aside != done.aside
     assert head(old) == 3
+
+
+def known(folder, *keys):
+    """Let the silo meet south with these keys, one admission each; return all that it has met it with."""
+    path = StateFolder(folder).known_keys
+    memory = KnownKeys(path, keeps=True)
+    memory.begin(Identity(Role.SILO, "north"), "0" * 64, enrolled_before=True)
+    for key in keys:
+        memory.require_newest(Shown("fedward://silo/south", key * 64, 1, key * 64, named=True, made=None))
+    return "".join(one.key[0] for one in read_memory(path).pins["fedward://silo/south"])
+
+
+def test_the_keys_of_others_are_backed_up_and_none_is_forgotten(state, tmp_path):
+    known(state, "1")
+    path = tmp_path / "b.backup"
+    make_backup(state, path, version="1.0", day=DAY)
+    known(state, "2")
+    put_back(path, state)
+    assert known(state) == "12"
+    StateFolder(state).known_keys.write_bytes(b"damaged\n")
+    put_back(path, state)
+    assert known(state) == "1"
+
+
+def test_a_backup_of_a_version_that_knew_no_keys_takes_none_away(made, state):
+    known(state, "1")
+    put_back(made, state)
+    assert known(state) == "1"
 
 
 def test_whoever_has_withdrawn_stays_away_by_whichever_of_both_lists(state, tmp_path):
