@@ -11,12 +11,12 @@ from typing import Final, Literal
 
 from coordinator.core import study as studies
 from coordinator.core.events import Clear, Effect
-from coordinator.core.state import OVER, Round
+from coordinator.core.state import OVER, Phase, Round
 from coordinator.core.study import Life, Progress, Silo
 from coordinator.metrics import Metrics
 from coordinator.storage.shortage import Shortage
 from protos.bounds import sentence
-from protos.messages import Place
+from protos.messages import Place, Tensor
 from protos.status import MemberStatus, PhaseTime, StudyStatus
 
 _BRIEF = 200
@@ -112,6 +112,18 @@ def ended_attempt(
         return None
     further = after.round is not None and after.round.place.round > before.round.place.round
     return "committed" if further or after.life is Life.FINISHED else "aborted"
+
+
+def newly_signed(before: Progress, after: Progress) -> tuple[Place, Tensor, tuple[str, ...]] | None:
+    """Return the sum whose list of survivors enough silos have signed by this change, with that list; else None.
+
+    From here on silos may reveal, so the sum may be opened, whatever becomes of the attempt.
+    """
+    then, now = before.round, after.round
+    if then is None or now is None or then.place != now.place or then.tensor is None or then.phase is not Phase.SIGN:
+        return None
+    signed = any(one.opening for one in now.listed if one.tensor is then.tensor)
+    return (now.place, then.tensor, then.survivors) if signed and now.phase is not Phase.SIGN else None
 
 
 def measure(metrics: Metrics, all_studies: Collection[Progress]) -> None:

@@ -37,7 +37,17 @@ from coordinator.core.events import (
 from coordinator.core.round import OutOfTurnError
 from coordinator.core.state import OVER, Limits, Phase, Round
 from coordinator.core.study import Life, Progress, Script, StudyStateError
-from coordinator.describing import brief, describe, ended_attempt, ended_phases, in_sentences, measure, short, where
+from coordinator.describing import (
+    brief,
+    describe,
+    ended_attempt,
+    ended_phases,
+    in_sentences,
+    measure,
+    newly_signed,
+    short,
+    where,
+)
 from coordinator.errors import CoordinatorError
 from coordinator.institutions import one_of_each
 from coordinator.intake import Intake
@@ -108,10 +118,14 @@ class Engine:
         clock: Callable[[], float] = time.time,
         *,
         revoked: Callable[[bytes], bool] = lambda _: False,
+        summed: Callable[[Place, Tensor, tuple[str, ...]], object] = lambda *_: None,
     ) -> None:
-        """`revoked` says of a silo's certificate (PEM) whether it counts no more. The others do not wait for it."""
+        """`revoked` says of a silo's certificate (PEM) whether it counts no more. The others do not wait for it.
+
+        `summed` stores which silos are in a sum, once enough of them have signed its list.
+        """
         self._store, self._spool, self._metrics, self._clock = store, spool, metrics, clock
-        self._revoked = revoked
+        self._revoked, self._summed = revoked, summed
         self._intake = Intake(store, spool, metrics)
         self.shortages = Shortages(metrics)
         """What this machine lacks now. Whoever meets an error of the machine notes it here."""
@@ -127,8 +141,6 @@ class Engine:
         self._worker = ThreadPoolExecutor(1, "adding")
         self._stop = threading.Event()
         self._ticked = time.monotonic()
-        self.ticks = 0
-        """Turns of the clock so far that are over."""
         self._ticker = threading.Thread(target=self._tick, name="ticker", daemon=True)
 
     # --- life ---------------------------------------------------------------------------------------------------
@@ -236,6 +248,13 @@ class Engine:
         if progress is None or text is None or silo not in progress.script.silos:
             raise UnknownStudyError(study)
         return text
+
+    def studies_of(self, silo: str) -> tuple[list[Study], list[Study]]:
+        """Return the studies that invite a silo: those that run, and those that have ended."""
+        with self._changed:
+            mine = [one for one in self._progress.values() if silo in one.script.silos]
+            running = [self._study(one.script.study) for one in mine if one.life in studies.LIVE]
+            return running, [self._study(one.script.study) for one in mine if one.life in studies.OVER]
 
     def poll(self, silo: str, session: str, hold: float, wanted: Callable[[], bool] = lambda: True) -> Work:
         """Return what the silo must do next. Wait up to `hold` seconds for work, while it is `wanted`.
@@ -440,6 +459,8 @@ class Engine:
         after = in_sentences(after)
         times = ended_phases(before, after, effects, self._clock())
         published = (before.round.place, signed) if before.round and signed else None
+        if (signed_list := newly_signed(before, after)) is not None:
+            self._summed(*signed_list)
         self._store.save(after, times, published)
         for time_ in times:
             self._metrics.phase_seconds.labels(time_.phase).observe(time_.seconds)
@@ -515,7 +536,7 @@ class Engine:
                         # If the database fails now, the clock must not stop for good: the next tick tries again.
                         if self.shortages.note(error) is None:
                             log.exception("time could not pass", study=study)
-                self.ticks += 1
+                self._metrics.clock_turns.inc()
 
     def _try_again(self, key: str) -> None:
         """Do again what failed because this machine was short: a sum, or a write of the size of most."""

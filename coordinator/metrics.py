@@ -93,6 +93,11 @@ class Metrics:
             ["reason"],
             registry=self.registry,
         )
+        self.clock_turns = Counter(
+            "fedward_coordinator_clock_turns_total",
+            "Turns of the clock that ends phases: if they stop, no time passes for any study.",
+            registry=self.registry,
+        )
         self.short = Gauge(
             "fedward_coordinator_short",
             "What this machine lacks now: 1 for all studies together, and 1 for each study whose sum cannot be made.",

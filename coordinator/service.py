@@ -373,7 +373,8 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
         peers = self._engine.peers(silo, codec.place_from_wire(request.place))
         signed = codec.checkpoint_from_wire(request.statement)
         hold = _hold(request.hold_seconds)
-        cosigned = self._cosigning.state(silo, signed, peers, hold, context.is_active)
+        evidence = codec.cosignature_from_wire(request.evidence) if request.HasField("evidence") else None
+        cosigned = self._cosigning.state(silo, signed, peers, hold, context.is_active, evidence=evidence)
         self._caller.name(context)  # revoked while it waited
         return codec.cosigned_to_wire(cosigned)
 
@@ -384,7 +385,7 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
         given = codec.cosignature_from_wire(request.given) if request.HasField("given") else None
         asked = self._cosigning.witness(silo, given, _hold(request.hold_seconds), context.is_active)
         self._caller.name(context)  # revoked while it waited
-        return silo_pb2.WitnessReply(statement=None if asked is None else codec.checkpoint_to_wire(asked))
+        return codec.handed_to_wire(asked)
 
     def _alone(self, header: UploadHeader) -> _Slot:
         return _Slot(self._growing, self._guard, (header.place, header.slot, header.silo))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, TypeVar, cast
 
-from protos.checkpoints import Cosigned, CosignedCheckpoint, SignedCheckpoint
+from protos.checkpoints import Cosigned, CosignedCheckpoint, Handed, SignedCheckpoint
 from protos.messages import (
     AgreedFigure,
     Answer,
@@ -263,6 +263,22 @@ def cosignature_to_wire(cosigned: CosignedCheckpoint) -> silo_pb2.Countersignatu
 def cosignature_from_wire(wire: silo_pb2.Countersignature) -> CosignedCheckpoint:
     """Decode and validate."""
     return CosignedCheckpoint(checkpoint_from_wire(wire.stated), wire.certificate_pem, wire.signature)
+
+
+def handed_to_wire(handed: Handed | None) -> silo_pb2.WitnessReply:
+    """Encode; None if there is nothing to do."""
+    if handed is None:
+        return silo_pb2.WitnessReply()
+    evidence = None if handed.evidence is None else cosignature_to_wire(handed.evidence)
+    return silo_pb2.WitnessReply(statement=checkpoint_to_wire(handed.stated), evidence=evidence)
+
+
+def handed_from_wire(wire: silo_pb2.WitnessReply) -> Handed | None:
+    """Decode and validate."""
+    if not wire.HasField("statement"):
+        return None
+    evidence = cosignature_from_wire(wire.evidence) if wire.HasField("evidence") else None
+    return Handed(checkpoint_from_wire(wire.statement), evidence)
 
 
 def cosigned_to_wire(cosigned: Cosigned) -> silo_pb2.CountersignReply:

@@ -10,19 +10,22 @@ disputes come from a fixed set, and the personal model is trained by another pro
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import version
+from pathlib import Path
 
 import structlog
 
 from crypto.entropy import Entropy
 from crypto.errors import CryptoError
-from policies.documents.study import Study, parse_study, require_bounds
+from policies.documents.study import BINARY, Study, parse_study, require_bounds
 from policies.errors import LedgerBusyError, LedgerRolledBackError, LedgerShortError, PolicyError
+from policies.os_errors import told
 from policies.plan import shapes
 from policies.plan.release import plan as plan_of
 from policies.refusals import Reason, Refused
@@ -162,7 +165,7 @@ class Agent:
 
     def _bear(self, fault: Exception) -> None:
         """Say what the coordinator's answer was, once for each kind, and ask again after a wait. Raises `Stopped`."""
-        why = _for_log(fault)
+        why = self._told(fault)
         if why != self._said:
             self._said = why
             log.error("the coordinator's answer is of no use", fault=type(fault).__name__, why=why)
@@ -238,13 +241,13 @@ class Agent:
             log.warning("study refused", reason=refusal.reason, why=refusal.text)
             self._refuse(place, str(refusal.reason), refusal.text)
         except (UnknownDataError, DataAbsentError, LocalFileError) as fault:
-            log.warning("study refused", reason="no_data", why=_for_log(fault))
+            log.warning("study refused", reason="no_data", why=self._told(fault))
             self._refuse(place, "no_data", "this silo has no data for the study")
         except (CallRefused, Stopped, *_PASSING):
             raise
         except Exception as fault:  # noqa: BLE001  # as for tasks
             # Only the hospital's own log says what is wrong inside the hospital.
-            log.warning("study refused", reason=_name(fault), why=_for_log(fault))
+            log.warning("study refused", reason=_name(fault), why=self._told(fault))
             self._refuse(place, _name(fault), "see the log of this silo's agent")
         else:
             member = running.session.member
@@ -468,14 +471,17 @@ class Agent:
         self._journal.keep(running.study.digest, standing)
 
     def _want_personal(self, running: Running) -> None:
-        """Have the personal model trained, here only, once a round of the heads is finished and its end was reported.
+        """Have the process beside look at a finished round of the heads, here only, once its end was reported.
+
+        It warns the hospital's people and trains the personal model, if the study has one.
 
         A sealed step is no such round: the personal model would be trained once for each step of the shared one.
         """
         turn, study = running.turn, running.study
         finished = turn.place is not None and turn.finished == turn.place.round and turn.stage is Stage.REST
         trained = finished and 1 <= turn.finished <= study.rounds
-        if trained and study.personal is not None and shapes.head_round(study, turn.finished) is not None:
+        looks = study.personal is not None or study.data.label.count == BINARY
+        if trained and looks and shapes.head_round(study, turn.finished) is not None:
             self._personal(study, turn.finished)
 
     def _dispute(self, work: Work, place: Place, fault: Exception) -> None:
@@ -486,7 +492,7 @@ class Agent:
             tensor=work.tensor,
             round=place.round,
             attempt=place.attempt,
-            why=_for_log(fault),
+            why=self._told(fault),
             fault=_name(fault),
         )
         if not isinstance(fault, _OF_A_PEER.get(work.task, ())):
@@ -496,6 +502,19 @@ class Agent:
         if work.task is Task.OPEN:
             name, explanation = _NOT_OPENED
         self._client.confirm(Confirm(place, work.task, work.tensor, dispute=name, explanation=explanation))
+
+    def _told(self, fault: Exception) -> str:
+        """What the log says of a fault: nothing of a record, and no file's name that could have a patient's in it."""
+        if isinstance(fault, DataError):
+            return fault.summary  # its text quotes values
+        if isinstance(fault, (*FAULTS, UnknownDataError, CallRefused)):
+            return str(fault)
+        if isinstance(fault, OSError) and fault.errno is not None:
+            path = Path(os.fsdecode(fault.filename)) if isinstance(fault.filename, (str, bytes)) else None
+            own = path is not None and path.is_relative_to(self._state.folder)
+            where = f"{path}" if own else "a file that is not the agent's own"
+            return told(OSError(fault.errno, fault.strerror or "", where))
+        return type(fault).__name__
 
     def _abandon(self, study: str) -> None:
         running = self._running.get(study)
@@ -507,13 +526,6 @@ class Agent:
 def _tensors(study: Study) -> tuple[tuple[Tensor, ...], ...]:
     """What each round of a study sums."""
     return tuple(tuple(Tensor(release.tensor) for release in round_) for round_ in plan_of(study).rounds)
-
-
-def _for_log(fault: Exception) -> str:
-    """What the log says of a fault. A data fault's text quotes patients' values; its summary quotes none."""
-    if isinstance(fault, DataError):
-        return fault.summary
-    return str(fault) if isinstance(fault, (*FAULTS, UnknownDataError, CallRefused)) else type(fault).__name__
 
 
 def _name(fault: Exception) -> str:

@@ -5,9 +5,10 @@ roster. So nobody is charged for a draw that cannot be made. It reads public con
 who creates a study, and every silo, before it charges, call `require`; the study's schema does not, so that studies of
 earlier versions can still be read.
 
-The noise lies between two bounds, in steps of the grid. Above `LEAST_SIGMA` a sum of up to 1,000 discrete Gaussians is
-one discrete Gaussian to within 1e-60 (Kairouz, Liu, Steinke 2021, Theorem 5: 10 sum_k exp(-2 pi^2 sigma^2 k/(k+1))), so
-the accountant's Gaussian covers it. Above `MOST_SIGMA` the exact sampler's integers would overflow.
+A share of noise has at least `LEAST_SIGMA` steps of the grid. Above it a sum of up to 1,000 discrete Gaussians is one
+discrete Gaussian to within 1e-60 (Kairouz, Liu, Steinke 2021, Theorem 5: 10 sum_k exp(-2 pi^2 sigma^2 k/(k+1))), so the
+accountant's Gaussian covers it. Noise that is too large to be drawn cannot be stated: 1e6 on the finest grid, that of a
+sealed step, is less than the sampler's 2^40 steps. The noise of the encoder's own updates is drawn without a grid.
 
 The rooms `crypto` and `policies` do not know each other; a test compares `limit` with the ring's.
 """
@@ -25,7 +26,6 @@ from policies.refusals import Reason, Refused, Why
 
 FINEST: Final = 2.0**-16
 LEAST_SIGMA: Final = 4.0
-MOST_SIGMA: Final = 2.0**40
 SEALED_NORM: Final = 1 << 20
 """L: the largest norm of a patient's integers in a sealed step, whose grid is 1 / L (docs/design/noise.md)."""
 _MOST_VALUE, _MOST_SUM = 1 << 30, 1 << 35
@@ -96,40 +96,30 @@ def _faults(study: Study) -> Iterator[str]:
 
 
 def _fault(study: Study, release: Release, field: str, step: float) -> Iterator[str]:
-    """What is wrong with a noise, and what to write: the largest roster has the smallest shares, the least the largest.
-
-    The encoder's own updates need no fitness: their noise is not drawn on a grid.
-    """
-    smallest, largest = _sigma(study, release, step, len(study.silos)), _sigma(study, release, step, study.min_silos)
-    patients, silos = study.privacy.max_patients, len(study.silos)
-    there = f"study.{field} is {release.noise:g}; on the grid of {step:g} that study.privacy.max_patients {patients:,}"
-    there += f" and {silos} study.silos give, "
-    if not smallest >= LEAST_SIGMA:
-        wanted = _rounded_up(release.noise * LEAST_SIGMA / smallest)
-        yield (
-            f"{there}a silo's noise has a deviation of {smallest:.2g} steps, and {LEAST_SIGMA:g} are needed. Set"
-            f" study.{field} to {wanted:g} or more{_fewer(study, release)}"
-        )
-    elif not largest <= MOST_SIGMA:
-        wanted = release.noise * MOST_SIGMA / largest * 0.99
-        yield (
-            f"{there}a silo's noise has a deviation of {largest:.2g} steps, and {MOST_SIGMA:.2g} can be drawn. Set"
-            f" study.{field} to {wanted:.3g} or less"
-        )
+    """What is wrong with a noise, and what to write."""
+    sigma = _sigma(study, release, step)
+    if sigma >= LEAST_SIGMA:
+        return
+    yield (
+        f"study.{field} is {release.noise:g}; on the grid of {step:g} that study.privacy.max_patients"
+        f" {study.privacy.max_patients:,} and {len(study.silos)} study.silos give, a silo's noise has a deviation of"
+        f" {sigma:.2g} steps, and {LEAST_SIGMA:g} are needed. Set study.{field} to"
+        f" {_rounded_up(release.noise * LEAST_SIGMA / sigma):g} or more{_fewer(study, release)}"
+    )
 
 
-def _sigma(study: Study, release: Release, step: float, silos: int) -> float:
-    """Deviation of a share in steps of the grid, in a sum of so many silos."""
+def _sigma(study: Study, release: Release, step: float) -> float:
+    """Deviation of a share in steps of the grid, in the largest roster, which has the smallest shares."""
     shared, colluders = study.privacy.mode == "distributed", study.privacy.colluders
-    return share_sd(release, distributed=shared, silos=silos, colluders=colluders, step=step) / step
+    return share_sd(release, distributed=shared, silos=len(study.silos), colluders=colluders, step=step) / step
 
 
 def _fewer(study: Study, release: Release) -> str:
     """The largest `max_patients` with which the noise would do, as the end of a sentence; nothing if there is none."""
     step, half = FINEST, limit(len(study.silos)) // 2
-    if release.tensor == "encoder" or _sigma(study, release, step, len(study.silos)) < LEAST_SIGMA:
+    if release.tensor == "encoder" or _sigma(study, release, step) < LEAST_SIGMA:
         return ""
-    while _sigma(study, release, 2.0 * step, len(study.silos)) >= LEAST_SIGMA:
+    while _sigma(study, release, 2.0 * step) >= LEAST_SIGMA:
         step *= 2.0
     return f", or study.privacy.max_patients to {int(step * half):,} or less"
 

@@ -326,14 +326,16 @@ class LatestCountersignaturesRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class CountersignRequest(_message.Message):
-    __slots__ = ("place", "statement", "hold_seconds")
+    __slots__ = ("place", "statement", "hold_seconds", "evidence")
     PLACE_FIELD_NUMBER: _ClassVar[int]
     STATEMENT_FIELD_NUMBER: _ClassVar[int]
     HOLD_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    EVIDENCE_FIELD_NUMBER: _ClassVar[int]
     place: _common_pb2.Place
     statement: SignedStatement
     hold_seconds: float
-    def __init__(self, place: _Optional[_Union[_common_pb2.Place, _Mapping]] = ..., statement: _Optional[_Union[SignedStatement, _Mapping]] = ..., hold_seconds: _Optional[float] = ...) -> None: ...
+    evidence: Countersignature
+    def __init__(self, place: _Optional[_Union[_common_pb2.Place, _Mapping]] = ..., statement: _Optional[_Union[SignedStatement, _Mapping]] = ..., hold_seconds: _Optional[float] = ..., evidence: _Optional[_Union[Countersignature, _Mapping]] = ...) -> None: ...
 
 class CountersignReply(_message.Message):
     __slots__ = ("coordinator", "peer")
@@ -352,7 +354,9 @@ class WitnessRequest(_message.Message):
     def __init__(self, given: _Optional[_Union[Countersignature, _Mapping]] = ..., hold_seconds: _Optional[float] = ...) -> None: ...
 
 class WitnessReply(_message.Message):
-    __slots__ = ("statement",)
+    __slots__ = ("statement", "evidence")
     STATEMENT_FIELD_NUMBER: _ClassVar[int]
+    EVIDENCE_FIELD_NUMBER: _ClassVar[int]
     statement: SignedStatement
-    def __init__(self, statement: _Optional[_Union[SignedStatement, _Mapping]] = ...) -> None: ...
+    evidence: Countersignature
+    def __init__(self, statement: _Optional[_Union[SignedStatement, _Mapping]] = ..., evidence: _Optional[_Union[Countersignature, _Mapping]] = ...) -> None: ...

@@ -75,7 +75,12 @@ class Membership:
         This silo's certificate may be older in it than now, if it was renewed since.
         """
         if self.own not in (replace(one, certificate_pem=self.own.certificate_pem) for one in self.members):
-            msg = "the roster does not hold this silo's own key; the coordinator's roster cannot be trusted"
+            msg = "the roster does not hold this silo's own key, nor its name; begin a new attempt"
+            if self.own.silo in {one.silo for one in self.members}:
+                msg = (
+                    "the roster holds another key than this silo has now: its stored keys were lost since it took its"
+                    " seat (its log then names the file), or the coordinator has changed them; begin a new attempt"
+                )
             raise SealError(msg)
         roster = Roster(
             self._study,

@@ -195,7 +195,19 @@ class SealedRows:
 
     @property
     def _name(self) -> str:
-        return f"rows of {self._folder.path.name}"
+        return _purpose(self._folder)
+
+
+def kept_rows(files: StateFolder, holder: Callable[[], Holder]) -> Iterator[bytes]:
+    """What every study keeps, for whoever only reads: nothing is made, and no key is needed if nothing is kept.
+
+    Raises `SealError`, OSError, and what `holder` raises.
+    """
+    studies = files.path / "studies"
+    for folder in map(StudyFolder, sorted(studies.iterdir()) if studies.exists() else ()):
+        if folder.rows.exists():
+            key = Vault(holder(), _purpose(folder), SystemEntropy()).open(folder.row_key.read_bytes())
+            yield sealed_file.open_sealed(key, _purpose(folder), folder.rows.read_bytes())
 
 
 def rows_of(folder: StudyFolder, credential: Holder, entropy: Entropy) -> SealedRows:

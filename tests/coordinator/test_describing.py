@@ -11,7 +11,16 @@ from coordinator.core.events import Passed, Restarted, Returned, Stopped
 from coordinator.core.slowness import Slowness, Taken
 from coordinator.core.state import Loss, Phase
 from coordinator.core.study import Life, Script, advance, create, pause, resume, start
-from coordinator.describing import brief, describe, ended_attempt, ended_phases, in_sentences, measure, where
+from coordinator.describing import (
+    brief,
+    describe,
+    ended_attempt,
+    ended_phases,
+    in_sentences,
+    measure,
+    newly_signed,
+    where,
+)
 from coordinator.metrics import Metrics
 from coordinator.work import work_in
 from protos.bounds import MAX_SENTENCE, sentence
@@ -229,3 +238,22 @@ def test_a_silo_s_long_text_does_not_reach_the_work_of_others():
     state = replace(reviled(), life=Life.ABORTED)
     for silo in SILOS:
         assert len(work_in(state, silo, told=False).why) <= MAX_SENTENCE
+
+
+def test_a_list_is_told_once_enough_silos_have_signed_it_and_in_no_other_change():
+    state, told = until(started(), Phase.SIGN), []
+    place, tensor, survivors = state.round.place, state.round.tensor, state.round.survivors
+    for event in wanted(state.round):
+        after, _ = advance(state, event, 0.0)
+        told.append(newly_signed(state, after))
+        state = after
+    assert state.round.phase is not Phase.SIGN
+    assert told[-1] == (place, tensor, survivors)
+    assert set(told[:-1]) <= {None}
+    while state.round.place == place and state.round.tensor is tensor:
+        for event in wanted(state.round):
+            after, _ = advance(state, event, 0.0)
+            assert newly_signed(state, after) is None
+            state = after
+    begun = until(started(), Phase.SIGN)
+    assert newly_signed(begun, feed(begun, Stopped("x"))) is None

@@ -98,7 +98,7 @@ class LocalClient:
         self.calls.append("cosigned")
         return tuple(self.told)
 
-    def cosign(self, place: Place, stated: SignedCheckpoint) -> Cosigned:
+    def cosign(self, place: Place, stated: SignedCheckpoint, _: CosignedCheckpoint | None = None) -> Cosigned:
         """The coordinator signs, and the next silo that is connected."""
         self.calls.append("cosign")
         self.stated.append((place, stated))

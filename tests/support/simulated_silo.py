@@ -106,7 +106,7 @@ class _Client:
     def signed(self, checkpoint: bytes) -> SignedCheckpoint:
         return SignedCheckpoint(checkpoint, self.silo.credential.certificate_pem, self.sign(checkpoint))
 
-    def cosign(self, _place: Place, stated: SignedCheckpoint) -> Cosigned:
+    def cosign(self, _place: Place, stated: SignedCheckpoint, _: CosignedCheckpoint | None = None) -> Cosigned:
         hub, peer = self.silo.cosigners
         return Cosigned(witnessed(stated, hub), witnessed(stated, peer))
 
@@ -209,6 +209,9 @@ class _Learner:
     folder: Path
 
     def rehearse(self) -> None:
+        return
+
+    def require_files(self, *, begun: bool) -> None:
         return
 
     def read(self) -> None:

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from crypto.stream import KeyStream
-from policies.plan.grids import MOST_SIGMA
 
+MAX_SIGMA = 2.0**40
 _UNDECIDED = 2.0**-40
 """Far above the float64 error of exp(-gamma) and of a 64-bit uniform. Both are below 2^-46 for the gammas used here."""
 _NORMALS = 4
@@ -35,7 +35,7 @@ def discrete_gaussian(stream: KeyStream, sigma: float, n: int) -> NDArray[np.int
     Uses rejection from a discrete Laplace of scale t = floor(sigma) + 1 (Algorithm 3). Raises ValueError for another
     sigma.
     """
-    if not 0.0 < sigma <= MOST_SIGMA:
+    if not 0.0 < sigma <= MAX_SIGMA:
         msg = f"sigma must lie in (0, 2^40], not {sigma}"
         raise ValueError(msg)
     scale = math.floor(sigma) + 1

@@ -14,8 +14,9 @@ from policies.plan.release import noise_field, plan
 from policies.refusals import Reason, Refused
 from silo_agent.learning.contributions.drawing import Grid
 from silo_agent.learning.private import dpsgd
-from silo_agent.learning.private.noise import discrete_gaussian
+from silo_agent.learning.private.noise import MAX_SIGMA, discrete_gaussian
 from silo_agent.learning.private.release import share_sd
+from support.releases import a_release
 
 NOISES = ["privacy.count_noise", "heads.pooled_noise", "heads.domain_noise", "evaluation.noise"]
 CALIBRATED = {"heads.calibration": "pooled", "heads.calibration_noise": 5e4}
@@ -93,14 +94,43 @@ def test_a_study_passes_exactly_if_a_silo_can_draw_all_of_its_noises(make_study,
         for release in releases
         for size in (least, silos)
     ]
-    fit = min(sigmas) >= grids.LEAST_SIGMA and max(sigmas) <= grids.MOST_SIGMA
-    assert fit == (not list(grids.faults(study)))
+    assert max(sigmas) < MAX_SIGMA
+    assert (min(sigmas) >= grids.LEAST_SIGMA) == (not list(grids.faults(study)))
     assert {noise_field(study, 0, "counts"), noise_field(study, study.rounds, "heads")} <= set(NOISES)
 
 
-@pytest.mark.parametrize("sigma", [grids.LEAST_SIGMA, grids.MOST_SIGMA])
-def test_both_ends_can_be_drawn(sigma):
-    assert len(discrete_gaussian(KeyStream(bytes(32), b"ends"), sigma, 3)) == 3
+def test_what_counts_is_the_largest_roster(make_study):
+    """Of 128 silos 65 may do. A noise that only they could draw is refused, for a roster of all is offered first."""
+    distributed = {"privacy.mode": "distributed", "privacy.colluders": 1}
+    wanted = {size: grids.LEAST_SIGMA * 0.0625 * (size - 2) ** 0.5 / (1 + 0.0625 * 2) for size in (65, 128)}
+    between = {"min_silos": 65, "privacy.count_noise": (wanted[65] + wanted[128]) / 2} | distributed
+    assert "study.privacy.count_noise" in refused(wide(make_study, between))
+    grids.require(wide(make_study, between | {"privacy.count_noise": wanted[128] * 1.05}))
+
+
+def test_the_steps_of_an_encoder_have_the_grid_of_their_integers(make_study):
+    """It is fine: every noise that a study may state lies above the least. A coarser one would be refused."""
+    sealed = {"encoder.sealed_steps": True, "encoder.sealing": "ring64", "encoder.sampling_rate": 1.0}
+    least = make_study(sealed | {"encoder.noise": 1e-3, "privacy.max_patients": 1000})
+    grids.require(least)
+    with pytest.MonkeyPatch.context() as coarse:
+        coarse.setattr(grids, "SEALED_NORM", 1 << 10)
+        assert "study.encoder.noise is 0.001" in refused(least)
+
+
+def test_the_least_deviation_makes_a_sum_of_shares_one_discrete_gaussian():
+    """Theorem 5 of Kairouz, Liu, Steinke 2021, for 1,000 shares."""
+    sums = (math.exp(-2 * math.pi**2 * grids.LEAST_SIGMA**2 * k / (k + 1)) for k in range(1, 1000))
+    assert 10 * math.fsum(sums) < 1e-60
+
+
+def test_both_ends_can_be_drawn():
+    """The largest noise that a study may state, on the finest grid, of an encoder of a hundred million weights."""
+    largest = grids.share_sd(
+        a_release(noise=1e6, values=10**8), distributed=False, silos=2, colluders=0, step=1 / grids.SEALED_NORM
+    )
+    for sigma in (grids.LEAST_SIGMA, largest * grids.SEALED_NORM):
+        assert len(discrete_gaussian(KeyStream(bytes(32), b"ends"), sigma, 3)) == 3
 
 
 @given(st.integers(1, 256))
