@@ -15,7 +15,7 @@ from dataclasses import replace
 import structlog
 
 from coordinator import publishing
-from coordinator.aggregation import add_contents
+from coordinator.adding import make_sum
 from coordinator.core import study as studies
 from coordinator.core.events import (
     Add,
@@ -37,24 +37,36 @@ from coordinator.core.events import (
 from coordinator.core.round import OutOfTurnError
 from coordinator.core.state import OVER, Limits, Phase, Round
 from coordinator.core.study import Life, Progress, Script, StudyStateError
-from coordinator.describing import brief, describe, ended_attempt, ended_phases, in_sentences, measure, where
+from coordinator.describing import (
+    brief,
+    describe,
+    ended_attempt,
+    ended_phases,
+    in_sentences,
+    measure,
+    newly_signed,
+    short,
+    where,
+)
 from coordinator.errors import CoordinatorError
 from coordinator.institutions import one_of_each
 from coordinator.intake import Intake
 from coordinator.metrics import Metrics
-from coordinator.storage.spool import SUM_FILE, Spool
+from coordinator.shortages import MACHINE, Shortages
+from coordinator.storage.shortage import shortage_of
+from coordinator.storage.spool import Spool
 from coordinator.storage.store import Store
 from coordinator.work import check_fetch, check_present, check_upload, work_in
+from crypto.secagg.holding import FalseNote
 from policies.documents.study import Study, parse_study, read_stored, require_bounds
-from policies.plan import quorum
+from policies.plan import grids, quorum
 from policies.plan.release import plan
 from policies.refusals import Refused
 from protos.chunks import ChunkList
 from protos.messages import (
-    SUM,
     Answer,
     Confirm,
-    Part,
+    Note,
     Place,
     SignedPublication,
     StudyResults,
@@ -106,11 +118,21 @@ class Engine:
         clock: Callable[[], float] = time.time,
         *,
         revoked: Callable[[bytes], bool] = lambda _: False,
+        summed: Callable[[Place, Tensor, tuple[str, ...]], object] = lambda *_: None,
     ) -> None:
-        """`revoked` says of a silo's certificate (PEM) whether it counts no more. The others do not wait for it."""
+        """`revoked` says of a silo's certificate (PEM) whether it counts no more. The others do not wait for it.
+
+        `summed` stores which silos are in a sum, once enough of them have signed its list.
+        """
         self._store, self._spool, self._metrics, self._clock = store, spool, metrics, clock
-        self._revoked = revoked
+        self._revoked, self._summed = revoked, summed
         self._intake = Intake(store, spool, metrics)
+        self.shortages = Shortages(metrics)
+        """What this machine lacks now. Whoever meets an error of the machine notes it here."""
+        self._held: dict[str, float] = {}
+        """Since when no time passes for a study, because this machine is short."""
+        self._again: dict[str, Add] = {}
+        """The sums that could not be made, by study."""
         self._changed = threading.Condition(threading.RLock())
         self._progress = {progress.script.study: in_sentences(progress) for progress in store.load()}
         self._studies: dict[str, Study] = {}
@@ -126,14 +148,14 @@ class Engine:
         """Resume all studies that were running, and start their clocks. One that cannot go on ends by name."""
         with self._changed:
             self._bring_up_to_date()
-            live = [progress for progress in self._progress.values() if progress.life in studies.LIVE]
-            self._spool.sweep([progress.round.place for progress in live if progress.round])
-            for progress in live:
+            self._sweep()
+            for progress in [progress for progress in self._progress.values() if progress.life in studies.LIVE]:
                 self._commit(progress, *studies.restart_clock(progress, self._clock()))
                 round_ = progress.round
                 if round_ is not None and round_.phase is Phase.ADD:
                     self._perform(Add(round_.place, round_.tensors[round_.cursor], round_.survivors))
             self._measure()
+        self._worker.submit(lambda: None).result()  # so that its thread is there when there are too many others
         self._ticker.start()
 
     def passes(self) -> bool:
@@ -175,6 +197,11 @@ class Engine:
         """Go on with a study that is paused or waits for silos."""
         self._command(wanted, studies.resume)
 
+    def forgive(self, wanted: str, silo: str) -> None:
+        """Forget what waiting for a silo has cost a study."""
+        self._command(wanted, lambda progress, _: studies.forgive(progress, silo))
+        log.info("silo forgiven", study=wanted, silo=silo)
+
     def abort_study(self, wanted: str, reason: str) -> None:
         """Stop a study for good."""
         self._command(wanted, lambda progress, now: studies.abort(progress, reason, now))
@@ -184,13 +211,13 @@ class Engine:
         with self._changed:
             progress = self._find(wanted)
             study = progress.script.study
-            described = describe(progress, self._seen)
+            described = self._described(progress)
             return replace(described, times=self._store.times(study), uploads=self._store.uploads(study))
 
     def statuses(self) -> list[StudyStatus]:
         """Return the status of all studies, without their histories."""
         with self._changed:
-            return [brief(describe(progress, self._seen)) for progress in self._progress.values()]
+            return [brief(self._described(progress)) for progress in self._progress.values()]
 
     def results(self, wanted: str) -> StudyResults:
         """Return what a finished study has published. Raises `StudyStateError` if it is not finished or has none."""
@@ -221,6 +248,13 @@ class Engine:
         if progress is None or text is None or silo not in progress.script.silos:
             raise UnknownStudyError(study)
         return text
+
+    def studies_of(self, silo: str) -> tuple[list[Study], list[Study]]:
+        """Return the studies that invite a silo: those that run, and those that have ended."""
+        with self._changed:
+            mine = [one for one in self._progress.values() if silo in one.script.silos]
+            running = [self._study(one.script.study) for one in mine if one.life in studies.LIVE]
+            return running, [self._study(one.script.study) for one in mine if one.life in studies.OVER]
 
     def poll(self, silo: str, session: str, hold: float, wanted: Callable[[], bool] = lambda: True) -> Work:
         """Return what the silo must do next. Wait up to `hold` seconds for work, while it is `wanted`.
@@ -260,10 +294,22 @@ class Engine:
         with self._changed:
             self._round(place)
             signed = publishing.accept(self._study(place.study), silo, confirm, certificate_pem)
-            self._apply(self._progress[place.study], Confirmed(silo, confirm), signed)
+            self._apply(self._progress[place.study], Confirmed(silo, confirm, certificate_pem), signed)
         if confirm.dispute:
             said = {"task": confirm.task, "tensor": confirm.tensor, "dispute": confirm.dispute}
             log.warning("disputed", silo=silo, **where(place), **said, why=confirm.explanation)
+
+    def judged(self, place: Place) -> FalseNote | None:
+        """Return what a silo signs that finds the current shared model false; None if none is judged now.
+
+        Raises `OutOfTurnError`.
+        """
+        with self._changed:
+            round_ = self._round(place)
+            if round_.phase is not Phase.JUDGE:
+                return None
+            sha256 = next(part.sha256 for part in round_.parts if part.kind == Note.MODEL)
+            return FalseNote(place.study, place.round, place.attempt, round_.actor, sha256)
 
     def expect(self, header: UploadHeader) -> None:
         """Refuse an upload that no phase waits for, or whose size is not the size in this study."""
@@ -328,6 +374,13 @@ class Engine:
             return check_fetch(self._round(place), silo, tensor, kind, of_silo)
 
     # --- inside -------------------------------------------------------------------------------------------------
+    def _sweep(self) -> None:
+        live = [progress for progress in self._progress.values() if progress.life in studies.LIVE]
+        self._spool.sweep([progress.round.place for progress in live if progress.round])
+
+    def _described(self, progress: Progress) -> StudyStatus:
+        return short(describe(progress, self._seen), self.shortages.standing(progress.script.study))
+
     def _find(self, wanted: str) -> Progress:
         found = [p for p in self._progress.values() if p.script.name == wanted or p.script.study.startswith(wanted)]
         if not wanted or len(found) != 1:
@@ -406,6 +459,8 @@ class Engine:
         after = in_sentences(after)
         times = ended_phases(before, after, effects, self._clock())
         published = (before.round.place, signed) if before.round and signed else None
+        if (signed_list := newly_signed(before, after)) is not None:
+            self._summed(*signed_list)
         self._store.save(after, times, published)
         for time_ in times:
             self._metrics.phase_seconds.labels(time_.phase).observe(time_.seconds)
@@ -427,33 +482,32 @@ class Engine:
             self._worker.submit(self._add, effect)
 
     def _add(self, effect: Add) -> None:
-        """Add contributions. Runs on the worker thread."""
-        place, slot = effect.place, str(effect.tensor)
+        """Add contributions. Runs on the worker thread. If this machine is short, the same is done again later."""
+        place = effect.place
         try:
-            target = self._spool.partial(place, slot, SUM_FILE)
-            kind, digests = plan(self._study(place.study)).ring(effect.tensor), self._store.digests(place, slot)
-            paths = [self._spool.complete(place, slot, silo) for silo in effect.silos]
-            add_contents(paths, [digests[silo] for silo in effect.silos], kind, target)
-            chunks = ChunkList.of(target)
-            total = Part(SUM, "", chunks.size, chunks.digest)
-            self._spool.keep_chunk_list(self._spool.chunks(place, slot, SUM_FILE), chunks)
-            self._spool.publish(target, self._spool.complete(place, slot, SUM_FILE))
-            self._at(place, Added(total))
-        except OutOfTurnError:
-            self._not_wanted(place)
-        except Exception as error:
-            # A sum that cannot be made must end the attempt with a reason, not leave it hanging. Silos must not see
-            # our paths.
-            reason = error.strerror if isinstance(error, OSError) else error
-            log.exception("adding failed", **where(place))
+            with self._changed:
+                self._round(place)
+                study = self._study(place.study)
             try:
-                self._at(place, Stopped(f"adding {slot} failed: {reason}"))
-            except OutOfTurnError:
-                self._not_wanted(place)
-
-    def _not_wanted(self, place: Place) -> None:
-        log.info("sum not wanted any more", **where(place))
-        self._spool.clear(place)
+                event: Event = Added(make_sum(self._store, self._spool, study, effect))
+            except Exception as error:
+                if shortage_of(error) is not None:
+                    raise
+                # A sum that cannot be made must end the attempt with a reason, not leave it hanging. Silos must not
+                # see our paths.
+                reason = error.strerror if isinstance(error, OSError) else error
+                log.exception("adding failed", **where(place))
+                event = Stopped(f"adding {effect.tensor} failed: {reason}")
+            self._at(place, event)
+        except OutOfTurnError:
+            log.info("sum not wanted any more", **where(place))
+            self._spool.clear(place)
+        except Exception as error:
+            self._again[place.study] = effect
+            if self.shortages.note(error, place.study) is not None:
+                return
+            log.exception("adding failed", **where(place))
+        self.shortages.over(place.study)
 
     def _notice(self, silo: str, session: str) -> None:
         """Note that a silo polls. It is not away, but it may have lost its keys."""
@@ -471,16 +525,49 @@ class Engine:
 
     def _tick(self) -> None:
         while not self._stop.wait(TICK_SECONDS):
+            for key in self.shortages.due():
+                self._try_again(key)
             with self._changed:
                 self._ticked = time.monotonic()
-                for progress in list(self._progress.values()):
-                    if progress.life is Life.RUNNING:
-                        try:
-                            self._apply(progress, Passed())
-                            self._leave_behind(self._progress[progress.script.study])
-                        except Exception:
-                            # If the database fails now, the clock must not stop for good: the next tick tries again.
-                            log.exception("time could not pass", study=progress.script.study)
+                for study in list(self._progress):
+                    try:
+                        self._pass(study)
+                    except Exception as error:
+                        # If the database fails now, the clock must not stop for good: the next tick tries again.
+                        if self.shortages.note(error) is None:
+                            log.exception("time could not pass", study=study)
+                self._metrics.clock_turns.inc()
+
+    def _try_again(self, key: str) -> None:
+        """Do again what failed because this machine was short: a sum, or a write of the size of most."""
+        if key != MACHINE:
+            effect = self._again.pop(key, None)
+            if effect is not None:
+                self._worker.submit(self._add, effect)
+            return
+        try:
+            self._store.probe()
+            self._spool.probe()
+        except Exception as error:
+            if self.shortages.note(error) is not None:
+                return
+            log.exception("the machine cannot be tried")
+        self.shortages.over()
+        with self._changed:  # what could not be deleted meanwhile
+            self._sweep()
+
+    def _pass(self, study: str) -> None:
+        """Let time pass for a study, unless this machine is short. The time of a shortage is given back."""
+        progress = self._progress[study]
+        if progress.life is Life.RUNNING and self.shortages.standing(study) is not None:
+            self._held.setdefault(study, self._clock())
+            return
+        if study in self._held:
+            self._commit(progress, *studies.credit(progress, self._held[study], self._clock()))
+            del self._held[study]
+        if progress.life is Life.RUNNING:
+            self._apply(self._progress[study], Passed())
+            self._leave_behind(self._progress[study])
 
     def _leave_behind(self, progress: Progress) -> None:
         """Have nobody wait for a silo of the roster whose certificate was revoked meanwhile."""
@@ -507,6 +594,7 @@ class Engine:
 
 
 def _require_bounds(study: Study) -> None:
-    """Raise `Refused` if a constant of the study is out of bounds, or if too few silos could open its sums."""
+    """Raise `Refused` if a constant is out of bounds, if too few silos could open a sum, if noise misses its grid."""
     require_bounds(study)
     quorum.require(study)
+    grids.require(study)

@@ -28,23 +28,36 @@ from coordinator.door.sparing import Sparing
 from coordinator.engine import Engine, UnknownStudyError
 from coordinator.errors import CoordinatorError
 from coordinator.metrics import Metrics
+from coordinator.shortages import Shortages
 from coordinator.storage.spool import Spool, SpoolFullError
 from coordinator.storage.store import ContentConflictError, StudyExistsError
 from crypto.errors import CertificateError, CryptoError, FrameError, SignatureRefused
 from crypto.pki.identity import Role
+from crypto.secagg.holding import Holding
 from crypto.secagg.voids import Void
 from policies.errors import CosignError, LedgerRolledBackError
 from policies.refusals import Refused
 from protos import codec
 from protos.bounds import sentence
 from protos.chunks import ChunkList, read_chunks
-from protos.messages import MAX_CHUNK, PROTOCOL, Member, MessageError, Publication, Task, UploadHeader, require_text
+from protos.messages import (
+    MAX_CHUNK,
+    PROTOCOL,
+    Member,
+    MessageError,
+    Publication,
+    Task,
+    UploadHeader,
+    require_name,
+    require_text,
+)
 from protos.v1 import operator_pb2, operator_pb2_grpc, silo_pb2, silo_pb2_grpc
 
 log = structlog.get_logger()
 HEARTBEAT_SECONDS = 10.0
 MAX_HOLD_SECONDS = 20.0
 R = TypeVar("R")
+_OPERATOR = f"{Role.OPERATOR}/"
 
 
 class ResumeError(CoordinatorError):
@@ -78,6 +91,7 @@ class Refusals:
     trust: RememberingTrust
     metrics: Metrics
     connections: Connections
+    shortages: Shortages
     sparing: Sparing = field(default_factory=Sparing)
 
     def end(self, context: grpc.ServicerContext, error: Exception, call: str) -> NoReturn:
@@ -85,18 +99,32 @@ class Refusals:
         if isinstance(error, grpc.RpcError):
             raise error  # the caller has gone, or the door has ended the call
         code = next((code for kind, code in CODES if isinstance(error, kind)), grpc.StatusCode.INTERNAL)
-        caller = self.trust.label(context)
+        caller, shortage = self.trust.label(context), self.shortages.note(error)
+        if shortage is not None:
+            code = grpc.StatusCode.RESOURCE_EXHAUSTED
         self.metrics.refused.labels(code.name, caller).inc()
         self.connections.refuse(context.peer())
         if code is grpc.StatusCode.INTERNAL:
-            log.error("failed", call=call, caller=caller, exc_info=error)
             why = "the coordinator failed; its log says why"
+            self._tell_fault(call, caller, error)
         else:
             why = sentence(str(error))
-            if self.sparing.allows(caller):
+            if shortage is not None and not isinstance(error, SpoolFullError):
+                # `shortages` has said it, and only operators may know which file it is.
+                why = sentence(shortage.told) if caller.startswith(_OPERATOR) else shortage.outside
+            elif self.sparing.allows(caller):
                 log.info("refused", call=call, caller=caller, code=code.name, why=why)
         context.abort(code, why)
         raise AssertionError  # abort never returns, but its types do not say so
+
+    def _tell_fault(self, call: str, caller: str, error: Exception) -> None:
+        """Say what failed. What is raised on purpose says it in a sentence; anything else needs its lines of code."""
+        if not self.sparing.allows(caller):
+            return
+        if isinstance(error, CoordinatorError):
+            log.error("failed", call=call, caller=caller, why=str(error))
+        else:
+            log.error("failed", call=call, caller=caller, exc_info=error)
 
 
 class Caller:
@@ -307,6 +335,12 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
             place = confirm.place
             void = Void(place.study, place.round, confirm.tensor, place.attempt - 1)
             self._caller.verify(context, silo, void.to_sign(), confirm.signature)
+        if confirm.vouch:
+            place, caught_up = confirm.place, confirm.task is Task.CATCH_UP
+            holding = Holding(place.study, max(place.round - caught_up, 0), confirm.content)
+            self._caller.verify(context, silo, holding.to_sign(), confirm.vouch)
+        if confirm.task is Task.JUDGE and confirm.signature and (false := self._engine.judged(confirm.place)):
+            self._caller.verify(context, silo, false.to_sign(), confirm.signature)
         self._engine.confirm(silo, confirm, certificate_of(context))
         return silo_pb2.ConfirmReply()
 
@@ -339,7 +373,8 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
         peers = self._engine.peers(silo, codec.place_from_wire(request.place))
         signed = codec.checkpoint_from_wire(request.statement)
         hold = _hold(request.hold_seconds)
-        cosigned = self._cosigning.state(silo, signed, peers, hold, context.is_active)
+        evidence = codec.cosignature_from_wire(request.evidence) if request.HasField("evidence") else None
+        cosigned = self._cosigning.state(silo, signed, peers, hold, context.is_active, evidence=evidence)
         self._caller.name(context)  # revoked while it waited
         return codec.cosigned_to_wire(cosigned)
 
@@ -350,7 +385,7 @@ class SiloService(silo_pb2_grpc.SiloServiceServicer):
         given = codec.cosignature_from_wire(request.given) if request.HasField("given") else None
         asked = self._cosigning.witness(silo, given, _hold(request.hold_seconds), context.is_active)
         self._caller.name(context)  # revoked while it waited
-        return silo_pb2.WitnessReply(statement=None if asked is None else codec.checkpoint_to_wire(asked))
+        return codec.handed_to_wire(asked)
 
     def _alone(self, header: UploadHeader) -> _Slot:
         return _Slot(self._growing, self._guard, (header.place, header.slot, header.silo))
@@ -399,6 +434,16 @@ class OperatorService(operator_pb2_grpc.OperatorServiceServicer):
         """Begin a study."""
         log.info("operator", name=self._caller.name(context), call="start")
         self._engine.start_study(request.study)
+        return operator_pb2.StudyReply()
+
+    @mapped
+    def ForgiveSilo(
+        self, request: operator_pb2.ForgiveSiloRequest, context: grpc.ServicerContext
+    ) -> operator_pb2.StudyReply:
+        """Forget what waiting for one silo has cost a study."""
+        log.info("operator", name=self._caller.name(context), call="forgive", silo=request.silo)
+        require_name(request.silo, "forgive.silo")
+        self._engine.forgive(request.study, request.silo)
         return operator_pb2.StudyReply()
 
     @mapped

@@ -15,7 +15,7 @@ from policies.documents.study import Study
 from policies.plan.note_sizes import note_limit
 from policies.plan.release import plan
 from protos.bounds import sentence
-from protos.messages import SUM, Note, Part, Task, Tensor, UploadHeader, Work, note_slot
+from protos.messages import SUM, Note, Part, Task, Tensor, UploadHeader, Vouch, Work, note_slot
 
 TASKS = {
     Phase.OFFER: Task.DECIDE,
@@ -32,6 +32,7 @@ FETCHED: dict[Phase, tuple[str, ...]] = {
     Phase.DEAL: (Note.GREETING,),
     Phase.TAKE: (Note.GREETING, Note.KEYS),
     Phase.CATCH_UP: (Note.MODEL,),
+    Phase.JUDGE: (Note.MODEL,),
     Phase.GATHER: (Note.SHARES,),
     Phase.OPEN: (SUM, Note.REVEAL),
     Phase.ADOPT: (Note.HEADS,),
@@ -70,8 +71,13 @@ def work_in(progress: Progress, silo: str, *, told: bool) -> Work | None:
         survivors=round_.survivors if round_.phase in ADDED else (),
         signatures=round_.signatures if round_.phase is Phase.REVEAL else (),
         void=round_.void_of(round_.tensor) if round_.phase is Phase.GATHER and round_.tensor else None,
+        vouches=_vouches(round_) if round_.phase is Phase.CATCH_UP else (),
         why=sentence(progress.script.name),
     )
+
+
+def _vouches(round_: Round) -> tuple[Vouch, ...]:
+    return tuple(Vouch(one.silo, one.certificate_pem, one.signature) for one in round_.vouches)
 
 
 def parts_in(round_: Round) -> tuple[Part, ...]:

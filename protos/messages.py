@@ -17,7 +17,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from protos import bounds
 from protos.bounds import MAX_SILOS, Count, Digest, Name, Names, Pem, Sentence, SignatureBytes, Text
 
-PROTOCOL = 5
+PROTOCOL = 6
 MAX_CHUNK = 1 << 17
 """Bytes of a chunk, the data in one message of a stream. Each chunk has its own hash (`protos.chunks`). Many streams
 hold several chunks in memory at once."""
@@ -124,11 +124,14 @@ class Task(StrEnum):
     SHARE = "share"
     CATCH_UP = "catch_up"
     VOID = "void"
+    JUDGE = "judge"
 
 
-FETCHED = (Task.DEAL, Task.TAKE, Task.CATCH_UP, Task.OPEN, Task.ADOPT)
+FALSE_MODEL = "false_model"
+"""The dispute with which a silo signs that a peer's note does not give the model that it holds itself."""
+FETCHED = (Task.DEAL, Task.TAKE, Task.CATCH_UP, Task.JUDGE, Task.OPEN, Task.ADOPT)
 """Tasks that begin with downloads in every round. `CONTRIBUTE` does so for the round's first tensor only."""
-CONFIRMED = (Task.VOID, Task.TAKE, Task.CATCH_UP, Task.SIGN, Task.OPEN, Task.ADOPT)
+CONFIRMED = (Task.VOID, Task.TAKE, Task.CATCH_UP, Task.JUDGE, Task.SIGN, Task.OPEN, Task.ADOPT)
 """Tasks that end with a confirmation. The other tasks of an attempt end with an upload."""
 SUMMED = (Task.CONTRIBUTE, Task.SIGN, Task.REVEAL, Task.OPEN, Task.SOLVE, Task.ADOPT)
 """Tasks of the sums. The silos that take part in them are fixed."""
@@ -217,6 +220,19 @@ class Void(Message):
 
 
 @dataclass(frozen=True)
+class Vouch(Message):
+    """A silo's signature that it holds a model of some content after a round (`crypto.secagg.holding`)."""
+
+    silo: Name
+    certificate_pem: Pem
+    signature: SignatureBytes
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_name(self.silo, "vouch.silo")
+
+
+@dataclass(frozen=True)
 class Work(Message):
     """What the coordinator tells one silo to do. `WAIT` carries no place."""
 
@@ -238,6 +254,8 @@ class Work(Message):
     """How the study ended, if it is over for this silo."""
     void: Void | None = None
     """For `CONTRIBUTE`: what has closed the tensor's earlier lists in this round, if anything has."""
+    vouches: Annotated[tuple[Vouch, ...], Count(0, MAX_SILOS)] = ()
+    """For `CATCH_UP`: who has signed which model the round builds on, by name."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -248,6 +266,9 @@ class Work(Message):
         needs_tensor = self.task in (*SUMMED, Task.VOID)
         _require(not needs_tensor or self.tensor is not None, "work.tensor", f"is missing for the task {self.task}")
         _require(self.void is None or self.task is Task.CONTRIBUTE, "work.void", f"does not fit the task {self.task}")
+        vouching = tuple(one.silo for one in self.vouches)
+        _require(not vouching or self.task is Task.CATCH_UP, "work.vouches", f"do not fit the task {self.task}")
+        _require(vouching == tuple(sorted(set(vouching))), "work.vouches", "are not in order, each once")
         self._check_parts()
         self._check_names()
 
@@ -357,7 +378,12 @@ class Confirm(Message):
     """`Publication.canonical`, if the study publishes and this confirms the opening of the metrics."""
     signature: Annotated[bytes, Count(0, _MAX_SIGNATURE)] = b""
     """The certificate key's signature, for `SIGN` over the survivors (`crypto.secagg.survivors`), for `VOID` over the
-    promise (`crypto.secagg.voids`; empty if the silo cannot promise), else over `Publication.to_sign`."""
+    promise (`crypto.secagg.voids`; empty if the silo cannot promise), for `JUDGE` over the statement that the note is
+    false, else over `Publication.to_sign`."""
+    content: Name = ""
+    """The keyed digest of what the silo holds now, if this confirms the end of a round or that it has caught up."""
+    vouch: Annotated[bytes, Count(0, _MAX_SIGNATURE)] = b""
+    """The certificate key's signature that it holds this content (`crypto.secagg.holding`)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -373,9 +399,15 @@ class Confirm(Message):
         signs, voids = (self.task is task and not self.dispute for task in (Task.SIGN, Task.VOID))
         named = self.tensor is not None or not (signs or voids)
         _require(named, "confirm.tensor", "is missing, though something is signed for a tensor")
-        needed = publishes or signs
+        judges = self.task is Task.JUDGE and self.dispute == FALSE_MODEL
+        needed = publishes or signs or judges
         fits = voids or needed == bool(self.signature)
         _require(fits, "confirm.signature", "is needed exactly with what is signed")
+        if self.content:
+            require_digest(self.content, "confirm.content")
+        holds = not self.dispute and self.task in (Task.CATCH_UP, Task.OPEN, Task.ADOPT)
+        _require(holds or not self.content, "confirm.content", "may come only from a silo that holds a model")
+        _require(bool(self.content) == bool(self.vouch), "confirm.vouch", "is needed exactly with a content")
 
 
 @dataclass(frozen=True)

@@ -10,19 +10,22 @@ disputes come from a fixed set, and the personal model is trained by another pro
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib.metadata import version
+from pathlib import Path
 
 import structlog
 
 from crypto.entropy import Entropy
 from crypto.errors import CryptoError
-from policies.documents.study import Study, parse_study, require_bounds
-from policies.errors import PolicyError
+from policies.documents.study import BINARY, Study, parse_study, require_bounds
+from policies.errors import LedgerBusyError, LedgerRolledBackError, LedgerShortError, PolicyError
+from policies.os_errors import told
 from policies.plan import shapes
 from policies.plan.release import plan as plan_of
 from policies.refusals import Reason, Refused
@@ -47,7 +50,7 @@ from silo_agent.protocol.cosigning import Cosigning
 from silo_agent.protocol.journal import Journal, Standing
 from silo_agent.protocol.session import Session
 from silo_agent.protocol.tasks import Tasks
-from silo_agent.storage.errors import LocalFileError, StateError, SurvivorsError
+from silo_agent.storage.errors import LocalFileError, ShortageError, StateError, SurvivorsError
 from silo_agent.storage.folders import StudyFolder
 from silo_agent.storage.retention import today
 from silo_agent.storage.state import State
@@ -65,12 +68,22 @@ FAULTS = (
     MessageError,
 )
 """Faults that have a name outside. They follow from messages, state, ledger, file header and opened sums alone."""
+_PASSING = (ShortageError, LedgerShortError, LedgerBusyError)
+"""The agent's own files cannot be read or written now. Nobody hears of it: the same work is done again after a wait,
+which counts as this silo's own time. No error of reading or computing records is of these kinds."""
+_WAITS = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+_SAID_AGAIN = 30
+"""Of long waits, one in so many is said: every five minutes."""
 _OTHER = "fault"
 """The name of every other fault. Only the hospital's log says more."""
 _PUBLIC = (OutOfTurnError, CryptoError, Refused, SurvivorsError)
 """Faults whose messages tell the coordinator nothing that it does not know already."""
-_OF_HEADS = (CryptoError, ContentError, LearningError)
-"""Faults of the heads that another silo has solved. The attempt is not left then: a third silo may solve the sum."""
+_OF_A_PEER: dict[Task, tuple[type[Exception], ...]] = {
+    Task.ADOPT: (CryptoError, ContentError, LearningError),
+    Task.CATCH_UP: (CryptoError, ContentError, CatchUpError),
+}
+"""Faults of the heads that another silo has solved, or of the model that it has shared. The attempt is not left then: a
+third silo may solve the sum, or share."""
 _NOT_OPENED = ("opening", "this silo does not open the sum; see its log, and begin a new attempt")
 """All that anybody hears of a sum that was not opened. What is wrong with it would tell what is in it."""
 
@@ -114,6 +127,12 @@ class Agent:
         self._tasks = Tasks(client, gate, state, metrics, entropy, cosigning=self._cosigning)
         self._journal = Journal(state)
         self._running: dict[str, Running] = {}
+        self._short = 0
+        """How often in a row the agent's own files could not be used."""
+        self._borne = 0
+        """How often in a row the coordinator's answer was of no use."""
+        self._said = ""
+        """What was said of it last."""
         self._refused: Work | None = None
         """The last piece of work, if the coordinator refused its result."""
         self.finished: list[tuple[str, str]] = []
@@ -122,13 +141,36 @@ class Agent:
     def run(self, stop: threading.Event, *, until_finished: bool = False) -> None:
         """Work until told to stop, or with `until_finished` until a study has ended.
 
-        Raises `LedgerRolledBackError` if others know of more entries than the ledger has.
+        Nothing that the coordinator sends or refuses ends this. Raises `Stopped`, and at the start
+        `LedgerRolledBackError` if others know of more entries than the ledger has: they have signed that.
         """
-        reply = self._client.join(version("fedward"))
-        log.info("joined", coordinator=reply.coordinator_version)
-        self._cosigning.remember()
+        joined = False
         while not stop.is_set() and not (until_finished and self.finished):
-            self.step()
+            try:
+                if not joined:
+                    self._join()
+                    joined = True
+                self.step()
+            except (Stopped, LedgerRolledBackError):
+                raise
+            except Exception as fault:  # noqa: BLE001  # as above
+                self._bear(fault)
+            else:
+                self._borne = 0
+
+    def _join(self) -> None:
+        reply = self._client.join(version("fedward"))
+        log.info("joined", coordinator=sentence(reply.coordinator_version))
+        self._cosigning.remember()
+
+    def _bear(self, fault: Exception) -> None:
+        """Say what the coordinator's answer was, once for each kind, and ask again after a wait. Raises `Stopped`."""
+        why = self._told(fault)
+        if why != self._said:
+            self._said = why
+            log.error("the coordinator's answer is of no use", fault=type(fault).__name__, why=why)
+        self._wait(_WAITS[min(self._borne, len(_WAITS) - 1)])
+        self._borne += 1
 
     def step(self) -> None:
         """Ask for one piece of work and do it."""
@@ -148,9 +190,27 @@ class Agent:
                 if work == self._refused:
                     self._abandon(place.study)
                 self._refused = work
-            running = self._running.get(place.study)
-            if running is not None:
-                self._want_personal(running)
+            except _PASSING as shortage:
+                self._wait_for_room(place.study, shortage)
+                return
+        self._short = 0
+        self._metrics.short.set(0)
+        running = self._running.get(place.study)
+        if running is not None:
+            self._want_personal(running)
+
+    def _wait_for_room(self, study: str, shortage: Exception) -> None:
+        """Let some time pass, then ask for work again. The study goes on from what is stored, as after a restart.
+
+        Raises `Stopped`.
+        """
+        self._running.pop(study, None)
+        pause = _WAITS[min(self._short, len(_WAITS) - 1)]
+        if self._short < len(_WAITS) or self._short % _SAID_AGAIN == 0:
+            log.error("the machine is short", why=str(shortage), study=study[:12], again_in=pause)
+        self._short += 1
+        self._metrics.short.set(1)
+        self._wait(pause)
 
     def _do(self, work: Work, place: Place) -> None:
         if work.task is Task.FINISH:
@@ -168,8 +228,8 @@ class Agent:
                 if work.task is Task.CONTRIBUTE:
                     self._pad(running.study)
                 self._tasks.report(running.attempt(work, place))
-            except (CallRefused, Stopped):
-                raise  # the coordinator's own word, which it knows; the operator's wish
+            except (CallRefused, Stopped, *_PASSING):
+                raise  # the coordinator's own word, which it knows; the operator's wish; what is waited for
             except Exception as fault:  # noqa: BLE001  # no other exception may end the agent in front of others
                 self._dispute(work, place, fault)
 
@@ -181,13 +241,13 @@ class Agent:
             log.warning("study refused", reason=refusal.reason, why=refusal.text)
             self._refuse(place, str(refusal.reason), refusal.text)
         except (UnknownDataError, DataAbsentError, LocalFileError) as fault:
-            log.warning("study refused", reason="no_data", why=_for_log(fault))
+            log.warning("study refused", reason="no_data", why=self._told(fault))
             self._refuse(place, "no_data", "this silo has no data for the study")
-        except (CallRefused, Stopped):
+        except (CallRefused, Stopped, *_PASSING):
             raise
         except Exception as fault:  # noqa: BLE001  # as for tasks
             # Only the hospital's own log says what is wrong inside the hospital.
-            log.warning("study refused", reason=_name(fault), why=_for_log(fault))
+            log.warning("study refused", reason=_name(fault), why=self._told(fault))
             self._refuse(place, _name(fault), "see the log of this silo's agent")
         else:
             member = running.session.member
@@ -197,6 +257,7 @@ class Agent:
         """Take a seat: ask the ledger and the policy, rehearse on made-up records, and only then read the file."""
         running = self._running.get(place.study)
         self._gate.require_no_fault()
+        self._state.anchored.require(place)
         with self._counting():
             study = running.study if running is not None else self._read(place.study)
         self._gate.decide(study, place)
@@ -331,7 +392,7 @@ class Agent:
         turn = turns.sit(running.turn, place)
         if turn.committed > self._state.committed(place.study):
             self._commit(running, place.study, turn.committed)
-        held = self._tasks.held(running.study, turn.committed) if turn.committed >= 0 else None
+        held = self._tasks.models.held(running.study, turn.committed) if turn.committed >= 0 else None
         if turn.committed >= 0 and held is None:
             log.error(
                 "the model or counts.json on the disk is not the one that was kept; a peer's are taken",
@@ -341,7 +402,7 @@ class Agent:
             turn = replace(turn, behind=True)
         running.model, running.digest = held or (running.begun or SharedModel.start(running.study), "")
         if not turn.behind:
-            self._tasks.model_path(place.study, place.round).unlink(missing_ok=True)
+            self._tasks.models.path(place.study, place.round).unlink(missing_ok=True)
         running.turn, running.total = turn, None
         self._keep(running)
 
@@ -349,7 +410,7 @@ class Agent:
         # The round of the metrics has no model of its own: the study's model stays that of the last training round.
         kept = min(round_number, running.study.rounds)
         self._state.commit(study, kept)
-        self._tasks.forget_steps(running.study, kept)
+        self._tasks.models.forget_steps(running.study, kept)
         self._state.forget_round(study, round_number)
         running.session.forget_attempt()
         self._metrics.round.labels(study[:12]).set(round_number)
@@ -400,7 +461,7 @@ class Agent:
         try:
             running.learner.require_files(begun=running.turn.finished >= 0)
             if running.turn.finished >= 0 and not running.turn.behind:
-                self._tasks.require_counts(running.study)
+                self._tasks.models.require_counts(running.study)
         finally:
             self._pad(running.study)
         return running
@@ -410,14 +471,17 @@ class Agent:
         self._journal.keep(running.study.digest, standing)
 
     def _want_personal(self, running: Running) -> None:
-        """Have the personal model trained, here only, once a round of the heads is finished and its end was reported.
+        """Have the process beside look at a finished round of the heads, here only, once its end was reported.
+
+        It warns the hospital's people and trains the personal model, if the study has one.
 
         A sealed step is no such round: the personal model would be trained once for each step of the shared one.
         """
         turn, study = running.turn, running.study
         finished = turn.place is not None and turn.finished == turn.place.round and turn.stage is Stage.REST
         trained = finished and 1 <= turn.finished <= study.rounds
-        if trained and study.personal is not None and shapes.head_round(study, turn.finished) is not None:
+        looks = study.personal is not None or study.data.label.count == BINARY
+        if trained and looks and shapes.head_round(study, turn.finished) is not None:
             self._personal(study, turn.finished)
 
     def _dispute(self, work: Work, place: Place, fault: Exception) -> None:
@@ -428,16 +492,29 @@ class Agent:
             tensor=work.tensor,
             round=place.round,
             attempt=place.attempt,
-            why=_for_log(fault),
+            why=self._told(fault),
             fault=_name(fault),
         )
-        if not (work.task is Task.ADOPT and isinstance(fault, _OF_HEADS)):
+        if not isinstance(fault, _OF_A_PEER.get(work.task, ())):
             self._abandon(place.study)
         name = _name(fault)
         explanation = sentence(str(fault)) if isinstance(fault, _PUBLIC) else "see the silo's log"
         if work.task is Task.OPEN:
             name, explanation = _NOT_OPENED
         self._client.confirm(Confirm(place, work.task, work.tensor, dispute=name, explanation=explanation))
+
+    def _told(self, fault: Exception) -> str:
+        """What the log says of a fault: nothing of a record, and no file's name that could have a patient's in it."""
+        if isinstance(fault, DataError):
+            return fault.summary  # its text quotes values
+        if isinstance(fault, (*FAULTS, UnknownDataError, CallRefused)):
+            return str(fault)
+        if isinstance(fault, OSError) and fault.errno is not None:
+            path = Path(os.fsdecode(fault.filename)) if isinstance(fault.filename, (str, bytes)) else None
+            own = path is not None and path.is_relative_to(self._state.folder)
+            where = f"{path}" if own else "a file that is not the agent's own"
+            return told(OSError(fault.errno, fault.strerror or "", where))
+        return type(fault).__name__
 
     def _abandon(self, study: str) -> None:
         running = self._running.get(study)
@@ -449,13 +526,6 @@ class Agent:
 def _tensors(study: Study) -> tuple[tuple[Tensor, ...], ...]:
     """What each round of a study sums."""
     return tuple(tuple(Tensor(release.tensor) for release in round_) for round_ in plan_of(study).rounds)
-
-
-def _for_log(fault: Exception) -> str:
-    """What the log says of a fault. A data fault's text quotes patients' values; its summary quotes none."""
-    if isinstance(fault, DataError):
-        return fault.summary
-    return str(fault) if isinstance(fault, (*FAULTS, UnknownDataError)) else type(fault).__name__
 
 
 def _name(fault: Exception) -> str:

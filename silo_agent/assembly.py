@@ -29,18 +29,22 @@ from silo_agent.learning.apart import Apart
 from silo_agent.learning.device import choose_device, limit_threads
 from silo_agent.learning.learner import Learner
 from silo_agent.learning.personal_process import Job, wanted_round
+from silo_agent.learning.private.draws import KeyedDraws
 from silo_agent.metrics import Metrics
 from silo_agent.oversight.stamping import Stamping
 from silo_agent.protocol.client import Client, Heartbeat, Stopped
 from silo_agent.protocol.coordinator_watch import CoordinatorWatch
+from silo_agent.protocol.known_studies import KnownStudies
 from silo_agent.protocol.session import Session, session_name
 from silo_agent.protocol.witnessing import Witness, Witnessing
 from silo_agent.storage import offered
 from silo_agent.storage.approvals import approvals, no_data, require_approved, source_of, upgrade_of
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
+from silo_agent.storage.opening import open_state
 from silo_agent.storage.retention import Retaining, Retention
-from silo_agent.storage.rows import Withdrawals, row_key, rows_of
+from silo_agent.storage.rows import row_key, rows_of
+from silo_agent.storage.secret import draws_key
 from silo_agent.storage.state import State
 
 log = structlog.get_logger()
@@ -56,11 +60,11 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     """
     limit_threads(config.threads)
     choose_device(config.device)
-    state = State(config.state)  # first: the memory of keys lies in its folder
+    config.state.mkdir(mode=0o700, parents=True, exist_ok=True)  # first: the memory of keys lies in it
     credential = config.credential(keeps=True)
     credential.tell_faults(lambda why: log.error("certificates not read", why=why))
     metrics, entropy = Metrics(), SystemEntropy()
-    Withdrawals(state.files, credential, entropy).names()  # an agent that cannot read them does not start
+    state, secret = open_state(config.state, credential, entropy)
     _upgrade(config, state)
     gate = Gate(
         credential,
@@ -70,9 +74,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
         metrics,
         require_approved=lambda study, policy: require_approved(config, study, policy),
     )
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
+    stop = _until_told()
     http, http_thread = _serve_metrics(config, metrics)
     session = session_name(config.state, credential, entropy)
     client = Client(
@@ -86,6 +88,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     data_set, written = gate.policy.data_set, Written.of(gate.policy)
 
     def learner(study: Study) -> Learner:
+        rows = row_key(state.files.study(study.digest), credential, entropy)
         return Learner(
             study,
             _named(config, study, gate.policy),
@@ -93,7 +96,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
             data_set.holdout,
             state.study_folder(study.digest),
             identified_by=data_set.identified_by,
-            entropy=entropy,
+            draws=KeyedDraws(draws_key(secret, rows, study.digest)),
             device=config.device,
             written=written,
             kept=rows_of(state.files.study(study.digest), credential, entropy),
@@ -134,7 +137,7 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
     retention = Retention(state, gate.policy.retention_days, metrics)
     retention.look()
     retaining = Retaining(retention, stop)
-    witnessing = Witnessing(client, Witness(config.state, credential), stop)
+    witnessing = Witnessing(client, Witness(config.state, credential, KnownStudies(state)), stop)
     Heartbeat(client, HEARTBEAT_SECONDS, stop).start()
     witnessing.start()
     retaining.start()
@@ -155,10 +158,16 @@ def run_agent(config: AgentConfig, *, until_finished: bool = False) -> list[tupl
         client.close()
         gate.close()
         state.close()
-        http.shutdown()
-        http.server_close()
-        http_thread.join()
+        _close_metrics(http, http_thread)
     return agent.finished
+
+
+def _until_told() -> threading.Event:
+    """What SIGTERM and SIGINT set."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
 
 
 def _renew(
@@ -199,6 +208,12 @@ def _serve_metrics(config: AgentConfig, metrics: Metrics) -> tuple[WSGIServer, t
             " another metrics_host or metrics_port, or stop the process that uses it"
         )
         raise OSError(msg) from None
+
+
+def _close_metrics(server: WSGIServer, thread: threading.Thread) -> None:
+    server.shutdown()
+    server.server_close()
+    thread.join()
 
 
 def _named(config: AgentConfig, study: Study, policy: Policy) -> Source:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
 
@@ -197,6 +199,12 @@ def _is_file(path: object) -> bool:
     return Path(str(path)).is_file()
 
 
+class _NamedDatabase(SqlSource):
+    """A database of a configuration of whatever version."""
+
+    model_config = ConfigDict(extra="ignore")
+
+
 class _Named(Closed):
     """What tells that a file is an agent's configuration, of whatever version, and what data it names."""
 
@@ -204,17 +212,32 @@ class _Named(Closed):
     coordinator: str
     policy: Path
     data: dict[str, Path] = Field(default_factory=dict)
-    databases: dict[str, SqlSource] = Field(default_factory=dict)
+    databases: dict[str, _NamedDatabase] = Field(default_factory=dict)
 
 
-def named_data(path: Path) -> tuple[Path, ...]:
-    """The data files that an agent's configuration names; none if the file is no such configuration.
+@dataclass(frozen=True)
+class NamedData:
+    """The data that an agent's configuration names: files and folders, and databases by their studies.
 
-    Fields that this version does not know are passed over, and nothing that is named needs to exist.
+    Nothing that is named needs to exist.
+    """
+
+    paths: tuple[Path, ...]
+    databases: Mapping[str, SqlSource]
+
+    def __bool__(self) -> bool:
+        return bool(self.paths or self.databases)
+
+
+def named_data(path: Path) -> NamedData:
+    """The data that an agent's configuration names; none if the file is no such configuration.
+
+    Fields that this version does not know are passed over.
     """
     try:
         found = read_document(path, _Named)
     except DocumentError:
-        return ()
-    of_databases = (source.file for source in found.databases.values())
-    return tuple(path.resolve().parent / file for file in (*found.data.values(), *of_databases) if file is not None)
+        return NamedData((), {})
+    base = path.resolve().parent
+    databases = {study: source.beside(base) for study, source in found.databases.items()}
+    return NamedData(tuple(base / file for file in found.data.values()), databases)

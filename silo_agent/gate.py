@@ -9,6 +9,7 @@ Guarantees, in this order:
    coordinator and another silo of the study have cosigned a head that covers it.
 4. The noised integers are stored before they are sealed. They are never drawn twice for one charge.
 5. A mask label seals one byte string for ever.
+6. A state folder that is older than the ledger releases nothing in the rounds that it may not remember.
 
 If any step fails, nothing has left the hospital. The computation is the exception: if it fails, which may tell of a
 patient, the release of an empty cohort leaves instead, with fresh noise as charged. The ledger notes a fault first, and
@@ -42,14 +43,17 @@ from crypto.secagg.labels import Label
 from crypto.secagg.masks import Masks
 from crypto.secagg.sealing import Sealer
 from policies.decision import decide, decide_continued
+from policies.documents.document import DocumentError
 from policies.documents.policy import Policy, load_policy
 from policies.documents.study import Study
 from policies.errors import CosignError, LedgerError
+from policies.ledger.anchors import Anchors
 from policies.ledger.chain import Genesis
 from policies.ledger.cosign import COORDINATOR, SILO, Checkpoint, Cosignature, Cosigned, check
 from policies.ledger.events import Debit, EntryRef, Fault, Recovery
 from policies.ledger.ledger import Ledger
 from policies.ledger.summary import summarise
+from policies.os_errors import is_passing
 from policies.plan.cost import Cost
 from policies.plan.release import Release, plan
 from policies.refusals import Reason, Refused
@@ -57,8 +61,9 @@ from protos.messages import Place, Tensor
 from silo_agent.core.turns import OutOfTurnError
 from silo_agent.metrics import Metrics
 from silo_agent.oversight.approval import start_under
-from silo_agent.oversight.signing import held_by, verifier
+from silo_agent.oversight.signing import binding, held_by, verifier
 from silo_agent.pace import padded
+from silo_agent.storage.errors import ShortageError
 from silo_agent.storage.state import State
 
 log = structlog.get_logger()
@@ -116,6 +121,7 @@ class Gate:
         `ApprovalError` if the policy is not in force.
         """
         self._me, trust = credential.identity.name, credential.trust
+        self._trust = trust
         self._policy_path, self._state, self._metrics = policy_path, state, metrics
         self._approval = require_approved
         self._cosigned, self._verify = Cosigned(ledger_path), verifier(trust)
@@ -126,8 +132,9 @@ class Gate:
         self.ledger = open_ledger(ledger_path, self.policy, credential)
         try:
             # A cosignature counts here even if its certificate has expired: it can only require more of the ledger.
-            self._held = tuple(held_by(trust, item) for item in self._cosigned.latest())
+            self._held = binding(trust, [held_by(trust, item) for item in self._cosigned.latest()])
             self._require_held()
+            state.anchored.bind(Anchors(ledger_path))
             start_under(self.ledger, policy_path, ledger_path.parent, trust)
         except BaseException:
             self.ledger.close()
@@ -152,9 +159,14 @@ class Gate:
         self._told |= {item.checkpoint.head for item in found}
         known = {_word(item) for item in self._held}
         if any(_word(item) not in known for item in found):
-            self._cosigned.keep(found)
-            self._held = self._cosigned.latest()
+            self._cosigned.keep(found, replaces=lambda old: not binding(self._trust, [old]))
+            self._held = binding(self._trust, self._cosigned.latest())
         self._require_held()
+
+    @property
+    def evidence(self) -> Cosignature | None:
+        """What the coordinator signed last of this ledger, in case it has forgotten."""
+        return next((item for item in self._held if item.signer.startswith(COORDINATOR)), None)
 
     def verify(self) -> None:
         """Read the whole ledger again and compare it. Raises `LedgerTamperedError`, `LedgerWriteError`."""
@@ -220,10 +232,11 @@ class Gate:
         `Refused`, `LedgerError`, `StateError`, `OutOfTurnError` and what `noise_alone` raises; then nothing has left
         the hospital.
         """
-        study, label = order.place.study, order.label
+        label = order.label
         stored = self.sealed(order)
         if stored is not None:
             return stored
+        self._state.anchored.require(order.place)
         self.decide(order.study, order.place, roster_size=len(order.participants))
         draw = self._charge(order)
         release = plan(order.study).release(order.place.round, order.tensor)
@@ -241,7 +254,7 @@ class Gate:
         else:
             msg = f"the {order.tensor} of this attempt was drawn for another roster or model; begin a new attempt"
             raise OutOfTurnError(msg)
-        return self._state.keep_sealed(study, label.digest, sealer.seal(release.ring, integers, label, masks))
+        return self._state.keep_sealed(order.place, label.digest, sealer.seal(release.ring, integers, label, masks))
 
     def _computed(self, study: Study, charged: Place, release: Release, compute: Compute) -> Integers | None:
         """The integers of a charged release; None if a fault stands, now or before. The ledger notes it durably.
@@ -377,7 +390,12 @@ class Gate:
         return spent
 
     def _require_same_policy(self) -> None:
-        digest = load_policy(self._policy_path).digest
+        try:
+            digest = load_policy(self._policy_path).digest
+        except DocumentError as fault:
+            if is_passing(fault.__cause__):
+                raise ShortageError(str(fault)) from None
+            raise
         if digest != self.policy.digest:
             raise Refused(
                 Reason.POLICY_CHANGED,

@@ -268,6 +268,19 @@ class Trust:
         dates = [lists.revoked(authority, serial) for authority, serial, _ in links]
         return min((date for date in dates if date is not None), default=None)
 
+    def stolen(self, certificate_pem: bytes) -> datetime | None:
+        """Return from when on a root says that the certificate counts for nothing; None if no root does.
+
+        The dates of issuing authorities do not count: who has stolen one of their keys must not forgive. Raises
+        `CertificateError` as `examine` does.
+        """
+        lists = self._source().lists
+        if lists is None:
+            return None
+        links = self.examine(certificate_pem).links()
+        dates = [lists.revoked(authority, serial) for authority, serial, _ in links if authority.above is None]
+        return min((date for date in dates if date is not None), default=None)
+
     def verify(
         self,
         certificate_pem: bytes,

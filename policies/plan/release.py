@@ -168,6 +168,16 @@ class Plan:
         """
         return [release.cost for release in self.round(number) for _ in range(1 if release.resendable else attempts)]
 
+    def repeats(self) -> list[list[Cost]]:
+        """What a second charged attempt at a round adds, for each kind of round, the cheapest ones included.
+
+        There is always one; it is empty where nothing is drawn again.
+        """
+        kinds: dict[tuple[Cost, ...], None] = {}
+        for releases in self.rounds:
+            kinds.setdefault(tuple(release.cost for release in releases if not release.resendable))
+        return [list(kind) for kind in kinds]
+
     def tensor_costs(self) -> dict[str, list[Cost]]:
         """Costs by tensor of a run in which no round is repeated; tensors stand in the order of their first release."""
         by_tensor: dict[str, list[Cost]] = {}
@@ -225,12 +235,19 @@ def noise_fields(cohorts: Iterable[Cohort], study: Study | None = None) -> tuple
     return (*every, CALIBRATION_NOISE) if calibrated else every
 
 
-def _heads(study: Study, number: int) -> Release:
-    heads = study.heads
+def noise_field(study: Study, number: int, tensor: str) -> str:
+    """The field of a study, as `part.field`, that sets the noise of a tensor in a round that releases it."""
+    if tensor != "heads":
+        return KINDS[tensor].noises[0]
     if shapes.is_calibration(study, number):
-        noise = heads.calibration_noise
-    else:
-        noise = heads.pooled_noise if shapes.is_pooled(study, number) else heads.domain_noise
+        return CALIBRATION_NOISE
+    pooled, domain = KINDS["heads"].noises
+    return pooled if shapes.is_pooled(study, number) else domain
+
+
+def _heads(study: Study, number: int) -> Release:
+    part, field = noise_field(study, number, "heads").split(".")
+    noise: float = getattr(getattr(study, part), field)
     return _release(study, "heads", noise=noise, values=shapes.head_values(study, number))
 
 

@@ -87,22 +87,25 @@ def studies(config: ConfigOption = DEFAULT, *, as_json: AsJson = False) -> None:
     from silo_agent.storage.approvals import approvals
     from silo_agent.storage.folders import StateFolder
     from silo_agent.storage.offered import offered
-    from silo_agent.storage.state import State
+    from silo_agent.storage.opening import read_state
+    from silo_agent.storage.warned import kept
 
     settings = AgentConfig.load(config)
     folder, known = settings.state, []
     _warn_of_certificate(settings)
     if StateFolder(folder).database.is_file():
-        state = State(folder)
+        state = read_state(folder)
         try:
             known = known_studies(state)
         finally:
             state.close()
     begun = {one.digest for one in known}
     asking = [one for one in offered(StateFolder(folder)) if one.digest not in begun]
+    warned = {one.digest: kept(StateFolder(folder).study(one.digest).warnings) for one in known}
     if as_json:
         waits = [asdict(Known(one.name, one.digest, -1, "")) | {"asked": one.asked} for one in asking]
-        typer.echo(json.dumps([*(asdict(one) for one in known), *waits], indent=1))
+        began = [asdict(one) | {"warnings": [each.text for each in warned[one.digest]]} for one in known]
+        typer.echo(json.dumps([*began, *waits], indent=1))
         return
     if not known and not asking:
         typer.echo("This silo has begun no study yet.")
@@ -119,3 +122,6 @@ def studies(config: ConfigOption = DEFAULT, *, as_json: AsJson = False) -> None:
             said = f"may use {found.data}, offered last {ask.asked}; `study show` says what the policy has against it"
         table.add_row(ask.name, ask.digest[:_SHORT], "none yet", said)
     Console(markup=False, emoji=False).print(table)
+    for one in known:
+        for warning in warned[one.digest]:
+            typer.echo(f"warning: {one.name}: {warning.text}")

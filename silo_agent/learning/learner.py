@@ -7,14 +7,14 @@ the same integers. `contributions` has the code for each tensor.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 import structlog
 
-from crypto.entropy import Entropy
 from policies.documents.study import Study
 from policies.plan import terms
 from policies.plan.cost import Cohort
@@ -44,6 +44,7 @@ from silo_agent.learning.invariance.plain import require_public
 from silo_agent.learning.made_up import made_up_records
 from silo_agent.learning.model import SharedModel
 from silo_agent.learning.private.dpsgd import require_accountable
+from silo_agent.learning.private.draws import NO_DRAW, Draws, digest_of
 from silo_agent.learning.private.release import sum_sd
 from silo_agent.logs import TrainingLog
 from silo_agent.storage.checked import read_checked
@@ -65,12 +66,12 @@ class Learner:
         folder: Path,
         *,
         identified_by: Sequence[str],
-        entropy: Entropy,
+        draws: Draws,
         device: str,
         written: Written | None = None,
         kept: Store | None = None,
     ) -> None:
-        """`entropy` feeds what leaves the silo.
+        """`draws` feeds what leaves the silo.
 
         `data_set`, `holdout` and `identified_by` come from the policy and determine the two cohorts; `written` says how
         the hospital writes its file (by default as the study says). `kept` keeps the rows of the first reading for all
@@ -90,15 +91,17 @@ class Learner:
         self._records: tuple[Records, Records] | None = None
         self._room: Levels | None = None
         self._rehearsed = False
+        self._draws = draws
         self._folder = StudyFolder(folder)
-        setting = Setting(study, folder, entropy, self._device, TrainingLog(self._folder.training_log))
-        self._heads = Heads(setting)
-        self._contributions: Mapping[Tensor, Contribution] = {
-            Tensor.COUNTS: Counts(setting),
-            Tensor.HEADS: self._heads,
-            Tensor.ENCODER: (EncoderSteps if study.encoder.sealed_steps else EncoderUpdates)(setting),
-            Tensor.METRICS: Metrics(setting),
+        self._setting = Setting(study, folder, NO_DRAW, self._device, TrainingLog(self._folder.training_log))
+        self._heads = Heads(self._setting)
+        self._kinds: Mapping[Tensor, Callable[[Setting], Contribution]] = {
+            Tensor.COUNTS: Counts,
+            Tensor.HEADS: Heads,
+            Tensor.ENCODER: EncoderSteps if study.encoder.sealed_steps else EncoderUpdates,
+            Tensor.METRICS: Metrics,
         }
+        self._contributions = {tensor: kind(self._setting) for tensor, kind in self._kinds.items()}
 
     @cached_property
     def _planned(self) -> Plan:
@@ -195,7 +198,8 @@ class Learner:
         return self._contributed(release, empty_records(self.study.data), place, model, silos)
 
     def _contributed(self, release: Release, cohort: Records, place: Place, model: SharedModel, silos: int) -> Integers:
-        contribution = self._contributions[Tensor(release.tensor)]
+        source = self._draws.source(place, release.tensor, digest_of(cohort, model.digest, silos))
+        contribution = self._kinds[Tensor(release.tensor)](replace(self._setting, entropy=source))
         integers = contribution.contribute(release, cohort, place, model, silos)
         if len(integers) != release.values:
             msg = f"{release.tensor} has {len(integers)} values; the study's plan says {release.values}"

@@ -1,11 +1,11 @@
 """A backup of the agent's folder, and its way back.
 
 Guarantees: a backup holds the ledger, the shared and personal models, results, and the record of what was used up. It
-holds no key, no rows and no noised integers of a silo alone, and nothing sealed under a key but the list of who has
-withdrawn. The agent may run while it is made. A restore never puts an older ledger in the place of a newer one, loses
-no entry that others are known to have cosigned, and brings back nobody who has withdrawn, by the backup or by the
-folder that is there. It forgets no key that another party was met with. It ends every study that was not over: what the
-silo has drawn or signed in it since the backup is unknown, and nothing is drawn twice for one charge
+holds no key, no rows, no noised integers of a silo alone and no digest of them, and nothing sealed under a key but the
+list of who has withdrawn. The agent may run while it is made. A restore never puts an older ledger in the place of a
+newer one, loses no entry that others are known to have cosigned, and brings back nobody who has withdrawn, by the
+backup or by the folder that is there. It forgets no key that another party was met with. It ends every study that was
+not over: what the silo has drawn or signed in it since the backup is unknown, and nothing is drawn twice for one charge
 (docs/design/threat-model.md, "Invariants"). A restore that fails or is cut off leaves the folder that was there, or
 none; the agent does not start without a ledger.
 
@@ -38,14 +38,15 @@ from crypto.errors import CertificateError
 from crypto.pki import known_keys
 from crypto.pki.at_rest import Holder
 from policies.errors import LedgerError
+from policies.ledger.anchors import Anchor, Anchors
 from policies.ledger.cosign import Cosigned
-from policies.ledger.ledger import read_history
+from policies.ledger.ledger import read_history, read_ledger
 from policies.ledger.lock import WriterLock
 from silo_agent.storage.durable import sync_folder, write_whole
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
 from silo_agent.storage.rows import alone, join
-from silo_agent.storage.state import State
+from silo_agent.storage.state import State, blank
 
 _FORMAT: Final = 1
 _MANIFEST: Final = "manifest.json"
@@ -100,6 +101,8 @@ def make_backup(state: Path, out: Path, *, version: str, day: date) -> Manifest:
         for database in (source.database, source.ledger):
             if database == source.ledger or database.exists():
                 copies[database.name] = _copy_database(database, Path(scratch) / database.name)
+        if source.database.name in copies:
+            _blanked(copies[source.database.name])
         genesis, entries = read_history(copies[source.ledger.name])
         files = {name: state / name for name in _names(state)} | copies
         hashes: dict[str, str] = {}
@@ -221,7 +224,9 @@ def _keep_known_keys(fresh: StateFolder, there: StateFolder) -> None:
 
 def _end_studies(fresh: Path, day: date) -> tuple[str, ...]:
     if not StateFolder(fresh).database.exists():
+        _begin_without_state(fresh)
         return ()
+    _blanked(StateFolder(fresh).database)  # a backup of an earlier version may hold plain digests
     state = State(fresh)
     try:
         running = [digest for digest, _, why in state.studies() if not why]
@@ -231,6 +236,17 @@ def _end_studies(fresh: Path, day: date) -> tuple[str, ...]:
     finally:
         state.close()
     return tuple(running)
+
+
+def _begin_without_state(fresh: Path) -> None:
+    """Make an empty database. Every round that was charged counts as one in which the silo has said what is lost."""
+    State(fresh).close()
+    last: dict[str, int] = {}
+    ledger = StateFolder(fresh).ledger
+    for entry in read_ledger(ledger)[1]:
+        last[entry.debit.study] = max(entry.debit.round, last.get(entry.debit.study, 0))
+    for study, number in last.items():
+        Anchors(ledger).raise_to(study, Anchor(number, 1))
 
 
 def _unpack(backup: Path, fresh: Path) -> Manifest:
@@ -243,7 +259,8 @@ def _unpack(backup: Path, fresh: Path) -> Manifest:
                 # A sparse file of a few bytes could fill the disk.
                 plain = member.isfile() and not member.issparse() and StateFolder.backed_up(member.name)
                 file, path = archive.extractfile(member) if plain else None, PurePosixPath(member.name)
-                if file is None or path.is_absolute() or ".." in path.parts or member.name in hashes:
+                twice = member.name in hashes or (member.name == _MANIFEST and bool(content))
+                if file is None or path.is_absolute() or ".." in path.parts or twice:
                     msg = f"{backup.name}: {member.name!r} does not belong into a backup; take another one"
                     raise BackupError(msg)
                 if member.name == _MANIFEST:
@@ -317,6 +334,14 @@ def _copy_database(source: Path, to: Path) -> Path:
                 )
             raise BackupError(msg) from None
     return to
+
+
+def _blanked(copy: Path) -> None:
+    try:
+        blank(copy)
+    except sqlite3.Error as error:
+        msg = f"{copy.name}: it is damaged ({error}); put back another backup, or take this one again"
+        raise BackupError(msg) from None
 
 
 def _add(archive: tarfile.TarFile, name: str, path: Path) -> str:

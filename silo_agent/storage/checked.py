@@ -15,6 +15,7 @@ from typing import Final
 
 from silo_agent.storage.durable import write_whole
 from silo_agent.storage.errors import LocalFileError
+from silo_agent.storage.own_files import own_files
 
 _SUFFIX: Final = ".sha256"
 
@@ -26,20 +27,23 @@ def digests_of(path: Path) -> Path:
 
 def write_checked(path: Path, content: bytes) -> None:
     """Replace a file durably, and say beforehand what it will hold. Raises OSError."""
-    held = _digest(path.read_bytes()) if path.exists() else None
-    # What is damaged already does not become right by this.
-    before = [held] if held is not None and _fits(path, held) else []
+    with own_files():
+        held = _digest(path.read_bytes()) if path.exists() else None
+        # What is damaged already does not become right by this.
+        before = [held] if held is not None and _fits(path, held) else []
     write_whole(digests_of(path), "\n".join([*before, _digest(content)]).encode())
     write_whole(path, content)
 
 
 def read_checked(path: Path) -> bytes:
-    """The content of a checked file. Raises `LocalFileError` if it is not what was written, or is gone."""
+    """The content of a checked file. Raises `LocalFileError` if it is gone or not what was written; `ShortageError`."""
     try:
-        content = path.read_bytes()
+        with own_files():
+            content = path.read_bytes()
+            fits = _fits(path, _digest(content))
     except FileNotFoundError:
         raise LocalFileError(_lost(path, "is gone")) from None
-    if not _fits(path, _digest(content)):
+    if not fits:
         raise LocalFileError(_lost(path, "is damaged"))
     return content
 

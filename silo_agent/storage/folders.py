@@ -4,12 +4,14 @@
     ledger.sqlite3                         what was charged; `policies.ledger` names what lies beside it
     session.sealed                         the name of this agent's key store
     known-keys.jsonl                       which keys other parties have (`crypto.pki.known_keys`)
+    secret.sealed                          what digests and draws are keyed with (`secret`)
     withdrawn.sealed                       who has withdrawn (`rows`); beside it a lock
     policies/DIGEST.json                   policies that were in force
     approvals.json                         which data a study may use (`approvals`); beside it a lock
     offered/STUDY.json                     texts of studies that were offered and have not begun (`offered`)
     timestamps/DAY.json                    the ledger's head of a day, stamped (`oversight.stamping`)
     witnessed/SILO.json                    other silos' latest checkpoints
+    witnessed/SILO.received                those before, each with when it came
     models/DIGEST.safetensors              models that were handed over by the silos of another study
     studies/STUDY/                         models, results and secrets of a study (`StudyFolder`)
     outbox/STUDY/LABEL.sealed              the bytes that were sealed under a label
@@ -46,7 +48,7 @@ _STAYS: Final = re.compile(
 )
 
 _NEVER_BACKED_UP: Final = re.compile(
-    r"outbox/.*|inbox/.*|session\.sealed|studies/[^/]+/(keys\.sealed|rows\.(key|sealed)|releases/.*|attempt-[^/]*|together-[^/]*)"
+    r"outbox/.*|inbox/.*|(session|secret)\.sealed|studies/[^/]+/(keys\.sealed|rows\.(key|sealed)|releases/.*|attempt-[^/]*|together-[^/]*)"
     r"|(.*/)?[^/]*(\.lock|-journal|\.new|\.part)"
 )
 """Keys, what only a running study needs, and what is being written."""
@@ -107,6 +109,11 @@ class StudyFolder:
     def choice(self) -> Path:
         """Which model this hospital predicts with, and why. As private as the personal model."""
         return self.path / "choice.safetensors"
+
+    @property
+    def warnings(self) -> Path:
+        """What this hospital's people should know of the newest shared model. As private as the personal model."""
+        return self.path / "warnings.json"
 
     @property
     def personal_wanted(self) -> Path:
@@ -225,6 +232,11 @@ class StateFolder:
         return self.path / MEMORY_FILE
 
     @property
+    def secret(self) -> Path:
+        """What the folder's digests and draws are keyed with, sealed."""
+        return self.path / "secret.sealed"
+
+    @property
     def withdrawn(self) -> Path:
         """Everybody who has withdrawn, sealed."""
         return self.path / "withdrawn.sealed"
@@ -273,6 +285,10 @@ class StateFolder:
         """The latest checkpoint of another silo's ledger."""
         return self.path / "witnessed" / f"{silo}.json"
 
+    def witnessed_before(self, silo: str) -> Path:
+        """The checkpoints of another silo's ledger before that one, with their times of receipt."""
+        return self.path / "witnessed" / f"{silo}.received"
+
     def imported(self, digest: str) -> Path:
         """A shared model that was handed over."""
         return self.path / "models" / f"{digest}.safetensors"
@@ -296,6 +312,10 @@ class StateFolder:
     def sealed(self, study: str, label: str) -> Path:
         """The bytes that were sealed under a label."""
         return self.outbox(study) / f"{label}.sealed"
+
+    def all_sealed(self) -> Iterator[Path]:
+        """All bytes that were sealed and are still there. Each file is named after its label."""
+        return (self.path / "outbox").glob("*/*.sealed")
 
     def note(self, place: Place, kind: str) -> Path:
         """This silo's note of an attempt."""

@@ -11,9 +11,11 @@ from __future__ import annotations
 import json
 from dataclasses import astuple, dataclass, replace
 
-from sqlalchemy import Column, Connection, Engine, Integer, MetaData, String, Table, delete, insert, select
+from sqlalchemy import Column, Connection, Engine, Integer, MetaData, String, Table, delete, insert, select, update
 
 from protos.messages import Place, Tensor
+from silo_agent.storage.anchored import Anchored
+from silo_agent.storage.digests import Digests
 from silo_agent.storage.errors import SumError, SurvivorsError
 
 _metadata = MetaData()
@@ -61,8 +63,10 @@ class _Bound:
 class Promises:
     """The promises that lie in the agent's database. Every method is one transaction."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, digests: Digests | None = None, anchored: Anchored | None = None) -> None:
+        """Without `digests` no sum can be opened. `anchored`: None for a count of their own."""
+        self._engine, self._digests = engine, digests
+        self._anchored = anchored or Anchored(engine)
         _metadata.create_all(engine)
 
     def binding(self, place: Place, tensor: Tensor) -> tuple[str, ...]:
@@ -71,13 +75,26 @@ class Promises:
             names, bound = _read(connection, place, tensor)
         return names if _binds(names, bound) else ()
 
+    def lists_of(self, silo: str) -> list[tuple[Place, Tensor]]:
+        """The sums whose lists this silo has signed and that name `silo`, of all rounds; none that were voided."""
+        with self._engine.begin() as connection:
+            rows = connection.execute(select(_survivors)).all()
+            found = []
+            for row in rows:
+                place = Place(row.study, row.round, 1)
+                names, bound = _read(connection, place, Tensor(row.tensor))
+                if silo in names and _binds(names, bound):
+                    attempt = max(1, bound.signed, bound.revealed)
+                    found.append((replace(place, attempt=attempt), Tensor(row.tensor)))
+        return found
+
     def sign(self, place: Place, tensor: Tensor, names: tuple[str, ...]) -> None:
         """Record the survivors that this silo is about to sign. The same again changes nothing.
 
         Raises `SurvivorsError` if another list binds it: if two sums differ in one silo, their difference is that
         silo's contribution. Raises it also for an attempt whose sum was voided.
         """
-        with self._engine.begin() as connection:
+        with self._anchored.binding(place) as connection:
             before, bound = _read(connection, place, tensor)
             if place.attempt <= max(bound.voided, bound.closed):
                 msg = (
@@ -99,7 +116,7 @@ class Promises:
 
     def reveal(self, place: Place, tensor: Tensor) -> None:
         """Record that this silo is about to reveal. Raises `SurvivorsError` if it has voided this attempt's sum."""
-        with self._engine.begin() as connection:
+        with self._anchored.binding(place) as connection:
             names, bound = _read(connection, place, tensor)
             if place.attempt <= bound.voided:
                 msg = f"this silo has voided the sum of {tensor} of round {place.round}, so it reveals nothing for it"
@@ -111,7 +128,7 @@ class Promises:
 
         Returns False, and promises nothing, if this silo has revealed in an attempt that T silos have not closed.
         """
-        with self._engine.begin() as connection:
+        with self._anchored.binding(place) as connection:
             names, bound = _read(connection, place, tensor)
             unknown = bool(names) and not bound.signed
             if unknown or bound.revealed > bound.closed:
@@ -130,15 +147,26 @@ class Promises:
             names, bound = _read(connection, place, tensor)
             _write(connection, place, tensor, names, replace(bound, closed=max(bound.closed, through)))
 
-    def open(self, label: str, sha256: str) -> None:
+    def open(self, place: Place, label: str, sha256: str) -> None:
         """Record the sum that is about to be opened under a label. Raises `SumError` if another was tried before."""
-        with self._engine.begin() as connection:
+        if self._digests is None:
+            msg = "the state was opened without the folder's secret, so no sum is opened"
+            raise SumError(msg)
+        keyed = self._digests.keyed("sum", sha256)
+        with self._anchored.binding(place) as connection:
             row = connection.execute(select(_sums.c.sha256).where(_sums.c.label == label)).first()
             if row is None:
-                connection.execute(insert(_sums).values(label=label, sha256=sha256))
-            elif row.sha256 != sha256:
+                connection.execute(insert(_sums).values(label=label, sha256=keyed))
+            elif row.sha256 != keyed:
                 msg = "another sum was offered under this label before; only the first is ever tried"
                 raise SumError(msg)
+
+
+def key_sums(connection: Connection, digests: Digests) -> None:
+    """Replace the plain digests that an earlier version stored."""
+    for row in connection.execute(select(_sums)).all():
+        keyed = digests.keyed("sum", row.sha256)
+        connection.execute(update(_sums).where(_sums.c.label == row.label).values(sha256=keyed))
 
 
 def _binds(names: tuple[str, ...], bound: _Bound) -> bool:

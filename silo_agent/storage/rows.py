@@ -24,6 +24,7 @@ from policies.durable import give_to_owner, write_pieces
 from silo_agent.storage.durable import write_whole
 from silo_agent.storage.errors import LocalFileError, StateError
 from silo_agent.storage.folders import StateFolder, StudyFolder
+from silo_agent.storage.secret import PURPOSE as STATE_SECRET
 
 _PURPOSE: Final = "withdrawn"
 
@@ -71,12 +72,13 @@ def _purpose(folder: StudyFolder) -> str:
 
 
 def seal_anew(files: StateFolder, former: Holder, credential: Holder, entropy: Entropy) -> None:
-    """Seal under a new key what the former one sealed and what must outlive it: withdrawals, then the rows' keys.
+    """Seal under a new key what the former one sealed and what must outlive it: withdrawals, secret, rows' keys.
 
     It may be cut off and begun again, as long as both keys are there. The list of withdrawals comes first, and is made
     if there is none, so that no agent starts in between. Raises `StateError` if neither key opens a file.
     """
-    sealed = [(files.withdrawn, _PURPOSE), *((one.row_key, _purpose(one)) for one in files.studies())]
+    rows = ((one.row_key, _purpose(one)) for one in files.studies())
+    sealed = [(files.withdrawn, _PURPOSE), (files.secret, STATE_SECRET), *rows]
     with alone(files):
         if not files.withdrawn.exists():
             write_whole(files.withdrawn, Vault(credential, _PURPOSE, entropy).seal(b"[]"))
@@ -193,7 +195,19 @@ class SealedRows:
 
     @property
     def _name(self) -> str:
-        return f"rows of {self._folder.path.name}"
+        return _purpose(self._folder)
+
+
+def kept_rows(files: StateFolder, holder: Callable[[], Holder]) -> Iterator[bytes]:
+    """What every study keeps, for whoever only reads: nothing is made, and no key is needed if nothing is kept.
+
+    Raises `SealError`, OSError, and what `holder` raises.
+    """
+    studies = files.path / "studies"
+    for folder in map(StudyFolder, sorted(studies.iterdir()) if studies.exists() else ()):
+        if folder.rows.exists():
+            key = Vault(holder(), _purpose(folder), SystemEntropy()).open(folder.row_key.read_bytes())
+            yield sealed_file.open_sealed(key, _purpose(folder), folder.rows.read_bytes())
 
 
 def rows_of(folder: StudyFolder, credential: Holder, entropy: Entropy) -> SealedRows:

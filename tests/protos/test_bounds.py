@@ -29,6 +29,7 @@ from protos.messages import (
     Tensor,
     UploadHeader,
     Void,
+    Vouch,
     Work,
 )
 from protos.status import MemberStatus, PhaseTime, StudyStatus, UploadSize
@@ -53,6 +54,7 @@ SAMPLES = [
     Member("north", b"pem", b"k" * 32, b"k" * 1184, b"signature"),
     Part("keys", "north", 1, SHA),
     Signature("north", b"s"),
+    Vouch("north", b"pem", b"s"),
     Void(1, (Signature("north", b"s"),), (b"pem",)),
     Work(Task.DECIDE, PLACE),
     UploadHeader(PLACE, "ckks", Tensor.HEADS, "north", 9, 65536, SHA),

@@ -11,6 +11,7 @@ from unittest.mock import Mock
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from policies.documents.policy import load_policy
 from policies.errors import LedgerMissingError
@@ -19,12 +20,14 @@ from policies.refusals import Refused
 from protos.messages import Place, Task, Work
 from silo_agent import assembly
 from silo_agent.assembly import run_agent
+from silo_agent.cli import main
 from silo_agent.config import AgentConfig, SqlSource
 from silo_agent.data.reader import read_records
 from silo_agent.data.table import Written
 from silo_agent.gate import Gate
 from silo_agent.learning.personal_process import Job
 from silo_agent.protocol.client import Stopped
+from silo_agent.protocol.witnessing import Witness
 from silo_agent.storage.approvals import approvals, approve, withdraw
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
@@ -117,6 +120,33 @@ def test_a_study_goes_on_with_the_rows_that_it_began_with_after_its_file_is_gone
     assert [(answer.refusal, answer.member.silo) for answer in client.answers] == [("", "north"), ("", "north")]
 
 
+def test_a_running_agent_reads_nothing_of_whoever_withdraws(config, coordinator, monkeypatch):
+    """As the command does it, in a process of its own, while the agent waits for work; and after a restart."""
+    client, place, made = coordinator.clients["north"], coordinator.place(0), []
+    real, poll, seen = assembly.Learner, client.poll, []
+    monkeypatch.setattr(assembly, "Learner", lambda *given, **named: made.append(real(*given, **named)) or made[-1])
+
+    def people():
+        return {name for cohort in ("training", "evaluation") for name in made[-1].cohort(cohort).identities}
+
+    def withdrawing():
+        if made:
+            seen.append(people())
+            gone = sorted(seen[-1])[0 if len(seen) % 2 else -1]
+            command = ["data", "withdraw", gone, "-c", str(config.policy.parent / "agent.yaml")]
+            assert CliRunner().invoke(main.app, command).exit_code == 0
+            assert people() == seen[-1] - {gone}
+            seen.append(people())
+        return poll()
+
+    client.poll = withdrawing
+    for attempts in ((1, 2), (3,)):
+        made.clear()
+        client.work.extend(Work(Task.DECIDE, Place(place.study, 0, attempt)) for attempt in attempts)
+        run_agent(config)
+    assert [len(one) for one in seen] == [20, 19, 19, 18, 18, 17]
+
+
 def test_an_agent_that_cannot_tell_who_has_withdrawn_does_not_start(config, coordinator):
     StateFolder(config.state).withdrawn.write_bytes(b"sealed by another key")
     with pytest.raises(StateError, match="enter every withdrawal again"):
@@ -178,6 +208,15 @@ def test_the_gate_of_an_agent_asks_the_list_of_approvals_before_a_charge(config,
     withdraw(StateFolder(config.state), {tiny_study().digest: "tiny"}, NOW)
     with pytest.raises(Refused, match="not_approved"):
         named["require_approved"](tiny_study(), policy)
+
+
+def test_other_silos_ledgers_are_judged_by_the_studies_that_this_one_knows(config, coordinator, monkeypatch):
+    made = []
+    monkeypatch.setattr(assembly, "Witness", lambda *args: made.append(args) or Witness(*args))
+    coordinator.clients["north"].work.append(Work(Task.DECIDE, coordinator.place(0)))
+    run_agent(config)
+    (state, _, known), study = made[0], coordinator.study
+    assert (state, known.studies_of("south")) == (config.state, ([study], []))
 
 
 def test_a_study_that_version_06_began_goes_on_and_a_name_that_it_approved_gives_nothing(config, coordinator):

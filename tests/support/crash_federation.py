@@ -9,6 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 import yaml
@@ -21,11 +22,13 @@ from policies.ledger.chain import Genesis
 from policies.ledger.ledger import Ledger, read_ledger
 from protos.status import StudyStatus
 from silo_agent.learning.personal_process import wanted_round
-from silo_agent.storage.folders import StudyFolder
+from silo_agent.storage.approvals import approve
+from silo_agent.storage.folders import StateFolder, StudyFolder
 from support import party_process
 from support.certificates import Authority, data_set_of
 from support.crash_points import Crash
 from support.small_cohort import policy_document, write_sites, write_yaml
+from support.starving import Starving
 from support.task_points import TaskCrash
 
 HUB = "hub"
@@ -41,7 +44,7 @@ class CrashFederation:
     study: Study
     credentials: Mapping[str, Path]
     """Folders with certificate, key and authority, by party: `credentials_of`."""
-    doomed: tuple[str, Crash] | None = None
+    doomed: tuple[str, Crash | Starving] | None = None
     apart: Mapping[str, Crash | None] = field(default_factory=dict)
     """Agents that have a process train their personal model; such a process may be doomed, and its agent with it."""
     killed: bool = False
@@ -130,8 +133,9 @@ class CrashFederation:
             if silo in self.apart:
                 (folder / party_process.APART).write_text(pickle.dumps(self.apart[silo]).hex())
             write_yaml(folder / "agent.yaml", {**agent, "data": {self.study.name: str(files[silo])}})
+            approve(StateFolder(folder / "state"), self.study, self.study.name, datetime.now(UTC))
 
-    def _start(self, name: str, crash: Crash | TaskCrash | None = None) -> None:
+    def _start(self, name: str, crash: Crash | TaskCrash | Starving | None = None) -> None:
         party = "coordinator" if name == HUB else "silo"
         self.processes[name] = party_process.start(party, self.root / name, crash)
 

@@ -6,17 +6,18 @@ from dataclasses import replace
 
 from coordinator.core.events import Added, Answered, Confirmed, Event, Passed, Returned, Stopped, Uploaded
 from coordinator.core.round import open_round, step
-from coordinator.core.state import COLLECTED, CONFIRMED, OVER, RELAYED, Limits, Listed, Phase, Round
+from coordinator.core.state import COLLECTED, CONFIRMED, OVER, RELAYED, Limits, Listed, Phase, Round, Vouched
 from protos.messages import SUM, Answer, Confirm, Member, Note, Part, Place, Task, Tensor, UploadHeader
 
 STUDY = "5" * 64
 SHA = "a" * 64
+CONTENT = "c" * 64
 SILOS = ("north", "south", "west")
 FIVE = ("east", "north", "polar", "south", "west")
 LIMITS = Limits(offer=10.0, keys=20.0, train=100.0, open=30.0, solve=40.0)
 PLAN = (Tensor.HEADS, Tensor.ENCODER)
 TOTAL = Part(SUM, "", 65536, SHA)
-CATCHING_UP = (Phase.SHARE, Phase.CATCH_UP)
+CATCHING_UP = (Phase.SHARE, Phase.CATCH_UP, Phase.JUDGE)
 
 
 def member(silo: str, key: bytes = b"k") -> Member:
@@ -51,7 +52,10 @@ def confirm(
     place: Place, silo: str, task: Task, tensor: Tensor | None = None, *, model: str = "m", dispute: str = ""
 ) -> Confirmed:
     signature = f"{silo}'s".encode() if task in (Task.SIGN, Task.VOID) and not dispute else b""
-    return Confirmed(silo, Confirm(place, task, tensor, model, dispute, signature=signature))
+    holds = task in (Task.CATCH_UP, Task.OPEN, Task.ADOPT) and not dispute
+    content, vouch = (CONTENT, f"{silo}'s".encode()) if holds else ("", b"")
+    said = Confirm(place, task, tensor, model, dispute, signature=signature, content=content, vouch=vouch)
+    return Confirmed(silo, said, b"certificate")
 
 
 def dispute(place: Place, silo: str, task: Task) -> Confirmed:
@@ -73,7 +77,8 @@ def offer(
     blank = Round(
         Place(STUDY, 1, 1), tensors, silos, min_silos, colluders, recovers, LIMITS, keyed, expected, frozenset(absent)
     )
-    return open_round(replace(blank, silos=len(silos)), now)
+    blank = replace(blank, silos=len(silos))
+    return open_round(vouched_for(blank) if expected else blank, now)
 
 
 def wanted(state: Round, model: str = "m") -> list[Event]:
@@ -96,6 +101,13 @@ def _wanted_of(state: Round, silo: str, model: str) -> Event:
         return confirm(place, silo, CONFIRMED[phase], state.tensor, model=model)
     note = COLLECTED[phase] if phase in COLLECTED else RELAYED[phase][0]
     return upload(place, silo, note, state.tensor if note is Note.REVEAL else None)
+
+
+def vouched_for(state: Round, *but: str) -> Round:
+    """Everybody has signed the model that the round builds on, but for some."""
+    signers = [name for name in state.invited if name not in but]
+    vouches = tuple(Vouched(name, CONTENT, b"certificate", f"{name}'s".encode()) for name in signers)
+    return replace(state, vouches=vouches)
 
 
 def with_one_behind(**changes: object) -> Round:
@@ -123,6 +135,7 @@ def reach(phase: Phase, state: Round | None = None, now: float = 0.0, cursor: in
         return step(state, Passed(), now=max(now, state.deadline))[0]
     while state.phase is not phase or state.cursor < cursor:
         assert state.phase not in OVER, state.why
-        for event in wanted(state):
+        doubts = phase is Phase.JUDGE and state.phase is Phase.CATCH_UP
+        for event in [dispute(state.place, name, Task.CATCH_UP) for name in state.behind] if doubts else wanted(state):
             state, _ = step(state, event, now)
     return state

@@ -53,6 +53,7 @@ from support.cosigners import witnessed
 from support.simulated_coordinator import SimulatedCoordinator
 from support.simulated_witness import Witness, plain
 from support.small_cohort import policy_document, write_yaml
+from support.states import keyed
 
 Fate = Literal["arrives", "twice", "lost", "unanswered", "late"]
 """Of one message: once; again, because the reply was lost; never, or only its reply never, or later than all that the
@@ -105,7 +106,7 @@ class _Client:
     def signed(self, checkpoint: bytes) -> SignedCheckpoint:
         return SignedCheckpoint(checkpoint, self.silo.credential.certificate_pem, self.sign(checkpoint))
 
-    def cosign(self, _place: Place, stated: SignedCheckpoint) -> Cosigned:
+    def cosign(self, _place: Place, stated: SignedCheckpoint, _: CosignedCheckpoint | None = None) -> Cosigned:
         hub, peer = self.silo.cosigners
         return Cosigned(witnessed(stated, hub), witnessed(stated, peer))
 
@@ -173,7 +174,7 @@ class _Gate:
         release = plan(order.study).release(order.place.round, order.tensor)
         kind, label = release.ring, order.label
         frames = sealer.seal(kind, compute(order.place, release), label, masks)
-        path = self.state.keep_sealed(order.place.study, label.digest, frames)
+        path = self.state.keep_sealed(order.place, label.digest, frames)
         self.silo.witness.sealed(masks, kind, label, path.read_bytes())
         return path
 
@@ -208,6 +209,9 @@ class _Learner:
     folder: Path
 
     def rehearse(self) -> None:
+        return
+
+    def require_files(self, *, begun: bool) -> None:
         return
 
     def read(self) -> None:
@@ -277,7 +281,7 @@ class SimulatedSilo:
         """The process dies, if it has not yet, and begins again."""
         self.die()
         entropy = SystemEntropy()
-        self._state = State(self.folder)
+        self._state = keyed(self.folder)
         self.session = session_name(self.folder, self.credential, entropy)
         self._client = _Client(self)
         self._gate = _LedgerGate(self, self._state) if self.cosigners else _Gate(self, self._state)

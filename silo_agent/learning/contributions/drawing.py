@@ -14,6 +14,7 @@ from crypto.rings.grid import from_grid
 from crypto.rings.rings import ring_of
 from crypto.stream import KEY_BYTES, KeyStream
 from policies.documents.study import Study
+from policies.plan import grids
 from policies.plan.release import Release
 from protos.messages import Place
 from silo_agent.learning.contributions.contribution import Integers, Setting
@@ -33,7 +34,8 @@ class Grid:
     def of(cls, study: Study) -> Grid:
         """The grid that `study.privacy.max_patients` implies."""
         limit = ring_of("ckks").limit(len(study.silos))
-        return cls(*private.grid(study.privacy.max_patients, limit), limit)
+        sums = grids.sums_of(study.privacy.max_patients, limit)
+        return cls(sums.step, sums.bound, limit)
 
 
 def draw(

@@ -65,7 +65,7 @@ class Heads:
             return averaged_heads.statistic(setting, cohort, place, model, rehearsed=strict)
         encoder, weights, together = model.build_encoder(), cohort.weights, chunk_rows(setting.study)
         most, clip = setting.study.privacy.max_patients, setting.study.heads.clip
-        slack = rounding_slack(most, together + blocks, model.heads.shape[1], clip)
+        slack = rounding_slack(most, together + blocks, model.heads.shape[1])
         pooled = shapes.is_pooled(setting.study, place.round)
         evidence = None if pooled or not len(model.evidence) else model.gathered
         family = self._family(place)
@@ -95,7 +95,7 @@ class Heads:
         """The calibration's blocks."""
         setting, study = self._setting, self._setting.study
         encoder, together = model.build_encoder(), chunk_rows(study)
-        slack = rounding_slack(study.privacy.max_patients, together, model.heads.shape[1], 1.0)
+        slack = rounding_slack(study.privacy.max_patients, together, model.heads.shape[1])
 
         def term(rows: Rows) -> NDArray[np.float64]:
             images = None if cohort.images is None else cohort.images.subset(rows)

@@ -12,6 +12,7 @@ from silo_agent.cli import main
 from silo_agent.cli.models import cohorts_of
 from silo_agent.config import AgentConfig
 from silo_agent.learning.learner import Learner
+from silo_agent.learning.private.draws import FreshDraws
 from silo_agent.storage.errors import StateError
 from silo_agent.storage.folders import StateFolder
 from silo_agent.storage.rows import rows_of
@@ -166,7 +167,7 @@ def test_a_person_who_withdraws_is_out_of_what_studies_keep_and_of_what_they_rea
         0.25,
         folder,
         identified_by=["patient"],
-        entropy=SystemEntropy(),
+        draws=FreshDraws(SystemEntropy()),
         device="cpu",
         kept=rows,
     )

@@ -7,7 +7,7 @@ import yaml
 from typer.testing import CliRunner
 
 from crypto.errors import CertificateError
-from policies.accounting import accountant
+from policies.accounting import accountant, planning
 from policies.documents.study import Study
 from policies.ledger.ledger import Debit, Ledger
 from policies.plan.release import plan as plan_of
@@ -104,6 +104,15 @@ def test_too_small_a_number_of_silos_is_refused_by_all_with_exit_code_3(study):
     assert "Set study.min_silos to 3 or more" in sums["refused"]
 
 
+def test_a_noise_that_no_silo_can_draw_is_refused_by_all_with_what_would_do(study):
+    write_yaml(study, tiny_document(privacy={"max_patients": 10_000_000, "count_noise": 1e-3}))
+    for shown in (invoke("plan", study), invoke("plan", study, "--json")):
+        assert shown.exit_code == 3
+        said = " ".join(shown.output.split())
+        assert "study.privacy.count_noise is 0.001; on the grid of" in said
+        assert "Set study.privacy.count_noise to" in said
+
+
 def test_what_cannot_be_accounted_for_has_no_price_and_is_refused_by_name(study):
     write_yaml(study, tiny_document(evaluation={"early_stopping": {"patience": 3}}))
     shown = invoke("plan", study)
@@ -134,6 +143,7 @@ def test_the_hospitals_policy_and_ledger_have_a_say(hospital, study):
         "taken": True,
         "reason": None,
         "why": None,
+        "why_after_one_repeated_round": None,
         "spent": spent,
         "after": after,
         "budget": 4.0,
@@ -142,6 +152,13 @@ def test_the_hospitals_policy_and_ledger_have_a_say(hospital, study):
     shown = invoke("plan", study, "-c", hospital).output
     assert "The policy would take it." in shown
     assert f"Spent before {spent:.4f}, after {after:.4f} of 4.0000, left {4 - after:.4f}." in shown
+
+
+def test_the_price_of_one_repeated_round_is_told_and_what_the_hospital_would_say(hospital, study):
+    prices = planning.price(tiny_study(), 1e-5)
+    document = json.loads(invoke("plan", study, "--json", "-c", hospital).output)
+    assert document["one_round_repeated"] == prices.repeated
+    assert f"{prices.repeated:.4f}" in invoke("plan", study, "-c", hospital).output
 
 
 def test_what_the_study_has_spent_already_is_not_counted_twice(hospital, study):

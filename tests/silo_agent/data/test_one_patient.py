@@ -7,7 +7,7 @@ known. What is compared is every record of everybody else: inputs, image, label,
 import itertools
 import sqlite3
 from collections import Counter
-from contextlib import closing, nullcontext
+from contextlib import closing
 
 import duckdb
 import numpy as np
@@ -25,6 +25,7 @@ from silo_agent.data.reader import read_fitting_records
 from silo_agent.data.sources.snapshot import forget, read_begun, unpack
 from silo_agent.data.table import Written, name_of
 from support.images import write_png
+from support.stores import Memory
 from support.tables import HEADER, make_schema, scans_schema
 
 COLUMNS = HEADER.split(",")
@@ -358,31 +359,6 @@ def test_of_images_whatever_a_decoder_raises(scans, monkeypatch, decoder, raised
 
 
 # --- rows that a study keeps ------------------------------------------------------------------------------------------
-class Memory:
-    """Keeps rows in the clear."""
-
-    def __init__(self, people=()):
-        self.content, self.people = None, frozenset(people)
-
-    def kept(self):
-        return self.content is not None
-
-    def recall(self):
-        return self.content
-
-    def keep(self, content):
-        self.content = content
-
-    def withdrawn(self):
-        return self.people
-
-    def alone(self):
-        return nullcontext()
-
-    def stamp(self):
-        return self.people
-
-
 @FEW
 @given(WARDS, SCHEMAS)
 def test_of_a_withdrawal(tmp_path, ward, schema):
@@ -401,11 +377,9 @@ def test_of_a_withdrawal(tmp_path, ward, schema):
     for gone in range(4):
         name = f"n{gone}" if schema.patient else name_of([f"n{gone}", "50"], by_patient=False)
         expected = Counter({record: count for record, count in everybody.items() if record[0] != name})
-        late = Memory()
-        late.content = whole.content
+        late = Memory(content=whole.content)
         forget(late, [name])
-        cut = Memory([name])
-        cut.content = whole.content
+        cut = Memory([name], whole.content)
         for store in (Memory([name]), late, cut):
             assert read(store) == expected
             assert name not in unpack(store.content)[0].columns["id"]

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import itertools
 import os
 import shutil
+import sqlite3
 import stat
 import tarfile
+from contextlib import closing
 from datetime import date
+from pathlib import Path
+from types import SimpleNamespace
+from typing import get_args
 
+import numpy as np
 import pytest
 
 from crypto.entropy import SystemEntropy
@@ -18,13 +26,19 @@ from crypto.pki.key_files import new_key
 from crypto.pki.known_keys import KnownKeys, Shown, read_memory
 from policies.errors import LedgerBusyError, LedgerMissingError
 from policies.ledger.cosign import Cosigned
+from policies.ledger.events import EntryRef
 from policies.ledger.ledger import Ledger, read_history
+from protos.chunks import ChunkHasher, ChunkList
+from protos.messages import Place, Tensor
 from silo_agent.storage import backup as backups
 from silo_agent.storage.backup import BackupError, make_backup, restore
+from silo_agent.storage.digests import Kind
 from silo_agent.storage.folders import StateFolder
+from silo_agent.storage.opening import open_state
 from silo_agent.storage.rows import Withdrawals
 from silo_agent.storage.state import State
 from support.ledgers import NORTH
+from support.states import DIGESTS
 
 DAY = date(2026, 3, 1)
 RUNNING, OVER = "5" * 64, "6" * 64
@@ -104,6 +118,53 @@ def test_a_backup_comes_back_without_keys_and_ends_what_was_running(made, state,
     assert {stat.S_IMODE(path.stat().st_mode) & 0o077 for path in (state, *state.rglob("*"))} == {0}
     assert stat.S_IMODE(made.stat().st_mode) == 0o600
     assert sorted(path.name for path in tmp_path.iterdir()) == ["a.backup", "state"]
+
+
+def test_nobody_finds_the_noised_counts_of_this_silo_by_trying_them(state, tmp_path):
+    """With distributed noise a silo's own release has a fraction of the noise that the sum is charged for."""
+    counts, place = np.array([113, 87], np.int64), Place(RUNNING, 0, 1)
+    kept = State(state, DIGESTS)
+    kept.keep_release(place, Tensor.COUNTS, 1, counts, "a" * 64)
+    kept.keep_sealed(Place(RUNNING, 0, 1), "a" * 64, [counts.tobytes()])
+    kept.promises.open(place, "a" * 64, ChunkList.of(kept.files.sealed(RUNNING, "a" * 64)).digest)
+    standing = hashlib.sha256(counts.tobytes()).hexdigest()
+    kept.keep_attempt(RUNNING, standing)
+    assert np.array_equal(kept.release(place, Tensor.COUNTS, 1).integers, counts)
+    kept.close()
+    make_backup(state, tmp_path / "b", version="1.0", day=DAY)
+    shutil.rmtree(state)
+    put_back(tmp_path / "b", state)
+    held = (tmp_path / "b").read_bytes() + b"".join(path.read_bytes() for path in state.rglob("*") if path.is_file())
+    tried = 0
+    for pair in itertools.product(range(100, 130), range(80, 95)):
+        guess = np.array(pair, np.int64).tobytes()
+        plain = [hashlib.sha256(guess).hexdigest(), _chunked(guess)]
+        tried += any(one.encode() in held or bytes.fromhex(one) in held for one in plain)
+        tried += any(DIGESTS.keyed(kind, one).encode() in held for one in plain for kind in get_args(Kind))
+    assert tried == 0
+
+
+def test_a_backup_of_an_earlier_version_is_put_back_without_its_plain_digests(made, state, tmp_path, monkeypatch):
+    plain = "d" * 64
+    kept = State(state, DIGESTS)
+    kept.keep_sealed(Place(RUNNING, 0, 1), "a" * 64, [b"sealed"])
+    kept.close()
+    with closing(sqlite3.connect(StateFolder(state).database)) as database:
+        database.execute("UPDATE sealed SET sha256 = ?", (plain,))
+        database.commit()
+    with monkeypatch.context() as patch:
+        patch.setattr(backups, "blank", lambda _: None)
+        make_backup(state, tmp_path / "old", version="0.6", day=DAY)
+    assert plain.encode() in (tmp_path / "old").read_bytes()
+    put_back(tmp_path / "old", state)
+    assert plain.encode() not in StateFolder(state).database.read_bytes()
+    open_state(state, KEY, SystemEntropy())[0].close()  # a fresh secret, since nothing rests on the old one
+
+
+def _chunked(content):
+    hasher = ChunkHasher()
+    hasher.update(content)
+    return hasher.digest
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="not root: no file can be given to somebody else")
@@ -202,17 +263,26 @@ def vars_of(genesis):
     return {name: getattr(genesis, name) for name in genesis.__dataclass_fields__}
 
 
-def test_what_others_have_cosigned_is_never_lost(made, state, monkeypatch):
+def cosigned(monkeypatch, *sequences):
+    """Others have cosigned these entries of the ledger; the backup ends at entry 2."""
+    items = tuple(SimpleNamespace(checkpoint=SimpleNamespace(head=EntryRef(number, "0" * 64))) for number in sequences)
+    monkeypatch.setattr(Cosigned, "latest", lambda _: items)
+
+
+@pytest.mark.parametrize("sequences", [(7,), (3,), (1, 3), (3, 2)])
+def test_what_others_have_cosigned_is_never_lost(made, state, monkeypatch, sequences):
+    """Not one entry of it."""
     StateFolder(state).ledger.unlink()
-
-    class Item:
-        class checkpoint:  # noqa: N801
-            class head:  # noqa: N801
-                sequence = 7
-
-    monkeypatch.setattr(Cosigned, "latest", lambda _: (Item,))
-    with pytest.raises(BackupError, match=r"cosigned entry 7 .*fedward-silo ledger recover"):
+    cosigned(monkeypatch, *sequences)
+    with pytest.raises(BackupError, match=rf"cosigned entry {max(sequences)} .*fedward-silo ledger recover"):
         put_back(made, state)
+
+
+def test_a_backup_that_has_all_that_others_have_cosigned_is_put_back(made, state, monkeypatch):
+    StateFolder(state).ledger.unlink()
+    cosigned(monkeypatch, 1, 2)
+    put_back(made, state)
+    assert head(state) == 2
 
 
 def test_a_damaged_ledger_is_not_judged_but_left_to_a_person(made, state):
@@ -301,3 +371,67 @@ def test_what_is_no_backup_is_refused(tmp_path, content):
     (tmp_path / "b").write_bytes(content)
     with pytest.raises(BackupError, match="no backup of an agent"):
         put_back(tmp_path / "b", tmp_path / "new")
+
+
+@pytest.mark.parametrize("name", ["ledger.sqlite3", "manifest.json", f"studies/{OVER}/personal.safetensors"])
+def test_a_name_that_comes_twice_is_refused(made, tmp_path, name):
+    """Which of the two counts would be for the reader to say."""
+    with tarfile.open(made) as archive:
+        member = archive.getmember(name)
+        content = archive.extractfile(member).read()
+    with tarfile.open(made, "a") as archive:
+        archive.addfile(member, io.BytesIO(content))
+    with pytest.raises(BackupError, match=f"'{name}' does not belong into a backup"):
+        put_back(made, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_the_ledger_of_a_backup_has_every_entry_that_its_state_can_know_of(state, tmp_path, monkeypatch):
+    """The agent charges while the copy is made, right after the state was copied."""
+    copy = backups._copy_database
+
+    def copying(source, to):
+        done = copy(source, to)
+        if source == StateFolder(state).database:
+            note(state, "three")
+        return done
+
+    monkeypatch.setattr(backups, "_copy_database", copying)
+    assert make_backup(state, tmp_path / "b", version="1.0", day=DAY).entries == 3
+
+
+@pytest.fixture
+def synced(monkeypatch):
+    """Files and folders in the order in which they were synced, and renames between them."""
+    done, fsync, rename = [], os.fsync, Path.rename
+
+    def watched(handle):
+        path = Path(f"/proc/self/fd/{handle}").readlink()
+        done.append((path, path.stat().st_size if path.is_file() else None))
+        return fsync(handle)
+
+    def renamed(path, target):
+        done.append((path, target))
+        return rename(path, target)
+
+    monkeypatch.setattr(os, "fsync", watched)
+    monkeypatch.setattr(Path, "rename", renamed)
+    return done
+
+
+def test_a_backup_is_on_the_disk_whole_before_its_command_ends(state, tmp_path, synced):
+    out = tmp_path / "b"
+    make_backup(state, out, version="1.0", day=DAY)
+    assert (out, out.stat().st_size) in synced
+    assert (tmp_path, None) in synced[synced.index((out, out.stat().st_size)) :]
+
+
+def test_what_is_put_back_is_on_the_disk_before_it_has_its_name(made, state, tmp_path, synced):
+    new = tmp_path / "new"
+    put_back(made, new)
+    fresh, moved = next((place, one) for one, (place, target) in enumerate(synced) if target == new)
+    before = {path.relative_to(fresh) for path, _ in synced[:moved] if path.is_relative_to(fresh)}
+    with tarfile.open(made) as archive:
+        files = {Path(name) for name in archive.getnames()} - {Path("manifest.json")}
+    assert before >= files
+    assert (tmp_path, None) in synced[moved:], "the name itself"
