@@ -177,7 +177,7 @@ def finished(reader):
 @pytest.mark.slow
 @pytest.mark.as_installed
 @pytest.mark.usefixtures("registries")
-def test_every_command_of_the_handbook_works_from_an_empty_home(  # noqa: PLR0915  # a handbook in its order
+def test_every_command_of_the_handbook_works_from_an_empty_home(  # noqa: PLR0915  # one story, in the pages' order
     tmp_path, release, release_key
 ):
     reader = Reader(tmp_path, release, release_key[1])
