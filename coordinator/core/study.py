@@ -310,7 +310,9 @@ def _after_commit(state: Progress, round_: Round, now: float) -> Progress:
     if following == len(state.script.tensors):
         return replace(state, life=Life.FINISHED, why="all rounds are committed")
     place = Place(state.script.study, following, 1)
-    return replace(state, round=_attempt(state, place, now, expected=round_.model, keyed=round_.members))
+    # Who has disputed has dropped the keys, and could neither catch up nor take part with them.
+    keyed = () if round_.dropped else round_.members
+    return replace(state, round=_attempt(state, place, now, expected=round_.model, keyed=keyed))
 
 
 def _after_abort(state: Progress, round_: Round, now: float) -> Progress:

@@ -117,7 +117,10 @@ class SimulatedCoordinator:
         lie = self.lie
         if confirm.task is Task.SIGN and lie is not None and silo in lie.silos and not confirm.dispute:
             lie.signed[silo] = confirm.signature
-        self._at(confirm.place, Confirmed(silo, confirm))
+        round_ = self.progress.round
+        members = () if round_ is None else round_.members
+        certificate = next((member.certificate_pem for member in members if member.silo == silo), b"")
+        self._at(confirm.place, Confirmed(silo, confirm, certificate))
 
     def upload(self, header: UploadHeader, content: bytes) -> None:
         """Take an upload in, as `service`, `engine` and `intake` do."""
