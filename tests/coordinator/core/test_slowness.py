@@ -78,8 +78,7 @@ def test_a_silo_that_answers_a_second_before_each_deadline_takes_its_budget_once
     assert state.life is Life.FINISHED
     assert state.slowness.of("south").seconds <= state.budget
     assert {one.silo for one in state.slowness.taken if one.seconds > 0} == {"south"}
-    phases, longest = 12 * (ROUNDS + 2), max(LIMITS.of(phase) for phase in Phase if LIMITS.of(phase) < 1e9)
-    assert took <= honest + state.budget + phases * max(2.0, ALONE * longest)
+    assert took <= 1.25 * (honest + state.budget), "2037 s instead of 621 if nobody stopped waiting"
 
 
 def test_a_silo_that_falls_silent_in_each_round_costs_few_attempts():
