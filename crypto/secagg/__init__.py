@@ -4,4 +4,15 @@ The room holds keys (`agreement`, `packages`), masks (`masks`, `labels`), sealin
 `checks`), and dropouts (`shamir`, `unmasking`, `survivors`, `voids`, `holding`), after Bonawitz et al., CCS 2017.
 """
 
-__all__ = ["agreement", "holding", "labels", "layout", "masks", "packages", "sealing", "survivors", "unmasking", "voids"]
+__all__ = [
+    "agreement",
+    "holding",
+    "labels",
+    "layout",
+    "masks",
+    "packages",
+    "sealing",
+    "survivors",
+    "unmasking",
+    "voids",
+]
