@@ -113,7 +113,7 @@ class Progress:
             needed = threshold(len(script.silos), script.colluders, script.min_silos)
         except RosterRefused:
             needed = script.min_silos
-        return slowness.spared(self.slowness, self.active, needed + len(self.away))
+        return slowness.spared(self.slowness, self.active, needed, self.away)
 
     def clock(self, now: float) -> float:
         """Return the study's own time, which stands still during a pause."""
