@@ -45,6 +45,8 @@ from coordinator.metrics import Metrics
 from coordinator.storage.spool import SUM_FILE, Spool
 from coordinator.storage.store import Store
 from coordinator.work import check_fetch, check_present, check_upload, work_in
+from crypto.secagg.spoilt import Spoilt
+from crypto.secagg.voids import Void
 from policies.documents.study import Study, parse_study, read_stored, require_bounds
 from policies.plan import quorum
 from policies.plan.release import plan
@@ -313,7 +315,7 @@ class Engine:
             self.keep(place)
             check_present(self._round(place), header.silo)
             if header.silo in self._round(place).waiting_for:
-                self._apply(self._progress[place.study], Uploaded(header))
+                self._apply(self._progress[place.study], Uploaded(header, signature))
 
     def peers(self, silo: str, place: Place) -> tuple[str, ...]:
         """Return the other silos that are present in the current attempt. Raises `OutOfTurnError`."""
@@ -326,6 +328,21 @@ class Engine:
         """Return slot and file name of what a silo of the roster may fetch now. Raises `OutOfTurnError`."""
         with self._changed:
             return check_fetch(self._round(place), silo, tensor, kind, of_silo)
+
+    def void(self, place: Place, tensor: Tensor) -> Void:
+        """Return what a silo promises that voids the tensor's lists in the current attempt. Raises `OutOfTurnError`."""
+        with self._changed:
+            proof = self._round(place).spoilt
+        return Void(place.study, place.round, tensor, place.attempt - 1, 0 if proof is None else proof.attempt)
+
+    def statement(self, confirm: Confirm) -> Spoilt:
+        """Return what a silo states that confirms a recount. Raises `OutOfTurnError` if no sum is added again."""
+        with self._changed:
+            round_ = self._round(confirm.place)
+            if round_.phase is not Phase.RECOUNT:
+                msg = f"the phase {round_.phase} does not wait for {confirm.task}"
+                raise OutOfTurnError(msg)
+            return round_.statement(confirm.culprit)
 
     # --- inside -------------------------------------------------------------------------------------------------
     def _find(self, wanted: str) -> Progress:

@@ -15,7 +15,7 @@ from policies.documents.study import Study
 from policies.plan.note_sizes import note_limit
 from policies.plan.release import plan
 from protos.bounds import sentence
-from protos.messages import SUM, Note, Part, Task, Tensor, UploadHeader, Work, note_slot
+from protos.messages import RINGS, SUM, Note, Part, Task, Tensor, UploadHeader, Work, note_slot
 
 TASKS = {
     Phase.OFFER: Task.DECIDE,
@@ -66,10 +66,12 @@ def work_in(progress: Progress, silo: str, *, told: bool) -> Work | None:
         roster=round_.members,
         actor=round_.actor,
         parts=parts_in(round_),
-        participants=round_.participants if round_.phase in SUMMING else (),
-        survivors=round_.survivors if round_.phase in ADDED else (),
+        participants=round_.participants if round_.phase in (*SUMMING, Phase.RECOUNT) else (),
+        survivors=round_.survivors if round_.phase in (*ADDED, Phase.RECOUNT) else (),
         signatures=round_.signatures if round_.phase is Phase.REVEAL else (),
         void=round_.void_of(round_.tensor) if round_.phase is Phase.GATHER and round_.tensor else None,
+        uploads=round_.given if round_.phase is Phase.RECOUNT else (),
+        spoilt=round_.spoilt if round_.phase is Phase.OFFER else None,
         why=sentence(progress.script.name),
     )
 
@@ -103,12 +105,15 @@ def check_present(round_: Round, silo: str) -> None:
 def check_fetch(round_: Round, silo: str, tensor: Tensor | None, kind: str, of_silo: str) -> tuple[str, str]:
     """Return slot and file name of what a present silo of the roster may fetch now. Raises `OutOfTurnError`."""
     check_present(round_, silo)
-    due = any((part.kind, part.silo) == (kind, of_silo) for part in parts_in(round_))
-    if not due or (kind in OF_TENSOR and tensor is not round_.tensor):
+    given = tuple(one.part for one in round_.given) if round_.phase is Phase.RECOUNT else ()
+    due = any((part.kind, part.silo) == (kind, of_silo) for part in (*parts_in(round_), *given))
+    if not due or (kind in (*OF_TENSOR, *RINGS) and tensor is not round_.tensor):
         msg = f"in the phase {round_.phase} there is no {kind} of {of_silo or 'the coordinator'} for {silo} to fetch"
         raise OutOfTurnError(msg)
     if kind == SUM:
         return str(tensor), SUM_FILE
+    if kind in RINGS:
+        return str(tensor), of_silo
     return note_slot(kind, round_.tensor if kind in OF_TENSOR else None), of_silo
 
 

@@ -17,7 +17,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from protos import bounds
 from protos.bounds import MAX_SILOS, Count, Digest, Name, Names, Pem, Sentence, SignatureBytes, Text
 
-PROTOCOL = 5
+PROTOCOL = 6
 MAX_CHUNK = 1 << 17
 """Bytes of a chunk, the data in one message of a stream. Each chunk has its own hash (`protos.chunks`). Many streams
 hold several chunks in memory at once."""
@@ -124,13 +124,14 @@ class Task(StrEnum):
     SHARE = "share"
     CATCH_UP = "catch_up"
     VOID = "void"
+    RECOUNT = "recount"
 
 
 FETCHED = (Task.DEAL, Task.TAKE, Task.CATCH_UP, Task.OPEN, Task.ADOPT)
 """Tasks that begin with downloads in every round. `CONTRIBUTE` does so for the round's first tensor only."""
-CONFIRMED = (Task.VOID, Task.TAKE, Task.CATCH_UP, Task.SIGN, Task.OPEN, Task.ADOPT)
+CONFIRMED = (Task.VOID, Task.TAKE, Task.CATCH_UP, Task.SIGN, Task.OPEN, Task.RECOUNT, Task.ADOPT)
 """Tasks that end with a confirmation. The other tasks of an attempt end with an upload."""
-SUMMED = (Task.CONTRIBUTE, Task.SIGN, Task.REVEAL, Task.OPEN, Task.SOLVE, Task.ADOPT)
+SUMMED = (Task.CONTRIBUTE, Task.SIGN, Task.REVEAL, Task.OPEN, Task.RECOUNT, Task.SOLVE, Task.ADOPT)
 """Tasks of the sums. The silos that take part in them are fixed."""
 ADDED = SUMMED[1:]
 """Tasks after the adding. The silos whose contributions are in the sum are fixed."""
@@ -171,7 +172,7 @@ class Member(Message):
 
 @dataclass(frozen=True)
 class Part(Message):
-    """Something to fetch: the sum, which belongs to no silo, or a note of one silo."""
+    """Something to fetch: the sum, which belongs to no silo, or a note or an upload of one silo."""
 
     kind: Name
     silo: Name
@@ -181,8 +182,9 @@ class Part(Message):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _require(self.kind == SUM or self.kind in set(Note), "part.kind", "is neither the sum nor a note")
-        _require((self.kind == SUM) == (not self.silo), "part.silo", "is needed exactly for a note")
+        known = self.kind == SUM or self.kind in {*Note, *RINGS}
+        _require(known, "part.kind", "is neither the sum nor a note nor an upload")
+        _require((self.kind == SUM) == (not self.silo), "part.silo", "is needed exactly for what one silo made")
         if self.silo:
             require_name(self.silo, "part.silo")
         _require(0 < self.size <= MAX_CONTENT, "part.size", f"lies outside 1..{MAX_CONTENT}")
@@ -217,6 +219,45 @@ class Void(Message):
 
 
 @dataclass(frozen=True)
+class Upload(Message):
+    """One silo's upload of a tensor as the silo signed it, for silos that add the uploads again."""
+
+    part: Part
+    signature: SignatureBytes
+    """Over the upload's header (`UploadHeader.canonical`)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _require(self.part.kind in RINGS, "upload.part", "is no upload of a tensor")
+
+
+@dataclass(frozen=True)
+class Spoilt(Message):
+    """Silos' statements, each with its certificate, that they refused a sum (`crypto.secagg.spoilt`)."""
+
+    attempt: int
+    tensor: Tensor
+    names: Names
+    """The survivor list."""
+    sum: Digest
+    culprit: Name
+    """The silo whose own signed notes show the fault; empty if none show one."""
+    statements: Annotated[tuple[Signature, ...], Count(1, MAX_SILOS)]
+    certificates: Annotated[tuple[Pem, ...], Count(1, MAX_SILOS)]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        names = tuple(one.silo for one in self.statements)
+        fits = names == tuple(sorted(set(names))) and len(self.certificates) == len(names)
+        _require(fits, "spoilt.statements", "are not in order, each once and with a certificate")
+        _require(self.names == tuple(sorted(set(self.names))), "spoilt.names", "are not in order, each once")
+        _require(set(names) <= set(self.names), "spoilt.statements", "are not all listed silos'")
+        for name in (*self.names, *((self.culprit,) if self.culprit else ())):
+            require_name(name, "spoilt.names")
+        _require(1 <= self.attempt < 1 << 16, "spoilt.attempt", "lies outside 1..65535")
+
+
+@dataclass(frozen=True)
 class Work(Message):
     """What the coordinator tells one silo to do. `WAIT` carries no place."""
 
@@ -238,6 +279,10 @@ class Work(Message):
     """How the study ended, if it is over for this silo."""
     void: Void | None = None
     """For `CONTRIBUTE`: what has closed the tensor's earlier lists in this round, if anything has."""
+    uploads: Annotated[tuple[Upload, ...], Count(0, MAX_SILOS)] = ()
+    """For `RECOUNT`: what all survivors uploaded, by name."""
+    spoilt: Spoilt | None = None
+    """For `DECIDE`: the last proof of a spoilt sum in an earlier attempt at this round, if there is one."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -248,6 +293,7 @@ class Work(Message):
         needs_tensor = self.task in (*SUMMED, Task.VOID)
         _require(not needs_tensor or self.tensor is not None, "work.tensor", f"is missing for the task {self.task}")
         _require(self.void is None or self.task is Task.CONTRIBUTE, "work.void", f"does not fit the task {self.task}")
+        _require(self.spoilt is None or self.task is Task.DECIDE, "work.spoilt", f"does not fit the task {self.task}")
         self._check_parts()
         self._check_names()
 
@@ -263,6 +309,7 @@ class Work(Message):
             ("work.participants", self.participants, SUMMED),
             ("work.survivors", self.survivors, ADDED),
             ("work.signatures", tuple(one.silo for one in self.signatures), (Task.REVEAL,)),
+            ("work.uploads", tuple(one.part.silo for one in self.uploads), (Task.RECOUNT,)),
         ):
             _require(bool(names) == (self.task in tasks), field, f"do not fit the task {self.task}")
             _require(names == tuple(sorted(set(names))), field, "are not in order, each once")
@@ -271,6 +318,8 @@ class Work(Message):
         _require(set(self.survivors) <= set(self.participants), "work.survivors", "are not all participants")
         signers = {one.silo for one in self.signatures}
         _require(signers <= set(self.survivors), "work.signatures", "are not all survivors'")
+        givers = tuple(one.part.silo for one in self.uploads)
+        _require(not givers or givers == self.survivors, "work.uploads", "are not the survivors'")
 
 
 def note_slot(kind: str, tensor: Tensor | None) -> str:
@@ -357,7 +406,10 @@ class Confirm(Message):
     """`Publication.canonical`, if the study publishes and this confirms the opening of the metrics."""
     signature: Annotated[bytes, Count(0, _MAX_SIGNATURE)] = b""
     """The certificate key's signature, for `SIGN` over the survivors (`crypto.secagg.survivors`), for `VOID` over the
-    promise (`crypto.secagg.voids`; empty if the silo cannot promise), else over `Publication.to_sign`."""
+    promise (`crypto.secagg.voids`; empty if the silo cannot promise), for `RECOUNT` over the statement
+    (`crypto.secagg.spoilt`), else over `Publication.to_sign`."""
+    culprit: Name = ""
+    """For `RECOUNT`: the silo whose own signed notes show the fault; empty if none show one."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -370,12 +422,16 @@ class Confirm(Message):
         publishes = bool(self.publication)
         opens = self.task is Task.OPEN and self.tensor is Tensor.METRICS and not self.dispute
         _require(not publishes or opens, "confirm.publication", "may come only with the opening of the metrics")
-        signs, voids = (self.task is task and not self.dispute for task in (Task.SIGN, Task.VOID))
-        named = self.tensor is not None or not (signs or voids)
+        kinds = (Task.SIGN, Task.VOID, Task.RECOUNT)
+        signs, voids, states = (self.task is task and not self.dispute for task in kinds)
+        named = self.tensor is not None or not (signs or voids or states)
         _require(named, "confirm.tensor", "is missing, though something is signed for a tensor")
-        needed = publishes or signs
+        needed = publishes or signs or states
         fits = voids or needed == bool(self.signature)
         _require(fits, "confirm.signature", "is needed exactly with what is signed")
+        _require(states or not self.culprit, "confirm.culprit", "may come only with a statement")
+        if self.culprit:
+            require_name(self.culprit, "confirm.culprit")
 
 
 @dataclass(frozen=True)

@@ -45,6 +45,7 @@ from silo_agent.protocol.catching_up import CatchUpError
 from silo_agent.protocol.client import CallRefused, Client, ContentError, Stopped
 from silo_agent.protocol.cosigning import Cosigning
 from silo_agent.protocol.journal import Journal, Standing
+from silo_agent.protocol.recounting import take_note
 from silo_agent.protocol.session import Session
 from silo_agent.protocol.tasks import Tasks
 from silo_agent.storage.errors import StateError, SurvivorsError
@@ -154,7 +155,7 @@ class Agent:
         if work.task is Task.FINISH:
             self._finish(work, place)
         elif work.task is Task.DECIDE:
-            self._decide(place)
+            self._decide(work, place)
         else:
             try:
                 running = self._require(place.study)
@@ -172,9 +173,9 @@ class Agent:
                 self._dispute(work, place, fault)
 
     # --- offer --------------------------------------------------------------------------------------------------
-    def _decide(self, place: Place) -> None:
+    def _decide(self, work: Work, place: Place) -> None:
         try:
-            running = self._accepted(place)
+            running = self._accepted(work, place)
         except Refused as refusal:
             log.warning("study refused", reason=refusal.reason, why=refusal.text)
             self._refuse(place, str(refusal.reason), refusal.text)
@@ -191,8 +192,11 @@ class Agent:
             member = running.session.member
             self._client.answer(Answer(place, self._session, member=member, model=running.digest))
 
-    def _accepted(self, place: Place) -> Running:
-        """Take a seat: ask the ledger and the policy, rehearse on made-up records, and only then read the file."""
+    def _accepted(self, work: Work, place: Place) -> Running:
+        """Take a seat: ask the ledger and the policy, rehearse on made-up records, and only then read the file.
+
+        A proof that an earlier sum of the round is spoilt makes the round cost more, so the policy is asked again.
+        """
         running = self._running.get(place.study)
         self._gate.require_no_fault()
         with self._counting():
@@ -201,7 +205,11 @@ class Agent:
         with self._counting():
             if running is None:
                 running = self._recall(place.study) or self._begin(study)
+            if work.spoilt is not None:
+                take_note(study, place, work.spoilt, running.session, self._state.promises)
             running.learner.rehearse()
+        if work.spoilt is not None:
+            self._gate.decide(study, place)
         try:
             running.learner.read()
         finally:
@@ -319,7 +327,7 @@ class Agent:
 
         If that model is not on the disk as it was kept, it is taken from a peer, as after a missed round.
         """
-        turn = turns.sit(running.turn, place)
+        turn = turns.sit(running.turn, place, self._state.promises.spoilt(place))
         if turn.committed > self._state.committed(place.study):
             self._commit(running, place.study, turn.committed)
         held = self._tasks.held(place.study, turn.committed) if turn.committed >= 0 else None

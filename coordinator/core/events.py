@@ -21,6 +21,8 @@ class Uploaded:
     """A silo's content is complete, checked and durable."""
 
     header: UploadHeader
+    signature: bytes = b""
+    """The silo's, over the header."""
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from protos.messages import Member, Note, Part, Place, Signature, Task, Tensor, Void
+from crypto.secagg.spoilt import Spoilt as Statement
+from protos.messages import SUM, Member, Note, Part, Place, Signature, Spoilt, Task, Tensor, Upload, Void
 
 
 class Phase(StrEnum):
@@ -31,6 +32,8 @@ class Phase(StrEnum):
     SIGN = "sign"
     REVEAL = "reveal"
     OPEN = "open"
+    RECOUNT = "recount"
+    """Too many silos have refused a sum. They add the uploads again, and state that the sum is spoilt."""
     SOLVE = "solve"
     ADOPT = "adopt"
     COMMITTED = "committed"
@@ -63,6 +66,7 @@ CONFIRMED = {
     Phase.CATCH_UP: Task.CATCH_UP,
     Phase.SIGN: Task.SIGN,
     Phase.OPEN: Task.OPEN,
+    Phase.RECOUNT: Task.RECOUNT,
     Phase.ADOPT: Task.ADOPT,
 }
 """The task that all silos concerned must confirm before a phase ends."""
@@ -98,6 +102,7 @@ class Limits:
             Phase.SIGN: self.open,
             Phase.REVEAL: self.open,
             Phase.OPEN: self.open,
+            Phase.RECOUNT: self.train,
             Phase.SOLVE: self.solve,
             Phase.ADOPT: self.solve,
         }
@@ -165,6 +170,15 @@ class Objection:
 
 
 @dataclass(frozen=True)
+class Stated:
+    """A silo's signed statement that it refused the current sum, and whose signed notes show the fault, if any do."""
+
+    silo: str
+    culprit: str
+    signature: bytes
+
+
+@dataclass(frozen=True)
 class Held:
     """The digest of the model that a silo confirmed in the current phase."""
 
@@ -228,6 +242,14 @@ class Round:
     """The silos whose contributions are in the current tensor's sum. A tensor has one list, which never changes."""
     signatures: tuple[Signature, ...] = ()
     """The silos' signatures over the list of survivors."""
+    uploads: tuple[Upload, ...] = ()
+    """What the participants have uploaded of the current tensor, as they signed it."""
+    refusers: tuple[str, ...] = ()
+    """The silos that refused the current sum, and are asked to add the uploads again."""
+    stated: tuple[Stated, ...] = ()
+    """What they have stated since."""
+    spoilt: Spoilt | None = None
+    """The last proof of a spoilt sum in this attempt or an earlier one at this round."""
     held: tuple[Held, ...] = ()
     model: str = ""
     """The digest of the model that most silos held after the last phase that changed the model."""
@@ -268,7 +290,7 @@ class Round:
         """The tensor that is being summed, or whose list is voided; None before the first sum and after the last."""
         if self.phase is Phase.VOID:
             return self.voiding[0]
-        return self.tensors[self.cursor] if self.phase in SUMMING else None
+        return self.tensors[self.cursor] if self.phase in (*SUMMING, Phase.RECOUNT) else None
 
     @property
     def actor(self) -> str:
@@ -317,6 +339,18 @@ class Round:
         return Void(self.place.attempt - 1, self.signatures, certificates)
 
     @property
+    def given(self) -> tuple[Upload, ...]:
+        """The uploads of all survivors, in order of name; empty if the signature of one is not known."""
+        given = tuple(one for one in self.uploads if one.part.silo in self.survivors)
+        return given if tuple(one.part.silo for one in given) == self.survivors else ()
+
+    def statement(self, culprit: str) -> Statement:
+        """Return what a silo states that refused the current sum."""
+        place, total = self.place, next(part.sha256 for part in self.parts if part.kind == SUM)
+        tensor = str(self.tensors[self.cursor])
+        return Statement(place.study, place.round, place.attempt, tensor, self.survivors, total, culprit)
+
+    @property
     def possible(self) -> bool:
         """Whether the seats suffice once all have answered."""
         hoped = {*self.names, *self.unanswered}
@@ -344,6 +378,8 @@ class Round:
                 return (self.actor,)
             case Phase.CATCH_UP:
                 return tuple(name for name in self.behind if name not in self.done)
+            case Phase.RECOUNT:
+                return tuple(name for name in self.refusers if name not in self.done)
             case Phase.WAIT | Phase.ADD | Phase.COMMITTED | Phase.ABORTED:
                 return ()
         return tuple(name for name in self.present if name not in self.done)

@@ -5,7 +5,8 @@ round, and without which the round goes on, is asked again with the next offer; 
 round that aborts is attempted again with the silos that still take part, until the study's attempts are used up. If a
 list of survivors of that round was given out for signing, only these survivors can make the round, and the study waits
 for them. If one of them has left for good, the others void the list first. A silo that refuses leaves the study, and so
-does one that disputes again and without which the study can go on; the reason is recorded. A silo that is silent is
+does one that disputes again and without which the study can go on, and one that is named because of spoilt sums; the
+reason is recorded. While a spoilt sum has no name, some silos sit out (`core.blame`). A silo that is silent is
 away until it calls again. The study goes on while enough silos remain, and waits while too few of them are present.
 While the operator has paused the study, its clock stands still: what silos still send counts, but time does not.
 
@@ -17,10 +18,12 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
+from coordinator.core.blame import judge, known
 from coordinator.core.events import Effect, Event, Persist, Stopped
 from coordinator.core.round import open_round, step
 from coordinator.core.state import Limits, Phase, Round
 from coordinator.errors import CoordinatorError
+from crypto.secagg.survivors import threshold
 from protos.messages import Member, Place, Tensor
 
 
@@ -83,6 +86,10 @@ class Progress:
     why: str = ""
     paused_at: float = 0.0
     """The time at which the clock was stopped; None while it runs."""
+    spoilt: tuple[tuple[str, ...], ...] = ()
+    """The lists of all sums that are proven to be spoilt; of one whose fault signed notes show, the guilty silo."""
+    aside: tuple[str, ...] = ()
+    """Silos that sit out since the last spoilt sum, though nothing is proven about them (`core.blame`)."""
 
     @property
     def active(self) -> tuple[str, ...]:
@@ -210,10 +217,13 @@ def _attempt(
 ) -> Round:
     """Begin an attempt. `before` is the attempt at the same round that failed, whose lists bind this one.
 
+    If its sum is proven to be spoilt, they bind nobody any more, and the round begins anew.
+
     A silo at which several attempts at the round ended is not asked again in this round, if enough others are there.
     """
     script, active = state.script, set(state.active)
-    listed = () if before is None else before.listed
+    anew = before is not None and before.spoilt is not None and before.spoilt.attempt == before.place.attempt
+    listed = () if before is None or anew else before.listed
     spoilers = () if before is None else (*before.spoilers, *before.culprits)
     blank = Round(
         place=place,
@@ -221,7 +231,8 @@ def _attempt(
         invited=state.active,
         listed=listed,
         voiding=tuple(one.tensor for one in listed if not active.issuperset(one.silos)),
-        voided=() if before is None else before.voided,
+        voided=() if before is None or anew else before.voided,
+        spoilt=None if before is None else before.spoilt,
         silos=len(script.silos),
         complaints=() if state.round is None else state.round.complaints,
         spoilers=spoilers,
@@ -233,8 +244,9 @@ def _attempt(
         expected=expected,
         absent=frozenset(state.away),
     )
-    steady = tuple(name for name in state.active if spoilers.count(name) < _PATIENCE)
-    able = steady if len(steady) >= script.min_silos else state.active
+    there = tuple(name for name in state.active if name not in state.aside)
+    steady = tuple(name for name in there if spoilers.count(name) < _PATIENCE)
+    able = steady if len(steady) >= script.min_silos else there
     return open_round(replace(blank, invited=blank.required or able), now)
 
 
@@ -255,14 +267,35 @@ def _after_commit(state: Progress, round_: Round, now: float) -> Progress:
     return replace(state, round=_attempt(state, place, now, expected=round_.model, keyed=round_.members))
 
 
+def _judged(state: Progress, round_: Round) -> Progress:
+    """Record a sum that is proven to be spoilt, and what follows from it. Ends the study if nobody else can be spared.
+
+    Raises `RosterRefused` if the study has too few silos.
+    """
+    proof, script, place = round_.spoilt, state.script, round_.place
+    if proof is None or proof.attempt != place.attempt:
+        return state
+    lists = (*state.spoilt, (proof.culprit,) if proof.culprit else proof.names)
+    needed = threshold(len(script.silos), script.colluders, script.min_silos)
+    verdict = judge(state.active, lists, script.colluders, needed, place.round + place.attempt)
+    reasons = dict.fromkeys(verdict.named, f"named: {verdict.why}")
+    silos = tuple(replace(one, why=one.why or reasons.get(one.name, "")) for one in state.silos)
+    state = replace(state, silos=silos, spoilt=lists, aside=verdict.aside)
+    return replace(state, life=Life.ENDED, why=f"{round_.why}; {verdict.why}") if verdict.over else state
+
+
 def _after_abort(state: Progress, round_: Round, now: float) -> Progress:
-    state = _without(state, round_)
+    state = _judged(_without(state, round_), round_)
+    if state.life in OVER:
+        return state
     place = round_.place
     if len(state.active) < state.script.min_silos:
         left = "; ".join(f"{s.name} left ({s.why})" for s in state.silos if s.why)
         return replace(state, life=Life.ENDED, why=f"{round_.why}; {left}" if left else round_.why)
     if place.attempt >= state.script.max_attempts:
-        return replace(state, life=Life.ENDED, why=f"attempt {place.attempt} of round {place.round}: {round_.why}")
+        words = (round_.why, known(state.spoilt, state.script.colluders))
+        why = "; ".join(word for word in words if word)
+        return replace(state, life=Life.ENDED, why=f"attempt {place.attempt} of round {place.round}: {why}")
     # Every new attempt after a failure gets new keys, because the silo that caused it may have kept the old ones.
     following = Place(place.study, place.round, place.attempt + 1)
     return replace(state, round=_attempt(state, following, now, expected=round_.expected, before=round_))

@@ -26,6 +26,7 @@ class Task(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TASK_EXCHANGE: _ClassVar[Task]
     TASK_SIGN: _ClassVar[Task]
     TASK_REVEAL: _ClassVar[Task]
+    TASK_RECOUNT: _ClassVar[Task]
     TASK_VOID: _ClassVar[Task]
 TASK_UNSPECIFIED: Task
 TASK_WAIT: Task
@@ -43,6 +44,7 @@ TASK_GREET: Task
 TASK_EXCHANGE: Task
 TASK_SIGN: Task
 TASK_REVEAL: Task
+TASK_RECOUNT: Task
 TASK_VOID: Task
 
 class JoinRequest(_message.Message):
@@ -127,8 +129,32 @@ class Void(_message.Message):
     voiders: _containers.RepeatedCompositeFieldContainer[Voider]
     def __init__(self, through: _Optional[int] = ..., voiders: _Optional[_Iterable[_Union[Voider, _Mapping]]] = ...) -> None: ...
 
+class Upload(_message.Message):
+    __slots__ = ("part", "signature")
+    PART_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    part: Part
+    signature: bytes
+    def __init__(self, part: _Optional[_Union[Part, _Mapping]] = ..., signature: _Optional[bytes] = ...) -> None: ...
+
+class Spoilt(_message.Message):
+    __slots__ = ("attempt", "tensor", "names", "sum", "culprit", "statements")
+    ATTEMPT_FIELD_NUMBER: _ClassVar[int]
+    TENSOR_FIELD_NUMBER: _ClassVar[int]
+    NAMES_FIELD_NUMBER: _ClassVar[int]
+    SUM_FIELD_NUMBER: _ClassVar[int]
+    CULPRIT_FIELD_NUMBER: _ClassVar[int]
+    STATEMENTS_FIELD_NUMBER: _ClassVar[int]
+    attempt: int
+    tensor: _common_pb2.Tensor
+    names: _containers.RepeatedScalarFieldContainer[str]
+    sum: str
+    culprit: str
+    statements: _containers.RepeatedCompositeFieldContainer[Voider]
+    def __init__(self, attempt: _Optional[int] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., names: _Optional[_Iterable[str]] = ..., sum: _Optional[str] = ..., culprit: _Optional[str] = ..., statements: _Optional[_Iterable[_Union[Voider, _Mapping]]] = ...) -> None: ...
+
 class Work(_message.Message):
-    __slots__ = ("task", "place", "tensor", "roster", "actor", "why", "outcome", "parts", "participants", "survivors", "signatures", "void")
+    __slots__ = ("task", "place", "tensor", "roster", "actor", "why", "outcome", "parts", "participants", "survivors", "signatures", "void", "uploads", "spoilt")
     TASK_FIELD_NUMBER: _ClassVar[int]
     PLACE_FIELD_NUMBER: _ClassVar[int]
     TENSOR_FIELD_NUMBER: _ClassVar[int]
@@ -141,6 +167,8 @@ class Work(_message.Message):
     SURVIVORS_FIELD_NUMBER: _ClassVar[int]
     SIGNATURES_FIELD_NUMBER: _ClassVar[int]
     VOID_FIELD_NUMBER: _ClassVar[int]
+    UPLOADS_FIELD_NUMBER: _ClassVar[int]
+    SPOILT_FIELD_NUMBER: _ClassVar[int]
     task: Task
     place: _common_pb2.Place
     tensor: _common_pb2.Tensor
@@ -153,7 +181,9 @@ class Work(_message.Message):
     survivors: _containers.RepeatedScalarFieldContainer[str]
     signatures: _containers.RepeatedCompositeFieldContainer[Signature]
     void: Void
-    def __init__(self, task: _Optional[_Union[Task, str]] = ..., place: _Optional[_Union[_common_pb2.Place, _Mapping]] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., roster: _Optional[_Iterable[_Union[_common_pb2.Member, _Mapping]]] = ..., actor: _Optional[str] = ..., why: _Optional[str] = ..., outcome: _Optional[str] = ..., parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., participants: _Optional[_Iterable[str]] = ..., survivors: _Optional[_Iterable[str]] = ..., signatures: _Optional[_Iterable[_Union[Signature, _Mapping]]] = ..., void: _Optional[_Union[Void, _Mapping]] = ...) -> None: ...
+    uploads: _containers.RepeatedCompositeFieldContainer[Upload]
+    spoilt: Spoilt
+    def __init__(self, task: _Optional[_Union[Task, str]] = ..., place: _Optional[_Union[_common_pb2.Place, _Mapping]] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., roster: _Optional[_Iterable[_Union[_common_pb2.Member, _Mapping]]] = ..., actor: _Optional[str] = ..., why: _Optional[str] = ..., outcome: _Optional[str] = ..., parts: _Optional[_Iterable[_Union[Part, _Mapping]]] = ..., participants: _Optional[_Iterable[str]] = ..., survivors: _Optional[_Iterable[str]] = ..., signatures: _Optional[_Iterable[_Union[Signature, _Mapping]]] = ..., void: _Optional[_Union[Void, _Mapping]] = ..., uploads: _Optional[_Iterable[_Union[Upload, _Mapping]]] = ..., spoilt: _Optional[_Union[Spoilt, _Mapping]] = ...) -> None: ...
 
 class AnswerRequest(_message.Message):
     __slots__ = ("place", "session", "refusal", "explanation", "member", "model")
@@ -250,7 +280,7 @@ class DownloadChunk(_message.Message):
     def __init__(self, offset: _Optional[int] = ..., data: _Optional[bytes] = ..., hashes: _Optional[bytes] = ...) -> None: ...
 
 class ConfirmRequest(_message.Message):
-    __slots__ = ("place", "task", "tensor", "model", "dispute", "explanation", "publication", "signature")
+    __slots__ = ("place", "task", "tensor", "model", "dispute", "explanation", "publication", "signature", "culprit")
     PLACE_FIELD_NUMBER: _ClassVar[int]
     TASK_FIELD_NUMBER: _ClassVar[int]
     TENSOR_FIELD_NUMBER: _ClassVar[int]
@@ -259,6 +289,7 @@ class ConfirmRequest(_message.Message):
     EXPLANATION_FIELD_NUMBER: _ClassVar[int]
     PUBLICATION_FIELD_NUMBER: _ClassVar[int]
     SIGNATURE_FIELD_NUMBER: _ClassVar[int]
+    CULPRIT_FIELD_NUMBER: _ClassVar[int]
     place: _common_pb2.Place
     task: Task
     tensor: _common_pb2.Tensor
@@ -267,7 +298,8 @@ class ConfirmRequest(_message.Message):
     explanation: str
     publication: bytes
     signature: bytes
-    def __init__(self, place: _Optional[_Union[_common_pb2.Place, _Mapping]] = ..., task: _Optional[_Union[Task, str]] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., model: _Optional[str] = ..., dispute: _Optional[str] = ..., explanation: _Optional[str] = ..., publication: _Optional[bytes] = ..., signature: _Optional[bytes] = ...) -> None: ...
+    culprit: str
+    def __init__(self, place: _Optional[_Union[_common_pb2.Place, _Mapping]] = ..., task: _Optional[_Union[Task, str]] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., model: _Optional[str] = ..., dispute: _Optional[str] = ..., explanation: _Optional[str] = ..., publication: _Optional[bytes] = ..., signature: _Optional[bytes] = ..., culprit: _Optional[str] = ...) -> None: ...
 
 class ConfirmReply(_message.Message):
     __slots__ = ()

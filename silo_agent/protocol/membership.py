@@ -21,7 +21,7 @@ from crypto.secagg.agreement import PairSecrets, Roster, RosterEntry
 from crypto.secagg.masks import Masks, Unmasking
 from crypto.secagg.packages import GroupKeys, deal, take
 from crypto.secagg.sealing import Sealer
-from crypto.secagg.survivors import AttemptRef, SurvivorList
+from crypto.secagg.survivors import AttemptRef, SurvivorList, signed
 from crypto.secagg.unmasking import (
     AttemptSecrets,
     Bundle,
@@ -209,6 +209,11 @@ class Membership:
         """The members who have signed exactly this list."""
         certificates = {member.silo: member.certificate_pem for member in self.members}
         return survivors.signed_by(certificates, signatures, self._trust)
+
+    def signed(self, silo: str, message: bytes, signature: bytes) -> bool:
+        """Whether a member has signed exactly this message."""
+        certificate = next((member.certificate_pem for member in self.members if member.silo == silo), None)
+        return certificate is not None and signed(self._trust, silo, certificate, message, signature)
 
     def voiders(self, void: Void, silos: Sequence[str], handed: HandedVoid) -> tuple[str, ...]:
         """The silos of the study that have signed exactly this promise."""

@@ -76,7 +76,7 @@ class SimulatedCoordinator:
     """What lies in its spool now."""
     seen: dict[Slot, bytes] = field(default_factory=dict)
     """All that ever did."""
-    received: list[tuple[UploadHeader, bytes]] = field(default_factory=list)
+    received: list[tuple[UploadHeader, bytes, bytes]] = field(default_factory=list)
     """All that silos have sent, in order."""
     lie: Lie | None = None
     colluder: Credential | None = None
@@ -119,9 +119,9 @@ class SimulatedCoordinator:
             lie.signed[silo] = confirm.signature
         self._at(confirm.place, Confirmed(silo, confirm))
 
-    def upload(self, header: UploadHeader, content: bytes) -> None:
+    def upload(self, header: UploadHeader, content: bytes, signature: bytes = b"") -> None:
         """Take an upload in, as `service`, `engine` and `intake` do."""
-        self.received.append((header, content))
+        self.received.append((header, content, signature))
         key = (header.place, header.slot, header.silo)
         held = self.content.get(key)
         if held is not None and digest_of(held) != header.sha256:
@@ -136,7 +136,7 @@ class SimulatedCoordinator:
                 self.content[key] = self.seen[key] = content
             check_present(round_, header.silo)
             if header.silo in round_.waiting_for:
-                self._apply(Uploaded(header))
+                self._apply(Uploaded(header, signature))
         except OutOfTurnError as error:
             raise CallRefused(grpc.StatusCode.FAILED_PRECONDITION, str(error)) from None
         except (FrameError, ValueError) as error:

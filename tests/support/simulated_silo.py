@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 from unittest import mock
@@ -35,7 +35,7 @@ from policies.refusals import Reason, Refused
 from protos import codec
 from protos.checkpoints import Cosigned, CosignedCheckpoint, SignedCheckpoint
 from protos.chunks import ChunkList
-from protos.messages import Answer, Confirm, Member, Part, Place, Task, Tensor, UploadHeader, Work
+from protos.messages import RINGS, Answer, Confirm, Member, Part, Place, Task, Tensor, UploadHeader, Work
 from silo_agent.agent import Agent
 from silo_agent.gate import Gate, Order
 from silo_agent.learning.contributions.contribution import Opened
@@ -50,7 +50,7 @@ from silo_agent.storage.state import State
 from support.certificates import data_set_of
 from support.contents import digest_of, listed
 from support.cosigners import witnessed
-from support.simulated_coordinator import SimulatedCoordinator
+from support.simulated_coordinator import SimulatedCoordinator, add_up
 from support.simulated_witness import Witness, plain
 from support.small_cohort import policy_document, write_yaml
 
@@ -94,6 +94,9 @@ class _Client:
             self.silo.witness.voids(self.silo.name, confirm.place, confirm.tensor)
         if confirm.dispute:
             self.silo.disputes.append(confirm)
+        if confirm.task is Task.RECOUNT and not confirm.dispute:
+            assert confirm.tensor is not None
+            self.silo.witness.refuses(self.silo.name, confirm.place, confirm.tensor, self.silo.work.survivors)
         self._send(lambda: self.silo.coordinator.confirm(self.silo.name, confirm))
 
     def sign(self, message: bytes) -> bytes:
@@ -113,7 +116,11 @@ class _Client:
         data = content.read_bytes()
         assert (len(data), digest_of(data), chunks) == (header.size, header.sha256, listed(data))
         self.silo.witness.sent(header, data)
-        self._send(lambda: self.silo.coordinator.upload(header, data))
+        if header.kind in RINGS and self.silo.spoils(header):
+            data = add_up(header.kind, [data, data])  # right residues of no meaning
+            header = replace(header, sha256=digest_of(data))
+        signature = self.sign(header.canonical())
+        self._send(lambda: self.silo.coordinator.upload(header, data, signature))
 
     def download(self, place: Place, tensor: Tensor | None, part: Part, target: Path) -> None:
         data = self.silo.coordinator.download(self.silo.name, place, tensor, part)
@@ -261,6 +268,8 @@ class SimulatedSilo:
     """What it was ever asked."""
     leaves: bool = False
     """Its hospital takes no further part: from now on it refuses every offer."""
+    spoils: Callable[[UploadHeader], bool] = lambda _: False
+    """Whether it is hostile, and puts residues of no meaning in the place of its contribution."""
     disputes: list[Confirm] = field(default_factory=list)
     on_the_way: list[Callable[[], None]] = field(default_factory=list)
     logs: list[Mapping[str, Any]] = field(default_factory=list)
