@@ -21,10 +21,10 @@ STEPS = 3000
 class Hostile:
     """Silos that spoil what a rule says, and the run of a study among them."""
 
-    def __init__(self, folder, credentials, hub, silos, colluders, mode, guilty, rule, sealing="ring32"):
+    def __init__(self, folder, credentials, hub, silos, colluders, mode, guilty, rule, sealing="ring32", led=True):
         least = quorum.least(silos, colluders)
         study = simulated_study(NAMES[:silos], least, sealing, privacy={"mode": mode, "colluders": colluders})
-        self.federation = SimulatedFederation(folder, study, credentials, hub=hub)
+        self.federation = SimulatedFederation(folder, study, credentials, hub=hub if led else None)
         self.study, self.guilty, self.colluders = study, guilty, colluders
         for name in guilty:
             self.federation.silos[name].spoils = lambda header, name=name: rule(self, name, header)
@@ -72,9 +72,11 @@ def hostile(quick_folder, credentials, hub):
 
 
 @pytest.mark.parametrize("mode", ["local", "distributed"])
-def test_one_that_always_spoils_is_named_or_sits_out(hostile, mode):
-    run = hostile(4, 1, mode, ("birch",), always)
+@pytest.mark.parametrize("led", [True, False])
+def test_tmp(hostile, mode, led):
+    import time
+    t=time.time()
+    run = hostile(4, 1, mode, ("birch",), always, led=led)
     progress = run.run()
+    print(mode, led, time.time()-t, progress.spoilt, progress.aside, progress.life, progress.why, [x for x in progress.silos if x.why])
     run.check(progress)
-    assert progress.life is Life.FINISHED, progress.why
-    assert progress.spoilt

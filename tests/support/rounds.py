@@ -39,7 +39,7 @@ def upload(place: Place, silo: str, what: Tensor | Note, tensor: Tensor | None =
     """A contribution to a tensor; or a note, which names a tensor where it reveals."""
     if isinstance(what, Note):
         return Uploaded(UploadHeader(place, what, tensor, silo, 0, 100, SHA))
-    return Uploaded(UploadHeader(place, "ckks", what, silo, 9, 65536, SHA))
+    return Uploaded(UploadHeader(place, "ckks", what, silo, 9, 65536, SHA), f"{silo}'s".encode())
 
 
 def part(silo: str, note: Note) -> Part:
@@ -50,12 +50,12 @@ def part(silo: str, note: Note) -> Part:
 def confirm(
     place: Place, silo: str, task: Task, tensor: Tensor | None = None, *, model: str = "m", dispute: str = ""
 ) -> Confirmed:
-    signature = f"{silo}'s".encode() if task in (Task.SIGN, Task.VOID) and not dispute else b""
+    signature = f"{silo}'s".encode() if task in (Task.SIGN, Task.VOID, Task.RECOUNT) and not dispute else b""
     return Confirmed(silo, Confirm(place, task, tensor, model, dispute, signature=signature))
 
 
-def dispute(place: Place, silo: str, task: Task) -> Confirmed:
-    return Confirmed(silo, Confirm(place, task, dispute="data", explanation="a row does not fit"))
+def dispute(place: Place, silo: str, task: Task, tensor: Tensor | None = None) -> Confirmed:
+    return Confirmed(silo, Confirm(place, task, tensor, dispute="data", explanation="a row does not fit"))
 
 
 def offer(
@@ -98,6 +98,11 @@ def _wanted_of(state: Round, silo: str, model: str) -> Event:
     return upload(place, silo, note, state.tensor if note is Note.REVEAL else None)
 
 
+def unopened(state: Round, silo: str) -> Confirmed:
+    """A silo refuses the current sum."""
+    return Confirmed(silo, Confirm(state.place, Task.OPEN, state.tensor, dispute="opening", explanation="not opened"))
+
+
 def with_one_behind(**changes: object) -> Round:
     """An offer that the last silo, who goes first, has accepted without the round's model "e"; the others hold it."""
     state = offer(**{"expected": "e", **changes})  # type: ignore[arg-type]  # a test's offer
@@ -123,6 +128,7 @@ def reach(phase: Phase, state: Round | None = None, now: float = 0.0, cursor: in
         return step(state, Passed(), now=max(now, state.deadline))[0]
     while state.phase is not phase or state.cursor < cursor:
         assert state.phase not in OVER, state.why
-        for event in wanted(state):
+        refused = phase is Phase.RECOUNT and state.phase is Phase.OPEN and state.cursor == cursor
+        for event in [unopened(state, silo) for silo in state.waiting_for] if refused else wanted(state):
             state, _ = step(state, event, now)
     return state

@@ -718,12 +718,66 @@ TABLE = (
         (lost(Phase.OPEN, NORTH, why="north disputes open of heads: data: a row does not fit"),),
     ),
     Move(
-        "the sum does not open for two of five: that lies at none of the two",
+        "the sum does not open for two of five: those two add the uploads again",
         after(but(of_five(Phase.OPEN), NORTH, SOUTH), unopened(NORTH)),
+        unopened(SOUTH),
+        Phase.RECOUNT,
+    ),
+    Move(
+        "the sum does not open for two of five, and an older version did not keep what was signed",
+        replace(after(but(of_five(Phase.OPEN), NORTH, SOUTH), unopened(NORTH)), uploads=()),
         unopened(SOUTH),
         Phase.ABORTED,
         (CLEARS,),
         why=OBJECTIONS.format(task="open of heads"),
+    ),
+    # --- recount
+    Move("the operator stops the recount", reach(Phase.RECOUNT), Stopped("x"), Phase.ABORTED, (CLEARS,), why="x"),
+    Move(
+        "all have added the uploads again: a member spoilt the sum",
+        but(reach(Phase.RECOUNT), WEST),
+        confirm(P, WEST, Task.RECOUNT, Tensor.HEADS),
+        Phase.ABORTED,
+        (CLEARS,),
+        why="a member spoilt the sum of heads of north, south, west, as north, south, west state",
+    ),
+    Move(
+        "one is late, and the others' statements suffice",
+        but(reach(Phase.RECOUNT), WEST),
+        Passed(),
+        Phase.ABORTED,
+        (CLEARS,),
+        now=LIMITS.train,
+        why="a member spoilt the sum of heads of north, south, west, as north, south state",
+    ),
+    Move(
+        "one is revoked, and the others' statements suffice",
+        but(reach(Phase.RECOUNT), WEST),
+        Revoked((WEST,)),
+        Phase.ABORTED,
+        (CLEARS,),
+        why="a member spoilt the sum of heads of north, south, west, as north, south state",
+    ),
+    Move(
+        "one statement is no proof",
+        but(reach(Phase.RECOUNT), SOUTH, WEST),
+        Passed(),
+        Phase.ABORTED,
+        (CLEARS,),
+        now=LIMITS.train,
+        why="north, south, west refuse the sum of heads: they do not state that it is spoilt",
+    ),
+    Move(
+        "the coordinator's sum is another than that of the uploads, which lies at none of the silos",
+        after(
+            replace(reach(Phase.RECOUNT), complaints=(SOUTH,)),
+            *(dispute(P, silo, Task.RECOUNT, Tensor.HEADS) for silo in (NORTH, SOUTH)),
+        ),
+        dispute(P, WEST, Task.RECOUNT, Tensor.HEADS),
+        Phase.ABORTED,
+        (CLEARS,),
+        why="north, south, west refuse the sum of heads: "
+        + "; ".join(f"{silo} disputes recount of heads: data: a row does not fit" for silo in SILOS),
     ),
     Move(
         "the sum does not open for one of five, which is then restarted",
@@ -1024,6 +1078,7 @@ def without_south(phase: Phase) -> Round:
 
 
 NOTHING_NEW = (
+    ("a restart of somebody who adds the uploads again", reach(Phase.RECOUNT), Restarted(NORTH, "new")),
     ("a second yes", at(Phase.OFFER, accept(P, NORTH)), accept(P, NORTH, key=b"z")),
     ("a no after the yes", at(Phase.OFFER, accept(P, NORTH)), refuse(P, NORTH)),
     ("a yes after the no", at(Phase.OFFER, refuse(P, NORTH)), accept(P, NORTH)),
@@ -1152,7 +1207,8 @@ LIKE_LATE = tuple(phase for phase, event in MOVES if event is Revoked)
 
 def test_the_table_has_every_move_there_is():
     revocations = {(phase, Revoked) for phase in LIKE_LATE}
-    assert {(move.state.phase, type(move.event)) for move in TABLE} | revocations == set(MOVES)
+    idle = {(Phase.RECOUNT, Restarted)}  # nobody needs keys there: in NOTHING_NEW
+    assert {(move.state.phase, type(move.event)) for move in TABLE} | revocations | idle == set(MOVES)
 
 
 @pytest.mark.parametrize("phase", LIKE_LATE)
