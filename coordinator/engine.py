@@ -22,6 +22,7 @@ from coordinator.core.events import (
     Added,
     Answered,
     Clear,
+    Complained,
     Confirmed,
     Effect,
     Event,
@@ -44,7 +45,7 @@ from coordinator.intake import Intake
 from coordinator.metrics import Metrics
 from coordinator.storage.spool import SUM_FILE, Spool
 from coordinator.storage.store import Store
-from coordinator.work import check_fetch, check_present, check_upload, work_in
+from coordinator.work import check_fetch, check_present, check_upload, liar_of, work_in
 from crypto.secagg.spoilt import Spoilt
 from crypto.secagg.voids import Void
 from policies.documents.study import Study, parse_study, read_stored, require_bounds
@@ -56,6 +57,7 @@ from protos.messages import (
     SUM,
     Answer,
     Confirm,
+    Note,
     Part,
     Place,
     SignedPublication,
@@ -64,6 +66,7 @@ from protos.messages import (
     Tensor,
     UploadHeader,
     Work,
+    note_slot,
 )
 from protos.status import StudyStatus
 
@@ -262,7 +265,9 @@ class Engine:
         with self._changed:
             self._round(place)
             signed = publishing.accept(self._study(place.study), silo, confirm, certificate_pem)
-            self._apply(self._progress[place.study], Confirmed(silo, confirm), signed)
+            complains = confirm.dispute and confirm.culprit
+            event = Complained(silo, confirm, self._liar(silo, confirm)) if complains else Confirmed(silo, confirm)
+            self._apply(self._progress[place.study], event, signed)
         if confirm.dispute:
             said = {"task": confirm.task, "tensor": confirm.tensor, "dispute": confirm.dispute}
             log.warning("disputed", silo=silo, **where(place), **said, why=confirm.explanation)
@@ -467,6 +472,12 @@ class Engine:
                 self._at(place, Stopped(f"adding {slot} failed: {reason}"))
             except OutOfTurnError:
                 self._not_wanted(place)
+
+    def _liar(self, silo: str, confirm: Confirm) -> str:
+        """Who lied, as the key shows that a silo publishes with its complaint; empty if it publishes none."""
+        place, round_ = confirm.place, self._round(confirm.place)
+        path = self._spool.complete(place, note_slot(Note.SHARES, None), confirm.culprit)
+        return liar_of(round_, silo, confirm, path.read_bytes()) if confirm.evidence and path.exists() else ""
 
     def _not_wanted(self, place: Place) -> None:
         log.info("sum not wanted any more", **where(place))

@@ -55,6 +55,7 @@ _TASKS = {
     Task.REVEAL: silo_pb2.TASK_REVEAL,
     Task.VOID: silo_pb2.TASK_VOID,
     Task.RECOUNT: silo_pb2.TASK_RECOUNT,
+    Task.CHECK: silo_pb2.TASK_CHECK,
 }
 FIGURES_A_PART = 1000
 """Number of agreed figures in one message of the results."""
@@ -255,6 +256,7 @@ def confirm_to_wire(confirm: Confirm) -> silo_pb2.ConfirmRequest:
         publication=confirm.publication,
         signature=confirm.signature,
         culprit=confirm.culprit,
+        evidence=confirm.evidence,
     )
 
 
@@ -270,6 +272,7 @@ def confirm_from_wire(wire: silo_pb2.ConfirmRequest) -> Confirm:
         publication=wire.publication,
         signature=wire.signature,
         culprit=wire.culprit,
+        evidence=wire.evidence,
     )
 
 

@@ -33,6 +33,7 @@ MAX_FIGURE = 1e12
 MAX_FIGURES = 1 << 15
 """Most figures of one study. `MAX_PUBLICATION` holds fewer."""
 
+EVIDENCE_BYTES = 64
 _MAX_SIGNATURE = 256
 _X25519_BYTES = 32
 _ML_KEM_768_BYTES = 1184
@@ -125,14 +126,26 @@ class Task(StrEnum):
     CATCH_UP = "catch_up"
     VOID = "void"
     RECOUNT = "recount"
+    CHECK = "check"
 
 
-FETCHED = (Task.DEAL, Task.TAKE, Task.CATCH_UP, Task.OPEN, Task.ADOPT)
+FETCHED = (Task.DEAL, Task.TAKE, Task.CATCH_UP, Task.CHECK, Task.OPEN, Task.ADOPT)
 """Tasks that begin with downloads in every round. `CONTRIBUTE` does so for the round's first tensor only."""
-CONFIRMED = (Task.VOID, Task.TAKE, Task.CATCH_UP, Task.SIGN, Task.OPEN, Task.RECOUNT, Task.ADOPT)
+CONFIRMED = (
+    Task.VOID,
+    Task.TAKE,
+    Task.CATCH_UP,
+    Task.CHECK,
+    Task.SIGN,
+    Task.OPEN,
+    Task.RECOUNT,
+    Task.ADOPT,
+)
 """Tasks that end with a confirmation. The other tasks of an attempt end with an upload."""
 SUMMED = (Task.CONTRIBUTE, Task.SIGN, Task.REVEAL, Task.OPEN, Task.RECOUNT, Task.SOLVE, Task.ADOPT)
 """Tasks of the sums. The silos that take part in them are fixed."""
+COMPLAINED = (Task.TAKE, Task.CHECK)
+"""Tasks in which a silo may complain about what another has sealed for it."""
 ADDED = SUMMED[1:]
 """Tasks after the adding. The silos whose contributions are in the sum are fixed."""
 
@@ -269,7 +282,7 @@ class Work(Message):
     parts: Annotated[tuple[Part, ...], Count(0, _MAX_PARTS)] = ()
     """What the silo must fetch. Each pair of kind and silo is there once."""
     participants: Names = ()
-    """For `SUMMED` tasks: the silos that may contribute to this attempt's sums, by name."""
+    """For `CHECK` and `SUMMED` tasks: the silos that may contribute to this attempt's sums, by name."""
     survivors: Names = ()
     """For `ADDED` tasks: the silos whose contributions are in the sum, by name."""
     signatures: Annotated[tuple[Signature, ...], Count(0, MAX_SILOS)] = ()
@@ -306,7 +319,7 @@ class Work(Message):
 
     def _check_names(self) -> None:
         for field, names, tasks in (
-            ("work.participants", self.participants, SUMMED),
+            ("work.participants", self.participants, (*SUMMED, Task.CHECK)),
             ("work.survivors", self.survivors, ADDED),
             ("work.signatures", tuple(one.silo for one in self.signatures), (Task.REVEAL,)),
             ("work.uploads", tuple(one.part.silo for one in self.uploads), (Task.RECOUNT,)),
@@ -409,7 +422,11 @@ class Confirm(Message):
     promise (`crypto.secagg.voids`; empty if the silo cannot promise), for `RECOUNT` over the statement
     (`crypto.secagg.spoilt`), else over `Publication.to_sign`."""
     culprit: Name = ""
-    """For `RECOUNT`: the silo whose own signed notes show the fault; empty if none show one."""
+    """For `RECOUNT`: the silo whose own signed notes show the fault; empty if none show one. With the dispute of a task
+    of `COMPLAINED`: the silo that has sealed something for this one wrongly."""
+    evidence: Annotated[bytes, Count(0, EVIDENCE_BYTES)] = b""
+    """With such a complaint, if it can be shown: the key of the culprit's shares for this silo, then the roster's
+    digest, 32 bytes each (`crypto.secagg.bundles`)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -429,7 +446,12 @@ class Confirm(Message):
         needed = publishes or signs or states
         fits = voids or needed == bool(self.signature)
         _require(fits, "confirm.signature", "is needed exactly with what is signed")
-        _require(states or not self.culprit, "confirm.culprit", "may come only with a statement")
+        complains = bool(self.dispute) and self.task in COMPLAINED
+        _require(
+            states or complains or not self.culprit, "confirm.culprit", "may come only with a statement or complaint"
+        )
+        shown = complains and bool(self.culprit) and len(self.evidence) == EVIDENCE_BYTES
+        _require(shown or not self.evidence, "confirm.evidence", "may come only whole and with a complaint")
         if self.culprit:
             require_name(self.culprit, "confirm.culprit")
 

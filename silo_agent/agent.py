@@ -412,13 +412,26 @@ class Agent:
             why=_for_log(fault),
             fault=_name(fault),
         )
+        running = self._running.get(place.study)
+        complaint = ("", b"") if running is None else self._tasks.complaint(running.attempt(work, place), fault)
         if not (work.task is Task.ADOPT and isinstance(fault, _OF_HEADS)):
             self._abandon(place.study)
         name = _name(fault)
         explanation = sentence(str(fault)) if isinstance(fault, _PUBLIC) else "see the silo's log"
         if work.task is Task.OPEN:
             name, explanation = _NOT_OPENED
-        self._client.confirm(Confirm(place, work.task, work.tensor, dispute=name, explanation=explanation))
+        culprit, evidence = complaint
+        self._client.confirm(
+            Confirm(
+                place,
+                work.task,
+                work.tensor,
+                dispute=name,
+                explanation=explanation,
+                culprit=culprit,
+                evidence=evidence,
+            )
+        )
 
     def _abandon(self, study: str) -> None:
         running = self._running.get(study)

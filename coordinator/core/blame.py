@@ -40,7 +40,7 @@ def known(lists: Lists, colluders: int) -> str:
     """Say in words who spoilt the sums, as far as their lists prove it; empty if no sum was spoilt."""
     if not lists:
         return ""
-    many = f"{len(lists)} sums were spoilt" if len(lists) > 1 else "a sum was spoilt"
+    many = f"{len(lists)} attempts were spoilt" if len(lists) > 1 else "an attempt was spoilt"
     most = f"if at most {colluders} {'silo is' if colluders == 1 else 'silos are'} hostile"
     if guilty := sorted(named(lists, colluders)):
         return f"{many}, and {', '.join(guilty)} took part in it, {most}"

@@ -41,6 +41,16 @@ class Confirmed:
 
 
 @dataclass(frozen=True)
+class Complained:
+    """A silo disputes what another has sealed for it."""
+
+    silo: str
+    confirm: Confirm
+    liar: str
+    """Who lied of the two, as the evidence shows; empty if there is none."""
+
+
+@dataclass(frozen=True)
 class Restarted:
     """A silo of the roster has a new key store. The keys that it brought are gone."""
 
@@ -74,7 +84,7 @@ class Stopped:
     reason: str
 
 
-Event = Answered | Uploaded | Added | Confirmed | Restarted | Returned | Revoked | Passed | Stopped
+Event = Answered | Uploaded | Added | Confirmed | Complained | Restarted | Returned | Revoked | Passed | Stopped
 
 
 # --- effects --------------------------------------------------------------------------------------------------------

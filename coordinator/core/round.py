@@ -1,6 +1,6 @@
 """One attempt at one round as a transition table.
 
-offer (-> wait -> offer)* -> (void)* -> (greet -> deal -> take) -> (share -> catch up) -> exchange ->
+offer (-> wait -> offer)* -> (void)* -> (greet -> deal -> take) -> (share -> catch up) -> exchange -> check ->
 gather -> add -> sign -> reveal -> open (-> recount, the end) -> (solve -> adopt), the last line once for every tensor.
 
 `MOVES` is complete: it says which event is allowed in which phase, and what the event does. `step` is pure; the clock
@@ -36,6 +36,7 @@ from coordinator.core.events import (
     Added,
     Answered,
     Clear,
+    Complained,
     Confirmed,
     Effect,
     Event,
@@ -309,7 +310,8 @@ _ENDS: dict[Phase, Callable[[Round, float], Outcome]] = {
     Phase.GREET: lambda state, now: (_enter(state, Phase.DEAL, now), []),
     Phase.TAKE: lambda state, now: (_keyed(state, now), []),
     Phase.CATCH_UP: lambda state, now: (_enter(state, Phase.EXCHANGE, now), []),
-    Phase.EXCHANGE: _gather,
+    Phase.EXCHANGE: lambda state, now: (_enter(state, Phase.CHECK, now), []),
+    Phase.CHECK: _gather,
     Phase.GATHER: _gathered_all,
     Phase.SIGN: _signed_all,
     Phase.REVEAL: lambda state, now: (_enter(state, Phase.OPEN, now), []),
@@ -456,6 +458,26 @@ def _complain(state: Round, silo: str, why: str, now: float) -> Outcome:
     return (_leave_out(after, {silo}) if after.phase is Phase.ABORTED else after), effects
 
 
+def _complained(state: Round, event: Complained, now: float) -> Outcome:
+    """End the attempt because of what a silo has sealed for another. Nothing was uploaded yet.
+
+    Nobody is set aside for having complained: if the evidence does not show who lied, it is one of the two.
+    """
+    silo, confirm = event.silo, event.confirm
+    due = confirm.task is CONFIRMED[state.phase] and silo in state.present and silo not in state.done
+    if not due or confirm.culprit not in state.names or confirm.culprit == silo:
+        msg = f"{silo} has nothing to complain about in the phase {state.phase}"
+        raise OutOfTurnError(msg)
+    if not event.liar:
+        pair = tuple(sorted((silo, confirm.culprit)))
+        why = f"{' and '.join(pair)} contradict each other, and one of them lies: {_words(silo, confirm)}"
+        return _abort(replace(state, blamed=pair), why, now)
+    why = f"{event.liar} has dealt wrong shares to {silo}, as the key of its note shows to everybody"
+    if event.liar == silo:
+        why = f"{silo} complained falsely about {confirm.culprit}, as the key of that note shows to everybody"
+    return _abort(replace(state, blamed=(event.liar,)), why, now)
+
+
 def _leave_out(state: Round, silos: set[str] | frozenset[str]) -> Round:
     """Leave silos out of the study from the next attempt on, but for those without which the round cannot end."""
     needed = {name for one in state.listed if one.opening for name in one.silos}
@@ -600,6 +622,7 @@ MOVES: dict[tuple[Phase, type[Event]], Move] = {
     **dict.fromkeys(((phase, Uploaded) for phase in COLLECTED), _collected),
     **dict.fromkeys(((phase, Confirmed) for phase in COLLECTED), _disputed),
     **dict.fromkeys(((phase, Confirmed) for phase in CONFIRMED), _confirmed),
+    **dict.fromkeys(((phase, Complained) for phase in (Phase.TAKE, Phase.CHECK)), _complained),
     **dict.fromkeys(((phase, Restarted) for phase in _LIVE), _restarted),
     **dict.fromkeys(((phase, Returned) for phase in _LIVE), _returned),
     **dict.fromkeys(((phase, Passed) for phase in _LIVE if phase is not Phase.WAIT), _passed),

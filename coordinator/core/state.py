@@ -27,6 +27,8 @@ class Phase(StrEnum):
     SHARE = "share"
     CATCH_UP = "catch_up"
     EXCHANGE = "exchange"
+    CHECK = "check"
+    """Silos read what the others have dealt to them, before anything is uploaded."""
     GATHER = "gather"
     ADD = "add"
     SIGN = "sign"
@@ -45,7 +47,7 @@ ADDED = (Phase.SIGN, Phase.REVEAL, Phase.OPEN, Phase.SOLVE, Phase.ADOPT)
 """Phases of a tensor after its sum has been made."""
 SUMMING = (Phase.GATHER, Phase.ADD, *ADDED)
 """Phases of a tensor."""
-SPARING = (Phase.EXCHANGE, *SUMMING)
+SPARING = (Phase.EXCHANGE, Phase.CHECK, *SUMMING)
 """Phases in which a lost silo is set aside, if enough others stay. In earlier phases the loss ends the attempt,
 because the roster's keys, and the shares of them, are made for the whole roster."""
 RELAYED = {
@@ -64,6 +66,7 @@ CONFIRMED = {
     Phase.VOID: Task.VOID,
     Phase.TAKE: Task.TAKE,
     Phase.CATCH_UP: Task.CATCH_UP,
+    Phase.CHECK: Task.CHECK,
     Phase.SIGN: Task.SIGN,
     Phase.OPEN: Task.OPEN,
     Phase.RECOUNT: Task.RECOUNT,
@@ -97,6 +100,7 @@ class Limits:
             Phase.SHARE: self.open,
             Phase.CATCH_UP: self.open,
             Phase.EXCHANGE: self.keys,
+            Phase.CHECK: self.keys,
             Phase.GATHER: self.train,
             Phase.ADD: self.train,
             Phase.SIGN: self.open,
@@ -250,6 +254,8 @@ class Round:
     """What they have stated since."""
     spoilt: Spoilt | None = None
     """The last proof of a spoilt sum in this attempt or an earlier one at this round."""
+    blamed: tuple[str, ...] = ()
+    """Silos of which at least one is hostile, as a complaint in this attempt shows."""
     held: tuple[Held, ...] = ()
     model: str = ""
     """The digest of the model that most silos held after the last phase that changed the model."""

@@ -87,7 +87,8 @@ class Progress:
     paused_at: float = 0.0
     """The time at which the clock was stopped; None while it runs."""
     spoilt: tuple[tuple[str, ...], ...] = ()
-    """The lists of all sums that are proven to be spoilt; of one whose fault signed notes show, the guilty silo."""
+    """Sets of which at least one silo is hostile: the list of every sum that is proven to be spoilt, the two silos of a
+    complaint that cannot be decided, and alone who is shown to be guilty by what it signed."""
     aside: tuple[str, ...] = ()
     """Silos that sit out since the last spoilt sum, though nothing is proven about them (`core.blame`)."""
 
@@ -268,20 +269,26 @@ def _after_commit(state: Progress, round_: Round, now: float) -> Progress:
 
 
 def _judged(state: Progress, round_: Round) -> Progress:
-    """Record a sum that is proven to be spoilt, and what follows from it. Ends the study if nobody else can be spared.
+    """Record a spoilt sum or a complaint, and what follows from it.
+
+    Ends the study after a spoilt sum if nobody else can be spared: the same silos would only spoil another one.
 
     Raises `RosterRefused` if the study has too few silos.
     """
     proof, script, place = round_.spoilt, state.script, round_.place
-    if proof is None or proof.attempt != place.attempt:
+    spoilt = proof is not None and proof.attempt == place.attempt
+    if proof is not None and spoilt:
+        lists = (*state.spoilt, (proof.culprit,) if proof.culprit else proof.names)
+    elif round_.blamed:
+        lists = (*state.spoilt, round_.blamed)
+    else:
         return state
-    lists = (*state.spoilt, (proof.culprit,) if proof.culprit else proof.names)
     needed = threshold(len(script.silos), script.colluders, script.min_silos)
     verdict = judge(state.active, lists, script.colluders, needed, place.round + place.attempt)
-    reasons = dict.fromkeys(verdict.named, f"named: {verdict.why}")
+    reasons = dict.fromkeys(verdict.named, f"named: {round_.why}; {verdict.why}")
     silos = tuple(replace(one, why=one.why or reasons.get(one.name, "")) for one in state.silos)
     state = replace(state, silos=silos, spoilt=lists, aside=verdict.aside)
-    return replace(state, life=Life.ENDED, why=f"{round_.why}; {verdict.why}") if verdict.over else state
+    return replace(state, life=Life.ENDED, why=f"{round_.why}; {verdict.why}") if verdict.over and spoilt else state
 
 
 def _after_abort(state: Progress, round_: Round, now: float) -> Progress:

@@ -27,6 +27,7 @@ class Task(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TASK_SIGN: _ClassVar[Task]
     TASK_REVEAL: _ClassVar[Task]
     TASK_RECOUNT: _ClassVar[Task]
+    TASK_CHECK: _ClassVar[Task]
     TASK_VOID: _ClassVar[Task]
 TASK_UNSPECIFIED: Task
 TASK_WAIT: Task
@@ -45,6 +46,7 @@ TASK_EXCHANGE: Task
 TASK_SIGN: Task
 TASK_REVEAL: Task
 TASK_RECOUNT: Task
+TASK_CHECK: Task
 TASK_VOID: Task
 
 class JoinRequest(_message.Message):
@@ -280,7 +282,7 @@ class DownloadChunk(_message.Message):
     def __init__(self, offset: _Optional[int] = ..., data: _Optional[bytes] = ..., hashes: _Optional[bytes] = ...) -> None: ...
 
 class ConfirmRequest(_message.Message):
-    __slots__ = ("place", "task", "tensor", "model", "dispute", "explanation", "publication", "signature", "culprit")
+    __slots__ = ("place", "task", "tensor", "model", "dispute", "explanation", "publication", "signature", "culprit", "evidence")
     PLACE_FIELD_NUMBER: _ClassVar[int]
     TASK_FIELD_NUMBER: _ClassVar[int]
     TENSOR_FIELD_NUMBER: _ClassVar[int]
@@ -290,6 +292,7 @@ class ConfirmRequest(_message.Message):
     PUBLICATION_FIELD_NUMBER: _ClassVar[int]
     SIGNATURE_FIELD_NUMBER: _ClassVar[int]
     CULPRIT_FIELD_NUMBER: _ClassVar[int]
+    EVIDENCE_FIELD_NUMBER: _ClassVar[int]
     place: _common_pb2.Place
     task: Task
     tensor: _common_pb2.Tensor
@@ -299,7 +302,8 @@ class ConfirmRequest(_message.Message):
     publication: bytes
     signature: bytes
     culprit: str
-    def __init__(self, place: _Optional[_Union[_common_pb2.Place, _Mapping]] = ..., task: _Optional[_Union[Task, str]] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., model: _Optional[str] = ..., dispute: _Optional[str] = ..., explanation: _Optional[str] = ..., publication: _Optional[bytes] = ..., signature: _Optional[bytes] = ..., culprit: _Optional[str] = ...) -> None: ...
+    evidence: bytes
+    def __init__(self, place: _Optional[_Union[_common_pb2.Place, _Mapping]] = ..., task: _Optional[_Union[Task, str]] = ..., tensor: _Optional[_Union[_common_pb2.Tensor, str]] = ..., model: _Optional[str] = ..., dispute: _Optional[str] = ..., explanation: _Optional[str] = ..., publication: _Optional[bytes] = ..., signature: _Optional[bytes] = ..., culprit: _Optional[str] = ..., evidence: _Optional[bytes] = ...) -> None: ...
 
 class ConfirmReply(_message.Message):
     __slots__ = ()

@@ -110,6 +110,7 @@ MOVES: dict[tuple[Stage, Task], Stage] = {
     (Stage.KEYED, Task.SHARE): Stage.KEYED,
     (Stage.KEYED, Task.CATCH_UP): Stage.KEYED,
     (Stage.KEYED, Task.EXCHANGE): Stage.SHARED,
+    (Stage.SHARED, Task.CHECK): Stage.SHARED,
     (Stage.SHARED, Task.CONTRIBUTE): Stage.SENT,
     (Stage.SENT, Task.SIGN): Stage.SIGNED,
     (Stage.SIGNED, Task.REVEAL): Stage.REVEALED,
@@ -120,7 +121,7 @@ MOVES: dict[tuple[Stage, Task], Stage] = {
 }
 """The tasks that fit each stage of an attempt. SEATED needs no new keys if the silo holds those of the roster. Who has
 refused a sum has left the attempt, and adds its uploads again."""
-_NEED_KEYS = frozenset({Task.SHARE, Task.CATCH_UP, Task.EXCHANGE, Task.CONTRIBUTE})
+_NEED_KEYS = frozenset({Task.SHARE, Task.CATCH_UP, Task.EXCHANGE, Task.CHECK, Task.CONTRIBUTE})
 _NEED_MODEL = frozenset({Task.SHARE, Task.EXCHANGE, Task.CONTRIBUTE})
 _ASK_TENSOR = frozenset({Task.CONTRIBUTE, Task.SIGN, Task.REVEAL, Task.OPEN, Task.RECOUNT})
 _AFTER_SIGNING = frozenset({Task.REVEAL, Task.OPEN, Task.RECOUNT})
@@ -254,7 +255,9 @@ def _check_void(turn: Turn, work: Work) -> None:
 
 def _check_names(turn: Turn, work: Work) -> None:
     """Check that participants are in the roster, survivors are participants, and neither changes once given."""
-    if work.task is Task.CONTRIBUTE and not _within(work.participants, tuple(m.silo for m in work.roster)):
+    if work.task in (Task.CHECK, Task.CONTRIBUTE) and not _within(
+        work.participants, tuple(m.silo for m in work.roster)
+    ):
         msg = "the participants are not sorted names of the roster, each once"
         raise OutOfTurnError(msg)
     if work.task is Task.SIGN and not _within(work.survivors, turn.participants):

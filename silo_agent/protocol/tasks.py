@@ -24,7 +24,7 @@ from crypto.secagg.voids import Void
 from policies.documents.study import Study
 from policies.plan import shapes
 from policies.plan.note_sizes import note_limit
-from protos.messages import SUM, Confirm, Note, Publication, Task, Tensor
+from protos.messages import COMPLAINED, SUM, Confirm, Note, Publication, Task, Tensor
 from silo_agent.core.turns import OutOfTurnError
 from silo_agent.gate import Gate
 from silo_agent.learning.errors import ModelFileError, SolutionError, SumError
@@ -78,6 +78,7 @@ class Tasks:
             Task.SHARE: self._share,
             Task.CATCH_UP: self._catch_up,
             Task.EXCHANGE: self._exchange,
+            Task.CHECK: self._check,
             Task.CONTRIBUTE: self._contribute,
             Task.SIGN: self._sign,
             Task.REVEAL: self._reveal,
@@ -160,6 +161,18 @@ class Tasks:
         _require_enough(attempt, tuple(attempt.members), "the roster")
         tensors, needed = attempt.tensors, attempt.threshold
         self._keep_note(attempt, Note.SHARES, attempt.membership.share(attempt.place, tensors, needed))
+
+    def _check(self, attempt: Attempt) -> None:
+        """Read what the others have dealt to this silo, before anything is uploaded or charged."""
+        self._mail.receive_shares(attempt.work, attempt.place)
+        self._bundles(attempt)
+
+    def complaint(self, attempt: Attempt, fault: Exception) -> tuple[str, bytes]:
+        """Whom this silo complains about because of a fault, and the evidence if it can be shown (`bundles.liar`)."""
+        if attempt.work.task not in COMPLAINED or not isinstance(fault, RecoveryRefused):
+            return "", b""
+        shown = fault.evidence + bytes.fromhex(attempt.membership.roster.digest) if fault.evidence else b""
+        return fault.culprit, shown
 
     def _contribute(self, attempt: Attempt) -> None:
         running, place, tensor = attempt.running, attempt.place, attempt.tensor
@@ -357,8 +370,8 @@ class Tasks:
     # --- inside ---------------------------------------------------------------------------------------------------
     def _confirmation(self, attempt: Attempt) -> Confirm:
         work, place = attempt.work, attempt.place
-        if work.task is Task.TAKE:
-            return Confirm(place, Task.TAKE)
+        if work.task in (Task.TAKE, Task.CHECK):
+            return Confirm(place, work.task)
         if work.task is Task.VOID:
             void, promises = attempt.void, self._state.promises
             promised = promises.voided(place, Tensor(void.tensor)) >= void.through

@@ -19,6 +19,7 @@ from coordinator.core.events import (
     Added,
     Answered,
     Clear,
+    Complained,
     Confirmed,
     Effect,
     Event,
@@ -32,7 +33,7 @@ from coordinator.core.state import Phase, Round
 from coordinator.core.study import LIVE, Life, Progress, StudyStateError
 from coordinator.engine import script_of
 from coordinator.storage.spool import SUM_FILE
-from coordinator.work import check_fetch, check_present, check_upload, work_in
+from coordinator.work import check_fetch, check_present, check_upload, liar_of, work_in
 from crypto.errors import FrameError
 from crypto.pki.certificates import Credential
 from crypto.rings.rings import ring_of
@@ -117,6 +118,11 @@ class SimulatedCoordinator:
         lie = self.lie
         if confirm.task is Task.SIGN and lie is not None and silo in lie.silos and not confirm.dispute:
             lie.signed[silo] = confirm.signature
+        if confirm.dispute and confirm.culprit:
+            note = self.content.get((confirm.place, "note-shares", confirm.culprit), b"")
+            liar = liar_of(self._round(confirm.place), silo, confirm, note) if confirm.evidence else ""
+            self._at(confirm.place, Complained(silo, confirm, liar))
+            return
         self._at(confirm.place, Confirmed(silo, confirm))
 
     def upload(self, header: UploadHeader, content: bytes, signature: bytes = b"") -> None:

@@ -20,11 +20,13 @@ from numpy.typing import NDArray
 from structlog.testing import capture_logs
 
 from crypto.entropy import SystemEntropy
+from crypto.errors import RecoveryRefused
 from crypto.pki.certificates import Credential
+from crypto.secagg.bundles import Published
 from crypto.secagg.masks import Masks
 from crypto.secagg.sealing import Sealer
 from crypto.secagg.survivors import SurvivorList
-from crypto.secagg.unmasking import Bundle, _held, _open_reveal
+from crypto.secagg.unmasking import Bundle, _bundle_message, _held, _open_reveal
 from policies.documents.policy import load_policy
 from policies.documents.study import Study
 from policies.ledger.chain import Genesis
@@ -270,6 +272,11 @@ class SimulatedSilo:
     """Its hospital takes no further part: from now on it refuses every offer."""
     spoils: Callable[[UploadHeader], bool] = lambda _: False
     """Whether it is hostile, and puts residues of no meaning in the place of its contribution."""
+    deals: Callable[[str, bytes], bytes] = lambda _, box: box
+    """What it makes of the sealed shares for a holder, if it is hostile."""
+    accuses: Callable[[Membership, Place], RecoveryRefused | None] = lambda *_: None
+    """What it complains about, if it is hostile."""
+    dealt: dict[Place, bytes] = field(default_factory=dict)
     disputes: list[Confirm] = field(default_factory=list)
     on_the_way: list[Callable[[], None]] = field(default_factory=list)
     logs: list[Mapping[str, Any]] = field(default_factory=list)
@@ -365,6 +372,23 @@ class WitnessedMembership(Membership):
     """Shows the witness what it reveals: read from the note itself, as any member of the roster reads it."""
 
     silo: SimulatedSilo
+
+    def share(self, place: Place, tensors: Sequence[str], threshold: int) -> bytes:
+        note, names = super().share(place, tensors, threshold), self.roster.names
+        read = Published.parse(note, self.me, self.attempt(place), tensors, names)
+        boxes = {name: self.silo.deals(name, box) for name, box in read.sealed.items()}
+        if boxes != read.sealed and place not in self.silo.dealt:
+            body = note[: read.signed].replace(b"".join(read.sealed.values()), b"".join(boxes.values()))
+            message = _bundle_message(self.attempt(place), self.me, sorted(tensors), threshold, body)
+            self.silo.dealt[place] = body + self.silo.credential.sign(message)
+        return self.silo.dealt.get(place, note)
+
+    def read_shares(
+        self, place: Place, tensors: Sequence[str], threshold: int, notes: Mapping[str, bytes]
+    ) -> dict[str, Bundle]:
+        if complaint := self.silo.accuses(self, place):
+            raise complaint
+        return super().read_shares(place, tensors, threshold, notes)
 
     def reveal(self, bundles: Mapping[str, Bundle], survivors: SurvivorList, participants: Sequence[str]) -> bytes:
         note = super().reveal(bundles, survivors, participants)
