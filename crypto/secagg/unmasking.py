@@ -90,7 +90,7 @@ class Bundle:
     """By tensor and other member: the commitment to the pair seed with that member."""
     deposits: Mapping[str, bytes] = field(repr=False)
     """By tensor: the pair seeds with all other members in the roster's order, sealed under the attempt key."""
-    keys: bytes = b""
+    keys: bytes = field(default=b"", repr=False)
     """Hash of the roster's keys as the owner holds them."""
 
 

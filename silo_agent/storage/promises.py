@@ -141,10 +141,8 @@ class Promises:
         with self._engine.begin() as connection:
             names, bound = _read(connection, place, tensor)
             if place.attempt <= max(bound.voided, bound.spoilt):
-                msg = (
-                    f"the sum of {tensor} of round {place.round}, attempt {place.attempt}, was voided or spoilt, so"
-                    " this silo reveals nothing for it"
-                )
+                who = "a member has spoilt" if place.attempt <= bound.spoilt else "this silo has voided"
+                msg = f"{who} the sum of {tensor} of round {place.round}, so this silo reveals nothing for it"
                 raise SurvivorsError(msg)
             _write(connection, place, tensor, names, replace(bound, revealed=max(bound.revealed, place.attempt)))
 

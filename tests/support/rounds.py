@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from coordinator.core.events import Added, Answered, Confirmed, Event, Passed, Returned, Stopped, Uploaded
+from coordinator.core.events import Added, Answered, Complained, Confirmed, Event, Passed, Returned, Stopped, Uploaded
 from coordinator.core.round import open_round, step
 from coordinator.core.state import COLLECTED, CONFIRMED, OVER, RELAYED, Limits, Listed, Phase, Round
 from protos.messages import SUM, Answer, Confirm, Member, Note, Part, Place, Task, Tensor, UploadHeader
@@ -56,6 +56,14 @@ def confirm(
 
 def dispute(place: Place, silo: str, task: Task, tensor: Tensor | None = None) -> Confirmed:
     return Confirmed(silo, Confirm(place, task, tensor, dispute="data", explanation="a row does not fit"))
+
+
+def complaint(place: Place, silo: str, about: str, *, task: Task = Task.CHECK, liar: str = "") -> Complained:
+    """A silo says that another has sealed something for it wrongly; the evidence, if there is any, shows who lied."""
+    evidence = bytes(64) if liar else b""
+    return Complained(
+        silo, Confirm(place, task, dispute="recovery", explanation="x", culprit=about, evidence=evidence), liar
+    )
 
 
 def offer(

@@ -15,10 +15,10 @@ NAMES = tuple("abcdefgh")
 def test_what_is_known_is_said_in_plain_words():
     assert known((), 1) == ""
     assert known((("a", "b", "c"),), 1) == (
-        "a sum was spoilt by at least one of a, b, c; no smaller set can be proven, if at most 1 silo is hostile"
+        "an attempt was spoilt by at least one of a, b, c; no smaller set can be proven, if at most 1 silo is hostile"
     )
     assert known((("a", "b", "c"), ("b", "d"), ("b",)), 2) == (
-        "3 sums were spoilt, and b took part in it, if at most 2 silos are hostile"
+        "3 attempts were spoilt, and b took part in it, if at most 2 silos are hostile"
     )
 
 
