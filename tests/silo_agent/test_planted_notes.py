@@ -97,10 +97,10 @@ def test_a_key_package_that_was_altered_is_refused(five, fault):
     honest = coordinator.content[place, "note-keys", "north"]
     coordinator.content[place, "note-keys", "north"] = fault(honest)
     coordinator.ask("west", coordinator.work(Task.TAKE, place, roster, actor="north"))
-    refused(coordinator, "west", Task.TAKE, "seal")
+    refused(coordinator, "west", Task.TAKE, "recovery")
     coordinator.content[place, "note-keys", "south"] = honest
     coordinator.ask("polar", coordinator.work(Task.TAKE, place, roster, actor="south"))
-    refused(coordinator, "polar", Task.TAKE, "seal")
+    refused(coordinator, "polar", Task.TAKE, "recovery")
 
 
 # --- shares -----------------------------------------------------------------------------------------------------------
